@@ -96,6 +96,18 @@ void Agent::account(int64_t attempt, const RestartBudget& budget, Time now) {
   if (session_) decide(Accounted{attempt, budget}, now);
 }
 
+std::optional<int64_t> Agent::newer_attempt() const {
+  const auto newest = attempts_.newest();
+  if (published_ == 0 || !newest || *newest <= published_) return std::nullopt;
+  return *newest;
+}
+
+void Agent::wait_for(Time grace, Time stall) {
+  if (!session_) return;
+  session_->config.grace = grace;
+  session_->config.stall = stall;
+}
+
 void Agent::want_stacks(int64_t request, Time now) {
   log::info("the stacks of all ranks are asked for");
   if (session_) decide(StacksWanted{request}, now);
@@ -207,6 +219,7 @@ void Agent::publish_attempt(const PublishAttempt& publish, Time now) {
   if (const Status written = attempts_.publish(publish.attempt); !written) {
     return decide(PublishFailed{written.error()}, now);
   }
+  published_ = publish.attempt;
   auto store = ports_.ranks.open_store(config_.address);
   if (!store) return decide(PublishFailed{store.error()}, now);
   store_ = *store;

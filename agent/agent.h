@@ -44,6 +44,10 @@ class Agent {
   void stop(Time now);
   /// What the operator has charged, with all attempts up to `attempt`.
   void account(int64_t attempt, const RestartBudget& budget, Time now);
+  /// The number in the attempt file if it is above this agent's own: another agent 0 runs the job. Reads the volume.
+  std::optional<int64_t> newer_attempt() const;
+  /// From now on: how long ranks may save, and stand still.
+  void wait_for(Time grace, Time stall);
   /// Somebody wants the stacks of all ranks: every agent writes those of its own to its log. Only
   /// worker 0's agent passes it on. `request`: milliseconds since 1970.
   void want_stacks(int64_t request, Time now);
@@ -116,6 +120,7 @@ class Agent {
   std::vector<LocalRank> ranks_;
   StoreSocket store_;
   int64_t stacks_wanted_ = 0, stacks_begun_ = 0;  ///< requests; 0: none
+  int64_t published_ = 0;  ///< the newest attempt that this agent wrote into the attempt file
   int threads_ = 1;
   int64_t sequence_ = 0;
   Time turned_{0};

@@ -71,6 +71,7 @@ class PodAgent {
   bool node_is_fit();
   void look_again(Agent& agent, int running);
   void heed_the_link(Agent& agent);
+  void heed_the_fence(Agent& agent, int running);
   void tell_problems();
   void look_at_the_job();
   void obey_the_job(Agent& agent);
@@ -99,6 +100,7 @@ class PodAgent {
   int ranks_before_ = 0;      ///< that ran at the last turn
   PosixFiles files_;
   int64_t stacks_seen_ = 0;  ///< the newest request for stacks
+  Time next_fence_look_{0};
   bool stopping_ = false, departing_ = false, abandoned_ = false;
 };
 
@@ -198,6 +200,8 @@ void PodAgent::look_at_the_job() {
   config_.last_attempt = view->attempt;
   stacks_seen_ = view->stacks;  // an earlier life has answered it
   if (view->restarts) config_.budget = *view->restarts;
+  config_.grace = view->save_timeout.value_or(config_.grace);
+  if (!config_.user_program) config_.stall = view->step_timeout.value_or(config_.stall);
 }
 
 void PodAgent::stop(Agent& agent, const std::string& why) {
@@ -224,6 +228,9 @@ void PodAgent::obey_the_job(Agent& agent) {
                                 : "this worker's job is gone, another one has its name";
     if (!why.empty()) stop(agent, why);
     if (view->restarts) agent.account(view->accounted, *view->restarts, steady_time());
+    const Time grace = view->save_timeout.value_or(config_.grace);
+    agent.wait_for(grace, config_.user_program ? config_.stall
+                                               : view->step_timeout.value_or(config_.stall));
     if (view->stacks > stacks_seen_) {
       stacks_seen_ = view->stacks;
       agent.want_stacks(view->stacks, steady_time());
@@ -233,6 +240,22 @@ void PodAgent::obey_the_job(Agent& agent) {
     abandoned_ = true;
     agent.abandon("the job shows a newer attempt than this agent's", steady_time());
   }
+}
+
+/// A rank of this engine's looks at the attempt file before it publishes. A program of the user's does not: when this node
+/// was cut off and a successor runs elsewhere, that file is all that tells it.
+void PodAgent::heed_the_fence(Agent& agent, int running) {
+  constexpr Time kEvery{3'000};
+  const Time now = steady_time();
+  if (!config_.user_program || pod_.worker != 0 || abandoned_ || running == 0) return;
+  if (now < next_fence_look_) return;
+  next_fence_look_ = now + kEvery;
+  const auto newer = agent.newer_attempt();
+  if (!newer) return;
+  abandoned_ = true;
+  agent.abandon("the attempt file has attempt " + std::to_string(*newer) +
+                    ": another worker 0 runs this job",
+                now);
 }
 
 void PodAgent::take_signals(Agent& agent, int signals) {
@@ -260,6 +283,7 @@ void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
   mirror_->turn();
   look_again(agent, running);
   heed_the_link(agent);
+  heed_the_fence(agent, running);
   metrics_->turned(running, cluster_.publisher.get());
   bury_orphans([&](pid_t pid) {
     return std::ranges::any_of(ranks,

@@ -23,7 +23,8 @@ std::string worker_pod_name(const std::string& job, int worker, int64_t incarnat
 }
 
 std::string to_text(const WorkerJob& job) {
-  const json object = {{"job", to_json(job.job)},
+  const json object = {{"version", kWorkerJobVersion},
+                       {"job", to_json(job.job)},
                        {"replicas", job.replicas},
                        {"slots", job.slots},
                        {"restartLimit", job.restart_limit},
@@ -36,14 +37,24 @@ Result<WorkerJob> worker_job_from_text(const std::string& text, const std::strin
   WorkerJob result;
   try {
     const json object = json::parse(text);
+    const int version = object.value("version", 0);
+    if (version < kWorkerJobVersion - 1 || version > kWorkerJobVersion) {
+      return bad_input("version " + std::to_string(version) + ", expected " +
+                           std::to_string(kWorkerJobVersion - 1) + " or " +
+                           std::to_string(kWorkerJobVersion),
+                       source, "the worker's image and the operator are of releases too far apart");
+    }
     auto job = job_file_from_json(object.at("job"));
     if (!job) return bad_input(job.error().to_string(), source);
     result.job = std::move(*job);
     result.replicas = object.at("replicas");
     result.slots = object.at("slots");
-    result.restart_limit = object.at("restartLimit");
-    result.save_timeout = std::chrono::milliseconds(object.at("saveTimeoutMs").get<int64_t>());
-    result.step_timeout = std::chrono::milliseconds(object.at("stepTimeoutMs").get<int64_t>());
+    const auto time = [&](const char* name, std::chrono::milliseconds& value) {
+      value = std::chrono::milliseconds(object.value(name, int64_t{value.count()}));
+    };
+    result.restart_limit = object.value("restartLimit", result.restart_limit);
+    time("saveTimeoutMs", result.save_timeout);
+    time("stepTimeoutMs", result.step_timeout);
   } catch (const json::exception& error) {
     return bad_input(error.what(), source, "this file is written by the operator");
   }

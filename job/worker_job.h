@@ -31,6 +31,10 @@ std::vector<std::string> installed_agent_command(const std::string& directory);
 /// `<job>-worker-<index>-<incarnation>`.
 std::string worker_pod_name(const std::string& job, int worker, int64_t incarnation);
 
+/// Of job.json. A reader takes its own and the one before: pods of a run may be made by an operator of either, and a
+/// field that an older one does not write has its default.
+inline constexpr int kWorkerJobVersion = 1;
+
 /// The keys have a fixed order: the same job gives the same bytes (the operator hashes them).
 std::string to_text(const WorkerJob& job);
 /// BadInput: names `source` and the key.

@@ -39,7 +39,7 @@ void Reflector::list(const Cancel& cancel) {
     machine_.list_failed(version.error(), clock_.random());
     return;
   }
-  sink_.list_at(*version);
+  if (!sink_.list_at(*version)) return sink_.list_aborted();  // the machine lists again
   sink_.list_done();
   machine_.listed(std::move(*version));
 }

@@ -18,8 +18,9 @@ class Sink {
   virtual void list_begin() = 0;
   virtual void listed(const Json& object) = 0;
   /// The version of the whole list, right before list_done(): what was written up to it and is not
-  /// in the list is gone. Later objects the watch will tell.
-  virtual void list_at(const std::string& /*version*/) {}
+  /// in the list is gone. Later objects the watch will tell. False: the sink held what it had for newer, and has
+  /// forgotten that by now: list again.
+  virtual bool list_at(const std::string& /*version*/) { return true; }
   virtual void list_done() = 0;
   /// The list broke off: forget what came since list_begin().
   virtual void list_aborted() = 0;

@@ -1,5 +1,6 @@
 #include "kube/watch.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -42,7 +43,13 @@ void WatchMachine::listed(std::string version) {
 
 void WatchMachine::failed(const ApiError& error, double random) {
   ++failures_;
-  wait_ = backoff(failures_, random, error.retry_after.value_or(Milliseconds(0)));
+  const int row = std::max(failures_, fruitless_);
+  wait_ = backoff(row, random, error.retry_after.value_or(Milliseconds(0)));
+}
+
+void WatchMachine::brought_nothing() {
+  constexpr int kTries = 3;
+  if (++fruitless_ % kTries == 0) phase_ = Phase::Listing;
 }
 
 void WatchMachine::list_failed(const ApiError& error, double random) {
@@ -54,14 +61,19 @@ void WatchMachine::opened() {
 }
 
 void WatchMachine::open_failed(const ApiError& error, double random) {
-  if (error.kind == ApiError::Kind::Gone) phase_ = Phase::Listing;
+  using enum ApiError::Kind;
+  if (error.kind == Gone) phase_ = Phase::Listing;
+  // A server that is away or busy says nothing of the version.
+  if (error.kind != Gone && error.kind != Network && error.kind != TooManyRequests) {
+    brought_nothing();
+  }
   failed(error, random);
 }
 
 void WatchMachine::saw(const std::string& version) {
   if (!version.empty()) version_ = version;
   progressed_ = true;
-  failures_ = 0;
+  failures_ = fruitless_ = 0;
 }
 
 void WatchMachine::ended(const std::optional<ApiError>& error, double random) {
@@ -70,6 +82,7 @@ void WatchMachine::ended(const std::optional<ApiError>& error, double random) {
     failed(*error, random);
     return;
   }
+  if (!progressed_ && !(error && error->cancelled())) brought_nothing();
   // A stream that keeps ending without an event must not be reopened in a tight loop.
   if (error || !progressed_) failed(error.value_or(ApiError{}), random);
 }

@@ -3,7 +3,9 @@
 //
 //   Listing ──listed──► Watching ──cut, server's end──► Watching again from the last version
 //      ▲                   │
-//      └──── 410 Gone ─────┘ (in the stream, in its head, or in a page)
+//      └──── 410 Gone ─────┘ (in the stream, in its head, or in a page), or three watches in a row
+//                            that the server refused or that brought nothing: it may not know the
+//                            version, as after a restore from a backup
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -55,10 +57,12 @@ class WatchMachine {
 
  private:
   void failed(const ApiError& error, double random);
+  void brought_nothing();
   enum class Phase { Listing, Watching } phase_ = Phase::Listing;
   std::string version_;
   Milliseconds wait_{0};
   int failures_ = 0;
+  int fruitless_ = 0;  ///< watches in a row that brought nothing, lists in between included
   bool synced_ = false;
   bool progressed_ = false;  ///< the open stream has brought something
 };

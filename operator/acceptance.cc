@@ -66,7 +66,36 @@ Verdict refused(const std::vector<dsconfig::Finding>& findings) {
   return verdict;
 }
 
+std::shared_ptr<const Accepted> accepted_from(
+    jobspec::ClusterSpec checked, const json& spec, const json& whole,
+    const std::string& config_text, const std::optional<jobspec::WorkerTemplate>& source) {
+  auto accepted = std::make_shared<Accepted>();
+  accepted->zero_stage = checked.resolution.config.zero.stage;
+  accepted->config_text = config_text;
+  accepted->revision = revision_of(whole, config_text);
+  accepted->spec_text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
+  accepted->job = std::move(checked.job);
+  accepted->sizes = std::move(checked.sizes);
+  accepted->worker_template = source;
+  return accepted;
+}
+
 }  // namespace
+
+std::shared_ptr<const Accepted> accepted_before(const std::string& name, const json& spec,
+                                                const std::string& config_text,
+                                                const TemplateText& worker_template) {
+  if (!spec.is_object()) return nullptr;
+  const auto source = jobspec::worker_template_from_text(worker_template.text.value_or(""));
+  const json whole = source ? with_template(spec, *source) : spec;
+  auto checked = jobspec::check_cluster_spec(name, whole, config_text);
+  // A job without a place to write, or an elastic one without sizes, is no job any more.
+  if (checked.job.training.output_dir.empty() ||
+      (checked.job.policies.elastic && checked.sizes.empty())) {
+    return nullptr;
+  }
+  return accepted_from(std::move(checked), spec, whole, config_text, source);
+}
 
 std::optional<jobspec::ConfigMapKey> config_source(const json& spec) {
   const auto at = json::json_pointer("/deepspeed/configFrom/configMapKeyRef");
@@ -101,16 +130,10 @@ Verdict judge(const std::string& name, const json& spec,
     if (source) verdict.message = "with " + shown(*source) + ": " + verdict.message;
     return verdict;
   }
-  auto accepted = std::make_shared<Accepted>();
-  accepted->zero_stage = resolution.config.zero.stage;
-  accepted->config_text = config_text.value_or("");
-  accepted->revision = revision_of(whole, accepted->config_text);
-  accepted->spec_text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
-  accepted->job = std::move(checked.job);
-  accepted->sizes = std::move(checked.sizes);
+  auto accepted =
+      accepted_from(std::move(checked), spec, whole, config_text.value_or(""), source);
   std::string message = "the spec was checked before anything started";
   if (source) message += ", with " + shown(*source);
-  accepted->worker_template = source;
   return {
       .accepted = std::move(accepted), .reason = "ConfigAccepted", .message = std::move(message)};
 }

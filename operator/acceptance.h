@@ -46,6 +46,12 @@ Verdict judge(const std::string& name, const nlohmann::json& spec,
               const std::optional<std::string>& config_text, const std::string& problem,
               const TemplateText& worker_template = {});
 
+/// A spec that was accepted before, perhaps by an operator with fewer checks: what these refuse by now stays in force,
+/// so that an upgrade strands no job that runs. Null: it cannot be read any more.
+std::shared_ptr<const Accepted> accepted_before(const std::string& name, const nlohmann::json& spec,
+                                                const std::string& config_text,
+                                                const TemplateText& worker_template);
+
 /// The job waits for an object that nothing tells the operator of.
 bool refers_to_nothing(const Verdict& verdict);
 

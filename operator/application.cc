@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "common/cut_text.h"
+#include "common/json.h"
 #include "job/contract.h"
 
 namespace dsj::op {
@@ -24,6 +25,7 @@ bool Application::create(const Create& create) {
   const auto made = client_.create(resource, o_.ns, create.object);
   if (made) {
     ++result.created;
+    result.pods += create.kind == "Pod";
     writes_.wrote(create.kind, *made);
     return true;
   }
@@ -46,7 +48,12 @@ bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const C
         return task < tasks.size() ? std::optional(task) : std::nullopt;
       },
       [&](size_t task) {
-        if (!tasks[task](parts[task])) good = false;
+        try {
+          if (!tasks[task](parts[task])) good = false;
+        } catch (const std::exception& error) {  // on a thread of its own it would end the process
+          parts[task].result.problem = std::string("a write was broken off: ") + error.what();
+          good = false;
+        }
       });
   for (const Application& part : parts) take(part.result);
   return good;
@@ -55,7 +62,9 @@ bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const C
 /// Of several failures the first is told.
 void Application::take(const Applied& part) {
   result.created += part.created;
+  result.pods += part.pods;
   if (result.taken_set.empty()) result.taken_set = part.taken_set;
+  if (result.create_problem.empty()) result.create_problem = part.create_problem;
   if (part.problem.empty() || !result.problem.empty()) return;
   result.problem = part.problem;
   result.refusal = part.refusal;
@@ -102,10 +111,11 @@ bool Application::release(const Release& entry) {
 bool Application::remove(const Delete& entry) {
   if (!allowed()) return false;
   kube::DeleteOptions options{.uid = entry.uid, .resource_version = entry.version};
-  if (entry.force) options.grace_seconds = 0;
+  options.grace_seconds = entry.force ? 0 : entry.grace_seconds;
   const auto removed = client_.remove(resource_of(entry.kind), o_.ns, entry.name, options);
   if (removed) {
     ++result.deleted;
+    result.pods += entry.kind == "Pod";
     return true;
   }
   if (removed.error().kind == ApiError::Kind::NotFound || is_another(removed.error(), entry)) {
@@ -137,7 +147,7 @@ bool Application::is_another(const ApiError& error, const Delete& entry) {
   if (entry.kind == "Secret") return true;  // which the operator cannot read
   const auto found = client_.get(resource_of(entry.kind), o_.ns, entry.name);
   if (!found) return found.error().kind == ApiError::Kind::NotFound;
-  return found->at("metadata").value("uid", "") != entry.uid;
+  return json_text(json_child(*found, "metadata"), "uid") != entry.uid;
 }
 
 bool Application::existing(const Create& create, const kube::Resource& resource) {
@@ -161,6 +171,8 @@ bool Application::failed(const ApiError& error, const std::string& what, bool of
     result.retry_after = error.retry_after.value_or(Milliseconds(0));
   }
   if (!of_create || result.refusal) return false;
+  if (error.status >= 500 && result.create_problem.empty())
+    result.create_problem = beginning_of(what + ": " + error.message);
   if (error.kind == ApiError::Kind::Forbidden) {
     const bool quota = error.message.find("exceeded quota") != std::string::npos;
     result.refusal =

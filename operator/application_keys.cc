@@ -1,4 +1,5 @@
 // The keys of a job (keys.h): made, announced and dropped.
+#include "common/json.h"
 #include "job/join_keys.h"
 #include "operator/application.h"
 #include "operator/keys.h"
@@ -62,7 +63,7 @@ bool Application::make_key(KeyChange& change, const IssueKey& issue, std::option
         key_secret(change, name, slot, certificate->chain_pem, certificate->key_pem));
     if (secret) {
       ++result.created;
-      made = WorkerKey{slot, secret->at("metadata").value("uid", ""), change.made};
+      made = WorkerKey{slot, json_text(json_child(*secret, "metadata"), "uid"), change.made};
       authority = certificate->authority_pem;
       return true;
     }
@@ -88,7 +89,7 @@ bool Application::announce(KeyChange& change, int slot) {
                                            key_announcement(change, slot));
   if (!written) return failed(written.error(), "ConfigMap " + name);
   writes_.wrote("ConfigMap", *written);
-  change.version = written->at("metadata").value("resourceVersion", "");
+  change.version = json_text(json_child(*written, "metadata"), "resourceVersion");
   return true;
 }
 

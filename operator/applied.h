@@ -25,10 +25,12 @@ class Writes {
 struct Applied {
   bool done = false;               ///< every write succeeded
   std::optional<Refusal> refusal;  ///< the server refused an object
+  std::string create_problem;      ///< the server answered a create, but neither took nor refused it
   std::string problem;             ///< for the log; empty when done
   bool overtaken = false;          ///< another write came first: decide again; no defect
   Milliseconds retry_after{0};
   int64_t created = 0, deleted = 0;
+  int pods = 0;  ///< that were made or deleted
   bool status_written = false;
   /// A set of keys that cannot be made, because its Secrets' names are taken; another is to be made.
   std::string taken_set;

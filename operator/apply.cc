@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "common/json.h"
+#include "common/log.h"
 #include "job/join_keys.h"
 #include "operator/application.h"
 #include "operator/keys.h"
@@ -67,8 +68,12 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               int at_once, const Crew& crew, const IssueKey& issue) {
   Application application(client, observed, may_write, writes);
   auto tell = [&] {
-    for (const Event& event : plan.events) events.tell(*observed.job, event);
-    for (const Event& event : application.events) events.tell(*observed.job, event);
+    try {
+      for (const Event& event : plan.events) events.tell(*observed.job, event);
+      for (const Event& event : application.events) events.tell(*observed.job, event);
+    } catch (const std::exception& error) {  // perhaps on a thread of its own
+      log::error(std::string("events are lost: ") + error.what());
+    }
   };
   auto make_pods = [&] {
     std::vector<Task> tasks;
@@ -95,7 +100,8 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     // Pods need their first key; a renewal has time.
     made &= keyed || !plan.keys->version.empty();
     // A refused object is shown in the status once a pass knows of the refusal.
-    if (!made && !(application.result.refusal && observed.refusal)) return false;
+    const bool told = application.result.refusal || !application.result.create_problem.empty();
+    if (!made && !(told && observed.refusal)) return false;
     bool mended = true;
     for (const Create& update : plan.updates) mended &= application.update(update);
     // Once the status names a node nobody asks for its mark again.

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "common/json.h"
+#include "common/log.h"
 #include "job/contract.h"
 #include "operator/child_content.h"
 #include "operator/conditions.h"
@@ -65,12 +66,34 @@ class Cache::KindSink final : public kube::Sink {
   KindSink(Cache& cache, std::string kind, std::string ns)
       : cache_(cache), kind_(std::move(kind)), ns_(std::move(ns)) {}
 
-  void list_begin() override { seen_.clear(); }
+  void list_begin() override {
+    seen_.clear();
+    oldest_kept_.clear();
+    const std::lock_guard lock(mutex_);
+    before_ = newest_;
+  }
   void listed(const Json& object) override {
     seen_.insert(key_of(ns_of(object), name_of(object)));
+    const std::string kept = cache_.newer_than(kind_, object);
+    if (!kept.empty() && (oldest_kept_.empty() || older(kept, oldest_kept_))) oldest_kept_ = kept;
     take(object);
   }
-  void list_at(const std::string& version) override { reached(version); }
+  /// A list has all that was written up to its version. If the watch was further already, or an object of the list is
+  /// older than one that is kept of that time, then the server lives in another history: it was restored from a backup.
+  bool list_at(const std::string& version) override {
+    const bool restored = older(version, before_) ||
+                          (!oldest_kept_.empty() && !older(version, oldest_kept_));
+    if (restored) {
+      log::warn("list of " + kind_ + ": the server's versions run from " + version +
+                " again, as after a restore; what was known of them is forgotten");
+      cache_.forget_versions(kind_, ns_);
+      const std::lock_guard lock(mutex_);
+      newest_.clear();
+      return false;
+    }
+    reached(version);
+    return true;
+  }
   void list_done() override {
     // Objects may have come from our own writes meanwhile. Those after the list are not in it.
     for (const auto& [name, version] : cache_.names(kind_, ns_)) {
@@ -81,9 +104,11 @@ class Cache::KindSink final : public kube::Sink {
   }
   void list_aborted() override { seen_.clear(); }
   void upserted(const Json& object) override { take(object); }
-  void deleted(const Json& object) override {
+  void deleted(const Json& object) override try {
     told(object);
     cache_.remove(kind_, object);
+  } catch (const std::exception& error) {
+    log::error("a deleted " + kind_ + " cannot be read: " + error.what());
   }
   bool filled() const { return filled_; }
   bool brings(const std::string& kind, const std::string& ns) const {
@@ -96,9 +121,12 @@ class Cache::KindSink final : public kube::Sink {
   }
 
  private:
-  void take(const Json& object) {
+  /// An object that cannot be read costs itself, and not the watch.
+  void take(const Json& object) try {
     told(object);
     cache_.upsert(kind_, object);
+  } catch (const std::exception& error) {
+    log::error("a " + kind_ + " cannot be read: " + error.what());
   }
   void told(const Json& object) { reached(object.at("metadata").value("resourceVersion", "")); }
   void reached(const std::string& version) {
@@ -109,6 +137,8 @@ class Cache::KindSink final : public kube::Sink {
   Cache& cache_;
   const std::string kind_, ns_;
   std::set<std::string> seen_;
+  std::string before_;       ///< how far the watch was before the list
+  std::string oldest_kept_;  ///< of what is kept and newer than the list's: its lowest version
   mutable std::mutex mutex_;
   std::string newest_;  ///< resourceVersion
   std::atomic<bool> filled_ = false;
@@ -263,6 +293,43 @@ std::map<std::string, std::string> Cache::names(const std::string& kind,
   return all;
 }
 
+/// The version of what is kept under that name and uid, if it is newer; else empty.
+std::string Cache::newer_than(const std::string& kind, const Json& object) const {
+  const std::string name = name_of(object);
+  const Json& metadata = json_child(object, "metadata");
+  const auto newer = [&](const auto& view) {
+    const bool is = view.uid == json_text(metadata, "uid") &&
+                    older(json_text(metadata, "resourceVersion"), view.resource_version);
+    return is ? view.resource_version : std::string();
+  };
+  const bool is_job = kind == contract::kKind;
+  const std::string job = is_job ? name : label_of(object, contract::kLabelJobName);
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key_of(ns_of(object), job));
+  if (found == entries_.end()) return {};
+  const Entry& entry = found->second;
+  if (is_job) return entry.job ? newer(*entry.job) : "";
+  if (kind == "Pod") {
+    const auto pod = entry.pods.find(name);
+    return pod == entry.pods.end() ? "" : newer(pod->second);
+  }
+  const auto child = entry.children.find(kind + "/" + name);
+  return child == entry.children.end() ? "" : newer(child->second);
+}
+
+/// What is kept of a kind counts as older than anything that comes.
+void Cache::forget_versions(const std::string& kind, const std::string& ns) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, entry] : entries_) {
+    if (!ns.empty() && split_key(key).first != ns) continue;
+    if (kind == contract::kKind && entry.job) entry.job->resource_version.clear();
+    if (kind == "Pod")
+      for (auto& [name, pod] : entry.pods) pod.resource_version.clear();
+    for (auto& [id, child] : entry.children)
+      if (child.kind == kind) child.resource_version.clear();
+  }
+}
+
 void Cache::upsert_node(const Json& object) {
   const std::string name = name_of(object);
   const NodeView node = node_view(object);
@@ -348,7 +415,9 @@ std::map<std::string, int64_t> Cache::phases() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, int64_t> counts;
   for (const auto& [key, entry] : entries_) {
-    if (entry.job) ++counts[entry.job->own_status.value("phase", "Pending")];
+    if (!entry.job) continue;
+    const std::string phase = json_text(entry.job->own_status, "phase");
+    ++counts[phase.empty() ? "Pending" : phase];
   }
   return counts;
 }

@@ -65,6 +65,8 @@ class Cache final : public Writes {
                     const IsIt& is_it);
   void remove(const std::string& kind, const Json& object);
   std::map<std::string, std::string> names(const std::string& kind, const std::string& ns) const;
+  std::string newer_than(const std::string& kind, const Json& object) const;
+  void forget_versions(const std::string& kind, const std::string& ns);
   void drop(const std::string& kind, const std::string& ns_and_name, const std::string& version);
   void upsert_node(const Json& object);
   void tell_node(const std::string& node);

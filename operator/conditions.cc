@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <stdexcept>
 
-#include "common/check.h"
+#include "common/cut_text.h"
 
 namespace dsj::op {
 namespace {
@@ -69,7 +70,9 @@ const std::vector<ConditionKind>& condition_kinds() {
         {"QuotaExceeded", Tell::Warning},
         {"Forbidden", Tell::Warning},
         {"NameTaken", Tell::Warning},
-        {"Invalid", Tell::Warning}}},
+        {"Invalid", Tell::Warning},
+        {"CannotCreate", Tell::Warning},
+        {"RateLimited", Tell::Warning}}},
       {"Initialized",
        {{"GangComplete", Tell::No},
         {"NoPods", Tell::No},
@@ -101,18 +104,24 @@ const std::vector<ConditionKind>& condition_kinds() {
         {"StartupDeadlineExceeded", Tell::Warning},
         {"BackoffLimitExceeded", Tell::Warning},
         {"FailurePolicy", Tell::Warning}}},
+      {kStalled, {{"OperatorError", Tell::Warning}}},
   };
   return table;
 }
 
+bool is_condition_type(const std::string& type) {
+  return kind_of(type) != nullptr;
+}
+
 void set_condition(Conditions& conditions, Condition wanted) {
   const ConditionKind* kind = kind_of(wanted.type);
-  DSJ_CHECK(kind != nullptr, "%s", wanted.type.c_str());
+  if (kind == nullptr) throw std::logic_error("there is no condition " + wanted.type);
   const bool listed =
       std::any_of(kind->reasons.begin(), kind->reasons.end(),
                   [&](const ConditionKind::Reason& r) { return wanted.reason == r.name; });
   const bool named_by_failure = wanted.type == "Failed" || wanted.type == "Restarting";
-  DSJ_CHECK(listed || named_by_failure, "%s %s", wanted.type.c_str(), wanted.reason.c_str());
+  if (!listed && !named_by_failure)
+    throw std::logic_error("condition " + wanted.type + " has no reason " + wanted.reason);
   if (!listed) wanted.reason = word_of(wanted.reason);
   for (Condition& condition : conditions) {
     if (condition.type != wanted.type) continue;
@@ -145,6 +154,7 @@ std::string reason_of(const std::string& phase, const Conditions& conditions) {
     return found && tell_of(*found) == Tell::Warning;
   };
   if (phase == "Complete") return {};
+  if (is_true(conditions, kStalled)) return reason(kStalled);
   if (phase == "Failed") return reason("Failed");
   for (const char* type : {"Accepted", "Suspended", "Scheduled", "Initialized", "Progressing"}) {
     if (warns(type)) return reason(type);
@@ -173,12 +183,15 @@ Conditions conditions_from_json(const json& list) {
   if (!list.is_array()) return conditions;
   for (const json& object : list) {
     if (!object.is_object()) continue;
+    const std::string type = text(object, "type");
+    if (!is_condition_type(type) || find_condition(conditions, type)) continue;
     const auto generation = object.find("observedGeneration");
+    const std::string status = text(object, "status");
     conditions.push_back(
-        {.type = text(object, "type"),
-         .status = text(object, "status"),
-         .reason = text(object, "reason"),
-         .message = text(object, "message"),
+        {.type = type,
+         .status = status == "True" || status == "False" ? status : "Unknown",
+         .reason = text::first_bytes(text(object, "reason"), 100),
+         .message = text::first_bytes(text(object, "message"), 4000),
          .observed_generation = generation != object.end() && generation->is_number_integer()
                                     ? generation->get<int64_t>()
                                     : 0,

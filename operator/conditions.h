@@ -30,8 +30,10 @@ struct ConditionKind {
 };
 const std::vector<ConditionKind>& condition_kinds();
 
-/// Sets a condition. `since` stays while the status stays. DSJ_CHECKs that type and reason are in
-/// the list; a reason of Failed or Restarting may also be an agent's own.
+bool is_condition_type(const std::string& type);
+
+/// Sets a condition. `since` stays while the status stays. Throws if type or reason is not in the list: a defect that
+/// costs the job its pass (controller.h). A reason of Failed or Restarting may also be an agent's own.
 void set_condition(Conditions& conditions, Condition wanted);
 const Condition* find_condition(const Conditions& conditions, const std::string& type);
 bool is_true(const Conditions& conditions, const std::string& type);
@@ -40,7 +42,11 @@ bool is_true(const Conditions& conditions, const std::string& type);
 /// one before stays in force comes first, then what a job waits for.
 std::string reason_of(const std::string& phase, const Conditions& conditions);
 
+/// Condition Stalled, True: a pass over the job was broken off. A pass that is not takes it away.
+inline constexpr char kStalled[] = "Stalled";
+
 nlohmann::json to_json(const Conditions& conditions);
+/// Of each type that the list has, the first. Texts are cut.
 Conditions conditions_from_json(const nlohmann::json& list);
 
 struct Event {

@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "job/contract.h"
 #include "operator/own_status.h"
+#include "operator/pod_pace.h"
 #include "operator/render_config.h"
 
 namespace dsj::op {
@@ -63,12 +64,35 @@ bool Controller::step(const kube::Clock& clock, Time wall) {
   if (!key) return false;
   try {
     pass(*key, queued, clock, wall);
-  } catch (const nlohmann::json::exception& error) {
-    // An object of an unexpected shape costs its own job, not all the others.
-    log::error(*key + ": an object has a wrong shape: " + error.what());
+  } catch (const std::exception& error) {
+    log::error(*key + ": the pass was broken off: " + error.what());
+    tell_stalled(*key, error.what(), wall);
     queue_.retry(*key, clock.monotonic(), kLookAgain);
   }
   return true;
+}
+
+void Controller::tell_stalled(const std::string& key, const std::string& why, Time wall) try {
+  const Observed observed = cache_.observe(key);
+  if (!observed.job || observed.job->deleting || observed.job->orphaning) return;
+  OwnStatus status = own_status_from_json(observed.job->own_status);
+  const Conditions before = status.conditions;
+  set_condition(status.conditions,
+                {.type = kStalled,
+                 .status = "True",
+                 .reason = "OperatorError",
+                 .message = "the operator cannot decide on this job, and tries again within a "
+                            "minute; others are not affected: " +
+                            why,
+                 .observed_generation = observed.job->generation,
+                 .since = std::chrono::floor<Seconds>(wall)});
+  status.reason = reason_of(status.phase, status.conditions);
+  keep_small(status);
+  Plan plan{.status = to_json(status), .events = events_of(before, status.conditions)};
+  if (plan.status == observed.job->own_status) return;
+  options_.carry_out(client_, observed, plan, options_.may_write, cache_, events_);
+} catch (const std::exception& error) {
+  log::error(key + ": nor could its status say so: " + error.what());
 }
 
 void Controller::forget() {
@@ -189,9 +213,8 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
       if (!kept) return false;
       if (*kept) {
         const Json spec = Json::parse((*kept)->spec_text, nullptr, false);
-        memory.in_force =
-            judge(job.name, spec, (*kept)->config_text, "", {.text = (*kept)->template_text})
-                .accepted;
+        memory.in_force = accepted_before(job.name, spec, (*kept)->config_text,
+                                          {.text = (*kept)->template_text});
         memory.in_force_revision = status.revision;
       }
     }
@@ -200,9 +223,20 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
   observed.wanted = memory.wanted;
   observed.refusal = memory.refusal;
   observed.taken_set = memory.taken_set;
+  observed.pods_full = memory.pods_full;
   const std::lock_guard lock(mutex_);
   memory_[key] = std::move(memory);
   return true;
+}
+
+/// What a server cannot take now, it may take a moment later. What it did not take three times is told as a refusal is.
+void Controller::note_create_problem(const std::string& key, Applied& applied) {
+  constexpr int kTries = 3;
+  const std::lock_guard lock(mutex_);
+  int& row = memory_[key].create_problems;
+  row = applied.create_problem.empty() ? 0 : row + 1;
+  if (row >= kTries && !applied.refusal)
+    applied.refusal = Refusal{"CannotCreate", applied.create_problem};
 }
 
 void Controller::pass(const std::string& key, Milliseconds queued, const kube::Clock& clock,
@@ -229,17 +263,22 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
   }
   // A pass may take long: it ends when its job is suspended, edited or deleted meanwhile.
   auto overtaken = [&] { return observed.job && !cache_.is_current(*observed.job); };
-  const Applied applied = options_.carry_out(
+  Applied applied = options_.carry_out(
       client_, observed, plan, [&] { return options_.may_write() && !overtaken(); }, cache_,
       events_);
   watcher_.pass(queued, decided, plan, applied);
   if (applied.status_written) watcher_.transition(*observed.job, plan);
+  if (observed.job) note_create_problem(key, applied);
   const bool refusal_is_new =
       applied.refusal &&
       (!observed.refusal || observed.refusal->message != applied.refusal->message);
   if (observed.job) {
     const std::lock_guard lock(mutex_);
     if (!applied.taken_set.empty()) memory_[key].taken_set = applied.taken_set;
+    if (applied.pods > 0) {
+      Time& full = memory_[key].pods_full;
+      full = pods_paid(full, plan.workers, applied.pods, wall);
+    }
     auto& refusal = memory_[key].refusal;
     // A refusal stands until a create succeeds or none is wanted.
     if (applied.refusal) refusal = applied.refusal;

@@ -45,7 +45,8 @@ class Controller {
   Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
              ControllerOptions options, Watcher& watcher);
 
-  /// Works on the key that has been due longest. False: none is due. `wall`: as of the call. What
+  /// Works on the key that has been due longest. Whatever a pass throws costs its own job alone: condition Stalled says
+  /// so, and the pass is tried again after a growing pause. False: none is due. `wall`: as of the call. What
   /// comes after a pass is counted from the end of it, by `clock`.
   bool step(const kube::Clock& clock, Time wall);
   /// Drops what is remembered from earlier passes. Call when leadership is lost or won.
@@ -59,11 +60,15 @@ class Controller {
     std::string in_force_revision;
     std::shared_ptr<const Accepted> in_force;
     std::optional<Refusal> refusal;
+    int create_problems = 0;  ///< passes in a row (applied.h)
     std::string taken_set;
+    Time pods_full{};
   };
 
   static ControllerOptions completed(ControllerOptions options);
   void pass(const std::string& key, Milliseconds queued, const kube::Clock& clock, Time wall);
+  void note_create_problem(const std::string& key, Applied& applied);
+  void tell_stalled(const std::string& key, const std::string& why, Time wall);
   bool confirm(const std::string& key, Observed& observed);
   bool look_at_pods(Observed& observed);
   bool judge_spec(const std::string& key, Observed& observed);

@@ -17,12 +17,15 @@ std::set<std::string> nodes_to_avoid(const Observed& observed, const Accepted& a
                                      const OwnStatus& status) {
   const auto& failure = accepted.job.policies.failure;
   std::set<std::string> names;
-  if (failure.node_health.action == jobspec::NodeHealthAction::Move)
-    names = names_of(status.unhealthy);
+  for (const UnhealthyNode& node : status.unhealthy) {
+    if (node.until || failure.node_health.action == jobspec::NodeHealthAction::Move)
+      names.insert(node.name);
+  }
   // Kueue admits a pod into a running group only if it looks like the one that it replaces.
   const bool kueue =
       accepted.job.policies.run.scheduling.scheduler == jobspec::GangScheduler::Kueue;
-  if (!failure.exclude_failed_nodes || kueue) return names;
+  if (kueue) return {};
+  if (!failure.exclude_failed_nodes) return names;
   for (const std::string& node : lost_nodes(status.failure_history)) {
     const auto seen = observed.nodes.find(node);
     if (seen != observed.nodes.end() && !seen->second.ready) names.insert(node);

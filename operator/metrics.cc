@@ -2,6 +2,7 @@
 
 #include <prometheus/text_serializer.h>
 
+#include "common/json.h"
 #include "operator/own_status.h"
 
 namespace dsj::op {
@@ -101,7 +102,7 @@ void Metrics::transition(const JobView& before, const Plan& plan) {
   const OwnStatus now = own_status_from_json(plan.status);
   if (now.restarts.total > old.restarts.total) {
     const std::string reason =
-        now.last_failure.is_object() ? now.last_failure.value("reason", "Unknown") : "Unknown";
+        now.last_failure.is_object() ? json_text(now.last_failure, "reason") : "Unknown";
     restarts_.Add({{"reason", reason}})
         .Increment(static_cast<double>(now.restarts.total - old.restarts.total));
   }

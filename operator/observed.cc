@@ -1,9 +1,11 @@
 #include "operator/observed.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/cut_text.h"
 #include "job/contract.h"
+#include "job/failure_reasons.h"
 #include "job/node_health.h"
 #include "job/report/termination_message.h"
 #include "job/report/told.h"
@@ -22,41 +24,70 @@ std::optional<int64_t> number_of(const std::string& digits) {
   return std::stoll(digits);
 }
 
-/// Cuts long texts of a status or an agent: a status must stay small.
+/// Of many conditions or finalizers only so many are read.
+constexpr size_t kItemsMax = 64;
+
+/// Cuts long texts of a status or an agent to `most` bytes: a status must stay small. The end says why.
 std::string shortened(const std::string& text, size_t most) {
-  return text.size() > most ? "..." + text::last_bytes(text, most) : text;
+  return text.size() > most ? "..." + text::last_bytes(text, most - 3) : text;
+}
+
+/// What a scheduler or kubelet says. The beginning says what.
+std::string sentence_of(const Json& object, const char* name) {
+  return text::first_bytes(json_text(object, name), kSentenceBytesMax);
+}
+
+std::string name_of(const Json& object, const char* name) {
+  return text::first_bytes(json_text(object, name), kNameBytesMax);
+}
+
+int small(int64_t number) {
+  return static_cast<int>(std::clamp<int64_t>(number, -1, std::numeric_limits<int>::max()));
 }
 
 Termination termination_of(const Json& state) {
   Termination end;
-  end.exit_code = static_cast<int>(json_whole(state, "exitCode").value_or(-1));
-  end.reason = json_text(state, "reason");
+  end.exit_code = small(json_whole(state, "exitCode").value_or(-1));
+  const std::string kubelets = json_text(state, "reason");
+  if (!kubelets.empty()) end.reason = reason_of_agent(kubelets);
   const std::string words = json_text(state, "message");
   const auto told = report::termination_message_from_text(words);
   if (!told) {
-    end.message = shortened(words, 1000);
+    // A kubelet calls every exit code 0 Completed; only an agent knows.
+    if (end.reason == contract::kReasonCompleted) end.reason = "NoLastWords";
+    end.message = shortened(words, kSentenceBytesMax);
     return end;
   }
-  if (!told->reason.empty()) end.reason = told->reason;
-  end.message = shortened(told->message, 1000);
-  end.last_words = shortened(told->last_words.value_or(""), 1000);
-  end.step = told->step;
-  end.attempt = told->attempt;
-  if (told->rank) end.rank = static_cast<int>(*told->rank);
-  if (told->exit_code) end.rank_exit_code = static_cast<int>(*told->exit_code);
-  if (told->signal) end.rank_signal = static_cast<int>(*told->signal);
+  if (!told->reason.empty()) end.reason = reason_of_agent(told->reason);
+  end.message = shortened(told->message, kSentenceBytesMax);
+  end.last_words = shortened(told->last_words.value_or(""), kSentenceBytesMax);
+  if (told->step) end.step = counted(*told->step);
+  if (told->attempt) end.attempt = counted(*told->attempt);
+  if (told->rank) end.rank = small(*told->rank);
+  if (told->exit_code) end.rank_exit_code = small(*told->exit_code);
+  if (told->signal) end.rank_signal = small(*told->signal);
   return end;
+}
+
+/// Of the container that is or brings the agent.
+std::string agents_image(const Json& spec) {
+  for (const Json& init : json_child(spec, "initContainers"))
+    if (json_text(init, "name") == kAgentContainer) return json_text(init, "image");
+  for (const Json& container : json_child(spec, "containers"))
+    if (json_text(container, "name") == contract::kContainerName)
+      return json_text(container, "image");
+  return {};
 }
 
 void read_conditions(const Json& status, PodView& pod) {
   for (const Json& condition : json_child(status, "conditions")) {
-    const std::string type = json_text(condition, "type");
+    const std::string type = name_of(condition, "type");
     const bool yes = json_text(condition, "status") == "True";
-    if (yes) pod.conditions.push_back(type);
+    if (yes && pod.conditions.size() < kItemsMax) pod.conditions.push_back(type);
     if (type != "PodScheduled") continue;
     pod.scheduled = yes;
     if (!yes && json_text(condition, "reason") == "Unschedulable") {
-      pod.unscheduled = json_text(condition, "message");
+      pod.unscheduled = sentence_of(condition, "message");
     }
   }
 }
@@ -64,10 +95,10 @@ void read_conditions(const Json& status, PodView& pod) {
 void read_container(const Json& container, bool ours, PodView& pod) {
   const Json& state = json_child(container, "state");
   const Json& waiting = json_child(state, "waiting");
-  const std::string reason = json_text(waiting, "reason");
+  const std::string reason = name_of(waiting, "reason");
   if (!reason.empty() && reason != "ContainerCreating" && reason != "PodInitializing") {
     pod.waiting_reason = reason;
-    pod.waiting_message = json_text(waiting, "message");
+    pod.waiting_message = sentence_of(waiting, "message");
   }
   if (!ours) return;
   pod.running = json_child(state, "running").is_object();
@@ -88,11 +119,26 @@ bool is_preempted(const PodView& pod) {
   return pod.ended() && pod.termination && pod.termination->exit_code == contract::kExitPreempted;
 }
 
+bool found_unfit(const PodView& pod) {
+  return pod.ended() && pod.termination &&
+         pod.termination->exit_code == contract::kExitUnhealthyNode &&
+         pod.termination->reason == contract::kReasonUnhealthyNode;
+}
+
 bool is_disruption(const PodView& pod) {
-  return pod.reason == "Evicted" || pod.reason == "Preempting" || pod.reason == "NodeLost" ||
+  return pod.reason == "Preempting" || pod.reason == "NodeLost" ||
          pod.reason == "NodeShutdown" || pod.reason == "Terminated" ||
          std::ranges::count(pod.conditions, "DisruptionTarget") > 0 ||
          std::ranges::count(pod.conditions, kKueueTermination) > 0;
+}
+
+bool is_rejected(const PodView& pod) {
+  static constexpr std::string_view kReasons[] = {
+      "UnexpectedAdmissionError", "NodeAffinity",    "TopologyAffinityError", "NodePorts",
+      "AppArmor",                 "InvalidNodeInfo", "SysctlForbidden",       "PodOSNotSupported"};
+  if (pod.phase != PodView::Phase::Failed || pod.termination) return false;
+  return pod.reason.starts_with("OutOf") || std::ranges::count(kReasons, pod.reason) > 0 ||
+         pod.message.starts_with("Pod was rejected");
 }
 
 std::string label_of(const Json& object, const char* name) {
@@ -106,6 +152,12 @@ std::string owner_of(const Json& object) {
   return {};
 }
 
+std::optional<report::FailureRecord> agents_failure(const Json& told) {
+  auto record = failure_record(told);
+  if (record) record->reason = reason_of_agent(record->reason);
+  return record;
+}
+
 JobView job_view(const Json& object) {
   const Json& metadata = json_child(object, "metadata");
   const Json& status = json_child(object, "status");
@@ -113,29 +165,34 @@ JobView job_view(const Json& object) {
               .name = json_text(metadata, "name"),
               .uid = json_text(metadata, "uid"),
               .resource_version = json_text(metadata, "resourceVersion"),
-              .generation = json_whole(metadata, "generation").value_or(0),
+              .generation = counted(json_whole(metadata, "generation").value_or(0)),
               .deleting = metadata.contains("deletionTimestamp"),
               .spec = json_child(object, "spec"),
               .own_status = own_part(status)};
   for (const Json& finalizer : json_child(metadata, "finalizers"))
     job.orphaning |= finalizer == "orphan";
   const Json& training = json_child(status, report::kTraining);
-  job.agent.attempt = report::told<&report::Attempt::attempt>(training).value_or(0);
-  job.agent.stop_step = report::told<&report::Training::stop_step>(training);
+  const auto bounded = [](const std::optional<int64_t>& number) {
+    return number ? std::optional(counted(*number)) : std::nullopt;
+  };
+  job.agent.attempt =
+      std::max<int64_t>(0, counted(report::told<&report::Attempt::attempt>(training).value_or(0)));
+  job.agent.stop_step = bounded(report::told<&report::Training::stop_step>(training));
   job.agent.updated =
       time_from_text(report::told<&report::Training::updated>(training).value_or(""));
-  job.agent.last_failure =
-      json_child(training, report::status_name<&report::Training::last_failure>());
+  job.agent.last_failure = agents_failure(
+      json_child(training, report::status_name<&report::Training::last_failure>()));
   const auto total = report::told<&report::Resolved::total_steps>(training);
   job.agent.finished = total && report::told<&report::Training::step>(training) == total &&
                        !report::told<&report::Exported::path>(training).value_or("").empty();
   job.agent.stragglers =
-      shortened(report::told<&report::Stragglers::who>(training).value_or(""), 1000);
+      shortened(report::told<&report::Stragglers::who>(training).value_or(""), kSentenceBytesMax);
   const Json& checkpoint = json_child(status, report::kCheckpoint);
   job.agent.saved_step =
-      report::told<&report::Checkpoint::step>(json_child(checkpoint, report::kLastSaved));
+      bounded(report::told<&report::Checkpoint::step>(json_child(checkpoint, report::kLastSaved)));
   const Json& damaged = json_child(checkpoint, report::kLastDamaged);
-  job.agent.damaged_attempt = report::told<&report::Damaged::attempt>(damaged).value_or(0);
+  job.agent.damaged_attempt =
+      counted(report::told<&report::Damaged::attempt>(damaged).value_or(0));
   job.agent.damaged = text::first_bytes(
       report::told<&report::Damage::message>(damaged).value_or(""), report::kDamageBytesMax);
   return job;
@@ -153,15 +210,17 @@ std::optional<PodView> pod_view(const Json& object) {
               .node = json_text(json_child(object, "spec"), "nodeName"),
               .revision = label_of(object, contract::kLabelRevision),
               .gang = label_of(object, contract::kLabelGang),
+              .image = agents_image(json_child(object, "spec")),
               .keys = label_of(object, contract::kLabelKeys),
               .worker = static_cast<int>(*worker),
-              .incarnation = *incarnation};
+              .incarnation = counted(*incarnation)};
   const std::string made_at =
       json_text(json_child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);
   pod.avoids = json_text(json_child(metadata, "annotations"), contract::kAnnotationAvoids);
   for (const Json& finalizer : json_child(metadata, "finalizers"))
-    if (finalizer.is_string()) pod.finalizers.push_back(finalizer.get<std::string>());
+    if (finalizer.is_string() && pod.finalizers.size() < kItemsMax)
+      pod.finalizers.push_back(finalizer.get<std::string>());
   pod.group_over = json_text(json_child(metadata, "annotations"), kKueueRetriable) == "false";
   pod.created = time_from_text(json_text(metadata, "creationTimestamp"));
   if (const std::string deleting = json_text(metadata, "deletionTimestamp"); !deleting.empty()) {
@@ -174,14 +233,19 @@ std::optional<PodView> pod_view(const Json& object) {
               : phase == "Failed"    ? PodView::Phase::Failed
                                      : PodView::Phase::Pending;
   pod.gated = !json_child(json_child(object, "spec"), "schedulingGates").empty();
-  pod.reason = json_text(status, "reason");
-  pod.message = json_text(status, "message");
+  pod.reason = name_of(status, "reason");
+  pod.message = sentence_of(status, "message");
   read_conditions(status, pod);
   for (const Json& container : json_child(status, "initContainerStatuses")) {
     read_container(container, false, pod);
   }
   for (const Json& container : json_child(status, "containerStatuses")) {
     read_container(container, json_text(container, "name") == contract::kContainerName, pod);
+  }
+  if (pod.termination) {
+    pod.lingers = !pod.ended();
+    pod.phase = pod.termination->exit_code == contract::kExitDone ? PodView::Phase::Succeeded
+                                                                  : PodView::Phase::Failed;
   }
   const Json& inits = json_child(status, "initContainerStatuses");
   if (const auto failed = failed_fetch(inits); failed && pod.ended()) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "job/report/status.h"
 #include "operator/acceptance.h"
 #include "operator/node_mark.h"
 #include "operator/times.h"
@@ -19,12 +20,19 @@ namespace dsj::op {
 
 using Json = nlohmann::json;
 
+/// launcher: Command: the init container that brings the agent into the pod, and its volume.
+inline constexpr char kAgentContainer[] = "dsj-agent";
+
+// What comes from a rank, an agent, a kubelet or whoever may write a status is cut and its numbers are bounded here,
+// and a failure's name that is reserved for the operator (job/failure_reasons.h) is replaced: what decides on a job
+// never meets more.
+
 /// Agent 0's part of the status (contract.h).
 struct AgentStatus {
   int64_t attempt = 0;  ///< 0: none has started yet
   std::optional<int64_t> stop_step, saved_step;
   std::optional<Time> updated;
-  Json last_failure;  ///< null, or an object with "attempt"
+  std::optional<report::FailureRecord> last_failure;
   /// The last step is done and the model exported, by this attempt or one before it.
   bool finished = false;
   std::string stragglers;       ///< which ranks hold up the others; empty: none
@@ -55,6 +63,7 @@ struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
   std::string gang;                     ///< its scheduling group; empty: none
+  std::string image;                    ///< of its agent
   std::string keys;                     ///< its set of keys (keys.h); empty: none
   std::vector<std::string> finalizers;  ///< the object stays until they are taken off
   bool group_over = false;              ///< Kueue was told that its group gets no pod any more
@@ -63,9 +72,12 @@ struct PodView {
   int worker = -1;
   int64_t incarnation = 0;
   int64_t restarts = 0;  ///< status.restarts.total when the pod was made
+  /// Of the worker's container once that has ended: others of the pod decide nothing. Else of the pod.
   Phase phase = Phase::Pending;
   std::optional<Time> created;
   bool running = false;               ///< the worker's container is running
+  /// The worker's container has ended, and another of the pod, a sidecar, runs on: the pod is over, and has to go.
+  bool lingers = false;
   std::optional<Time> deleting_from;  ///< deletionTimestamp: the end of its grace period
   bool scheduled = false;
   bool gated = false;                           ///< a queue holds it: it has scheduling gates
@@ -124,6 +136,7 @@ struct Observed {
   std::shared_ptr<const Accepted> in_force;  ///< the last accepted spec, if that is another
   std::map<std::string, NodeView> nodes;     ///< empty if nodes may not be read
   std::optional<Refusal> refusal;
+  Time pods_full{};        ///< when the bucket of its pods is full again (pod_pace.h)
   std::string taken_set;   ///< a set of keys of which no Secret can be made (apply.h); empty: none
   std::string token_keys;  ///< the cluster's public keys (a JWKS); empty: cannot be read
   Settings settings;
@@ -133,10 +146,17 @@ struct Observed {
 bool is_done(const PodView& pod);
 /// True if the worker stopped on request and every rank saved the same step.
 bool is_preempted(const PodView& pod);
-/// True if the platform took the pod: nobody is to blame.
+/// True if its agent found that ranks must not start on its node.
+bool found_unfit(const PodView& pod);
+/// True if the platform took the pod: nobody is to blame. A kubelet that evicts a pod for what the pod itself used
+/// sets no condition DisruptionTarget.
 bool is_disruption(const PodView& pod);
+/// True if the node's kubelet did not take the pod in: it never ran, and may run elsewhere.
+bool is_rejected(const PodView& pod);
 
 JobView job_view(const Json& object);
+/// status.training.lastFailure; nullopt: there is none.
+std::optional<report::FailureRecord> agents_failure(const Json& told);
 /// nullopt: not a pod of a job.
 std::optional<PodView> pod_view(const Json& object);
 ChildView child_view(const Json& object);

@@ -1,5 +1,8 @@
 #include "operator/own_status.h"
 
+#include <algorithm>
+
+#include "common/cut_text.h"
 #include "common/json.h"
 #include "job/report/status.h"
 
@@ -8,8 +11,46 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int64_t kCountMax = 1'000'000'000'000'000;
+
 std::optional<Time> time(const json& object, const char* name) {
   return time_from_text(json_text(object, name));
+}
+
+std::optional<int64_t> whole(const json& object, const char* name) {
+  const auto number = json_whole(object, name);
+  return number ? std::optional(counted(*number)) : std::nullopt;
+}
+
+int number(const json& object, const char* name, int missing = 0) {
+  return static_cast<int>(std::clamp<int64_t>(whole(object, name).value_or(missing), -1, 1 << 30));
+}
+
+std::string name(const json& object, const char* name) {
+  return text::first_bytes(json_text(object, name), kNameBytesMax);
+}
+
+std::string sentence(const json& object, const char* name) {
+  return text::first_bytes(json_text(object, name), kSentenceBytesMax);
+}
+
+void cut(std::string& text, size_t most) {
+  if (text.size() > most) text = text::first_bytes(text, most);
+}
+
+void cut(std::optional<std::string>& text, size_t most) {
+  if (text) cut(*text, most);
+}
+
+void cut(report::FailureRecord& failure, size_t most) {
+  for (std::string* text : {&failure.time, &failure.reason})
+    cut(*text, std::min(most, kNameBytesMax));
+  for (auto* text : {&failure.pod, &failure.node}) cut(*text, kNameBytesMax);
+  cut(failure.message, most);
+  // The end of a log says why.
+  if (failure.last_words && failure.last_words->size() > most)
+    failure.last_words = text::last_bytes(*failure.last_words, most);
+  for (auto* text : {&failure.collective, &failure.missing_ranks}) cut(*text, most / 2);
 }
 
 void put(json& object, const char* name, const std::optional<Time>& value) {
@@ -21,6 +62,7 @@ json restarts_to_json(const Restarts& restarts) {
                  {"counted", restarts.counted},
                  {"limit", restarts.limit},
                  {"savedStep", restarts.saved_step}};
+  if (restarts.uncounted > 0) object["uncounted"] = restarts.uncounted;
   if (restarts.attempt) object["attempt"] = *restarts.attempt;
   put(object, "lastTime", restarts.last);
   put(object, "notBefore", restarts.not_before);
@@ -30,11 +72,12 @@ json restarts_to_json(const Restarts& restarts) {
 Restarts restarts_from_json(const json& object) {
   Restarts restarts;
   if (!object.is_object()) return restarts;
-  restarts.total = json_whole(object, "total").value_or(0);
-  restarts.counted = json_whole(object, "counted").value_or(0);
-  restarts.limit = json_whole(object, "limit").value_or(0);
-  restarts.saved_step = json_whole(object, "savedStep").value_or(-1);
-  if (object.contains("attempt")) restarts.attempt = json_whole(object, "attempt").value_or(0);
+  restarts.total = whole(object, "total").value_or(0);
+  restarts.counted = whole(object, "counted").value_or(0);
+  restarts.limit = whole(object, "limit").value_or(0);
+  restarts.saved_step = whole(object, "savedStep").value_or(-1);
+  restarts.uncounted = std::max<int64_t>(0, whole(object, "uncounted").value_or(0));
+  if (object.contains("attempt")) restarts.attempt = whole(object, "attempt").value_or(0);
   restarts.last = time(object, "lastTime");
   restarts.not_before = time(object, "notBefore");
   return restarts;
@@ -55,14 +98,14 @@ json elastic_to_json(const ElasticState& state) {
 
 std::optional<ElasticState> elastic_from_json(const json& object) {
   if (!object.is_object()) return std::nullopt;
-  return ElasticState{.replicas = static_cast<int>(json_whole(object, "replicas").value_or(0)),
-                      .wanted = static_cast<int>(json_whole(object, "wantedReplicas").value_or(0)),
-                      .resizes = json_whole(object, "resizes").value_or(0),
-                      .setbacks = static_cast<int>(json_whole(object, "setbacks").value_or(0)),
-                      .message = json_text(object, "message"),
+  return ElasticState{.replicas = number(object, "replicas"),
+                      .wanted = number(object, "wantedReplicas"),
+                      .resizes = whole(object, "resizes").value_or(0),
+                      .setbacks = number(object, "setbacks"),
+                      .message = sentence(object, "message"),
                       .changed = time(object, "changedTime"),
                       .growable = time(object, "growableTime"),
-                      .growable_step = json_whole(object, "growableStep").value_or(0),
+                      .growable_step = whole(object, "growableStep").value_or(0),
                       .spares_in_vain = time(object, "sparesTime"),
                       .not_before = time(object, "notBefore")};
 }
@@ -74,6 +117,7 @@ json unhealthy_to_json(const std::vector<UnhealthyNode>& nodes) {
                     {"message", node.message},
                     {"time", to_text(node.found)},
                     {"times", node.times}});
+    put(list.back(), "until", node.until);
   }
   return list;
 }
@@ -83,12 +127,13 @@ std::vector<UnhealthyNode> unhealthy_from_json(const json& list) {
   if (!list.is_array()) return nodes;
   for (const json& entry : list) {
     const auto found = time(entry, "time");
-    const std::string name = json_text(entry, "node");
-    if (!found || name.empty() || nodes.size() == kUnhealthyMax) continue;
-    nodes.push_back({.name = name,
-                     .message = json_text(entry, "message"),
+    const std::string node = name(entry, "node");
+    if (!found || node.empty() || nodes.size() == kUnhealthyMax) continue;
+    nodes.push_back({.name = node,
+                     .message = sentence(entry, "message"),
                      .found = *found,
-                     .times = static_cast<int>(json_whole(entry, "times").value_or(1))});
+                     .until = time(entry, "until"),
+                     .times = number(entry, "times", 1)});
   }
   return nodes;
 }
@@ -118,6 +163,10 @@ json to_json(const OwnStatus& status) {
     object["template"] = {{"name", status.template_name},
                           {"generation", status.template_generation}};
   }
+  if (status.save_timeout_seconds > 0) {
+    object["timeouts"] = {{"saveSeconds", status.save_timeout_seconds},
+                          {"stepSeconds", status.step_timeout_seconds}};
+  }
   if (!status.spec_hash.empty()) object["specHash"] = status.spec_hash;
   if (status.completed > 0) object["completedAttempt"] = status.completed;
   put(object, "completedAttemptTime", status.completed_since);
@@ -133,36 +182,89 @@ json to_json(const OwnStatus& status) {
 OwnStatus own_status_from_json(const json& object) {
   OwnStatus status;
   if (!object.is_object()) return status;
-  status.observed_generation = json_whole(object, "observedGeneration").value_or(0);
-  status.phase = json_text(object, "phase");
-  status.reason = json_text(object, "reason");
+  status.observed_generation = whole(object, "observedGeneration").value_or(0);
+  status.phase = name(object, "phase");
+  status.reason = name(object, "reason");
   status.conditions = conditions_from_json(object.value("conditions", json()));
   status.start = time(object, "startTime");
   status.completion = time(object, "completionTime");
   status.stop_since = time(object, "stopRequestedTime");
   status.incomplete = time(object, "incompleteTime");
-  status.revision = json_text(object, "revision");
-  status.spec_hash = json_text(object, "specHash");
-  status.config_map = json_text(object, "configMapName");
+  status.revision = name(object, "revision");
+  status.spec_hash = name(object, "specHash");
+  status.config_map = name(object, "configMapName");
   const json& used = json_child(object, "template");
-  status.template_name = json_text(used, "name");
-  status.template_generation = json_whole(used, "generation").value_or(0);
-  status.incarnation = json_whole(object, "incarnation").value_or(0);
-  status.completed = json_whole(object, "completedAttempt").value_or(0);
+  status.template_name = name(used, "name");
+  status.template_generation = whole(used, "generation").value_or(0);
+  const json& timeouts = json_child(object, "timeouts");
+  status.save_timeout_seconds = whole(timeouts, "saveSeconds").value_or(0);
+  status.step_timeout_seconds = whole(timeouts, "stepSeconds").value_or(0);
+  status.incarnation = whole(object, "incarnation").value_or(0);
+  status.completed = whole(object, "completedAttempt").value_or(0);
   status.completed_since = time(object, "completedAttemptTime");
-  status.world_size = json_whole(object, "worldSize").value_or(0);
-  status.zero_stage = static_cast<int>(json_whole(object, "zeroStage").value_or(0));
-  status.replicas = json_whole(object, "replicas").value_or(0);
-  status.selector = json_text(object, "selector");
-  status.workers = json_text(object, "workers");
+  status.world_size = whole(object, "worldSize").value_or(0);
+  status.zero_stage = number(object, "zeroStage");
+  status.replicas = whole(object, "replicas").value_or(0);
+  status.selector = name(object, "selector");
+  status.workers = name(object, "workers");
   status.restarts = restarts_from_json(object.value("restarts", json()));
   status.elastic = elastic_from_json(object.value("elastic", json()));
   status.unhealthy = unhealthy_from_json(json_child(object, "unhealthyNodes"));
-  status.damage_told = json_whole(object, "damageToldAttempt").value_or(0);
-  status.last_failure = object.value("lastFailure", json());
-  status.failure_history = object.value("failureHistory", json::array());
-  if (!status.failure_history.is_array()) status.failure_history = json::array();
+  status.damage_told = whole(object, "damageToldAttempt").value_or(0);
+  if (const auto last = failure_record(json_child(object, "lastFailure")))
+    status.last_failure = status_json(*last);
+  const json& history = json_child(object, "failureHistory");
+  const size_t size = history.is_array() ? history.size() : 0;
+  for (size_t i = size - std::min(size, kHistoryMax); i < size; ++i) {
+    if (const auto one = failure_record(history[i]))
+      status.failure_history.push_back(status_json(*one));
+  }
   return status;
+}
+
+int64_t counted(int64_t number) {
+  return std::clamp<int64_t>(number, -1, kCountMax);
+}
+
+std::optional<report::FailureRecord> failure_record(const json& object) {
+  auto record = report::failure_from_status(object);
+  if (!record) return std::nullopt;
+  cut(*record, kSentenceBytesMax);
+  for (auto* number : {&record->attempt, &record->step, &record->rank, &record->exit_code,
+                       &record->signal, &record->worker}) {
+    if (*number) *number = counted(**number);
+  }
+  return record;
+}
+
+void keep_small(OwnStatus& status) {
+  for (Condition& condition : status.conditions) cut(condition.message, kMessageBytesMax);
+  const auto fits = [&] {
+    return to_json(status).dump(-1, ' ', false, json::error_handler_t::replace).size() <=
+           kOwnStatusBytesMax;
+  };
+  const auto cut_json = [](json& failure, size_t most) {
+    auto record = report::failure_from_status(failure);
+    if (!record) return;
+    cut(*record, most);
+    failure = status_json(*record);
+  };
+  for (const size_t room : {300u, 100u, 20u}) {
+    for (size_t i = 0; i + 1 < status.failure_history.size() && !fits(); ++i)
+      cut_json(status.failure_history[i], room);
+    for (size_t i = 0; i + 1 < status.unhealthy.size() && !fits(); ++i)
+      cut(status.unhealthy[i].message, room);
+  }
+  while (status.failure_history.size() > 1 && !fits())
+    status.failure_history.erase(status.failure_history.begin());
+  while (status.unhealthy.size() > 1 && !fits()) status.unhealthy.erase(status.unhealthy.begin());
+  for (const size_t room : {1000u, 300u, 100u}) {
+    for (Condition& condition : status.conditions)
+      if (!fits()) cut(condition.message, room);
+    if (fits()) continue;
+    cut_json(status.last_failure, room);
+    for (json& failure : status.failure_history) cut_json(failure, room);
+  }
 }
 
 json own_part(const json& status) {
@@ -170,6 +272,13 @@ json own_part(const json& status) {
   if (!status.is_object()) return own;
   for (const auto& [name, value] : status.items()) {
     if (name != report::kTraining && name != report::kCheckpoint) own[name] = value;
+  }
+  // Another program's conditions stay its own.
+  if (const auto all = own.find("conditions"); all != own.end() && all->is_array()) {
+    json ours = json::array();
+    for (json& one : *all)
+      if (is_condition_type(json_text(one, "type"))) ours.push_back(std::move(one));
+    *all = std::move(ours);
   }
   return own;
 }

@@ -17,4 +17,13 @@ constexpr Seconds pause_after(int setbacks) {
   return std::min(Seconds{1800}, Seconds{60} * (1 << std::min(setbacks, 8)));
 }
 
+/// Before the pods of a restart that nobody is charged for are made: none after the first of a row, then a second,
+/// doubled with each to five minutes.
+constexpr Seconds pause_uncharged(int64_t before) {
+  if (before <= 0) return Seconds{0};
+  return std::min(Seconds{300}, Seconds{1} * (int64_t{1} << std::min<int64_t>(before - 1, 10)));
+}
+/// So long after the last one a row begins anew.
+inline constexpr Seconds kRowOver{600};
+
 }  // namespace dsj::op

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "job/attempt_charge.h"
 #include "job/restart_budget.h"
 #include "operator/observed.h"
 #include "operator/own_status.h"
@@ -22,9 +23,8 @@ struct Slot {
   std::vector<const PodView*> older;
 };
 
-/// Why a worker's pod is of no use any more.
+/// What a failure says of itself: for the status, and for the rules of failurePolicy.
 struct Failure {
-  const PodView* pod = nullptr;  ///< null: a rank failed and the pod lives
   std::string pod_name, node, reason, message, last_words;
   std::optional<std::string> collective, missing_ranks;  ///< of a hang (job/report/status.h)
   int worker = -1;
@@ -32,7 +32,32 @@ struct Failure {
   std::optional<int64_t> attempt, step;
 };
 
-/// `reason` if it may stand as one in a status: a word of letters and digits.
+/// How a worker's pod came to be of no use. Exit codes, kubelets and nodes say so, and no text does.
+enum class PodEnd {
+  Failed,     ///< a restart may help
+  Fatal,      ///< no restart helps
+  Preempted,  ///< stopped on request: every rank saved the same step
+  TakenAway,  ///< by the platform or somebody: nobody is to blame
+};
+
+/// A worker's pod failed, was lost with its node, or is gone. What is asked about the pod is answered when this is
+/// made, because the pod may not be there.
+struct PodFailure {
+  Failure said;
+  PodEnd end = PodEnd::Failed;
+  bool gave_up = false;                    ///< its agent waited for others: a consequence
+  std::vector<std::string> conditions;     ///< of the pod: types that are True
+  std::optional<int64_t> restarts_before;  ///< status.restarts.total when the pod was made
+  bool fetched = false;                    ///< its initializer failed
+};
+
+/// A rank failed while its pod lives. Agent 0 told of it and has charged it.
+struct RankFailure {
+  Failure said;
+  AttemptEnd end = AttemptEnd::PodTaken;
+};
+
+/// `reason` of a kubelet if it may stand as one in a status: letters, digits, and _ for what is neither.
 std::string word_or(const std::string& reason, const std::string& otherwise);
 
 class Pass {
@@ -64,8 +89,10 @@ class Pass {
   void make_pods();
   void make_children();
   void note_pods();
+  void pace_pods();
   int64_t next_incarnation(const Slot& slot) const;
   std::string gang() const;
+  std::string run_image() const;
   void tidy_gangs(const std::string& keep);
   // reconcile_elastic.cc
   void enter_elastic();
@@ -104,20 +131,24 @@ class Pass {
   Time heard() const;
   void lost_pods();
   void failures();
-  Failure failure_of(const PodView& pod) const;
+  PodFailure failure_of(const PodView& pod) const;
   // reconcile_charge.cc
   void ended_in_place();
-  void charge(std::vector<Failure> failures, bool may_fail_by_rule);
+  RankFailure failure_in_place(int64_t attempt) const;
+  void charge(std::vector<PodFailure> failures, bool may_fail_by_rule);
+  Seconds uncharged();
   RestartVerdict charge_ends(int64_t ends);
   void no_restart_left(const Failure& cause);
   void note_failure(const Failure& failure);
-  bool waited_in_vain(const Failure& failure) const;
-  jobspec::FailureAction action_of(const Failure& failure, bool& by_rule) const;
+  bool waited_in_vain(const PodFailure& failure) const;
+  std::optional<jobspec::FailureAction> rule_for(const Failure& said,
+                                                 const std::vector<std::string>& conditions) const;
+  bool is_new_fetch(const PodFailure& failure) const;
   // reconcile_nodes.cc
   void avoided_nodes();
   void note_nodes();
   void mark_node(const UnhealthyNode& node);
-  Seconds node_pause(const std::vector<Failure>& failures) const;
+  Seconds node_pause(const std::vector<PodFailure>& failures) const;
   // reconcile_end.cc
   void fail(const std::string& reason, const std::string& message);
   void deadlines();
@@ -147,6 +178,7 @@ class Pass {
   bool suspend_ = false;
   bool new_revision_ = false;  ///< this pass is the first under the spec in force
   bool creating_ = false;      ///< pods are being made, or wait for the restart's pause
+  bool paced_ = false;     ///< pods that are missing wait for tokens (pod_pace.h)
   int wanted_ = 0;             ///< elastic: the workers that the last accepted spec asks for
   int spares_ = 0;             ///< elastic: pods beyond the gang that ask for nodes
   std::string spare_revision_;

@@ -27,6 +27,7 @@ struct Delete {
   std::string uid;           ///< precondition: delete this very object only
   std::string version = {};  ///< precondition, unless empty: it has not changed since
   bool force = false;        ///< grace period 0: do not wait for the kubelet
+  std::optional<int64_t> grace_seconds = {};  ///< shorter than the object's own
 };
 
 /// A change of a pod's metadata that lets a queue forget it, or its group (reconcile_queue.cc).
@@ -61,6 +62,7 @@ struct Plan {
   std::vector<Release> releases;
   std::vector<Delete> deletes;
   std::vector<Event> events;  ///< to be told after the status is written
+  int workers = 0;            ///< of the gang in force, for pod_pace.h
   std::optional<Time> again;  ///< when the next pass is due even if nothing changes
 };
 

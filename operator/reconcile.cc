@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "job/contract.h"
+#include "job/failure_reasons.h"
 #include "operator/keys.h"
 #include "operator/pass.h"
 #include "operator/render_config.h"
@@ -11,6 +13,7 @@ namespace dsj::op {
 
 Pass::Pass(const Observed& observed, Time now) : o_(observed), now_(now) {
   if (o_.job) st_ = own_status_from_json(job().own_status);
+  std::erase_if(st_.conditions, [](const Condition& one) { return one.type == kStalled; });
   for (const PodView& pod : o_.pods) {
     if (!o_.job || pod.owner_uid == job().uid) pods_.push_back(&pod);
   }
@@ -40,7 +43,14 @@ void Pass::due(Time time) {
 
 void Pass::remove(const PodView& pod, bool force) {
   if (pod.deleting_from && !force) return;
-  plan_.deletes.push_back({.kind = "Pod", .name = pod.name, .uid = pod.uid, .force = force});
+  // The pod's own grace period is for saving, and who saves has ended.
+  constexpr int64_t kSidecarGrace = 30;
+  plan_.deletes.push_back(
+      {.kind = "Pod",
+       .name = pod.name,
+       .uid = pod.uid,
+       .force = force,
+       .grace_seconds = pod.lingers ? std::optional(kSidecarGrace) : std::nullopt});
 }
 
 bool Pass::ended() const {
@@ -97,6 +107,8 @@ bool Pass::accept() {
   if (new_revision_) st_.completed = 0;
   note_template();
   st_.zero_stage = force_->zero_stage;
+  st_.save_timeout_seconds = policies.save_timeout_seconds;
+  st_.step_timeout_seconds = policies.step_timeout_seconds;
   st_.selector = std::string(contract::kLabelJobName) + "=" + o_.name;
   st_.restarts.limit = spec().restart_policy == "Never" ? 0 : spec().backoff_limit;
   return true;
@@ -165,6 +177,8 @@ void Pass::unfinished() {
 
 /// Writes the status if it says anything new. Changed times alone do not count.
 void Pass::finish() {
+  st_ = own_status_from_json(to_json(st_));  // within the bounds in which the next pass reads it
+  keep_small(st_);
   nlohmann::json status = to_json(st_);
   if (status == job().own_status) return;
   const OwnStatus before = own_status_from_json(job().own_status);
@@ -177,14 +191,15 @@ void Pass::finish() {
   }
   if (!st_.last_failure.is_null() && st_.last_failure != before.last_failure) {
     const auto& failure = st_.last_failure;
-    std::string text = failure.value("message", "");
+    std::string text = json_text(failure, "message");
     for (const char* name : {"pod", "node", "rank", "exitCode", "signal"}) {
       if (!failure.contains(name)) continue;
       const auto& value = failure[name];
       text += std::string(", ") + name + " " +
               (value.is_string() ? value.get<std::string>() : value.dump());
     }
-    plan_.events.push_back({"Warning", failure.value("reason", "RankFailed"), text});
+    const std::string reason = json_text(failure, "reason");
+    plan_.events.push_back({"Warning", reason.empty() ? kReasonRankFailed : reason, text});
   }
   plan_.status = std::move(status);
 }
@@ -227,6 +242,7 @@ void Pass::look() {
     unfinished();
     note_pods();
     if (ended()) finished();
+    pace_pods();
   }
   if (force_ || ended()) tidy_keys();
   st_.damage_told = std::max(st_.damage_told, job().agent.damaged_attempt);

@@ -43,8 +43,8 @@ bool Pass::attested() const {
   const bool zero_gone = !slots_.empty() && !slots_[0].newest;
   const bool of_this_spec = !new_revision_ && !st_.stop_since;
   if (!zero_gone || !of_this_spec || !attempt_open() || !job().agent.finished) return false;
-  const Json& told = job().agent.last_failure;
-  return !told.is_object() || told.value("attempt", Json()) != job().agent.attempt;
+  const auto& told = job().agent.last_failure;
+  return !told || told->attempt != job().agent.attempt;
 }
 
 /// Every worker said so, or one that may speak for those who have not. Who ended otherwise is heard first.

@@ -29,6 +29,11 @@ void note_data(const std::optional<Condition>& found, int64_t generation, Time n
 
 void Pass::scheduled_condition() {
   if (o_.refusal) return set("Scheduled", false, o_.refusal->reason, o_.refusal->message);
+  if (paced_) {
+    return set("Scheduled", false, "RateLimited",
+               "pods of this job were made and deleted too often; the next are made in a minute or "
+               "so: see status.failureHistory");
+  }
   int placed = 0;
   for (const Slot& slot : slots_) {
     if (!slot.newest) continue;

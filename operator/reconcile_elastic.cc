@@ -147,7 +147,7 @@ void Pass::make_spares() {
   for (int worker = size; worker < end; ++worker) {
     if (there[worker - size]) continue;
     const int64_t incarnation = 1 + std::max(newest[worker - size], st_.incarnation);
-    plan_.pods.push_back(render_pod(o_, *larger, st_, worker, incarnation, {}, keys_));
+    plan_.pods.push_back(render_pod(o_, *larger, st_, worker, incarnation, {}, keys_, run_image()));
   }
 }
 

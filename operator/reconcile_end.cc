@@ -44,9 +44,10 @@ void Pass::finished() {
   const bool all = policies.run.clean_pods == jobspec::CleanPods::All;
   for (const PodView* pod : pods_) {
     const Time patience = end + Seconds(policies.save_timeout_seconds);
-    if (!pod->ended() && policies.run.clean_pods == jobspec::CleanPods::None && now_ < patience) {
+    const bool runs = !pod->ended() || pod->lingers;
+    if (runs && policies.run.clean_pods == jobspec::CleanPods::None && now_ < patience) {
       due(patience);
-    } else if (all || !pod->ended()) {
+    } else if (all || runs) {
       remove(*pod);
     }
   }

@@ -2,27 +2,39 @@
 #include <algorithm>
 
 #include "job/contract.h"
+#include "job/failure_reasons.h"
+#include "operator/fetch_status.h"
 #include "operator/pass.h"
 
 namespace dsj::op {
 
 std::string word_or(const std::string& reason, const std::string& otherwise) {
-  const bool word = !reason.empty() && reason.size() <= 100 &&
-                    std::ranges::all_of(reason, [](unsigned char c) { return std::isalnum(c); }) &&
-                    std::isalpha(static_cast<unsigned char>(reason[0]));
-  return word ? reason : otherwise;
+  const auto is = [](int (*kind)(int), char c) { return kind(static_cast<unsigned char>(c)) != 0; };
+  if (reason.empty() || reason.size() > kReasonBytesMax || !is(std::isalpha, reason.front()) ||
+      !is(std::isalnum, reason.back())) {
+    return otherwise;
+  }
+  std::string word = reason;  // "OutOfnvidia.com/gpu"
+  for (char& c : word)
+    if (!is(std::isalnum, c)) c = '_';
+  return word;
 }
 
-Failure Pass::failure_of(const PodView& pod) const {
-  Failure failure{.pod = &pod, .pod_name = pod.name, .node = pod.node, .worker = pod.worker};
+PodFailure Pass::failure_of(const PodView& pod) const {
+  PodFailure failed{.said = {.pod_name = pod.name, .node = pod.node, .worker = pod.worker},
+                    .conditions = pod.conditions,
+                    .restarts_before = pod.restarts};
+  Failure& failure = failed.said;
+  if (is_disruption(pod) || is_rejected(pod)) failed.end = PodEnd::TakenAway;
   if (!pod.termination) {
     failure.reason = word_or(pod.reason, "PodFailed");
     failure.message =
         pod.message.empty() ? "the pod ended without its agent's last words" : pod.message;
-    return failure;
+    return failed;
   }
   const Termination& end = *pod.termination;
   const bool agent_spoke = end.attempt.has_value();
+  failed.fetched = end.reason == kInitializerFailed;
   failure.exit_code = end.rank_exit_code ? *end.rank_exit_code : end.exit_code;
   failure.signal = end.rank_signal;
   failure.rank = end.rank;
@@ -32,12 +44,24 @@ Failure Pass::failure_of(const PodView& pod) const {
   failure.message = end.message;
   failure.reason = word_or(end.reason, "PodFailed");
   if (is_preempted(pod)) failure.reason = contract::kReasonPreempted;
-  if (!agent_spoke && is_disruption(pod)) failure.reason = word_or(pod.reason, "Evicted");
+  // What the platform says of the pod says more than the code with which the kubelet killed the agent.
+  const bool evicted = is_disruption(pod) || pod.reason == "Evicted";
+  if (!agent_spoke && evicted) failure.reason = word_or(pod.reason, "Evicted");
   if (failure.message.empty()) {
     failure.message = "exit code " + std::to_string(end.exit_code);
     if (!pod.message.empty()) failure.message += ": " + pod.message;
   }
-  return failure;
+  failed.gave_up = failure.exit_code == contract::kExitPeerLost;
+  if (is_preempted(pod)) {
+    failed.end = PodEnd::Preempted;
+  } else if (found_unfit(pod) || (failed.fetched && pod.deleting_from)) {
+    failed.end = PodEnd::TakenAway;
+  } else if (failed.end == PodEnd::Failed &&
+             (contract::ends_the_job(end.exit_code) ||
+              end.reason == contract::kReasonBackoffLimitExceeded)) {
+    failed.end = PodEnd::Fatal;
+  }
+  return failed;
 }
 
 /// When the running attempt last reported a step. A step takes every rank, so it outweighs nodes:
@@ -77,27 +101,31 @@ void Pass::lost_pods() {
     if (pod->ended() || !force_ || suspend_ || st_.stop_since || ended()) continue;
     if (is_spare(*pod)) continue;  // no ranks are lost with it
     if (spoken_for) continue;      // its ranks had ended, and the pod counts as gone
-    Failure failure{.pod = pod,
-                    .pod_name = pod->name,
-                    .node = pod->node,
-                    .reason = "NodeLost",
-                    .message = "node " + pod->node + " does not answer; its pod was given up",
-                    .worker = pod->worker};
-    charge({failure}, false);
+    charge({{.said = {.pod_name = pod->name,
+                      .node = pod->node,
+                      .reason = "NodeLost",
+                      .message = "node " + pod->node + " does not answer; its pod was given up",
+                      .worker = pod->worker},
+             .end = PodEnd::TakenAway,
+             .conditions = pod->conditions,
+             .restarts_before = pod->restarts}},
+           false);
   }
 }
 
 void Pass::failures() {
-  std::vector<Failure> found;
+  std::vector<PodFailure> found;
   const bool open = attempt_open();
   const bool spoken_for = attested();
   const bool gone = std::ranges::any_of(slots_, [](const Slot& slot) { return !slot.newest; });
   for (const Slot& slot : slots_) {
     if (!slot.newest) {
       if (!open || spoken_for) continue;
-      found.push_back({.reason = "PodDeleted",
-                       .message = "the pod of worker " + std::to_string(slot.worker) + " is gone",
-                       .worker = slot.worker});
+      found.push_back(
+          {.said = {.reason = "PodDeleted",
+                    .message = "the pod of worker " + std::to_string(slot.worker) + " is gone",
+                    .worker = slot.worker},
+           .end = PodEnd::TakenAway});
     } else if (slot.newest->ended() && slot.newest->revision == st_.revision &&
                !is_done(*slot.newest)) {
       found.push_back(failure_of(*slot.newest));

@@ -24,7 +24,7 @@ std::string Pass::key_set() const {
 
 /// A new run whose set cannot be made takes the next number. Its pods then have that number, too.
 void Pass::skip_taken_set() {
-  st_.incarnation = std::max(st_.incarnation, run_of(o_.taken_set));
+  st_.incarnation = std::max(st_.incarnation, counted(run_of(o_.taken_set)));
 }
 
 void Pass::make_keys() {

@@ -12,13 +12,17 @@ namespace dsj::op {
 /// pod that is seen again is known by its age.
 void Pass::note_nodes() {
   for (const PodView* pod : pods_) {
-    const bool told = pod->ended() && !pod->node.empty() && pod->termination &&
-                      pod->termination->reason == contract::kReasonUnhealthyNode;
-    if (!told || (pod->worker < std::ssize(slots_) && slots_[pod->worker].newest != pod)) continue;
+    const bool rejected = is_rejected(*pod);
+    if (pod->node.empty() || (!rejected && !found_unfit(*pod)) || (pod->worker < std::ssize(slots_) && slots_[pod->worker].newest != pod)) continue;
     const auto known = std::ranges::find(st_.unhealthy, pod->node, &UnhealthyNode::name);
     if (known != st_.unhealthy.end() && known->found >= pod->created.value_or(Time{})) continue;
-    note_unhealthy(st_.unhealthy, pod->node, pod->termination->message, shown_now());
-    mark_node(st_.unhealthy.back());
+    if (rejected) {
+      note_unhealthy(st_.unhealthy, pod->node, pod->reason + ": " + pod->message, shown_now(),
+                     shown_now() + kRejectedAvoid);
+    } else {
+      note_unhealthy(st_.unhealthy, pod->node, pod->termination->message, shown_now());
+      mark_node(st_.unhealthy.back());
+    }
   }
 }
 
@@ -43,10 +47,10 @@ void Pass::avoided_nodes() {
 }
 
 /// How long no pod is made after these failures of one attempt.
-Seconds Pass::node_pause(const std::vector<Failure>& failures) const {
+Seconds Pass::node_pause(const std::vector<PodFailure>& failures) const {
   std::set<std::string> found;
-  for (const Failure& failure : failures) {
-    if (failure.reason == contract::kReasonUnhealthyNode) found.insert(failure.node);
+  for (const PodFailure& failure : failures) {
+    if (failure.said.reason == contract::kReasonUnhealthyNode) found.insert(failure.said.node);
   }
   return found.empty() ? Seconds(0) : pause_after(st_.unhealthy, found);
 }

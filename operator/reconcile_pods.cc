@@ -1,9 +1,9 @@
 // Which pods a job has, which it lacks, and which are in the way.
 #include <algorithm>
 
-#include "job/node_health.h"
 #include "operator/child_content.h"
 #include "operator/pass.h"
+#include "operator/pod_pace.h"
 #include "operator/render_config.h"
 #include "operator/render_gang.h"
 #include "operator/render_pod.h"
@@ -44,6 +44,17 @@ std::string Pass::gang() const {
     return is_gang_of(spec(), o_.name, pod->gang) ? pod->gang : "";
   }
   return gang_name(spec(), o_.name, st_.incarnation + 1);
+}
+
+/// The agent's image of the run that pods join: an operator that was upgraded meanwhile brings its own into the next run,
+/// because agents of one gang speak to each other. Empty: pods begin a run.
+std::string Pass::run_image() const {
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (pod && !pod->ended() && pod->revision == st_.revision && !pod->image.empty())
+      return pod->image;
+  }
+  return {};
 }
 
 /// Deletes groups other than `keep` once none of their pods runs or may run.
@@ -95,10 +106,11 @@ void Pass::make_pods() {
   if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
     return due(*st_.restarts.not_before);
   }
-  const std::string group = gang();
+  const std::string group = gang(), image = run_image();
   for (const Slot* slot : empty) {
     plan_.pods.push_back(
-        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, keys_));
+        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, keys_,
+                   image));
   }
 }
 
@@ -110,9 +122,9 @@ void Pass::tidy_replaced() {
     bool kept = false;
     for (const PodView* pod : slot.older) {
       if (ended() && !pod->ended()) continue;  // it goes as every running pod of a finished job
-      const bool unfit =
-          pod->termination && pod->termination->reason == contract::kReasonUnhealthyNode;
-      const bool failed = pod->phase == PodView::Phase::Failed && !is_preempted(*pod) && !unfit;
+      const bool failed =
+          pod->phase == PodView::Phase::Failed && !pod->lingers && !is_preempted(*pod) &&
+          !found_unfit(*pod) && !is_rejected(*pod);
       if (failed && !kept) {
         kept = true;
       } else {
@@ -138,6 +150,18 @@ void Pass::tidy_pods() {
       plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
     }
   }
+}
+
+/// Pods that would come too fast after others wait.
+void Pass::pace_pods() {
+  plan_.workers = spec().replicas + spares_;
+  if (plan_.pods.empty()) return;
+  const Time from =
+      pods_from(o_.pods_full, plan_.workers, static_cast<int>(plan_.pods.size()), now_);
+  if (from <= now_) return;
+  plan_.pods.clear();
+  paced_ = true;
+  due(from);
 }
 
 /// What the status says about the pods. It remembers their numbers before anything is deleted, and

@@ -1,6 +1,7 @@
 // Waiting for a gang: what a queue holds, and workers with nodes that wait for others without.
 #include <algorithm>
 
+#include "common/json.h"
 #include "operator/fetching.h"
 #include "operator/pace.h"
 #include "operator/pass.h"
@@ -56,7 +57,7 @@ bool Pass::wait_for_gang() {
 void Pass::release() {
   int released = 0;  // in a row
   for (auto at = st_.failure_history.rbegin(); at != st_.failure_history.rend(); ++at) {
-    if (at->value("reason", "") != kGangReleased) break;
+    if (json_text(*at, "reason") != kGangReleased) break;
     ++released;
   }
   const Seconds pause = pause_after(released);

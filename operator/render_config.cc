@@ -11,14 +11,13 @@ Json object_of(const char* version, const char* kind, Json metadata) {
   return {{"apiVersion", version}, {"kind", kind}, {"metadata", std::move(metadata)}};
 }
 
+/// Only what the revision is a hash of. What may change while the gang runs agent 0 reads in the job's status: the
+/// budget in status.restarts, the others in status.timeouts.
 WorkerJob worker_job(const Accepted& accepted) {
   const jobspec::Job& job = accepted.job;
   return {.job = jobspec::to_job_file(job, 1, job.world_size()),
           .replicas = job.replicas,
-          .slots = job.slots_per_worker,
-          .restart_limit = job.restart_policy == "Never" ? 0 : job.backoff_limit,
-          .save_timeout = Seconds(job.policies.save_timeout_seconds),
-          .step_timeout = Seconds(job.policies.step_timeout_seconds)};
+          .slots = job.slots_per_worker};
 }
 
 Json config_map(const JobView& job, const Accepted& accepted, const std::string& token_keys) {

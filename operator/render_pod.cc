@@ -36,6 +36,14 @@ void fill(Json& object, const Json& defaults) {
   }
 }
 
+/// What a template says without keys of the operator's. They are refused today; jobs of before may have them.
+Json without_ours(const Json& keys) {
+  Json kept = Json::object();
+  for (const auto& [key, value] : keys.items())
+    if (!key.starts_with(std::string(contract::kGroup) + "/")) kept[key] = value;
+  return kept;
+}
+
 Json& worker_container(Json& spec) {
   Json& containers = child(spec, "containers", Json::array());
   for (size_t i = 0; i < containers.size(); ++i) {
@@ -142,7 +150,6 @@ void set_worker_image(Json& container, const Settings& settings) {
   }
 }
 
-constexpr char kAgentVolume[] = "dsj-agent";
 
 /// launcher: Command: an init container of the worker image brings the agent into the user's image.
 /// The user's command follows the agent as arguments, so that the kubelet replaces $(NAME) in it.
@@ -157,8 +164,8 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
         .push_back(value_of(contract::kEnvDsConfig, std::string(contract::kScratchMountPath) + "/" +
                                                         contract::kDsConfigFile));
   }
-  const Json mount = {{"name", kAgentVolume}, {"mountPath", contract::kAgentMountPath}};
-  Json init = {{"name", kAgentVolume},
+  const Json mount = {{"name", kAgentContainer}, {"mountPath", contract::kAgentMountPath}};
+  Json init = {{"name", kAgentContainer},
                {"command", {"dsj-agent", "--install", contract::kAgentMountPath}},
                {"volumeMounts", Json::array({mount})},
                // Equal, so that a Guaranteed pod stays one; small, so that they do not matter.
@@ -169,7 +176,7 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
   restrict(init);
   Json& inits = child(spec, "initContainers", Json::array());
   inits.insert(inits.begin(), std::move(init));
-  add_volume(spec, container, kAgentVolume, contract::kAgentMountPath,
+  add_volume(spec, container, kAgentContainer, contract::kAgentMountPath,
              {{"emptyDir", {{"sizeLimit", kInstalledAgentSize}}}}, true);
 }
 
@@ -184,30 +191,39 @@ void add_stop_hook(const Json& spec, Json& container) {
        {{"preStop", {{"exec", {{"command", std::move(hook)}}}}}});
 }
 
-/// The terms of a node selector are alternatives: each gets the condition.
+/// The terms of a node selector are alternatives: each gets the conditions. By the nodes' own names, because their label
+/// kubernetes.io/hostname may be another. A field takes one value.
 void avoid_nodes(Json& spec, const std::set<std::string>& names) {
   if (names.empty()) return;
-  const Json avoid = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", names}};
   Json& required =
       child(child(child(spec, "affinity", Json::object()), "nodeAffinity", Json::object()),
             "requiredDuringSchedulingIgnoredDuringExecution", Json::object());
   Json& terms = child(required, "nodeSelectorTerms", Json::array());
   if (terms.empty()) terms.push_back(Json::object());
-  for (Json& term : terms) child(term, "matchExpressions", Json::array()).push_back(avoid);
+  for (Json& term : terms) {
+    Json& fields = child(term, "matchFields", Json::array());
+    for (const std::string& name : names)
+      fields.push_back(
+          {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({name})}});
+  }
 }
 
 }  // namespace
 
 Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& status, int worker,
-                  int64_t incarnation, const std::string& gang, const std::string& keys) {
+                  int64_t incarnation, const std::string& gang, const std::string& keys,
+                  const std::string& image) {
   const JobView& job = *o.job;
+  Settings settings = o.settings;
+  if (!image.empty()) settings.worker_image = image;
   const Json& pod_template = accepted.job.worker_template;
   const std::string name = worker_pod_name(job.name, worker, incarnation);
   Json metadata = metadata_of(job, name);
   if (pod_template.is_object() && pod_template.contains("metadata")) {
     const Json& theirs = pod_template["metadata"];
-    if (theirs.contains("labels")) fill(metadata["labels"], theirs["labels"]);
-    if (theirs.contains("annotations")) metadata["annotations"] = theirs["annotations"];
+    if (theirs.contains("labels")) fill(metadata["labels"], without_ours(theirs["labels"]));
+    if (theirs.contains("annotations"))
+      metadata["annotations"] = without_ours(theirs["annotations"]);
   }
   metadata["labels"][contract::kLabelReplicaType] = "worker";
   metadata["labels"][contract::kLabelReplicaIndex] = std::to_string(worker);
@@ -231,11 +247,13 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
     spec["automountServiceAccountToken"] = worker == 0;
   }
   spec["enableServiceLinks"] = false;
+  // Else such a pod asks the node's DNS, which does not know worker 0.
+  if (spec.value("hostNetwork", false)) fill(spec, {{"dnsPolicy", "ClusterFirstWithHostNet"}});
   Json& container = worker_container(spec);
   if (accepted.job.runs_user_program()) {
-    enter_foreign_image(spec, container, accepted.job, o.settings);
+    enter_foreign_image(spec, container, accepted.job, settings);
   } else {
-    if (!container.contains("image")) set_worker_image(container, o.settings);
+    if (!container.contains("image")) set_worker_image(container, settings);
     container["command"] = {"dsj-agent", "--pod"};
     container.erase("args");
   }
@@ -249,7 +267,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   add_environment(container, job, accepted.revision, worker, incarnation);
   add_node_health(container, accepted.job.policies.failure.node_health,
                   jobspec::worker_gpus(pod_template).whole);
-  add_volumes(spec, container, job, accepted.revision, o.settings);
+  add_volumes(spec, container, job, accepted.revision, settings);
   if (!keys.empty()) {
     metadata["labels"][contract::kLabelKeys] = keys;
     child(container, "env", Json::array()).push_back(value_of(contract::kEnvJoinTls, "true"));

@@ -8,8 +8,9 @@
 namespace dsj::op {
 
 /// `gang`: its scheduling group (render_gang.h). `keys`: its set of keys (keys.h).
+/// `image`: of the agent; empty: the operator's own choice.
 Create render_pod(const Observed& observed, const Accepted& accepted, const OwnStatus& status,
                   int worker, int64_t incarnation, const std::string& gang = {},
-                  const std::string& keys = {});
+                  const std::string& keys = {}, const std::string& image = {});
 
 }  // namespace dsj::op

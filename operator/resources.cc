@@ -1,6 +1,7 @@
 #include "operator/resources.h"
 
-#include "common/check.h"
+#include <stdexcept>
+
 #include "job/contract.h"
 #include "job/spec/job.h"
 
@@ -30,7 +31,7 @@ kube::Resource resource_of(const std::string& kind) {
   if (kind == "RoleBinding") return role_bindings();
   if (kind == "NetworkPolicy") return network_policies();
   if (kind == "PodGroup") return pod_groups_resource();
-  DSJ_CHECK(kind == jobspec::kKind, "%s", kind.c_str());
+  if (kind != jobspec::kKind) throw std::logic_error("the operator makes no " + kind);
   return jobs_resource();
 }
 

@@ -15,9 +15,11 @@ constexpr size_t kNodeMessageMax = 300;
 }  // namespace
 
 void note_unhealthy(std::vector<UnhealthyNode>& nodes, const std::string& name,
-                    const std::string& message, Time now) {
-  UnhealthyNode entry{
-      .name = name, .message = text::first_bytes(message, kNodeMessageMax), .found = now};
+                    const std::string& message, Time now, std::optional<Time> until) {
+  UnhealthyNode entry{.name = name,
+                      .message = text::first_bytes(message, kNodeMessageMax),
+                      .found = now,
+                      .until = until};
   const auto before = std::ranges::find(nodes, name, &UnhealthyNode::name);
   if (before != nodes.end()) {
     entry.times = before->times + 1;
@@ -28,9 +30,10 @@ void note_unhealthy(std::vector<UnhealthyNode>& nodes, const std::string& name,
 }
 
 std::optional<Time> forget_unhealthy(std::vector<UnhealthyNode>& nodes, Seconds avoid, Time now) {
-  std::erase_if(nodes, [&](const UnhealthyNode& node) { return now >= node.found + avoid; });
+  const auto end = [&](const UnhealthyNode& node) { return node.until.value_or(node.found + avoid); };
+  std::erase_if(nodes, [&](const UnhealthyNode& node) { return now >= end(node); });
   if (nodes.empty()) return std::nullopt;
-  return std::ranges::min(nodes, {}, &UnhealthyNode::found).found + avoid;
+  return end(std::ranges::min(nodes, {}, end));
 }
 
 std::set<std::string> names_of(const std::vector<UnhealthyNode>& nodes) {

@@ -17,13 +17,18 @@ inline constexpr size_t kUnhealthyMax = 32;
 struct UnhealthyNode {
   std::string name, message;
   Time found{};   ///< last
+  /// Until when it is avoided, whatever the job's policy: its kubelet did not take a pod in. nullopt: its agent found it
+  /// unfit, and the policy says for how long.
+  std::optional<Time> until = {};
   int times = 1;  ///< since it is in the list
 };
 
 /// Enters a find, or moves the node's entry to the end of the list.
 void note_unhealthy(std::vector<UnhealthyNode>& nodes, const std::string& name,
-                    const std::string& message, Time now);
-/// Drops what was found `avoid` ago or before. Result: when the next entry goes; nullopt: none is
+                    const std::string& message, Time now, std::optional<Time> until = {});
+/// For so long a node is avoided that rejected a pod: after a boot devices come later than the node.
+inline constexpr Seconds kRejectedAvoid{120};
+/// Drops what was found `avoid` ago or before, or whose own time is over. Result: when the next entry goes; nullopt: none is
 /// left.
 std::optional<Time> forget_unhealthy(std::vector<UnhealthyNode>& nodes, Seconds avoid, Time now);
 std::set<std::string> names_of(const std::vector<UnhealthyNode>& nodes);

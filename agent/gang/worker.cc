@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/cut_text.h"
 #include "job/contract.h"
+#include "job/failure_reasons.h"
 
 namespace dsj::agent {
 namespace {
@@ -138,8 +139,7 @@ void take(Worker& w, const RankExited& exit, WorkerCommands& out) {
   if (!exit.started) rank.own_codes = false;
   rank.exit_order = static_cast<int>(
       std::ranges::count_if(w.report.ranks, [](const RankState& r) { return !r.running; }));
-  rank.last_words = exit.last_words.substr(exit.last_words.size() -
-                                           std::min(exit.last_words.size(), kLastWordsBytesMax));
+  rank.last_words = text::last_bytes(exit.last_words, kLastWordsBytesMax);
   out.push_back(SendBeat{});
 }
 
@@ -184,8 +184,8 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
   } else if (const auto* error = std::get_if<RankError>(&event)) {
     auto& rank = w.report.ranks.at(error->local_rank);
     if (rank.reason.empty()) {  // the first error is the cause, later ones follow from it
-      rank.reason = error->reason.substr(0, 64);
-      rank.message = error->message.substr(0, kLastWordsBytesMax);
+      rank.reason = reason_of_rank(error->reason);
+      rank.message = text::first_bytes(error->message, kLastWordsBytesMax);
     }
   } else if (const auto* exit = std::get_if<RankExited>(&event)) {
     take(w, *exit, out);

@@ -46,6 +46,12 @@ JobView job_view(const nlohmann::json& job) {
                .total = static_cast<int>(json_whole(restarts, "total").value_or(0)),
                .saved_step = json_whole(restarts, "savedStep").value_or(-1)};
   }
+  const auto timeout = [&](const char* name) -> std::optional<Time> {
+    constexpr int64_t kYears = 1'000'000'000;
+    const auto seconds = json_whole(json_child(status, "timeouts"), name);
+    if (!seconds || *seconds < 1) return std::nullopt;
+    return Time(1000 * std::min(*seconds, kYears));
+  };
   const auto attempt =
       report::told<&report::Attempt::attempt>(json_child(status, report::kTraining));
   return {.uid = json_text(metadata, "uid"),
@@ -56,6 +62,8 @@ JobView job_view(const nlohmann::json& job) {
           .failed = failure_in(status),
           .restarts = account,
           .accounted = json_whole(restarts, "attempt").value_or(0),
+          .save_timeout = timeout("saveSeconds"),
+          .step_timeout = timeout("stepSeconds"),
           .stacks = stacks_request(metadata)};
 }
 

@@ -22,6 +22,7 @@ struct JobView {
   /// status.restarts, if the operator has written it; `accounted`: the newest attempt in it.
   std::optional<RestartBudget> restarts;
   int64_t accounted = 0;
+  std::optional<Time> save_timeout, step_timeout;  ///< status.timeouts
   int64_t stacks = 0;  ///< the newest request for stacks (job/stacks_request.h); 0: none
   bool operator==(const JobView& other) const {
     return uid == other.uid && suspend == other.suspend && deleted == other.deleted &&

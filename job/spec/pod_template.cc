@@ -95,7 +95,20 @@ void check_affinity(const json& spec, const std::string& path, FieldReader& read
   const std::string at = path + ".affinity.nodeAffinity." + kRequired;
   if (!shapes(*required, at, {{"nodeSelectorTerms", Shape::Objects}}, reader)) return;
   for (const json& term : required->value("nodeSelectorTerms", json::array()))
-    shapes(term, at + ".nodeSelectorTerms", {{"matchExpressions", Shape::List}}, reader);
+    shapes(term, at + ".nodeSelectorTerms",
+           {{"matchExpressions", Shape::List}, {"matchFields", Shape::List}}, reader);
+}
+
+/// On the node's network a pod asks the node's DNS unless its policy says otherwise, and that knows no Service.
+void check_host_network(const json& spec, const std::string& path, FieldReader& reader) {
+  const auto on = spec.find("hostNetwork");
+  const auto policy = spec.find("dnsPolicy");
+  if (on == spec.end() || *on != true || policy == spec.end()) return;
+  if (*policy == "ClusterFirstWithHostNet" || *policy == "None") return;
+  reader.report(Severity::Error, path + ".dnsPolicy",
+                "found " + FieldReader::shown(*policy) +
+                    " with hostNetwork, expected ClusterFirstWithHostNet",
+                "with another policy the workers do not find worker 0: remove it");
 }
 
 void check_worker(const json& container, const std::string& path, FieldReader& reader) {
@@ -116,6 +129,21 @@ void check_worker(const json& container, const std::string& path, FieldReader& r
     if (name.starts_with("DSJ_"))
       reader.report(Severity::Error, path + ".env", "\"" + name + "\" is set by the operator",
                     "remove it");
+  }
+}
+
+/// The operator knows its pods by these keys, and acts on them.
+void check_metadata(const json& metadata, const std::string& path, FieldReader& reader) {
+  if (!shapes(metadata, path, {{"labels", Shape::Texts}, {"annotations", Shape::Texts}}, reader))
+    return;
+  const std::string ours = std::string(contract::kGroup) + "/";
+  for (const char* map : {"labels", "annotations"}) {
+    const auto found = metadata.find(map);
+    if (found == metadata.end() || !found->is_object()) continue;
+    for (const auto& [key, value] : found->items())
+      if (key.starts_with(ours))
+        reader.report(Severity::Error, FieldReader::join(path, map),
+                      "\"" + key + "\" is set by the operator", "remove it");
   }
 }
 
@@ -152,8 +180,7 @@ void check_program(const json& container, const std::string& path, FieldReader& 
 void check_template(const json& pod, const std::string& path, RankProgram program,
                     FieldReader& reader) {
   if (const json* metadata = reader.object(pod, "metadata", path + ".metadata"))
-    shapes(*metadata, path + ".metadata", {{"labels", Shape::Texts}, {"annotations", Shape::Texts}},
-           reader);
+    check_metadata(*metadata, path + ".metadata", reader);
   const json* spec = reader.object(pod, "spec", path + ".spec");
   if (spec == nullptr) return;
   for (const char* name : {"hostname", "subdomain", "nodeName"})
@@ -170,6 +197,7 @@ void check_template(const json& pod, const std::string& path, RankProgram progra
         "found " + FieldReader::shown((*spec)["automountServiceAccountToken"]) + ", expected true",
         "the agent of worker 0 writes the job's status with it; no other worker has it "
         "unless the template says true: remove it");
+  check_host_network(*spec, path + ".spec", reader);
   check_affinity(*spec, path + ".spec", reader);
   const bool good = shapes(*spec, path + ".spec",
                            {{"containers", Shape::Objects},

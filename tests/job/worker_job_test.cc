@@ -49,5 +49,35 @@ TEST(WorkerJob, WhatIsMissingOrOutOfRangeIsNamed) {
   EXPECT_NE(inner.error().message.find("name"), std::string::npos);
 }
 
+/// As the release before wrote it. A pod of a run that began then may be made anew by an operator of this one.
+TEST(WorkerJob, TheFileOfTheReleaseBeforeIsRead) {
+  const auto read = worker_job_from_text(R"({
+ "job": {"attempt": 1, "dsConfig": {"train_batch_size": "auto"}, "dsConfigSource":
+  "spec.deepspeed.config", "name": "tune", "outputDir": "/out", "training": {"maxSteps": 20}, "worldSize": 4},
+ "replicas": 2, "restartLimit": 5, "saveTimeoutMs": 60000, "slots": 2, "stepTimeoutMs": 90000})",
+                                         "job.json");
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->replicas, 2);
+  EXPECT_EQ(read->restart_limit, 5);
+  EXPECT_EQ(read->save_timeout.count(), 60'000);
+  EXPECT_EQ(read->job.training.max_steps, 20);
+  // What a later one does not write has its default.
+  auto object = nlohmann::json::parse(to_text(example_worker_job()));
+  EXPECT_EQ(object["version"], kWorkerJobVersion);
+  for (const char* name : {"restartLimit", "saveTimeoutMs", "stepTimeoutMs"}) object.erase(name);
+  const auto least = worker_job_from_text(object.dump(), "job.json");
+  ASSERT_TRUE(least) << least.error().to_string();
+  EXPECT_EQ(least->save_timeout, WorkerJob().save_timeout);
+}
+
+TEST(WorkerJob, AFileOfANewerReleaseIsRefusedWithTheReason) {
+  auto object = nlohmann::json::parse(to_text(example_worker_job()));
+  object["version"] = kWorkerJobVersion + 1;
+  object["job"]["somethingNew"] = 1;
+  const auto read = worker_job_from_text(object.dump(), "job.json");
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().to_string().find("releases too far apart"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace dsj

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <random>
 #include <thread>
@@ -59,13 +60,62 @@ TEST(WatchMachine, StreamsThatEndWithoutAWordAreNotReopenedInALoop) {
   WatchMachine machine;
   machine.listed("7");
   int64_t last = 0;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2; ++i) {
     machine.opened();
     machine.ended(std::nullopt, 0.0);
     const int64_t wait = waits(machine);
     EXPECT_GT(wait, last);
     last = wait;
     EXPECT_EQ(watches(machine), "7");
+  }
+}
+
+/// After a restore a server does not know the version: it refuses it ("Too large resource version"), says nothing until
+/// the connection is given up, or ends the stream.
+TEST(WatchMachine, WhatFailsWithAnythingButGoneAgainAndAgainListsAgain) {
+  const ApiError refused{.kind = ApiError::Kind::Unavailable, .status = 504, .reason = "Timeout"};
+  const ApiError odd{.kind = ApiError::Kind::Other, .status = 500};
+  const std::vector<std::function<void(WatchMachine&)>> ways = {
+      [&](WatchMachine& machine) { machine.open_failed(refused, 0.0); },
+      [&](WatchMachine& machine) { machine.opened(), machine.ended(odd, 0.0); },
+      [](WatchMachine& machine) {
+        machine.opened(), machine.ended(from_net({NetError::Kind::Timeout, "silent"}), 0.0);
+      },
+      [](WatchMachine& machine) { machine.opened(), machine.ended(std::nullopt, 0.0); }};
+  for (size_t way = 0; way < ways.size(); ++way) {
+    WatchMachine machine;
+    machine.listed("7");
+    int64_t last = 0;
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(watches(machine), "7") << way;
+        ways[way](machine);
+        const int64_t wait = waits(machine);
+        EXPECT_TRUE(wait > last || wait >= 15'000) << "lists in between do not hasten it: " << way;
+        last = wait;
+      }
+      ASSERT_TRUE(lists(machine)) << way;
+      machine.listed("7");
+    }
+    machine.opened();
+    machine.saw("8");
+    ways[way](machine);
+    EXPECT_LE(waits(machine), 100) << "it is well again: " << way;
+    EXPECT_EQ(watches(machine), "8");
+  }
+}
+
+TEST(WatchMachine, AServerThatIsAwayOrBusyIsNotListed) {
+  for (const ApiError& error :
+       {from_net({NetError::Kind::Connect, "refused"}),
+        ApiError{.kind = ApiError::Kind::TooManyRequests, .status = 429}}) {
+    WatchMachine machine;
+    machine.listed("7");
+    for (int i = 0; i < 20; ++i) {
+      machine.open_failed(error, 0.0);
+      EXPECT_GT(waits(machine), 0);
+      EXPECT_EQ(watches(machine), "7");
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include "operator/cache.h"
 
 #include <gmock/gmock.h>
+#include <spdlog/spdlog.h>
 
 #include "job/contract.h"
 #include "job/node_health.h"
@@ -34,7 +35,7 @@ class CacheTest : public ::testing::Test {
   static void list(kube::Sink& sink, const std::vector<Json>& objects, int at = 5) {
     sink.list_begin();
     for (const Json& object : objects) sink.listed(object);
-    sink.list_at(std::to_string(at));
+    EXPECT_TRUE(sink.list_at(std::to_string(at)));
     sink.list_done();
   }
 
@@ -74,6 +75,57 @@ TEST_F(CacheTest, WhatCameAndWentBeforeTheSnapshotOfAListIsGone) {
   // An answer that comes only now is as old.
   cache.wrote("Pod", pod("d", 9));
   EXPECT_THAT(pods(), ElementsAre("a", "c"));
+}
+
+/// A backup of the server was restored: its versions begin again at an older one. The list is the truth.
+TEST_F(CacheTest, AServerWhoseVersionsRunBackwardsIsBelieved) {
+  kube::Sink& sink = cache.sink("Pod");
+  list(sink, {pod("a", 50), pod("gone", 60)}, 70);
+  cache.wrote("Pod", pod("b", 80));
+  for (const int at : {20, 75}) {  // short of what the watch had seen; beyond it
+    SCOPED_TRACE(at);
+    Json aged = pod("a", 10 + at / 10);
+    aged["status"]["phase"] = at == 20 ? "Running" : "Failed";
+    sink.list_begin();
+    sink.listed(aged);
+    ASSERT_FALSE(sink.list_at(std::to_string(at))) << "it is to be listed again";
+    sink.list_aborted();
+    list(sink, {aged}, at);
+    EXPECT_THAT(pods(), ElementsAre("a"));
+    EXPECT_EQ(cache.observe("n/j").pods[0].resource_version, std::to_string(10 + at / 10));
+    EXPECT_EQ(cache.observe("n/j").pods[0].phase,
+              at == 20 ? PodView::Phase::Running : PodView::Phase::Failed);
+    // In the new history things are as ever.
+    cache.wrote("Pod", pod("c", at + 5));
+    EXPECT_THAT(pods(), ElementsAre("a", "c"));
+    sink.upserted(pod("a", at + 6));
+    sink.upserted(pod("a", at + 3));
+    EXPECT_EQ(cache.observe("n/j").pods[0].resource_version, std::to_string(at + 6));
+  }
+}
+
+/// One that is only written to while it is listed is not restored.
+TEST_F(CacheTest, AListThatIsOlderThanOurOwnWriteHolds) {
+  kube::Sink& sink = cache.sink("Pod");
+  list(sink, {pod("a", 5)});
+  cache.wrote("Pod", pod("a", 12));
+  sink.list_begin();
+  sink.listed(pod("a", 5));
+  EXPECT_TRUE(sink.list_at("10"));
+  sink.list_done();
+  EXPECT_EQ(cache.observe("n/j").pods[0].resource_version, "12");
+}
+
+/// Nothing that a server may send ends the watch's thread.
+TEST_F(CacheTest, AnObjectThatCannotBeReadCostsItself) {
+  spdlog::set_level(spdlog::level::off);
+  kube::Sink& sink = cache.sink("Pod");
+  list(sink, {pod("a", 5)});
+  sink.upserted(Json::parse(R"({"metadata": {"name": 5, "labels": []}})"));
+  sink.upserted(Json::parse(R"({})"));
+  sink.deleted(Json::parse(R"({"metadata": []})"));
+  sink.upserted(pod("b", 6));
+  EXPECT_THAT(pods(), ElementsAre("a", "b"));
 }
 
 TEST_F(CacheTest, WhatTheServerDoesNotHaveIsGone) {

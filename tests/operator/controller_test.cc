@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "operator/render_pod.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/sim_operator.h"
 #include "tests/operator/world.h"
@@ -42,6 +43,18 @@ class Passes {
     }
   }
 
+  OwnStatus status_of(const std::string& name) const {
+    for (const Json& job : server_.objects(jobs_resource()))
+      if (job["metadata"]["name"] == name) return own_status_from_json(job.value("status", Json()));
+    return {};
+  }
+  void refuse(const char* collection, int status) {
+    server_.set_fault([=](const kube::Request& request) {
+      using Fault = kube::testing::Fault;
+      const bool hit = request.method == "POST" && request.path.ends_with(collection);
+      return hit ? Fault{.kind = Fault::Kind::Refuse, .status = status} : Fault{};
+    });
+  }
   int64_t pods_of(const std::string& name) const {
     return std::ranges::count_if(server_.objects(kube::resources::pods()), [&](const Json& pod) {
       return label_of(pod, contract::kLabelJobName) == name;
@@ -57,14 +70,23 @@ class Passes {
 };
 
 /// Readers of objects ask before they take. One that forgets it throws, and the guard is for that one.
-TEST(Controller, APassThatThrowsCostsItsOwnJobAlone) {
+class APassThatThrows : public ::testing::TestWithParam<int> {};
+
+void throw_one_of(int kind) {
+  if (kind == 0) (void)Json(5).at("metadata");
+  if (kind == 1) throw std::logic_error("no such condition");
+  if (kind == 2) (void)std::vector<int>().at(7);
+  if (kind == 3) (void)std::optional<int>().value();
+}
+
+TEST_P(APassThatThrows, CostsItsOwnJobAlone) {
   spdlog::set_level(spdlog::level::off);
   bool odd = true;
   int thrown = 0;
   Passes passes([&](const Observed& observed, Time now) {
     if (odd && observed.name == "a-odd") {
       ++thrown;
-      (void)Json(5).at("metadata");
+      throw_one_of(GetParam());
     }
     return reconcile(observed, now);
   });
@@ -74,11 +96,39 @@ TEST(Controller, APassThatThrowsCostsItsOwnJobAlone) {
   EXPECT_EQ(passes.pods_of("b-good"), 2);
   EXPECT_EQ(passes.pods_of("a-odd"), 0);
   EXPECT_EQ(thrown, 1) << "it rests before it is tried again";
+  EXPECT_EQ(passes.status_of("a-odd").reason, "OperatorError");
+  EXPECT_TRUE(is_true(passes.status_of("a-odd").conditions, "Stalled")) << "its user is told";
+  EXPECT_FALSE(is_true(passes.status_of("b-good").conditions, "Stalled"));
   passes.turns(10);
   EXPECT_EQ(thrown, 2);
   odd = false;
   passes.turns(30);
   EXPECT_EQ(passes.pods_of("a-odd"), 2) << "it is forgotten by nobody";
+  EXPECT_EQ(find_condition(passes.status_of("a-odd").conditions, "Stalled"), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Controller, APassThatThrows, ::testing::Range(0, 4));
+
+/// An admission webhook of somebody else's that cannot be reached: 500, for a pod or for an object beside it.
+TEST(Controller, WhatTheServerCannotCreateIsToldAfterThreeTries) {
+  spdlog::set_level(spdlog::level::off);
+  for (const char* collection : {"/pods", "/configmaps", "/services"}) {
+    Passes passes(reconcile);
+    passes.refuse(collection, 500);
+    passes.submit("j");
+    passes.turns(40);
+    const OwnStatus told = passes.status_of("j");
+    const Condition* scheduled = find_condition(told.conditions, "Scheduled");
+    ASSERT_NE(scheduled, nullptr) << collection;
+    EXPECT_EQ(scheduled->reason, "CannotCreate") << collection;
+    EXPECT_NE(scheduled->message.find("j"), std::string::npos) << scheduled->message;
+    EXPECT_EQ(told.reason, "CannotCreate") << collection;
+    passes.refuse("/nothing", 500);
+    passes.turns(120);
+    EXPECT_EQ(passes.pods_of("j"), 2) << collection;
+    const OwnStatus later = passes.status_of("j");
+    EXPECT_NE(find_condition(later.conditions, "Scheduled")->reason, "CannotCreate") << collection;
+  }
 }
 
 /// A job that was accepted and then edited to something refused, and a controller whose cache has the job
@@ -140,6 +190,24 @@ TEST_F(RefusedEdit, TheServerHasTheSpecInForceThatTheCacheLacks) {
   ASSERT_TRUE(seen->in_force);
   EXPECT_EQ(seen->in_force->job.replicas, 2);
   EXPECT_EQ("j-config-" + seen->in_force->revision, config_);
+}
+
+/// The operator that accepted it had fewer checks.
+TEST_F(RefusedEdit, WhatWasAcceptedStaysInForceWhateverIsCheckedToday) {
+  server_.edit(kube::resources::config_maps(), "n", config_, [](Json& object) {
+    Json spec = Json::parse(object["data"]["spec.json"].get<std::string>());
+    spec["workers"]["template"] = Json::parse(R"({"metadata": {"annotations":
+        {"training.dsj.dev/avoided-nodes": "n", "mine": "1"}}, "spec": {"containers": [{"name": "worker"}]}})");
+    object["data"]["spec.json"] = spec.dump();
+  });
+  const auto seen = decided();
+  ASSERT_TRUE(seen);
+  EXPECT_FALSE(seen->wanted.accepted);
+  ASSERT_TRUE(seen->in_force);
+  EXPECT_EQ(seen->in_force->job.replicas, 2);
+  const Json pod = render_pod(*seen, *seen->in_force, {}, 0, 1).object;
+  EXPECT_EQ(pod["metadata"]["annotations"]["mine"], "1");
+  EXPECT_FALSE(pod["metadata"]["annotations"].contains("training.dsj.dev/avoided-nodes"));
 }
 
 TEST_F(RefusedEdit, NothingIsDecidedWhileTheServerCannotBeAsked) {

@@ -68,6 +68,8 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   status.restarts.last = status.restarts.not_before = Time{};
   status.revision = status.spec_hash = "r";
   status.incarnation = 1;
+  status.save_timeout_seconds = status.step_timeout_seconds = 1;
+  status.restarts.uncounted = 1;
   status.reason = "r";
   status.template_name = "t";
   status.completed = status.damage_told = 1;
@@ -78,7 +80,7 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
                                 .growable = Time{},
                                 .spares_in_vain = Time{},
                                 .not_before = Time{}};
-  status.unhealthy.push_back({.name = "n", .message = "m"});
+  status.unhealthy.push_back({.name = "n", .message = "m", .until = Time{}});
   status.last_failure = json::object();
   status.failure_history.push_back(json::object());
   const auto declared = names(schema("status"));

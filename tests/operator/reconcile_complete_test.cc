@@ -65,7 +65,7 @@ TEST(Complete, AgentZerosLastReportSpeaksForAJobWithoutPods) {
   EXPECT_EQ(gone([](World&) {}).phase(), "Complete");
   // Another attempt followed, or another spec: there is more to do.
   EXPECT_EQ(gone([](World& world) {
-              world.o.job->agent.last_failure = {{"attempt", 1}, {"reason", "RankFailed"}};
+              world.agent_tells({{"attempt", 1}, {"reason", "RankFailed"}});
             }).phase(),
             "Restarting");
   EXPECT_EQ(gone([](World& world) { world.edit("/training/maxSteps", 20); }).phase(), "Restarting");

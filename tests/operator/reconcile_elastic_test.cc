@@ -198,6 +198,8 @@ TEST(ElasticJob, ASparesNodeIsForTheGangFirst) {
   EXPECT_EQ(live(world), 4);
   std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 1; });
   world.settle();
+  world.now += Seconds(2);  // the second of a row of restarts that are not charged
+  world.settle();
   EXPECT_EQ(live(world), 2) << "no spare beside a gang that is not whole";
   for (const PodView& pod : world.o.pods) EXPECT_LT(pod.worker, 2);
 }

@@ -346,9 +346,9 @@ TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {
   World world;
   world.to_running();
   const auto pods = world.pod_names();
-  world.o.job->agent.last_failure = {{"attempt", 1},     {"worker", 1},          {"rank", 1},
+  world.agent_tells({{"attempt", 1},     {"worker", 1},          {"rank", 1},
                                      {"signal", 9},      {"reason", "Killed"},   {"step", 7},
-                                     {"message", "bye"}, {"lastWords", "a line"}};
+                                     {"message", "bye"}, {"lastWords", "a line"}});
   world.start_attempt();
   EXPECT_EQ(world.phase(), "Running");
   EXPECT_EQ(world.pod_names(), pods);
@@ -368,7 +368,7 @@ TEST(Failures, AttemptsThatCameAndWentBetweenTwoLooksAreCharged) {
       {"attempt", 2}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}};
   World in_place;
   in_place.to_running();
-  in_place.o.job->agent.last_failure = told;
+  in_place.agent_tells(told);
   in_place.o.job->agent.attempt = 3;
   in_place.settle();
   EXPECT_EQ(in_place.status().restarts.total, 2);
@@ -376,7 +376,7 @@ TEST(Failures, AttemptsThatCameAndWentBetweenTwoLooksAreCharged) {
 
   World with_pod;  // in the same look the third has ended, and its pod
   with_pod.to_running();
-  with_pod.o.job->agent.last_failure = told;
+  with_pod.agent_tells(told);
   with_pod.o.job->agent.attempt = 3;
   with_pod.end(with_pod.pod(1), 1, "RankFailed");
   with_pod.settle();
@@ -389,8 +389,8 @@ TEST(Failures, AFirstAttemptThatEndedBeforeAnybodyLookedIsCharged) {
   world.settle();
   world.run_pods();
   world.o.job->agent.attempt = 8;  // an earlier job in this output folder had six
-  world.o.job->agent.last_failure = {
-      {"attempt", 7}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}};
+  world.agent_tells({
+      {"attempt", 7}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}});
   world.settle();
   EXPECT_EQ(world.status().restarts.total, 1);
   EXPECT_EQ(world.status().restarts.counted, 1);
@@ -411,13 +411,13 @@ TEST(Failures, AttemptsOfAnEarlierJobInTheOutputFolderAreNotCharged) {
 TEST(Failures, AHangThatEndedInItsPodsSaysWhoAndWhereInAnEvent) {
   World world;
   world.to_running();
-  world.o.job->agent.last_failure = {{"attempt", 1},
+  world.agent_tells({{"attempt", 1},
                                      {"worker", 1},
                                      {"rank", 1},
                                      {"reason", "HangDetected"},
                                      {"message", "rank 1 did not arrive"},
                                      {"collective", "all_gather #412 (layer 3, 4096 bytes)"},
-                                     {"missingRanks", "1, 3"}};
+                                     {"missingRanks", "1, 3"}});
   ++world.o.job->agent.attempt;
   std::vector<std::string> told;
   for (int pass = 0; pass < 2; ++pass) {
@@ -433,11 +433,68 @@ TEST(Failures, AHangThatEndedInItsPodsSaysWhoAndWhereInAnEvent) {
   EXPECT_EQ(failure["missingRanks"], "1, 3");
 }
 
+/// What a rank or whoever may patch the status says decides on nothing but its own text: the operator's words are
+/// reserved for it.
+TEST(Failures, WordsOfTheOperatorInTheMouthOfARankAreItsOwnWordsNoMore) {
+  for (const char* word : {"InitializerFailed", "NodeLost", "PodDeleted", "GangReleased", "Evicted",
+                           "NotRestarting", "DeadlineExceeded", "two words", ""}) {
+    World in_place;
+    in_place.to_running();
+    in_place.agent_tells({{"attempt", 1}, {"worker", 1}, {"rank", 1}, {"reason", word}});
+    in_place.start_attempt();
+    EXPECT_EQ(in_place.status().last_failure["reason"], "RankFailed") << word;
+    EXPECT_EQ(in_place.status().restarts.counted, 1) << word;
+    EXPECT_EQ(in_place.phase(), "Running") << word;
+    in_place.settle();
+
+    World with_pod;
+    with_pod.to_running();
+    Json object = {
+        {"metadata",
+         {{"name", "j-worker-1-1"},
+          {"uid", with_pod.pod(1).uid},
+          {"ownerReferences", Json::array({{{"uid", "job-uid"}, {"controller", true}}})},
+          {"annotations", {{contract::kAnnotationRestarts, "0"}}},
+          {"labels",
+           {{contract::kLabelReplicaIndex, "1"},
+            {contract::kLabelIncarnation, "1"},
+            {contract::kLabelRevision, with_pod.pod(1).revision}}}}},
+        {"spec", {{"nodeName", "node-1"}}},
+        {"status",
+         {{"phase", "Failed"},
+          {"containerStatuses",
+           Json::array(
+               {{{"name", contract::kContainerName},
+                 {"state",
+                  {{"terminated",
+                    {{"exitCode", 1},
+                     {"message", Json({{"reason", word}, {"attempt", 1}}).dump()}}}}}}})}}}};
+    with_pod.pod(1) = *pod_view(object);
+    with_pod.settle();
+    EXPECT_EQ(with_pod.status().last_failure["reason"], *word == 0 ? "PodFailed" : "RankFailed");
+    EXPECT_EQ(with_pod.status().restarts.counted, 1) << word;
+  }
+}
+
+/// A number that nobody counts to neither overflows nor takes long.
+TEST(Failures, NumbersThatAnybodyWroteIntoTheStatusAreHarmless) {
+  World world;
+  world.to_running();
+  world.o.job->own_status["restarts"] = {{"total", 9'000'000'000'000'000'000},
+                                         {"counted", -5},
+                                         {"attempt", 1},
+                                         {"limit", 3}};
+  world.o.job->agent.attempt = 900'000'000'000'000;
+  world.agent_tells({{"attempt", 899'999'999'999'999}, {"worker", 1}, {"rank", 1}});
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "True BackoffLimitExceeded");
+}
+
 /// An attempt that ended in its pods, as agent 0 tells of it.
 OwnStatus after_attempt_1(const Json& told) {
   World world;
   world.to_running();
-  world.o.job->agent.last_failure = told;
+  world.agent_tells(told);
   world.start_attempt();
   return world.status();
 }

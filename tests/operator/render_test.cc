@@ -85,7 +85,7 @@ TEST(Render, APodPassesPodSecurityRestricted) {
 TEST(Render, TheTemplateIsKept) {
   Json spec = quick_spec();
   spec["workers"]["template"] = Json::parse(R"({
-    "metadata": {"labels": {"team": "a", "training.dsj.dev/job-name": "x"}, "annotations": {"k": "v"}},
+    "metadata": {"labels": {"team": "a", "app.kubernetes.io/managed-by": "x"}, "annotations": {"k": "v"}},
     "spec": {"serviceAccountName": "mine", "nodeSelector": {"gpu": "yes"}, "priorityClassName": "high",
       "terminationGracePeriodSeconds": 5,
       "securityContext": {"runAsUser": 7},
@@ -127,7 +127,10 @@ TEST(Render, TheTemplateIsKept) {
   for (const Json& term :
        made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
            ["nodeSelectorTerms"]) {
-    EXPECT_THAT(term["matchExpressions"].dump(), HasSubstr("n9"));
+    EXPECT_EQ(term["matchFields"].back(), Json({{"key", "metadata.name"},
+                                                {"operator", "NotIn"},
+                                                {"values", Json::array({"n9"})}}))
+        << "by its own name, whatever its label says";
   }
   // The Role is bound to the account that the template names; none is made.
   for (const Create& create : render_config(world.o, *world.o.wanted.accepted)) {

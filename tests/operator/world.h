@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "job/contract.h"
+#include "job/node_health.h"
 #include "operator/apply.h"
 #include "operator/child_content.h"
 #include "operator/keys.h"
 #include "operator/own_status.h"
+#include "operator/pod_pace.h"
 #include "operator/reconcile.h"
 
 namespace dsj::op::testing {
@@ -92,6 +94,9 @@ class World {
       });
     }
     for (const Release& release : plan.releases) carry_out(release, plan);
+    const auto gone = std::ranges::count(plan.deletes, "Pod", &Delete::kind);
+    o.pods_full = pods_paid(o.pods_full, plan.workers,
+                            static_cast<int>(std::ssize(plan.pods) + gone), now);
     return plan;
   }
   static std::vector<Create> made(const Plan& plan) {
@@ -154,6 +159,32 @@ class World {
     for (PodView& pod : o.pods) {
       if (!pod.ended()) end(pod, code, reason, step);
     }
+  }
+  /// status.training.lastFailure.
+  void agent_tells(const Json& failure) { o.job->agent.last_failure = agents_failure(failure); }
+  /// The pod with another status, read as a watch's object is.
+  void kubelet_says(PodView& pod, const Json& status) {
+    Json object = {
+        {"metadata",
+         {{"name", pod.name},
+          {"uid", pod.uid},
+          {"resourceVersion", pod.resource_version},
+          {"creationTimestamp", to_text(now)},
+          {"ownerReferences", Json::array({{{"uid", pod.owner_uid}, {"controller", true}}})},
+          {"annotations",
+           {{contract::kAnnotationRestarts, std::to_string(pod.restarts)},
+            {contract::kAnnotationAvoids, pod.avoids}}},
+          {"labels",
+           {{contract::kLabelReplicaIndex, std::to_string(pod.worker)},
+            {contract::kLabelIncarnation, std::to_string(pod.incarnation)},
+            {contract::kLabelRevision, pod.revision},
+            {contract::kLabelGang, pod.gang},
+            {contract::kLabelKeys, pod.keys}}}}},
+        {"spec", {{"containers", Json::array({{{"name", "worker"}, {"image", pod.image}}})}}},
+        {"status", status}};
+    if (!pod.node.empty()) object["spec"]["nodeName"] = pod.node;
+    if (pod.deleting_from) object["metadata"]["deletionTimestamp"] = to_text(*pod.deleting_from);
+    pod = *pod_view(object);
   }
   /// Pods on their way out are gone.
   void reap() {

@@ -102,6 +102,12 @@ TEST(ClusterManifest, NamesWhatIsWrong) {
         Bad{"/spec/workers/template",
             json::parse(R"({"spec": {"automountServiceAccountToken": false}})"),
             "spec.workers.template.spec.automountServiceAccountToken"},
+        Bad{"/spec/workers/template",
+            json::parse(R"({"metadata": {"labels": {"training.dsj.dev/revision": "x"}}})"),
+            "spec.workers.template.metadata.labels"},
+        Bad{"/spec/workers/template",
+            json::parse(R"({"metadata": {"annotations": {"training.dsj.dev/avoided-nodes": "n"}}})"),
+            "spec.workers.template.metadata.annotations"},
         Bad{"/spec/workers/template", json::parse(R"({"spec": {"hostname": "x"}})"),
             "spec.workers.template.spec.hostname"}}) {
     json object = manifest();

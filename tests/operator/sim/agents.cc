@@ -95,11 +95,16 @@ void Agents::start_container(const Json& pod) {
 void Agents::tell_end(Container& container) {
   container.told = true;
   server_.edit(pods(), kNs, container.pod, [&](Json& object) {
-    object["status"]["phase"] = container.exit_code == 0 ? "Succeeded" : "Failed";
+    object["status"]["phase"] = sidecars                   ? "Running"
+                                : container.exit_code == 0 ? "Succeeded"
+                                                           : "Failed";
     Json state = {{"exitCode", container.exit_code}};
     if (!container.words.is_null()) state["message"] = container.words.dump();
     object["status"]["containerStatuses"] =
         Json::array({{{"name", contract::kContainerName}, {"state", {{"terminated", state}}}}});
+    if (!sidecars) return;
+    object["status"]["containerStatuses"].push_back(
+        {{"name", "sidecar"}, {"state", {{"running", Json::object()}}}});
   });
 }
 

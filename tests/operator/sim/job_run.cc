@@ -54,6 +54,12 @@ bool has_ended(const Json& pod) {
   return phase_of(pod) == "Succeeded" || phase_of(pod) == "Failed";
 }
 
+/// Its worker has, whatever a sidecar does.
+bool worker_has_ended(const Json& pod) {
+  const auto view = pod_view(pod);
+  return view && view->ended();
+}
+
 bool pod_has_ended(const std::shared_ptr<const Json>& pod) {
   return has_ended(*pod);
 }
@@ -70,6 +76,7 @@ JobRun::JobRun(kube::testing::FakeApiServer& server, SimClock& clock, Chance& ch
       platform_(platform),
       world_(server, clock, chance, platform, name, bugs),
       user_(server, clock) {
+  world_.sidecars = name == "other";
   Json object = {{"apiVersion", jobspec::kApiVersion},
                  {"kind", jobspec::kKind},
                  {"metadata", {{"name", name}, {"namespace", kNamespace}}},
@@ -221,7 +228,7 @@ void JobRun::check_deletion(const std::string& pod_name) {
   for (const auto& shown : ours("Pod")) {
     const Json& pod = *shown;
     if (pod["metadata"]["name"] != pod_name) continue;
-    if (has_ended(pod)) return;
+    if (worker_has_ended(pod)) return;
     const auto st = status_of(object);
     if (ended(st) || pod["metadata"].contains("deletionTimestamp")) return;
     const std::string node = pod["spec"].value("nodeName", "");
@@ -331,7 +338,7 @@ void JobRun::check_groups() {
   std::map<std::string, std::set<std::string>> groups;  // by revision
   for (const auto& shown : pods_) {
     const Json& pod = *shown;
-    if (has_ended(pod) || pod["metadata"].contains("deletionTimestamp")) continue;
+    if (worker_has_ended(pod) || pod["metadata"].contains("deletionTimestamp")) continue;
     groups[label_of(pod, contract::kLabelRevision)].insert(label_of(pod, contract::kLabelGang));
   }
   for (const auto& [revision, names] : groups) {

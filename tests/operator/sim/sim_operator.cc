@@ -81,8 +81,8 @@ class SimOperator::PlantedSink final : public kube::Sink {
   void listed(const Json& object) override {
     only_adds() ? inner_.upserted(object) : inner_.listed(object);
   }
-  void list_at(const std::string& version) override {
-    if (!only_adds()) inner_.list_at(version);
+  bool list_at(const std::string& version) override {
+    return only_adds() || inner_.list_at(version);
   }
   void list_done() override {
     if (!only_adds()) inner_.list_done();
@@ -257,7 +257,11 @@ bool SimOperator::deliver(Watching& watching) {
   const size_t most = scattered ? next + static_cast<size_t>(chance_.below(4)) : items.size();
   while (next < std::min(most, items.size())) watching.sink->listed(items[next++]);
   if (next < items.size() || (scattered && chance_.happens(0.3))) return false;
-  watching.sink->list_at(version);
+  if (!watching.sink->list_at(version)) {
+    watching.sink->list_aborted();
+    watching.listing.reset();
+    return false;
+  }
   watching.sink->list_done();
   watching.machine.listed(version);
   watching.listing.reset();

@@ -707,6 +707,37 @@ TEST_F(PodRun, SuspendedAUsersOwnProgramGetsSigtermAndItsTimeAndIsNotComplete) {
   EXPECT_EQ(message(0)["reason"], "StoppedWithoutCheckpoint");
 }
 
+/// Its node was cut off, and a successor runs on another one. The volume is all that both see.
+TEST_F(PodRun, ANewerAttemptOnTheVolumeEndsAUsersOwnProgram) {
+  command = {"/bin/sh", "-c", "echo ready; while :; do sleep 0.1; done"};
+  job.replicas = 1;
+  job.job.world_size = 1;
+  start(0);
+  ASSERT_TRUE(soon([&] { return output(0).find("ready") != std::string::npos; })) << output(0);
+  usleep(4'000'000);  // it looks every 3 s
+  ASSERT_FALSE(agent::reap(pods[0].pid)) << "its own attempt ends nothing";
+  std::ofstream(here / "out/checkpoints" / kAttemptFile) << "2\n";
+  ASSERT_TRUE(all_end()) << output(0);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitPeerLost) << output(0);
+  EXPECT_EQ(message(0)["reason"], "Superseded");
+}
+
+/// An edited spec.checkpoint.onSuspend.timeoutSeconds, as the operator passes it on.
+TEST_F(PodRun, ATimeoutThatIsEditedWhileItRunsHolds) {
+  command = {"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"};
+  job.replicas = 1;
+  job.job.world_size = 1;
+  job.save_timeout = std::chrono::hours(10);
+  start(0);
+  ASSERT_TRUE(soon([&] { return output(0).find("ready") != std::string::npos; })) << output(0);
+  ASSERT_TRUE(soon([&] { return status().contains("training"); })) << output(0);
+  api->server.edit(agent::job_resource(), "team", "tune", [](json& object) {
+    object["status"]["timeouts"] = {{"saveSeconds", 1}, {"stepSeconds", 1800}};
+    object["spec"]["suspend"] = true;
+  });
+  ASSERT_TRUE(all_end()) << output(0) << "it would have had ten hours";
+}
+
 TEST_F(PodRun, AUsersOwnProgramFailsByItsCodeUntilTheBudgetIsSpent) {
   command = {"/bin/sh", "-c", "echo no such flag >&2; exit $((2 * RANK))"};
   job.restart_limit = 1;
