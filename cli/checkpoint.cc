@@ -188,10 +188,13 @@ int run_checkpoint(Arguments args) {
   if (name == "export") return run_export(args.subspan(1));
   const bool help = name == "--help" || name == "-h";
   std::fputs(
-      "usage: dsj checkpoint show DIR | import DS_DIR OUT | export DIR OUT --to fp32|universal\n\n"
+      "usage: dsj checkpoint show DIR | import DS_DIR OUT\n"
+      "       dsj checkpoint export DIR OUT --to fp32|universal [--model MODEL]\n\n"
       "  show    what is in a checkpoint of ours or of DeepSpeed, and whether it is damaged\n"
       "  import  makes a checkpoint of ours of one of DeepSpeed\n"
-      "  export  writes the weights of either, or what DeepSpeed goes on from\n",
+      "  export  writes the weights of either, or what DeepSpeed goes on from; of a checkpoint of ours\n"
+      "          --model names the model that the run started from\n\n"
+      "`dsj checkpoint show --help` and so on show all arguments.\n",
       help ? stdout : stderr);
   if (help) return 0;
   if (!name.empty())

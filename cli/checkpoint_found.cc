@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <set>
 
+#include "common/grouped.h"
 #include "common/text.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/retention.h"
@@ -57,13 +58,6 @@ void take_tensors(const Tensors& tensors, FoundCheckpoint& found) {
 }
 
 /// 1234567 → "1,234,567".
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (int64_t at = int64_t(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3)
-    digits.insert(size_t(at), ",");
-  return digits;
-}
-
 std::string joined(const std::vector<std::string>& words) {
   std::string all;
   for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
@@ -84,6 +78,22 @@ Result<std::string> directory_of_steps(Files& files, const std::string& path) {
   return std::string();
 }
 
+/// Error: the directory holds DeepSpeed checkpoints, and nothing says which one is meant.
+Status refuse_without_latest(Files& files, const std::string& path) {
+  DSJ_TRY(const EntryKind kind, files.kind(path));
+  if (kind != EntryKind::Directory) return {};
+  DSJ_TRY(const auto entries, files.list_dir(path));
+  for (const DirEntry& entry : entries) {
+    if (entry.kind != EntryKind::Directory) continue;
+    DSJ_TRY(const bool known, deepspeed::is_deepspeed(files, path_join(path, entry.name)));
+    DSJ_TRY(const bool parent, files.exists(path_join(path_join(path, entry.name), "latest")));
+    if (known && !parent)
+      return bad_input("it has no file \"latest\", which names one of its DeepSpeed checkpoints", path,
+                       "name the one that you mean: " + path_join(path, entry.name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<CheckpointPath> find_checkpoints(Files& files, const std::string& path) {
@@ -93,6 +103,7 @@ Result<CheckpointPath> find_checkpoints(Files& files, const std::string& path) {
   DSJ_TRY(const bool one, files.exists(path_join(path, checkpoint::kManifestFile)));
   if (one) return CheckpointPath{Kind::Ours, {path}};
   DSJ_TRY(const std::string steps, directory_of_steps(files, path));
+  if (steps.empty()) DSJ_TRY_STATUS(refuse_without_latest(files, path));
   if (steps.empty())
     return bad_input("no checkpoint", path,
                      "name a run's output directory, one step-<S> in its checkpoints, or a "
@@ -181,17 +192,17 @@ std::string to_text(const FoundCheckpoint& found) {
   };
   line("written by", found.writer);
   if (found.world > 0) {
-    line("step", grouped(found.step) + ", " + grouped(found.updates) + " updates, " +
-                     grouped(found.skipped) + " skipped");
+    line("step", text::grouped(found.step) + ", " + text::grouped(found.updates) + " updates, " +
+                     text::grouped(found.skipped) + " skipped");
     line("ranks", std::to_string(found.world) +
                       (found.stage ? ", ZeRO stage " + std::to_string(*found.stage) : ""));
     line("parameters",
-         grouped(found.parameters) + " tensors, " + grouped(found.elements) + " elements" +
-             (found.frozen > 0 ? ", " + grouped(found.frozen) + " of the tensors frozen" : ""));
+         text::grouped(found.parameters) + " tensors, " + text::grouped(found.elements) + " elements" +
+             (found.frozen > 0 ? ", " + text::grouped(found.frozen) + " of the tensors frozen" : ""));
     line("states", joined(found.states));
     if (found.loss_scale) line("loss scale", text::number(*found.loss_scale));
   }
-  line("size", grouped(found.bytes) + " bytes in " + grouped(found.files) +
+  line("size", text::grouped(found.bytes) + " bytes in " + text::grouped(found.files) +
                    (found.files == 1 ? " file" : " files"));
   for (const std::string& note : found.notes) line("note", note);
   line("damage", found.damage     ? *found.damage

@@ -21,20 +21,20 @@ using jobimport::Imported;
 constexpr int64_t kMaxBytes = 1 << 20;
 
 constexpr char kImportHelp[] =
-    R"(usage: dsj import roll FILE.yaml                     lists the roles and their strategies
-       dsj import roll FILE.yaml --role actor_train
+    R"(usage: dsj import roll FILE.yaml [--role actor_train]
        dsj import torchrun SCRIPT.sh                 or:  dsj import torchrun -- torchrun ...
        dsj import deepspeed SCRIPT.sh                or:  dsj import deepspeed -- deepspeed ...
        dsj import hostfile FILE
        dsj import pytorchjob|mpijob|trainjob FILE.yaml
 
-Prints a DeepSpeedJob that `dsj validate` accepts; above it, as comments and on stderr, what is left
+Prints a DeepSpeedJob that `dsj validate --elsewhere` accepts; above it, as comments and on stderr, what is left
 open and what could not be carried over. Files are read, never run.
   -o, --output FILE     write it there instead; its relative paths become absolute when FILE lies
                         in another directory
       --force           replace FILE
       --set PATH=VALUE  a field of the manifest: --set spec.workers.slotsPerWorker=8
-      --role ROLE       (roll) the role to import
+      --role ROLE       (roll) the role to import; without it the only one that trains, or the list of
+                        roles where there are several
       --ds-config FILE  (pytorchjob, mpijob, trainjob) becomes the job's ds_config
       --launcher NAME   (the same) Native: this engine trains; Command: the container's own program
       --search-path DIR (roll) where else `defaults` are looked up
@@ -155,13 +155,19 @@ int import_roll(PosixFiles& files, const Options& options) {
   const auto pipeline = jobimport::read_roll(files, options.file, options.search_paths);
   if (!pipeline) return report("import", pipeline.error());
   for (const std::string& note : pipeline->notes) std::fprintf(stderr, "%s\n", note.c_str());
-  if (options.role.empty()) {
+  std::string role = options.role;
+  const auto trains = std::ranges::count_if(pipeline->roles, &jobimport::RollRole::imports);
+  if (role.empty() && trains == 1) {
+    role = std::ranges::find_if(pipeline->roles, &jobimport::RollRole::imports)->path;
+    std::fprintf(stderr, "role: %s, the only one that trains with DeepSpeed\n", role.c_str());
+  }
+  if (role.empty()) {
     for (const auto& substitute : pipeline->substitutes)
       std::fprintf(stderr, "predefined: %s\n", to_line(substitute).c_str());
     list_roles(*pipeline);
     return 0;
   }
-  return import_to_manifest(files, options, import_role(*pipeline, options.role));
+  return import_to_manifest(files, options, import_role(*pipeline, role));
 }
 
 }  // namespace

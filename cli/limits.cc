@@ -119,8 +119,7 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
           .accelerator = job.training.device == "cuda"};
 }
 
-/// Ranks that share a host. Without a template all workers run on this machine.
-static int ranks_per_host(const jobspec::Job& job) {
+int ranks_per_host(const jobspec::Job& job) {
   return job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
 }
 

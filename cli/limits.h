@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/input.h"
+#include "cli/surroundings.h"
 #include "job/plan/fit.h"
 #include "job/plan/snapshot.h"
 
@@ -47,6 +47,9 @@ struct GivenLimits {
 /// then the workers run here.
 plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
                        const GivenLimits& given, const Machine& machine);
+
+/// Ranks that share a host. Without a template all workers run on this machine.
+int ranks_per_host(const jobspec::Job& job);
 
 /// The memory model's input for a job. The resolution must be ok().
 plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,

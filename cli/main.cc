@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/cluster/verbs.h"
+#include "cli/exit_codes.h"
 #include "cli/verbs.h"
 #include "common/text.h"
 
@@ -32,8 +33,10 @@ const std::vector<Verb>& verbs() {
   using enum Place;
   static const std::vector<Verb> table = {
       {Machine, "validate", "says what is wrong with a ds_config or a job", run_validate},
-      {Machine, "plan", "shows every \"auto\", bytes per rank, what a step sends", run_plan},
+      {Machine, "plan", "shows memory, steps, learning rates and traffic before a run", run_plan},
       {Machine, "run", "trains a job on this machine", run_run},
+      {Machine, "data", "shows how a job's rows are read, counts what is wrong with them",
+       run_data},
       {Machine, "import",
        "makes a job of a ROLL pipeline, a torchrun or deepspeed line, a hostfile, a Kubeflow job",
        run_import},
@@ -75,7 +78,10 @@ void print_help(std::FILE* out) {
   list(Place::Machine);
   std::fputs("\non a cluster, also as `kubectl dsj VERB`:\n", out);
   list(Place::Cluster);
-  std::fputs("\n`dsj VERB --help` shows a verb's arguments, `dsj --version` the version.\n", out);
+  std::fputs("\n`dsj VERB --help` shows a verb's arguments, `dsj --version` the version.\n\n", out);
+  std::fputs("exit codes:\n", out);
+  for (const auto& [code, meaning] : dsj::cli::kExitMeanings)
+    std::fprintf(out, "  %-10d  %s\n", code, meaning);
 }
 
 /// Whether this is `kubectl dsj`. There the names in `plot NAME` are jobs, even if directories

@@ -4,9 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/host.h"
-#include "engine/data/dataset.h"
 #include "engine/data/micro_batch_sizes.h"
-#include "engine/data/tokenizer.h"
 #include "job/dsconfig/metric_curriculum.h"
 
 namespace dsj::cli {
@@ -51,19 +49,12 @@ json lengths_json(const std::vector<data::RowSize>& rows) {
 
 Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job,
                                                          const layout::ModelConfig& model,
-                                                         const std::string& model_directory) {
+                                                         const OpenRows& open) {
   const TrainingArgs& training = job.training;
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  auto loaded = data::Tokenizer::load(model_directory);
-  if (loaded) tokenizer = std::move(*loaded);  // pre-tokenized rows need none
   const int64_t longest = plan::longest_row(training, model);
-  auto dataset = data::Dataset::open(training.data_path, tokenizer.get(),
-                                     {.max_seq_length = longest,
-                                      .vocab_size = model.vocab_size,
-                                      .chat_template = training.chat_template.value_or("auto")});
-  if (!dataset) return std::unexpected(dataset.error());
-  const int64_t first = dsconfig::held_out_rows((*dataset)->rows(), training);
-  const int64_t count = (*dataset)->rows() - first;
+  const data::Dataset& dataset = *open.rows;
+  const int64_t first = dsconfig::held_out_rows(dataset.rows(), training);
+  const int64_t count = dataset.rows() - first;
   if (count < 1) return bad_input("no rows are left to train on", training.data_path);
   if (count > kRowsMax) {
     return bad_input(std::to_string(count) + " rows are too many to measure each",
@@ -71,8 +62,8 @@ Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job
   }
   const int threads = usable_cores();
   auto measured = std::make_shared<MeasuredRows>();
-  DSJ_TRY(measured->rows, data::row_sizes(**dataset, first, count, threads));
-  DSJ_TRY(measured->longer, data::count_long_rows(**dataset, first, count, threads));
+  DSJ_TRY(measured->rows, data::row_sizes(dataset, first, count, threads));
+  DSJ_TRY(measured->longer, data::count_long_rows(dataset, first, count, threads));
   if (training.packing.value_or(false)) measured->packs.emplace(measured->rows, longest);
   return std::shared_ptr<const MeasuredRows>(std::move(measured));
 }

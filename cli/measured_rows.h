@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/open_rows.h"
 #include "engine/data/long_rows.h"
 #include "engine/data/packs.h"
 #include "engine/data/row_sizes.h"
@@ -24,11 +25,11 @@ struct MeasuredRows {
   const std::vector<data::RowSize>& dealt() const { return packs ? packs->sizes() : rows; }
 };
 
-/// Reads and tokenizes every row, on all processors. Error: the data or the tokenizer cannot be
-/// read here, or there are too many rows to look at each.
+/// Reads and tokenizes every row, on all processors. Error: a row cannot be read, or there are too
+/// many to look at each.
 Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job,
                                                          const layout::ModelConfig& model,
-                                                         const std::string& model_directory);
+                                                         const OpenRows& open);
 
 /// Makes `input` count with the largest micro-batches that the run will have.
 void count_with(const MeasuredRows& rows, const jobspec::Job& job, plan::MemoryInput& input);

@@ -1,20 +1,23 @@
 // dsj plan JOB.yaml: what would run, without running it. It prints every value of ds_config with
-// its origin, the topology, bytes per rank and elements on the wire. Exit 0, or 2 if the job cannot
-// run.
+// its origin, the topology, bytes per rank and elements on the wire. Exit 0, or 1 where the job does
+// not pass the check that `dsj run` makes first (job_check.h).
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/input.h"
-#include "cli/limits.h"
+#include "cli/job_check.h"
 #include "cli/measured_rows.h"
+#include "cli/plan_text.h"
 #include "cli/quantity.h"
 #include "cli/roofline.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
+#include "engine/optim/lr_schedule.h"
 #include "job/dsconfig/resolved_json.h"
 #include "job/plan/host_wire.h"
 #include "job/plan/memory_model.h"
-#include "job/plan/row_plan.h"
 #include "job/roofline/roofline.h"
 #include "job/spec/yaml.h"
 
@@ -23,7 +26,6 @@ namespace {
 
 using dsconfig::Finding;
 using nlohmann::json;
-using Severity = Finding::Severity;
 
 constexpr int kRanksListed = 64;
 
@@ -36,6 +38,7 @@ json topology_of(const jobspec::Job& job) {
   return {{"worldSize", job.world_size()},
           {"replicas", job.replicas},
           {"slotsPerWorker", job.slots_per_worker},
+          {"ranksPerHost", ranks_per_host(job)},
           {"ranks", ranks}};
 }
 
@@ -120,6 +123,35 @@ json limits_json(const plan::Limits& limits) {
   return all;
 }
 
+/// Optimizer steps, epochs, and tokens where the rows were measured (`rows`; null: they were not).
+json steps_of(const dsconfig::ResolvedConfig& config, const MeasuredRows* rows) {
+  json steps = {{"total", config.total_steps}};
+  if (config.steps_per_epoch > 0) {
+    steps["perEpoch"] = config.steps_per_epoch;
+    steps["epochs"] = static_cast<double>(config.total_steps) /
+                      static_cast<double>(config.steps_per_epoch);
+  }
+  if (!rows) return steps;
+  double tokens = 0;
+  for (const auto& row : rows->dealt()) tokens += row.tokens;
+  const double of_step = tokens / static_cast<double>(rows->dealt().size()) *
+                         static_cast<double>(config.train_batch_size);
+  steps["tokensPerStep"] = std::llround(of_step);
+  steps["tokens"] = std::llround(of_step * static_cast<double>(config.total_steps));
+  return steps;
+}
+
+/// The schedule with its rates at the first steps, the end of the warm-up, each quarter and the end.
+json schedule_of(const dsconfig::ResolvedConfig& config) {
+  const int64_t total = config.total_steps, warmup = config.scheduler.warmup_steps;
+  std::set<int64_t> at = {1, 2, warmup, total / 4, total / 2, total - total / 4, total};
+  json rates = json::array();
+  for (const int64_t step : at)
+    if (step >= 1 && step <= total)
+      rates.push_back({{"step", step}, {"rate", optim::rates_at(config, step - 1).lr}});
+  return {{"type", config.scheduler.type}, {"warmupSteps", warmup}, {"rates", rates}};
+}
+
 json deepspeed_of(const plan::MemoryInput& input) {
   const auto estimate = plan::deepspeed_estimate(input);
   json one = {{"assumes", "mixed precision, Adam, a device of its own per rank"}};
@@ -135,18 +167,47 @@ json findings_of(const jobspec::Job& job, const std::vector<Finding>& findings) 
 }
 
 struct PlanOptions {
-  std::string file, output = "yaml", device;
+  std::string file, output = "text", device;
+  std::vector<std::string> line;  ///< a torchrun line in place of the file
   std::vector<std::string> overrides;
+  bool elsewhere = false;
   GivenLimits given;
 };
+
+/// `--device cpu` of a torchrun line says where the ranks compute; a GPU's name asks for a roofline.
+bool names_a_gpu(std::string_view value) {
+  return value != "cpu" && value != "cuda" && value != "auto";
+}
+
+std::string names_of_gpus() {
+  std::string names;
+  for (const roofline::Gpu& gpu : roofline::gpus())
+    names += (names.empty() ? "" : ", ") + std::string(gpu.name);
+  return names;
+}
+
+/// Why there is no roofline on a GPU; nullopt: there is one.
+std::optional<std::string> unknown_gpu(const std::string& name) {
+  if (roofline::find_gpu(name)) return std::nullopt;
+  if (name.starts_with("mi"))
+    return name + " is AMD's: this engine has kernels for NVIDIA GPUs only; known are " +
+           names_of_gpus();
+  return "\"" + name + "\" is not in the table of GPUs; known are " + names_of_gpus();
+}
 
 /// The exit code, if there is nothing more to do.
 std::optional<int> parse(Arguments args, PlanOptions& options) {
   ArgumentParser parser{
-      "Shows what a DeepSpeedJob would run. Exit code: 0, or 2 when it cannot run.", "dsj plan"};
-  parser.option("FILE", options.file, "a DeepSpeedJob (YAML)").required();
-  parser.option("-o,--output", options.output, "yaml or json").one_of({"yaml", "json"});
+      "Shows what a DeepSpeedJob, or the arguments of a torchrun line, would run. Exit code: 0, or 1 "
+      "when `dsj run` would refuse it.",
+      "dsj plan"};
+  parser.option("FILE", options.file,
+                "a DeepSpeedJob (YAML), or a line: --nproc_per_node=2 --deepspeed ...");
+  parser.option("-o,--output", options.output, "text, yaml or json")
+      .one_of({"text", "yaml", "json"});
   parser.option("--set", options.overrides, "spec.path=value, any number of times").one_word_each();
+  parser.flag("--elsewhere", options.elsewhere,
+              "the job is for another machine: a file that is not here is a warning");
   const auto bytes = [&](const char* name, const char* what, std::optional<int64_t>& to) {
     parser.option(
         name,
@@ -160,84 +221,70 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
         options.given.memory);
   bytes("--device-memory", "of one rank's accelerator (default: ranks compute in host memory)",
         options.given.device_memory);
-  std::vector<std::string> gpus;
-  for (const roofline::Gpu& gpu : roofline::gpus()) gpus.emplace_back(gpu.name);
-  parser
-      .option("--device", options.device,
-              "a GPU: the roofline of a step on it; its memory is the limit")
-      .one_of(gpus);
-  return parser.parse(args);
+  parser.option(
+      "--device",
+      [&](const std::string& name) {
+        options.device = name;
+        return unknown_gpu(name);
+      },
+      "a GPU: the roofline of a step on it; its memory is the limit (" + names_of_gpus() + ")");
+  JobWords words = split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--elsewhere", false},
+                                      {"--memory"}, {"--device-memory"},
+                                      {"--device", true, names_a_gpu}, {"--help", false},
+                                      {"-h", false}});
+  words.own.insert(words.own.end(), words.file.begin(), words.file.end());
+  options.line = std::move(words.line);
+  if (const auto over = parser.parse(words.own)) return over;
+  if (!options.file.empty() || !options.line.empty()) return {};
+  return report("plan", Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 }
 
-/// The job of the file, if it is one whose steps are this engine's.
-Result<jobspec::Job> job_of(const PlanOptions& options) {
-  DSJ_TRY(auto input, read_input(options.file, options.overrides));
-  if (input.syntax) return std::unexpected(*input.syntax);
+/// The job, if it is one whose steps are this engine's.
+Result<Input> input_of(const PlanOptions& options) {
+  DSJ_TRY(auto input,
+          options.line.empty()
+              ? read_input(options.file, options.overrides, Reading::ByContent)
+              : read_line(options.line, options.overrides));
+  if (input.syntax) return input;
   if (!input.job)
     return bad_input("this is a bare ds_config", options.file,
                      "plan needs a DeepSpeedJob; `dsj validate` checks a ds_config");
   if (input.job->runs_user_program())
     return bad_input("launcher: Command runs a program of your own", options.file,
                      "only this engine's own steps can be planned");
-  return std::move(*input.job);
-}
-
-/// The warning about a copy that does not fit.
-Finding saving_waits(const plan::Snapshot& snapshot, const plan::Limits& limits) {
-  return {Severity::Warning, "spec",
-          "the steps wait while a checkpoint is written: a copy of " +
-              plan::show_bytes(snapshot.bytes) + " per rank does not fit into " + limits.host.from,
-          "more memory, or a higher zero_optimization.stage"};
+  return input;
 }
 
 /// The rows of the job, measured now unless they were; else why they cannot be.
 std::shared_ptr<const MeasuredRows> rows_of(const jobspec::Job& job, const Surroundings& around,
                                             std::string& why) {
   if (around.rows) return around.rows;
-  auto measured = measure_rows(job, *around.model, around.model_directory);
+  why = around.no_data;
+  if (!around.data) return nullptr;
+  auto measured = measure_rows(job, *around.model, *around.data);
   if (measured) return *measured;
   why = measured.error().to_string();
   return nullptr;
 }
 
-/// The memory model's input, with what a GPU is known to do.
-plan::MemoryInput input_on(const roofline::Gpu* gpu, const PlanOptions& options,
-                           plan::MemoryInput input) {
-  if (gpu) input.native_products = true;
-  input.accelerator = input.accelerator || gpu || options.given.device_memory;
-  return input;
-}
-
 /// Adds what only a model tells to `plan`: memory, limits, wire, the roofline on `gpu` (null: none
-/// is asked for). What does not fit joins the findings of `resolution`. True: it fits. Error: this
-/// job has no roofline.
-Result<bool> add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
-                       const PlanOptions& options, dsconfig::Resolution& resolution) {
-  const roofline::Gpu* const gpu = roofline::find_gpu(options.device);
-  const auto bound = input_on(gpu, options, memory_input(job, around, resolution));
-  auto input = bound;
+/// is asked for). Error: this job has no roofline.
+Status add_model(json& plan, const jobspec::Job& job, const JobCheck& check,
+                 const roofline::Gpu* gpu) {
+  auto input = *check.memory;
   std::string why;
-  const auto rows = rows_of(job, around, why);
+  const auto rows = rows_of(job, check.around, why);
   if (rows) count_with(*rows, job, input);
+  plan["steps"] = steps_of(check.resolution.config, rows.get());
   const auto model = plan::memory_model(input);
-  auto limits = limits_of(job, resolution.config.offload, options.given, ThisMachine());
-  if (gpu && !limits.device.bytes)
-    limits.device = {roofline::usable_memory(*gpu), "--device " + options.device};
-  const auto misfits = fit_findings(job, input, limits);
-  resolution.findings.insert(resolution.findings.end(), misfits.begin(), misfits.end());
   plan["memory"] = memory_of(model);
   plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
-  plan["memory"]["limits"] = limits_json(limits);
+  plan["memory"]["limits"] = limits_json(check.limits);
   plan["memory"]["rows"] = rows_json(rows.get(), why, input);
   // The ranks decide about the copy by the longest row that may come.
-  const auto snapshot = snapshot_of(job, bound, limits);
+  const auto snapshot = snapshot_of(job, *check.memory, check.limits);
   plan["memory"]["bytesPerRank"]["snapshot"] = snapshot.bytes;
   plan["memory"]["savesBehindTheSteps"] = snapshot.bytes > 0 && snapshot.fits;
-  if (misfits.empty() && !snapshot.fits)
-    resolution.findings.push_back(saving_waits(snapshot, limits));
-  const auto units = layout::units_of(input.model, input.lora);
-  if (const auto why = plan::dense_because(units, resolution.config); !why.empty())
-    resolution.findings.push_back({Severity::Warning, "sparse_gradients", why, "remove it"});
   const auto disk = plan::disk_use(input);
   plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
   plan["wire"] = wire_of(model.wire);
@@ -245,7 +292,18 @@ Result<bool> add_model(json& plan, const jobspec::Job& job, const Surroundings& 
   if (gpu) {
     DSJ_TRY(plan["roofline"], roofline_json(job, input, *gpu));
   }
-  return misfits.empty();
+  return {};
+}
+
+CheckOptions check_options(const PlanOptions& options, const Input& input,
+                           const roofline::Gpu* gpu) {
+  CheckOptions check{.given = options.given};
+  if (options.elsewhere) check.files = FilesAre::Elsewhere;
+  if (input.for_cluster) check.files = FilesAre::InContainers;
+  if (!gpu) return check;
+  check.device = {roofline::usable_memory(*gpu), "--device " + options.device};
+  check.native_products = true;
+  return check;
 }
 
 }  // namespace
@@ -253,13 +311,16 @@ Result<bool> add_model(json& plan, const jobspec::Job& job, const Surroundings& 
 int run_plan(Arguments args) {
   PlanOptions options;
   if (const auto over = parse(args, options)) return *over;
-  const auto read = job_of(options);
-  if (!read) return report("plan", read.error());
-  const jobspec::Job& job = *read;
-  const Surroundings around = look_around(job);
-  dsconfig::Resolution resolution = jobspec::resolve(job, around.facts);
-  resolution.findings.insert(resolution.findings.end(), around.findings.begin(),
-                             around.findings.end());
+  const auto input = input_of(options);
+  if (!input) return report("plan", input.error());
+  if (input->syntax) {
+    std::fprintf(stderr, "%s\n", input->syntax->to_string().c_str());
+    return 1;
+  }
+  const jobspec::Job& job = *input->job;
+  const roofline::Gpu* const gpu = roofline::find_gpu(options.device);
+  const JobCheck check = check_job(job, check_options(options, *input, gpu), ThisMachine());
+  const dsconfig::Resolution& resolution = check.resolution;
 
   json plan = {{"name", job.name},
                {"behavesAs", dsconfig::kCompatibility},
@@ -268,28 +329,25 @@ int run_plan(Arguments args) {
                {"origins", origins_of(resolution)},
                {"topology", topology_of(job)},
                {"memory", nullptr},
-               {"wire", nullptr}};
-  bool fits = true;
-  if (around.model && resolution.ok()) {
-    const auto added = add_model(plan, job, around, options, resolution);
-    if (!added) return report("plan", added.error());
-    fits = *added;
-  } else if (!options.device.empty()) {
+               {"wire", nullptr},
+               {"steps", steps_of(resolution.config, nullptr)}};
+  if (resolution.ok()) plan["schedule"] = schedule_of(resolution.config);
+  if (check.memory) {
+    if (const auto added = add_model(plan, job, check, gpu); !added)
+      return report("plan", added.error());
+  } else if (gpu) {
     plan["roofline"] = nullptr;  // as memory: the findings say what is missing
   }
-  plan["runnable"] = resolution.runnable();
-  plan["findings"] = findings_of(job, resolution.findings);
-  for (const Finding& finding : resolution.findings)
-    std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
-  if (!resolution.ok() && fits) {  // then the config is not decided
-    std::fprintf(stderr, "dsj plan: %s cannot run\n", options.file.c_str());
-    return 2;
-  }
-  const std::string text = options.output == "json"
-                               ? plan.dump(2, ' ', false, json::error_handler_t::replace) + "\n"
-                               : jobspec::to_yaml(plan);
+  plan["runnable"] = check.passes();
+  plan["findings"] = findings_of(job, check.findings);
+  const int code = report_findings("plan", job, check.findings);
+  if (!resolution.ok()) return code;  // the config is not decided
+  const std::string text =
+      options.output == "text"   ? plan_text(plan)
+      : options.output == "json" ? plan.dump(2, ' ', false, json::error_handler_t::replace) + "\n"
+                                 : jobspec::to_yaml(plan);
   std::fputs(text.c_str(), stdout);
-  return resolution.runnable() ? 0 : 2;
+  return code;
 }
 
 }  // namespace dsj::cli

@@ -31,8 +31,10 @@ bool is_over(const RunCurves& run) {
 Result<bool> draw(const PlotOptions& options) {
   PosixFiles files;
   std::vector<RunCurves> runs;
-  for (const std::string& directory : options.directories) {
-    DSJ_TRY(auto run, read_curves(files, directory));
+  const auto names = run_names(options.directories);
+  for (size_t i = 0; i < names.size(); ++i) {
+    DSJ_TRY(auto run, read_curves(files, options.directories[i]));
+    run.name = names[i];
     runs.push_back(std::move(run));
   }
   std::string text;
@@ -45,13 +47,18 @@ Result<bool> draw(const PlotOptions& options) {
     over = over && is_over(run);
   }
   const int again = options.watch && !over ? kAgainSeconds : 0;
-  DSJ_TRY_STATUS(files.write_atomically(options.page, plot_page(runs, again)));
+  const std::string page =
+      options.page.empty() ? path_join(options.directories.front(), "plot.html") : options.page;
+  const Status written = files.write_atomically(page, plot_page(runs, again));
+  if (!written && !options.page.empty()) return std::unexpected(written.error());
   if (!options.svg.empty()) {
     DSJ_TRY(const std::string svg, plot_svg(runs, "loss"));
     DSJ_TRY_STATUS(files.write_atomically(options.svg, svg));
   }
   if (options.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
-  std::printf("%spage: %s\n", text.c_str(), options.page.c_str());
+  std::printf("%s%s%s\n", text.c_str(), written ? "page: " : "no page: ",
+              written ? page.c_str() : written.error().to_string().c_str());
+  if (!written) std::puts("-o FILE names another place for it");
   std::fflush(stdout);
   return over;
 }
@@ -65,12 +72,12 @@ int run_plot(Arguments args) {
       "dsj plot"};
   PlotOptions options;
   parser.option("OUT", options.directories, "output directory of a run").required();
-  parser.option("--page", options.page, "the page's file (OUT/plot.html of the first OUT)");
+  parser.option("-o,--page", options.page,
+                "the page's file (OUT/plot.html of the first OUT, if it can be written there)");
   parser.option("--svg", options.svg, "also the drawing of the loss alone, as a picture file");
   parser.flag("--ascii", options.ascii, "stars instead of Braille dots");
   parser.flag("--watch", options.watch, "again every two seconds until the runs are over");
   if (const auto over = parser.parse(args)) return *over;
-  if (options.page.empty()) options.page = path_join(options.directories.front(), "plot.html");
   while (true) {
     const auto over = draw(options);
     if (!over) return report("plot", over.error());

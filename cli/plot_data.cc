@@ -30,11 +30,14 @@ void take_difficulties(const json& line, double step, Values& values) {
     if (value.is_number()) values[std::string(kName) + "." + metric][step] = value.get<double>();
 }
 
-std::string name_of(const std::string& directory) {
-  std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
+/// The last `count` names of a directory's absolute path.
+std::string end_of(const std::string& directory, int count) {
+  std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  return path.filename() == "." ? std::filesystem::current_path().filename().string()
-                                : path.filename().string();
+  std::filesystem::path end = path.filename();
+  for (path = path.parent_path(); --count > 0 && path.has_filename(); path = path.parent_path())
+    end = path.filename() / end;
+  return end.string();
 }
 
 }  // namespace
@@ -58,6 +61,21 @@ std::string about_not_finite(const Curve& curve) {
                     : "not finite in " + std::to_string(steps) + " steps, the first " + first;
 }
 
+std::vector<std::string> run_names(const std::vector<std::string>& directories) {
+  std::vector<std::string> names;
+  for (const std::string& directory : directories) {
+    const auto taken = [&](int count) {
+      return std::ranges::count_if(directories, [&](const std::string& other) {
+        return end_of(other, count) == end_of(directory, count);
+      });
+    };
+    int count = 1;
+    while (taken(count) > 1 && end_of(directory, count) != end_of(directory, count + 1)) ++count;
+    names.push_back(end_of(directory, count));
+  }
+  return names;
+}
+
 Result<RunCurves> read_curves(Files& files, const std::string& directory) {
   const std::string path = path_join(directory, contract::kMetricsFile);
   DSJ_TRY(const bool there, files.exists(path));
@@ -65,7 +83,7 @@ Result<RunCurves> read_curves(Files& files, const std::string& directory) {
     return bad_input("there is no such file", path, "name the output directory of a dsj run");
   }
   DSJ_TRY(const std::string text, files.read_all(path, int64_t{4} << 30));
-  RunCurves run{.name = name_of(directory)};
+  RunCurves run{.name = run_names({directory}).front()};
   Values values;
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {

@@ -28,7 +28,7 @@ Curve curve_of(const std::string& name, const std::map<double, double>& values);
 std::string about_not_finite(const Curve& curve);
 
 struct RunCurves {
-  std::string name;  ///< the output directory's name
+  std::string name;  ///< as run_names() says
   /// loss, eval_loss, lr, grad_norm, tokens_per_second, then "difficulty.METRIC"
   std::vector<Curve> curves;
   int64_t steps = 0;      ///< the last step
@@ -38,6 +38,9 @@ struct RunCurves {
 /// BadInput: there is no metrics.jsonl. A last line that is still being written is left out. If two
 /// attempts did a step, the later one counts.
 Result<RunCurves> read_curves(Files& files, const std::string& directory);
+
+/// A name for each run: the shortest end of its directory's path that no other one has.
+std::vector<std::string> run_names(const std::vector<std::string>& directories);
 
 /// The names of all curves, in the order above.
 std::vector<std::string> curve_names(const std::vector<RunCurves>& runs);

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "cli/exit_codes.h"
 #include "cli/verbs.h"
 
 namespace dsj::cli {
@@ -8,14 +9,14 @@ int report(const char* verb, const Error& error) {
   std::fprintf(stderr, "dsj %s: %s\n", verb, error.to_string().c_str());
   switch (error.kind) {
     case ErrorKind::BadInput:
-      return 2;
+      return kExitUsage;
     case ErrorKind::Environment:
-      return 3;
+      return kExitSurroundings;
     case ErrorKind::Transient:
     case ErrorKind::Internal:
       break;
   }
-  return 1;
+  return kExitRefused;
 }
 
 }  // namespace dsj::cli

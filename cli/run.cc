@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/earlier_run.h"
+#include "cli/loopback.h"
 #include "cli/overwritten_run.h"
 #include "cli/resume_command.h"
 #include "cli/run_prepare.h"
@@ -46,8 +47,9 @@ SIGTERM saves one step on all ranks and stops; a second one kills.
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
 up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
 of each start went), DSJ_ROWS_CACHE=0 (large data files are checked anew; docs/startup.md).
-Exit codes: 0 done, 1 the job failed, 2 bad input (nothing was started), 3 environment, 4 losses, gradients
-or weights are not finite, 130 interrupted.
+Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the words make
+no job, or a rank refused what it read; 3 environment; 4 losses, gradients or weights are not finite; 130
+interrupted.
 )";
 
 /// A program of ours, which lies beside this one.
@@ -181,7 +183,9 @@ Result<int> run(Arguments args) {
     return 0;
   }
   DSJ_TRY(const bool traced, begin_startup_trace());
-  DSJ_TRY(const Job job, prepare_job(arguments));
+  DSJ_TRY(const auto prepared, prepare_job(arguments));
+  if (!prepared) return 1;
+  const Job& job = prepared->job;
   const std::string output = job.training.output_dir;
   PosixFiles files;
   const bool overwrites = job.training.overwrite_output_dir.value_or(false);
@@ -204,6 +208,7 @@ Result<int> run(Arguments args) {
         static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
     return 0;
   }
+  DSJ_TRY_STATUS(check_loopback());
   SupervisorOptions options;
   DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
   DSJ_TRY(RankProgram program, rank_program(job));
@@ -233,6 +238,7 @@ Result<int> run(Arguments args) {
   };
   options.resume_command = resume_command(args, job.training.resume_from_checkpoint, overwrites);
   options.previous_status = status;
+  options.told = prepared->told;
   options.startup_trace = traced;
   std::error_code ignored;
   fs::remove(startup_file(config), ignored);

@@ -11,143 +11,17 @@
 #include <filesystem>
 #include <utility>
 
-#include "cli/hub_cache.h"
 #include "cli/input.h"
-#include "cli/limits.h"
-#include "cli/measured_rows.h"
+#include "cli/job_check.h"
 #include "cli/run_program.h"
 #include "common/home_path.h"
 #include "job/contract.h"
-#include "job/dsconfig/metric_curriculum.h"
 
 namespace dsj::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using dsconfig::Finding;
 using jobspec::Job;
-
-/// Reads "--name=VALUE" or "--name VALUE" at args[i]; moves i past the value.
-Result<bool> take_option(Arguments args, size_t& i, const std::string& name, std::string& value) {
-  if (args[i].starts_with(name + "=")) {
-    value = args[i].substr(name.size() + 1);
-    return true;
-  }
-  if (args[i] != name) return false;
-  if (i + 1 >= args.size()) return bad_input("a value is missing", name);
-  value = args[++i];
-  return true;
-}
-
-/// Collects problems and prints each when it is found.
-class Problems {
- public:
-  explicit Problems(const char* verb) : verb_(verb) {}
-  void add(const std::string& line) {
-    std::fprintf(stderr, "%s\n", line.c_str());
-    ++count_;
-  }
-  void add(const Error& error) { add("dsj " + std::string(verb_) + ": " + error.to_string()); }
-  void findings(const Job& job, const std::vector<Finding>& findings) {
-    for (const auto& finding : findings) {
-      std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
-      count_ += finding.severity != Finding::Severity::Warning;
-    }
-  }
-  int count() const { return count_; }
-
- private:
-  const char* verb_;
-  int count_ = 0;
-};
-
-/// Checks that new entries can be made in the nearest existing directory.
-Status check_output(const std::string& output_dir) {
-  std::error_code ignored;
-  fs::path path = output_dir;
-  if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) {
-    return bad_input("the output directory is a file", output_dir);
-  }
-  while (!fs::exists(path, ignored) && path.has_parent_path() && path != path.parent_path()) {
-    path = path.parent_path();
-  }
-  if (access(path.c_str(), W_OK | X_OK) != 0) {
-    return fail(ErrorKind::Environment, std::string("cannot write there: ") + std::strerror(errno),
-                path.string());
-  }
-  return {};
-}
-
-Status check_data(const std::string& path) {
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    return bad_input("expected a data file (.json, .jsonl), found a directory", path);
-  }
-  if (!fs::is_regular_file(path, ignored)) return bad_input("there is no such data file", path);
-  if (access(path.c_str(), R_OK) != 0) {
-    return bad_input(std::string("cannot read the data: ") + std::strerror(errno), path);
-  }
-  return {};
-}
-
-Status check_metric_file(const std::string& path) {
-  if (access(path.c_str(), R_OK) == 0) return {};
-  return bad_input(std::string("cannot read the metric of the rows: ") + std::strerror(errno), path,
-                   "`dsj analyze DATA` makes it");
-}
-
-/// What does not fit. Rows are measured only for a job that would not fit if all were the longest.
-std::vector<Finding> misfits(const Job& job, const Surroundings& around,
-                             const dsconfig::Resolution& resolution) {
-  const auto limits = limits_of(job, resolution.config.offload, {}, ThisMachine());
-  auto input = memory_input(job, around, resolution);
-  const auto bound = fit_findings(job, input, limits);
-  if (bound.empty()) return bound;
-  auto rows = around.rows;
-  if (!rows) {
-    if (auto measured = measure_rows(job, *around.model, around.model_directory)) rows = *measured;
-  }
-  if (!rows) return bound;
-  count_with(*rows, job, input);
-  return fit_findings(job, input, limits);
-}
-
-/// Checks what dsj-train will read and need.
-void check_engine_input(Job& job, Problems& problems) {
-  if (job.training.model_name_or_path.empty()) {
-    problems.add(Error{ErrorKind::BadInput, "modelNameOrPath is missing", job.source, ""});
-  } else if (auto model = find_model(job.training.model_name_or_path, hub_cache_directory())) {
-    job.training.model_name_or_path = *model;
-  } else {
-    problems.add(model.error());
-  }
-  if (job.training.data_path.empty()) {
-    problems.add(Error{ErrorKind::BadInput, "dataPath is missing", job.source, ""});
-  } else if (const auto data = check_data(job.training.data_path); !data) {
-    problems.add(data.error());
-  }
-  if (const auto& eval = job.training.eval_data_path; eval && !eval->empty()) {
-    if (const auto data = check_data(*eval); !data) problems.add(data.error());
-  }
-  const Surroundings around = look_around(job);
-  problems.findings(job, around.findings);
-  const auto resolution = jobspec::resolve(job, around.facts);
-  problems.findings(job, resolution.findings);
-  for (const auto& metric : dsconfig::metric_curricula(job.ds_config)) {
-    for (const auto& prefix : {metric.index_to_sample, metric.index_to_metric})
-      if (!prefix.empty())
-        for (const char* end : {".idx", ".bin"})
-          if (const auto file = check_metric_file(prefix + end); !file) problems.add(file.error());
-  }
-  if (around.model && resolution.ok()) problems.findings(job, misfits(job, around, resolution));
-}
-
-/// Checks that the user's own program exists, and ds_config as far as DeepSpeed would.
-void check_program(const Job& job, Problems& problems) {
-  problems.findings(job, jobspec::resolve(job, {}).findings);
-  const auto program = user_program(job, run_directory(job.training.output_dir));
-  if (!program) problems.add(program.error());
-}
 
 Result<int> open_lock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -176,35 +50,30 @@ Result<int> open_lock(const std::string& path) {
 
 Result<RunArguments> split_run_arguments(Arguments args) {
   RunArguments result;
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--help" || args[i] == "-h") {
+  JobWords words = split_words(args, {{"--output"}, {"--set"}, {"--help", false}, {"-h", false}});
+  for (size_t i = 0; i < words.own.size(); ++i) {
+    const std::string name = words.own[i].substr(0, words.own[i].find('='));
+    if (name == "--help" || name == "-h") {
       result.help = true;
-      continue;
+      return result;
     }
-    std::string value;
-    DSJ_TRY(const bool is_output, take_option(args, i, "--output", result.output));
-    if (is_output) continue;
-    DSJ_TRY(const bool is_set, take_option(args, i, "--set", value));
-    if (is_set) {
+    const bool apart = name.size() == words.own[i].size();
+    if (apart && i + 1 >= words.own.size()) return bad_input("a value is missing", name);
+    const std::string value = apart ? words.own[++i] : words.own[i].substr(name.size() + 1);
+    if (name == "--output")
+      result.output = value;
+    else
       result.overrides.push_back(value);
-      continue;
-    }
-    rest.push_back(args[i]);
-  }
-  if (result.help) return result;
-  if (rest.empty()) return bad_input("expected JOB.yaml or the torchrun line's arguments");
-  if (rest[0].starts_with("-") || rest[0].ends_with(".py")) {
-    result.line = std::move(rest);
-  } else {
-    result.manifest = rest[0];
-    if (rest.size() > 1) {
-      return bad_input("not expected beside a manifest", rest[1],
-                       "change a field with --set spec.path=value");
-    }
   }
   if (const auto wrong = home_path(result.output))
     return bad_input(wrong->message, "--output", wrong->hint);
+  if (words.file.empty() && words.line.empty())
+    return bad_input("expected JOB.yaml or the torchrun line's arguments");
+  if (words.file.size() > 1)
+    return bad_input("not expected beside a manifest", words.file[1],
+                     "change a field with --set spec.path=value");
+  if (!words.file.empty()) result.manifest = words.file[0];
+  result.line = std::move(words.line);
   if (!result.output.empty()) {
     const std::string absolute = fs::absolute(result.output).lexically_normal().string();
     result.overrides.push_back("spec.training.outputDir=" + nlohmann::json(absolute).dump());
@@ -212,27 +81,24 @@ Result<RunArguments> split_run_arguments(Arguments args) {
   return result;
 }
 
-Result<Job> prepare_job(const RunArguments& arguments) {
-  DSJ_TRY(Job job, arguments.manifest.empty()
-                       ? jobspec::job_from_arguments(arguments.line, arguments.overrides)
-                       : jobspec::load_job_yaml(arguments.manifest, arguments.overrides));
-  Problems problems("run");
-  if (job.runs_user_program()) {
-    check_program(job, problems);
-  } else {
-    check_engine_input(job, problems);
+Result<std::optional<PreparedJob>> prepare_job(const RunArguments& arguments) {
+  DSJ_TRY(Input input, arguments.manifest.empty()
+                           ? read_line(arguments.line, arguments.overrides)
+                           : read_input(arguments.manifest, arguments.overrides));
+  if (input.syntax) {
+    std::fprintf(stderr, "%s\n", input.syntax->to_string().c_str());
+    return std::optional<PreparedJob>();
   }
-  if (job.training.output_dir.empty()) {
-    problems.add(
-        Error{ErrorKind::BadInput, "no output directory", job.source, "name one: --output DIR"});
-  }
-  if (problems.count() > 0) {
-    return bad_input(std::to_string(problems.count()) + (problems.count() == 1
-                                                             ? " problem; nothing was started"
-                                                             : " problems; nothing was started"));
-  }
-  DSJ_TRY_STATUS(check_output(job.training.output_dir));
-  return job;
+  if (!input.job)
+    return bad_input("this is a bare ds_config", arguments.manifest,
+                     "run needs a DeepSpeedJob, or a line with --deepspeed " + arguments.manifest);
+  Job& job = *input.job;
+  const JobCheck check = check_job(job, {}, ThisMachine());
+  if (report_findings("run", job, check.findings) != 0) return std::optional<PreparedJob>();
+  if (check.around.model) job.training.model_name_or_path = check.around.model_directory;
+  PreparedJob prepared{std::move(job), {}};
+  for (const auto& finding : check.findings) prepared.told.push_back(finding.message);
+  return std::optional(std::move(prepared));
 }
 
 Result<OutputLock> OutputLock::take(const std::string& output_dir) {
@@ -263,10 +129,6 @@ OutputLock::OutputLock(OutputLock&& other) noexcept : fd_(std::exchange(other.fd
 
 OutputLock::~OutputLock() {
   if (fd_ >= 0) close(fd_);
-}
-
-std::string run_directory(const std::string& output_dir) {
-  return output_dir + "/.dsj";
 }
 
 }  // namespace dsj::cli

@@ -2,6 +2,7 @@
 // and only then makes the output directory. It prints what it finds.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,14 @@ struct RunArguments {
 /// Splits `dsj run`'s own arguments from the torchrun line's.
 Result<RunArguments> split_run_arguments(Arguments args);
 
+struct PreparedJob {
+  jobspec::Job job;
+  std::vector<std::string> told;  ///< the messages of the warnings that were printed
+};
 /// The job with absolute paths; a hub id is replaced by its model in the Hugging Face cache. Prints
-/// every problem on stderr, one per line. Error: how many there were; nothing was written.
-Result<jobspec::Job> prepare_job(const RunArguments& arguments);
+/// every finding on stderr, one per line. nullopt: it does not pass the check (job_check.h); nothing
+/// was written. Error: the words make no job.
+Result<std::optional<PreparedJob>> prepare_job(const RunArguments& arguments);
 
 /// The lock of an output directory. `dsj run` holds it, and through an inherited descriptor its
 /// agents do, until the last of them is gone.
@@ -42,7 +48,5 @@ class OutputLock {
   explicit OutputLock(int fd) : fd_(fd) {}
   int fd_;
 };
-
-std::string run_directory(const std::string& output_dir);
 
 }  // namespace dsj::cli

@@ -62,12 +62,11 @@ std::string line_text(const ProgressView& view) {
   return step_line(view.line) + left;
 }
 
-Progress::Progress(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}
+Progress::Progress(std::FILE* out, bool terminal, bool lines)
+    : out_(out), terminal_(terminal), lines_(lines) {}
 
 void Progress::line(const ProgressView& view) {
-  if (terminal_) return;
-  std::fprintf(out_, "%s\n", line_text(view).c_str());
-  flush(out_);
+  if (!terminal_ || lines_) print(out_, line_text(view));
 }
 
 void Progress::flush(std::FILE* stream) {

@@ -1,5 +1,5 @@
-// What `dsj run` shows: on a terminal one bar, redrawn in place; elsewhere a line per "log" report
-// (every logging_steps). It is our own because no C++ progress library is packaged in both Debian
+// What `dsj run` shows: on a terminal one bar, redrawn in place, and above it a line per "log" report
+// (every logging_steps) if the job names that number; elsewhere these lines alone. It is our own because no C++ progress library is packaged in both Debian
 // 12 and Ubuntu 24.04.
 #pragma once
 
@@ -28,11 +28,12 @@ std::string duration_text(double seconds);
 /// Draws on a stream. One thread.
 class Progress {
  public:
-  Progress(std::FILE* out, bool terminal);
+  /// `lines`: also above a bar.
+  Progress(std::FILE* out, bool terminal, bool lines = false);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
 
-  /// Prints a line of these numbers if there is no bar.
+  /// Prints a line of these numbers if there is no bar, or if they are wanted above it.
   void line(const ProgressView& view);
   /// For the next redraw() to show.
   void show(const ProgressView& view) { view_ = view; }
@@ -47,7 +48,7 @@ class Progress {
  private:
   void flush(std::FILE* stream);
   std::FILE* out_;
-  bool terminal_, drawn_ = false, reader_gone_ = false;
+  bool terminal_, lines_, drawn_ = false, reader_gone_ = false;
   std::optional<ProgressView> view_;
 };
 

@@ -37,7 +37,8 @@ Supervisor::Supervisor(SupervisorOptions options, SupervisorPorts ports)
       ports_(ports),
       status_(options_.previous_status, options_.config.replicas * options_.config.slots,
               options_.config.replicas, ports_.clock.time_of_day()),
-      progress_(ports_.out, ports_.terminal),
+      progress_(ports_.out, ports_.terminal,
+                options_.config.job.training.logging_steps.has_value()),
       agents_(options_.config.replicas) {}
 
 int Supervisor::run() {
@@ -244,6 +245,11 @@ void Supervisor::take_report(const report::Report& told) {
     tell_start();
   }
   progress_.show(view());
+  const auto* warning = std::get_if<report::Warning>(&told);
+  if (warning && std::ranges::any_of(options_.told, [&](const std::string& message) {
+        return warning->message.ends_with(message);
+      }))
+    return;  // the check before the start has said so
   if (const auto said = sentence_of(told, status_, options_.config.job.output_dir)) {
     progress_.print(said->is_problem ? ports_.err : ports_.out, said->text);
   }

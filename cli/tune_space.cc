@@ -139,14 +139,14 @@ Result<TuneSpace> TuneSpace::make(jobspec::Job job, dsconfig::Autotuning setting
   space.limits_ = given;
   space.machine_ = &machine;
   space.around_ = look_around(space.job_);
-  if (!space.around_.model)
-    return bad_input("the model cannot be read here", space.job_.training.model_name_or_path);
+  for (const auto& finding : space.around_.findings)
+    if (finding.severity != dsconfig::Finding::Severity::Warning)
+      return bad_input(finding.message, space.job_.source, finding.hint);
   space.job_.training.model_name_or_path = space.around_.model_directory;
   const auto resolution = jobspec::resolve(space.job_, space.around_.facts);
   if (!resolution.runnable())
     return bad_input(refusal(resolution), space.job_.source, "`dsj validate` says more");
-  DSJ_TRY(space.rows_,
-          measure_rows(space.job_, *space.around_.model, space.around_.model_directory));
+  DSJ_TRY(space.rows_, measure_rows(space.job_, *space.around_.model, *space.around_.data));
   space.tokens_per_row_ = mean_tokens(*space.rows_);
   const auto input = memory_input(space.job_, space.around_, resolution);
   space.parameters_ = static_cast<double>(plan::memory_model(input).parameters);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/input.h"
 #include "cli/limits.h"
 #include "cli/measured_rows.h"
 #include "common/result.h"

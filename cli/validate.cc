@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/input.h"
+#include "cli/job_check.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "job/argument_table.h"
@@ -42,30 +43,35 @@ Finding finding_of(const Error& error, const std::string& file) {
 struct Verdict {
   std::vector<Finding> findings;
   std::vector<Note> notes;
-  bool valid() const {
-    return std::ranges::none_of(findings,
-                                [](const auto& one) { return one.severity == Severity::Error; });
-  }
+  bool valid() const { return only_warnings(findings); }
 };
 
-Verdict verdict_on(const Input& input, const std::string& file) {
+Verdict verdict_on(const Input& input, const std::string& file, FilesAre files) {
   if (input.syntax) return {{finding_of(*input.syntax, file)}, {}};
   if (input.job) {
-    const Surroundings around = look_around(*input.job);
-    auto findings = jobspec::resolve(*input.job, around.facts).findings;
-    findings.insert(findings.end(), around.findings.begin(), around.findings.end());
-    return {std::move(findings), {}};
+    const CheckOptions options{.files = input.for_cluster ? FilesAre::InContainers : files};
+    return {check_job(*input.job, options, ThisMachine()).findings, {}};
   }
   dsconfig::Resolution alone = dsconfig::resolve_alone(input.ds_config.value);
   dsconfig::locate(alone.findings, input.ds_config.positions);
   return {std::move(alone.findings), std::move(alone.notes)};
 }
 
-void print_json(const Verdict& verdict) {
+/// The job of the findings, or one that stands for a bare ds_config.
+jobspec::Job job_of(const Input& input, const std::string& file) {
+  if (input.job) return *input.job;
+  jobspec::Job bare;
+  bare.source = bare.ds_config_source = file;
+  return bare;
+}
+
+void print_json(const jobspec::Job& job, const Verdict& verdict) {
   json list = json::array(), notes = json::array();
   for (const Finding& finding : verdict.findings) {
+    const jobspec::FindingPlace place = jobspec::place_of(job, finding);
     json one = {{"severity", name_of(finding.severity)},
-                {"path", finding.path},
+                {"file", place.file},
+                {"path", place.name},
                 {"message", finding.message},
                 {"hint", finding.hint}};
     if (finding.line > 0) {
@@ -85,20 +91,19 @@ const char* ending(int count) {
   return count == 1 ? "" : "s";
 }
 
-void print_text(const std::string& file, const Input& input, const Verdict& verdict) {
-  jobspec::Job bare;
-  bare.source = bare.ds_config_source = file;
+void print_text(const std::string& file, const jobspec::Job& job, const Verdict& verdict,
+                const char* where) {
   int counts[3] = {0, 0, 0};
   for (const Finding& finding : verdict.findings) {
     ++counts[static_cast<int>(finding.severity)];
-    std::puts(jobspec::to_line(input.job ? *input.job : bare, finding).c_str());
+    std::puts(jobspec::to_line(job, finding).c_str());
   }
   for (const Note& note : verdict.notes)
     std::printf("%s: note: %s: %s (%s)\n", file.c_str(), note.path.c_str(), note.message.c_str(),
                 note.hint.c_str());
-  std::printf("%s: %s: %d error%s, %d unsupported, %d warning%s", file.c_str(),
-              verdict.valid() ? "valid" : "not valid", counts[0], ending(counts[0]), counts[1],
-              counts[2], ending(counts[2]));
+  std::printf("%s: %s%s: %d error%s, %d unsupported, %d warning%s", file.c_str(),
+              verdict.valid() ? "valid" : "not valid", where, counts[0], ending(counts[0]),
+              counts[1], counts[2], ending(counts[2]));
   const int notes = static_cast<int>(verdict.notes.size());
   if (notes != 0) std::printf(", %d note%s", notes, ending(notes));
   std::puts("");
@@ -128,34 +133,50 @@ int print_arguments() {
 
 int run_validate(Arguments args) {
   ArgumentParser parser{
-      "Checks a ds_config.json or a DeepSpeedJob. A note says what a ds_config leaves to "
-      "its job; it is no error. Exit code: 0 valid, 1 not, 2 usage.",
+      "Checks a ds_config.json, a DeepSpeedJob, or the arguments of a torchrun line: what it passes, "
+      "`dsj run` starts. The files that a job names are opened and every row is checked; a manifest "
+      "with a pod template or another field that only a cluster has is checked as a cluster takes "
+      "it. A note says what a ds_config leaves to its job; it is no error. Exit code: 0 valid, 1 "
+      "not, 2 usage.",
       "dsj validate"};
   std::string file, output = "text", keys;
-  bool strict = false, arguments = false;
-  const auto given =
-      parser.option("FILE", file, "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML)");
+  std::vector<std::string> overrides;
+  bool strict = false, elsewhere = false, arguments = false;
+  const auto given = parser.option(
+      "FILE", file,
+      "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML); or a line: --nproc_per_node=2 ...");
   parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
+  parser.option("--set", overrides, "spec.path=value, any number of times").one_word_each();
   parser.flag("--strict", strict, "a key that nobody reads is an error");
+  parser.flag("--elsewhere", elsewhere,
+              "the job is for another machine: a file that is not here is a warning");
   const auto table =
       parser.option("--keys", keys, "no FILE: every ds_config key, as markdown or json")
           .one_of({"markdown", "json"});
   given.excludes(table);
   parser.flag("--arguments", arguments, "no FILE: what becomes of each argument, as markdown");
-  if (const auto over = parser.parse(args)) return *over;
+  JobWords words = split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--strict", false},
+                                      {"--elsewhere", false}, {"--keys"}, {"--arguments", false}, {"--help", false},
+                                      {"-h", false}});
+  words.own.insert(words.own.end(), words.file.begin(), words.file.end());
+  if (const auto over = parser.parse(words.own)) return *over;
   if (!keys.empty()) return print_keys(keys);
   if (arguments) return print_arguments();
-  if (file.empty())
+  if (file.empty() && words.line.empty())
     return report("validate", Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 
-  const auto input = read_input(file);
+  const auto input = words.line.empty() ? read_input(file, overrides, Reading::ByContent)
+                                        : read_line(words.line, overrides);
   if (!input) return report("validate", input.error());
-  Verdict verdict = verdict_on(*input, file);
+  if (file.empty()) file = input->job->source;
+  Verdict verdict =
+      verdict_on(*input, file, elsewhere ? FilesAre::Elsewhere : FilesAre::Here);
   if (strict) dsconfig::make_strict(verdict.findings);
+  const jobspec::Job job = job_of(*input, file);
   if (output == "json")
-    print_json(verdict);
+    print_json(job, verdict);
   else
-    print_text(file, *input, verdict);
+    print_text(file, job, verdict, input->for_cluster ? " for a cluster" : "");
   return verdict.valid() ? 0 : 1;
 }
 

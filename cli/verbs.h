@@ -1,8 +1,7 @@
 // The verbs of `dsj`. One verb, one file: run_VERB in cli/VERB.cc, one row in main.cc's table. A
 // verb gets its arguments without the program's name and its own. It parses them itself,
-// prints the result on stdout and what went wrong on stderr, and returns the exit code: 0 done, 1
-// the job failed or there are findings, 2 bad input (nothing was started), 3 environment, 130
-// interrupted. No exception leaves a verb.
+// prints the result on stdout and what went wrong on stderr, and returns the exit code
+// (exit_codes.h). No exception leaves a verb.
 #pragma once
 
 #include <span>
@@ -17,6 +16,7 @@ using Arguments = std::span<const std::string>;
 int run_validate(Arguments args);
 int run_plan(Arguments args);
 int run_run(Arguments args);
+int run_data(Arguments args);
 int run_import(Arguments args);
 int run_plot(Arguments args);
 /// Replaces this process by `dsj-train generate`. Returns only if that cannot be started.

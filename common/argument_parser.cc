@@ -1,9 +1,11 @@
 #include "common/argument_parser.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "common/home_path.h"
+#include "common/text.h"
 
 namespace dsj {
 
@@ -12,23 +14,57 @@ Argument Argument::required() const {
   return *this;
 }
 
+namespace {
+
+std::string found_and_expected(const std::string& word, const std::string& expected) {
+  return "found \"" + word + "\", expected " + expected;
+}
+
+/// `holds`: whether a number is allowed. `expected`: which ones are, in words.
+CLI::Validator number_check(bool (*holds)(double), const char* expected, const char* shown) {
+  return CLI::Validator(
+      [=](std::string& word) {
+        const auto number = text::parse_double(word);
+        return number && holds(*number) ? std::string() : found_and_expected(word, expected);
+      },
+      shown);
+}
+
+}  // namespace
+
 Argument Argument::one_of(const std::vector<std::string>& words) const {
-  option_->check(CLI::IsMember(words));
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  option_->check(CLI::Validator(
+      [words, list](std::string& word) {
+        if (std::ranges::find(words, word) != words.end()) return std::string();
+        const std::string near = text::did_you_mean(word, words);
+        return found_and_expected(word, "one of " + list) + (near.empty() ? "" : ": " + near);
+      },
+      "{" + list + "}"));
   return *this;
 }
 
 Argument Argument::positive() const {
-  option_->check(CLI::PositiveNumber);
+  option_->check(number_check([](double value) { return value > 0; }, "a number above 0", "> 0"));
   return *this;
 }
 
 Argument Argument::non_negative() const {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(
+      number_check([](double value) { return value >= 0; }, "a number of at least 0", ">= 0"));
   return *this;
 }
 
 Argument Argument::from_to(int least, int most) const {
-  option_->check(CLI::Range(least, most));
+  const std::string range = std::to_string(least) + " to " + std::to_string(most);
+  option_->check(CLI::Validator(
+      [=](std::string& word) {
+        const auto number = text::parse_double(word);
+        const bool holds = number && *number >= least && *number <= most;
+        return holds ? std::string() : found_and_expected(word, "a number from " + range);
+      },
+      range));
   return *this;
 }
 
@@ -73,7 +109,11 @@ struct ArgumentParser::State {
     try {
       parse();
     } catch (const CLI::ParseError& error) {
-      return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 2;
+      if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);  // --help
+      const std::string name = app.get_name();
+      std::cerr << (name.empty() ? "" : name + ": ") << error.what() << " (see "
+                << (name.empty() ? "" : name + " ") << "--help)" << std::endl;
+      return 2;
     }
     return std::nullopt;
   }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 
 #include "common/argument_parser.h"
 #include "job/contract.h"
@@ -47,6 +48,9 @@ Result<std::unique_ptr<Session>> connect_to_cluster(const ClusterFlags& flags) {
   auto access = access_of(flags);
   if (!access) {
     Error error = access.error();
+    // A file that is not there is a matter of the surroundings; what it says wrong is bad input.
+    if (std::error_code ignored; error.where.empty() || !std::filesystem::exists(error.where, ignored))
+      error.kind = ErrorKind::Environment;
     if (error.hint.empty()) error.hint = "name a cluster with --kubeconfig FILE or $KUBECONFIG";
     return std::unexpected(std::move(error));
   }

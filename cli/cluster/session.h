@@ -7,16 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "cli/exit_codes.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "kube/client.h"
 
 namespace dsj::cli {
-
-/// Exit codes of these verbs, besides those of verbs.h.
-inline constexpr int kExitNotFound = 4;     ///< no such job, or no DeepSpeedJobs at all
-inline constexpr int kExitForbidden = 5;    ///< not authenticated, or not allowed
-inline constexpr int kExitUnreachable = 6;  ///< the API server did not answer
 
 /// Between two looks at what has not begun yet.
 inline constexpr kube::Milliseconds kLookAgain{1000};

@@ -1,10 +1,10 @@
 // dsj submit JOB.yaml: checks a manifest as the operator does and creates the job. Bad input creates
 // nothing.
 #include <cstdio>
-#include <filesystem>
 
 #include "cli/cluster/verbs.h"
 #include "cli/cluster/waiting.h"
+#include "cli/input.h"
 #include "common/argument_parser.h"
 #include "job/contract.h"
 #include "job/spec/job.h"
@@ -13,7 +13,6 @@
 namespace dsj::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using dsconfig::Finding;
 
 struct SubmitOptions {
@@ -22,25 +21,13 @@ struct SubmitOptions {
   bool dry_run = false, wait = false;
 };
 
-/// A ds_config beside the manifest becomes part of the job: the cluster does not see this machine.
-Status take_in_file(Json& manifest, const std::string& manifest_path) {
-  const Json* from = find(manifest, "spec.deepspeed.configFrom.file");
-  if (!from || !from->is_string()) return {};
-  const fs::path path = fs::absolute(manifest_path).parent_path() / from->get<std::string>();
-  DSJ_TRY(auto config, dsconfig::read_file(path.string()));
-  Json& deepspeed = manifest["spec"]["deepspeed"];
-  deepspeed.erase("configFrom");
-  deepspeed["config"] = std::move(config.value);
-  return {};
-}
-
 /// The object to create. What `dsj validate` would say goes to stderr.
 Result<Json> manifest_of(const SubmitOptions& options) {
   DSJ_TRY(auto document, jobspec::read_yaml(options.file));
   Json manifest = std::move(document.value);
   if (!manifest.is_object() || word(manifest, "kind") != contract::kKind)
     return bad_input("this is no DeepSpeedJob", options.file, "kind: DeepSpeedJob is expected");
-  DSJ_TRY_STATUS(take_in_file(manifest, options.file));
+  DSJ_TRY_STATUS(take_in_config(manifest, options.file));
   if (!options.name.empty()) manifest["metadata"]["name"] = options.name;
   DSJ_TRY(auto job, jobspec::read_cluster_manifest(manifest));
   job.source = options.file;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 
 #include "engine/data/byte_alphabet.h"
@@ -192,6 +193,13 @@ Result<TokenizerSpec> read_tokenizer_files(Files& files, const std::string& dir)
       "nor qwen.tiktoken, nor tokenizer.model" +
           (found.empty() ? std::string() : "; found " + found),
       dir, found.empty() ? "" : "WordPiece is not supported");
+}
+
+bool has_tokenizer(const std::string& model_dir) {
+  std::error_code ignored;
+  for (const char* name : {"tokenizer.json", "vocab.json", "qwen.tiktoken", "tokenizer.model"})
+    if (std::filesystem::exists(model_dir + "/" + name, ignored)) return true;
+  return false;
 }
 
 }  // namespace dsj::data

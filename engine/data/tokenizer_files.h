@@ -1,5 +1,5 @@
 // The files of a model directory that say how text is tokenized. It reads only the directory.
-// Internal to engine/data; callers use Tokenizer::load.
+// Internal to engine/data, but for has_tokenizer(); callers use Tokenizer::load.
 #pragma once
 
 #include <string>
@@ -9,6 +9,10 @@
 #include "engine/data/tokenizer_spec.h"
 
 namespace dsj::data {
+
+/// Whether the directory has a file that Tokenizer::load() reads. A model without one trains on
+/// pre-tokenized rows.
+bool has_tokenizer(const std::string& model_dir);
 
 /// Reads tokenizer.json, else vocab.json + merges.txt, else qwen.tiktoken, else tokenizer.model;
 /// then the special tokens.

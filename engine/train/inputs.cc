@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +11,7 @@
 #include "engine/data/data_record.h"
 #include "engine/data/row_cache.h"
 #include "engine/data/row_sizes.h"
+#include "engine/data/tokenizer_files.h"
 #include "job/plan/memory_input.h"
 
 namespace dsj::train {
@@ -23,13 +23,6 @@ Result<JobFile> read_job(const std::string& path) {
   const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return bad_input("is not JSON", path);
   return job_file_from_json(json);
-}
-
-bool has_tokenizer(const std::string& directory) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "qwen.tiktoken", "tokenizer.model"}) {
-    if (std::filesystem::exists(directory + "/" + name)) return true;
-  }
-  return false;
 }
 
 /// Error: every finding that keeps the run from starting, in one message.
@@ -117,7 +110,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
     in.lora = std::move(*lora);
   }
   startup::recorder().stage_ends("settings");
-  if (has_tokenizer(training.model_name_or_path)) {
+  if (data::has_tokenizer(training.model_name_or_path)) {
     DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
   }
   if (training.eos_token) {

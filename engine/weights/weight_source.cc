@@ -9,6 +9,7 @@
 #include "common/files/file_form.h"
 #include "engine/weights/adapter.h"
 #include "engine/weights/torch_file.h"
+#include "engine/weights/weight_type.h"
 #include "job/layout/units.h"
 
 namespace dsj::weights {
@@ -235,12 +236,7 @@ Status WeightSource::read(const std::string& name, int64_t offset, std::span<flo
       offset >= 0 && offset <= tensor.elements && int64_t(out.size()) <= tensor.elements - offset,
       "%s: elements %lld + %zu of %lld", name.c_str(), (long long)offset, out.size(),
       (long long)tensor.elements);
-  if (!is_weight_dtype(tensor.dtype)) {
-    return bad_input("tensor \"" + name + "\" is " + std::string(dtype_name(tensor.dtype)) +
-                         ", weights are F32, BF16 or F16",
-                     source.path,
-                     "convert the model first; quantised weights are not trained here");
-  }
+  DSJ_TRY_STATUS(check_weight_type(tensor, source.path));
   int64_t position = tensor.begin + offset * dtype_bytes(tensor.dtype);
   if (tensor.dtype == DType::F32) return source.file->read(position, std::as_writable_bytes(out));
 

@@ -12,6 +12,7 @@
 #include "engine/comm/agree.h"
 #include "engine/device/lanes.h"
 #include "engine/weights/adapter.h"
+#include "engine/weights/tensor_check.h"
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/visit_weights.h"
@@ -154,28 +155,11 @@ std::unique_ptr<OneBit> ModelState::make_one_bit(const dsconfig::ResolvedConfig&
   return world > 1 ? make_one_bit_adam(std::move(parts)) : nullptr;
 }
 
-namespace {
-
-/// Error unless the tensor is there, in the shape that the model needs.
-Status check_tensor(const weights::WeightSource& source, const std::string& name,
-                    const std::vector<int64_t>& shape) {
-  const auto* found = source.find(name);
-  if (!found)
-    return bad_input("the checkpoint has no tensor \"" + name + "\"", source.paths().front());
-  if (found->shape == shape) return {};
-  auto text = [](const std::vector<int64_t>& sizes) { return nlohmann::json(sizes).dump(); };
-  return bad_input("tensor \"" + name + "\" has shape " + text(found->shape) +
-                       ", config.json asks for " + text(shape),
-                   source.paths().front());
-}
-
-}  // namespace
-
 Status ModelState::read_frozen(const weights::WeightSource& source) {
   for (auto& flat : flats_) {
     if (!flat->frozen()) continue;
     for (const auto& slot : flat->layout().slots())
-      DSJ_TRY_STATUS(check_tensor(source, slot.name, slot.shape));
+      DSJ_TRY_STATUS(weights::check_tensor(source, slot.name, slot.shape));
     DSJ_TRY_STATUS(flat->fill_frozen(
         [&](const std::string& name, int64_t offset, std::span<float> out) -> Status {
           return source.read(name, offset, out);
@@ -196,7 +180,7 @@ Status ModelState::read_trained(const weights::WeightSource& source, const Adapt
       }
       const auto& from = adapters.saved ? *adapters.saved : source;
       const std::string name = (adapters.saved ? weights::kAdapterPrefix : "") + slot->name;
-      DSJ_TRY_STATUS(check_tensor(from, name, slot->shape));
+      DSJ_TRY_STATUS(weights::check_tensor(from, name, slot->shape));
       return from.read(name, range.offset, range.data);
     }));
   }

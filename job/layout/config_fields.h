@@ -2,10 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/json.h"
 #include "common/result.h"
+#include "common/text.h"
 
 namespace dsj::layout {
 
@@ -21,42 +24,63 @@ class Fields {
     return it == object_.end() || it->is_null();
   }
 
-  /// `fallback` 0: the field is required.
-  int64_t positive(const char* key, int64_t fallback = 0) {
+  /// A whole number from 1 to `most`. `fallback` 0: the field is required.
+  int64_t positive(const char* key, int64_t most, int64_t fallback = 0) {
     if (absent(key)) {
       if (fallback <= 0) note(key, "is missing; expected a positive integer");
-      return std::max<int64_t>(fallback, 1);
+      return std::clamp<int64_t>(fallback, 1, most);
     }
+    return whole(key, 1, most, 1);
+  }
+
+  /// A whole number from `least` to `most`; in that range whatever the file says.
+  int64_t whole(const char* key, int64_t least, int64_t most, int64_t fallback) {
+    if (absent(key)) return fallback;
     const auto& value = object_[key];
-    if (value.is_number_integer() && value.get<int64_t>() > 0) return value.get<int64_t>();
-    note(key, "is " + value.dump() + "; expected a positive integer");
-    return 1;
+    const bool integer = value.is_number_integer() && (!value.is_number_unsigned() ||
+                                                       value.get<uint64_t>() <= INT64_MAX);
+    if (integer && value.get<int64_t>() >= least && value.get<int64_t>() <= most)
+      return value.get<int64_t>();
+    note(key, "is " + json_brief(value) + "; expected a whole number from " +
+                  std::to_string(least) + " to " + std::to_string(most));
+    return std::clamp(fallback, least, most);
+  }
+
+  /// A number from `least` to `most`, both allowed.
+  double number(const char* key, double fallback, double least, double most) {
+    const double value = number(key, fallback);
+    if (value >= least && value <= most) return value;
+    note(key, "is " + json_brief(object_[key]) + "; expected a number from " + text::number(least) +
+                  " to " + text::number(most));
+    return fallback;
   }
 
   double number(const char* key, double fallback) {
     if (absent(key)) return fallback;
     const auto& value = object_[key];
     if (value.is_number()) return value.get<double>();
-    note(key, "is " + value.dump() + "; expected a number");
+    note(key, "is " + json_brief(value) + "; expected a number");
     return fallback;
   }
 
-  /// A required number above `above`.
-  double required(const char* key, double above) {
+  /// A required number above `above`, at most `most`.
+  double required(const char* key, double above, double most) {
     if (absent(key)) {
       note(key, "is missing; expected a number");
       return above + 1;
     }
     const double value = number(key, above + 1);
-    if (!(value > above)) note(key, "is " + object_[key].dump() + ", which is too small");
-    return value;
+    if (value > above && value <= most) return value;
+    note(key, "is " + json_brief(object_[key]) + "; expected a number above " +
+                  text::number(above) + ", at most " + text::number(most));
+    return above + 1;
   }
 
   bool flag(const char* key, bool fallback) {
     if (absent(key)) return fallback;
     const auto& value = object_[key];
     if (value.is_boolean()) return value.get<bool>();
-    note(key, "is " + value.dump() + "; expected true or false");
+    note(key, "is " + json_brief(value) + "; expected true or false");
     return fallback;
   }
 
@@ -64,7 +88,7 @@ class Fields {
     if (absent(key)) return fallback;
     const auto& value = object_[key];
     if (value.is_string()) return value.get<std::string>();
-    note(key, "is " + value.dump() + "; expected a string");
+    note(key, "is " + json_brief(value) + "; expected a string");
     return fallback;
   }
 
@@ -73,7 +97,7 @@ class Fields {
     const double p = number(key, fallback);
     if (p >= 0 && p < 1) return p;
     note(key,
-         "is " + object_.value(key, nlohmann::json()).dump() + "; expected a probability below 1");
+         "is " + json_brief(object_.value(key, nlohmann::json())) + "; expected a probability below 1");
     return 0;
   }
 

@@ -71,7 +71,7 @@ struct ModelConfig {
 
 /// `where` names the file in messages. BadInput: an unknown model_type (lists the known ones), or a
 /// setting that would change the result and is not built: other rope scalings, partial rotary,
-/// another activation, tensor-parallel pretraining.
+/// another activation, tensor-parallel pretraining. Also a size beyond all counting: field and range.
 Result<ModelConfig> model_config_from_json(const nlohmann::json& config, const std::string& where);
 
 /// Reads DIRECTORY/config.json. Errors as above.

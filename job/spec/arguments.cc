@@ -7,12 +7,11 @@
 
 #include "common/text.h"
 #include "job/argument_table.h"
+#include "job/spec/argument_names.h"
 #include "job/spec/job.h"
 #include "job/spec/ranks_here.h"
 
 namespace dsj::jobspec {
-
-Result<Job> first_error_or(Result<Job> job);  // job.cc
 
 namespace {
 
@@ -168,11 +167,6 @@ class CommandLine {
   std::vector<Finding> findings;
 
  private:
-  static bool same(const std::string& one, const std::string& other) {
-    const auto yes = text::parse_bool(one);
-    return one == other || (yes && yes == text::parse_bool(other));
-  }
-
   static bool is_known(const std::string& name) {
     const auto all = names();
     return std::find(all.begin(), all.end(), name) != all.end();
@@ -197,13 +191,12 @@ class CommandLine {
                        const std::string& value) {
     json& training = spec_["training"];
     if (training.is_null()) training = json::object();
-    if (training.contains(camel)) {
-      if (same(training[camel].get<std::string>(), value)) return {};
-      return bad_input("given twice, under two names", argument.shown);
-    }
     const auto read = training_args_from_json({{camel, value}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
-    training[camel] = value;
+    const json typed = to_json(*read).value(camel, json(value));  // a number, as the CRD wants it
+    if (training.contains(camel) && training[camel] != typed)
+      return bad_input("given twice, under two names", argument.shown);
+    training[camel] = typed;
     return {};
   }
 
@@ -227,7 +220,7 @@ class CommandLine {
     }
     const auto read = lora_args_from_json({{lora.field, field}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
-    lora_[lora.field] = field;
+    lora_[lora.field] = to_json(*read).value(lora.field, field);
     if (lora_first_.empty()) lora_first_ = argument.shown;
     return {};
   }
@@ -323,18 +316,37 @@ Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>
   }
   json manifest = line.manifest();
   if (!lenient && !manifest["spec"].contains("deepspeed"))
-    return bad_input("no ds_config is named", "command line", "add --deepspeed ds_config.json");
+    return bad_input("no ds_config is named", kCommandLine, "add --deepspeed ds_config.json");
   return ArgumentsManifest{std::move(manifest), std::move(line.findings)};
 }
 
 Result<Job> job_from_arguments(const std::vector<std::string>& args,
                                const std::vector<std::string>& overrides) {
   DSJ_TRY(ArgumentsManifest line, manifest_from_arguments(args, false));
-  dsconfig::Document document{.source = "command line"};
+  dsconfig::Document document{.source = kCommandLine};
   document.value = std::move(line.manifest);
-  DSJ_TRY(Job job, first_error_or(read_manifest(document, ".", overrides)));
+  DSJ_TRY(Job job, read_manifest(document, ".", overrides));
   job.findings.insert(job.findings.begin(), line.findings.begin(), line.findings.end());
   return job;
+}
+
+std::string argument_of(const std::string& path) {
+  static const std::map<std::string, std::string> others = {
+      {"spec.workers.slotsPerWorker", "--nproc_per_node"},
+      {"spec.backoffLimit", "--max_restarts"},
+      {"spec.deepspeed", "--deepspeed"},
+      {"spec.deepspeed.configFrom", "--deepspeed"},
+      {"spec.deepspeed.configFrom.file", "--deepspeed"}};
+  if (const auto other = others.find(path); other != others.end()) return other->second;
+  constexpr std::string_view kTraining = "spec.training.", kLora = "spec.training.lora.";
+  if (path.starts_with(kLora))
+    for (const LoraArgument& lora : kLoraArguments)
+      if (path.substr(kLora.size()) == lora.field) return std::string("--") + lora.name;
+  if (path == "spec.training.lora") return "--use_lora";
+  if (path.starts_with(kTraining))
+    for (const auto& [name, field] : training_names())
+      if (path.substr(kTraining.size()) == field && name == snake_case(field)) return "--" + name;
+  return {};
 }
 
 }  // namespace dsj::jobspec

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "job/spec/argument_names.h"
 #include "job/spec/elastic.h"
 #include "job/spec/yaml.h"
 
@@ -14,15 +15,15 @@ using nlohmann::json;
 
 constexpr char kConfigPath[] = "spec.deepspeed.config";
 
-std::string place(const std::string& file, const Finding& finding) {
-  if (finding.line == 0) return file;
-  return file + ":" + std::to_string(finding.line) + ":" + std::to_string(finding.column);
+/// Whether the finding is about the job and not about a key of its ds_config.
+bool is_of_job(const Finding& finding) {
+  return finding.path.starts_with("spec") || finding.path.starts_with("metadata") ||
+         finding.path.starts_with("--") || finding.path == "apiVersion" || finding.path == "kind";
 }
 
-const std::string& file_of(const Job& job, const Finding& finding) {
-  const bool own = finding.path.starts_with("spec") || finding.path.starts_with("metadata") ||
-                   finding.path == "apiVersion" || finding.path == "kind";
-  return own || job.ds_config_source.empty() ? job.source : job.ds_config_source;
+std::string shown(const FindingPlace& place) {
+  if (place.line == 0) return place.file;
+  return place.file + ":" + std::to_string(place.line) + ":" + std::to_string(place.column);
 }
 
 std::string directory_of(const std::string& path) {
@@ -31,13 +32,14 @@ std::string directory_of(const std::string& path) {
 
 }  // namespace
 
-/// Turns the first error finding into an Error. arguments.cc uses it too.
-Result<Job> first_error_or(Result<Job> job) {
+/// Turns the first error finding into an Error.
+static Result<Job> first_error_or(Result<Job> job) {
   if (!job) return job;
   for (const Finding& finding : job->findings) {
     if (finding.severity != Finding::Severity::Error) continue;
-    std::string where = place(file_of(*job, finding), finding);
-    if (!finding.path.empty()) where += ": " + finding.path;
+    const FindingPlace place = place_of(*job, finding);
+    std::string where = shown(place);
+    if (!place.name.empty()) where += ": " + place.name;
     return bad_input(finding.message, where, finding.hint);
   }
   return job;
@@ -109,11 +111,21 @@ dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
   return resolution;
 }
 
+FindingPlace place_of(const Job& job, const Finding& finding) {
+  const bool own = is_of_job(finding) || job.ds_config_source.empty();
+  FindingPlace place{own ? job.source : job.ds_config_source, finding.line, finding.column,
+                     finding.path};
+  if (!own || job.source != kCommandLine) return place;
+  if (const std::string argument = argument_of(finding.path); !argument.empty())
+    place.name = argument;
+  return place;
+}
+
 std::string to_line(const Job& job, const Finding& finding) {
   static constexpr const char* kNames[] = {"error", "unsupported", "warning"};
-  std::string line = place(file_of(job, finding), finding) + ": " +
-                     kNames[static_cast<int>(finding.severity)] + ": ";
-  if (!finding.path.empty()) line += finding.path + ": ";
+  const FindingPlace place = place_of(job, finding);
+  std::string line = shown(place) + ": " + kNames[static_cast<int>(finding.severity)] + ": ";
+  if (!place.name.empty()) line += place.name + ": ";
   line += finding.message;
   if (!finding.hint.empty()) line += " (" + finding.hint + ")";
   return line;

@@ -93,7 +93,8 @@ Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>
 /// A Job as far as it can be read, with every finding instead of the first error. Error only if
 /// `manifest` is not an object. `base`: the directory of relative paths.
 Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string& base,
-                          const std::vector<std::string>& overrides = {});
+                          const std::vector<std::string>& overrides = {},
+                          Place place = Place::Local);
 /// Reads an API server's object, as the operator takes it: paths are absolute, in a container; a
 /// ConfigMap may hold the ds_config; the policies have effect.
 Result<Job> read_cluster_manifest(const nlohmann::json& object);
@@ -104,6 +105,15 @@ Status set_ds_config(Job& job, const std::string& text, const std::string& sourc
 /// findings come first; all have the manifest's paths and positions. If the program is the user's
 /// own, what only this engine cannot do is a warning.
 dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts);
+
+/// Where a finding comes from, as users know it: a field of the manifest, an argument of the line
+/// ("--learning_rate"), a key of the ds_config.
+struct FindingPlace {
+  std::string file;          ///< "job.yaml", "ds_config.json", "command line"
+  int line = 0, column = 0;  ///< 1-based; 0: unknown
+  std::string name;          ///< "spec.training.learningRate", "--learning_rate"; may be empty
+};
+FindingPlace place_of(const Job& job, const dsconfig::Finding& finding);
 
 /// A finding as one line: "job.yaml:12:5: error: spec.training.x: message (hint)".
 std::string to_line(const Job& job, const dsconfig::Finding& finding);

@@ -301,7 +301,7 @@ class ManifestReader : private FieldReader {
 }  // namespace
 
 Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string& base,
-                          const std::vector<std::string>& overrides) {
+                          const std::vector<std::string>& overrides, Place place) {
   if (!manifest.value.is_object())
     return bad_input("expected a DeepSpeedJob with apiVersion, kind, metadata and spec",
                      manifest.source);
@@ -321,7 +321,7 @@ Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string&
   Job job;
   job.source = manifest.source;
   job.positions = manifest.positions;
-  ManifestReader({base, Place::Local}, job).read(value, config_overrides);
+  ManifestReader({base, place}, job).read(value, config_overrides);
   dsconfig::locate(job.findings, job.positions);
   return job;
 }

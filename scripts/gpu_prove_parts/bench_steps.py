@@ -20,8 +20,8 @@ def device_of(machine):
     """The name that dsj plan --device has for this GPU; Skip: none."""
     machine.need_gpus()
     shown = machine.facts()["GPUs"]
-    for name in ("h200", "h100", "a100", "l40s", "4090"):
-        if name.upper() in shown.upper():
+    for name in ("b200", "h200", "h100", "a100", "l40s", "4090", "3090", "a10g", "l4"):
+        if re.search(rf"\b{name}\b", shown, re.IGNORECASE):
             return name
     raise Skip(f"NOT RUN: dsj plan knows no {shown}, so there is no peak to compare with")
 

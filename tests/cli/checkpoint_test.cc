@@ -59,6 +59,22 @@ class CheckpointVerb : public testing::Test {
   std::string out_, err_;
 };
 
+TEST_F(CheckpointVerb, WithoutLatestTheOneThatIsMeantIsAskedFor) {
+  fs::remove(folder_ / "ds/latest");
+  EXPECT_EQ(run({"show", ds()}), 2);
+  EXPECT_NE(err_.find("it has no file \"latest\""), std::string::npos) << err_;
+  EXPECT_NE(err_.find("name the one that you mean: " + ds() + "/global_step12"), std::string::npos)
+      << err_;
+  EXPECT_EQ(out_.find("damaged"), std::string::npos) << out_;
+  EXPECT_EQ(run({"show", ds() + "/global_step12"}), 0) << err_;
+}
+
+TEST_F(CheckpointVerb, HelpNamesEveryArgumentThatAnExportNeeds) {
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_TRUE(says("--to fp32|universal")) << out_;
+  EXPECT_TRUE(says("--model")) << out_;
+}
+
 TEST_F(CheckpointVerb, ShowsDeepSpeeds) {
   ASSERT_EQ(run({"show", ds()}), 0) << err_;
   for (const char* line :

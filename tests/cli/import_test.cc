@@ -49,16 +49,18 @@ actor_train:
   training_args: {per_device_train_batch_size: 2}
   strategy_args: {strategy_name: deepspeed_train, strategy_config: {zero_optimization: {stage: 2}}}
   device_mapping: list(range(0,2))
+critic:
+  strategy_args: {strategy_name: deepspeed_train}
 actor_infer:
   strategy_args: {strategy_name: vllm}
 )");
-  EXPECT_EQ(run({"roll", file}), 0);
+  EXPECT_EQ(run({"roll", file}), 0) << "two roles train: which one is for the user to say";
   EXPECT_NE(out_.find("actor_infer"), std::string::npos);
   EXPECT_NE(out_.find("left alone"), std::string::npos);
   const std::string job = (folder_ / "job.yaml").string();
   EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 0) << err_;
   EXPECT_NE(err_.find("left open: spec.training.dataPath"), std::string::npos) << err_;
-  EXPECT_EQ(run({job}, run_validate), 0) << out_;
+  EXPECT_EQ(run({job, "--elsewhere"}, run_validate), 0) << out_;
   EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 2);
   EXPECT_NE(err_.find("--force"), std::string::npos);
   EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job, "--force", "--set",
@@ -66,6 +68,20 @@ actor_infer:
             0);
   EXPECT_NE(read(job).find("dataPath: /rows.jsonl"), std::string::npos);
   EXPECT_EQ(run({"roll", file, "--role", "actor_infer"}), 2);
+}
+
+TEST_F(ImportTest, ThatRoleOfARollPipelineIsImportedWhichAloneTrains) {
+  const std::string file = write("p.yaml", R"(pretrain: m
+actor_train:
+  training_args: {per_device_train_batch_size: 2}
+  strategy_args: {strategy_name: deepspeed_train, strategy_config: {zero_optimization: {stage: 2}}}
+  device_mapping: list(range(0,2))
+actor_infer:
+  strategy_args: {strategy_name: vllm}
+)");
+  EXPECT_EQ(run({"roll", file}), 0) << err_;
+  EXPECT_NE(out_.find("kind: DeepSpeedJob"), std::string::npos) << out_;
+  EXPECT_NE(err_.find("role: actor_train"), std::string::npos) << err_;
 }
 
 TEST_F(ImportTest, RollWithoutItsCheckoutUsesPredefinedFilesAndSaysSo) {
@@ -86,7 +102,7 @@ actor_train:
   EXPECT_NE(err_.find("predefined: " + said), std::string::npos) << err_;
   EXPECT_NE(read(job).find("# Predefined:\n#   " + said), std::string::npos) << read(job);
   EXPECT_NE(read(job).find("stage: 2"), std::string::npos) << read(job);
-  EXPECT_EQ(run({job}, run_validate), 0) << out_;
+  EXPECT_EQ(run({job, "--elsewhere"}, run_validate), 0) << out_;
   EXPECT_EQ(run({"roll", file}), 0);
   EXPECT_NE(err_.find("predefined: " + said), std::string::npos) << err_;
   fs::create_directories(folder_ / "config");

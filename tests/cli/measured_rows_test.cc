@@ -10,6 +10,7 @@
 
 #include "cli/verbs.h"
 #include "engine/data/micro_batch_sizes.h"
+#include "tests/cli/model_files.h"
 
 namespace dsj::cli {
 namespace {
@@ -23,14 +24,7 @@ class MeasuredRowsTest : public testing::Test {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
     folder_ =
         fs::temp_directory_path() / ("dsj-rows-test-" + std::to_string(getpid()) + info->name());
-    fs::create_directories(folder_ / "model");
-    std::ofstream(folder_ / "model/config.json")
-        << json{{"model_type", "qwen2"},    {"hidden_size", 64},
-                {"vocab_size", 512},        {"intermediate_size", 128},
-                {"num_hidden_layers", 2},   {"num_attention_heads", 4},
-                {"num_key_value_heads", 2}, {"max_position_embeddings", 256},
-                {"hidden_act", "silu"},     {"rms_norm_eps", 1e-6},
-                {"rope_theta", 10000.0},    {"tie_word_embeddings", false}};
+    write_model(folder_ / "model");
     write_rows({10, 20, 30, 40, 50, 60, 70, 80});
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -53,6 +47,7 @@ class MeasuredRowsTest : public testing::Test {
                   {"training",
                    {{"modelNameOrPath", (folder_ / "model").string()},
                     {"dataPath", (folder_ / "rows.jsonl").string()},
+                    {"outputDir", (folder_ / "out").string()},
                     {"shuffle", false},
                     {"maxSeqLength", 100},
                     {"numTrainEpochs", 1},
@@ -90,7 +85,7 @@ TEST_F(MeasuredRowsTest, APlanCountsWithTheLargestMicroBatchOfTheData) {
 
 TEST_F(MeasuredRowsTest, WhereRowsCannotBeReadTheLongestAreTaken) {
   std::ofstream(folder_ / "rows.jsonl") << "{\"input_ids\": [1], \"labels\": []}\n";
-  const json got = plan({{"maxSteps", 3}});
+  const json got = plan({{"maxSteps", 3}}, 1);
   const json& rows = got["memory"]["rows"];
   EXPECT_EQ(rows["from"], "maxSeqLength");
   EXPECT_NE(rows["because"].get<std::string>().find("row 0"), std::string::npos) << rows;
@@ -115,11 +110,11 @@ TEST_F(MeasuredRowsTest, PacksAreDealtInPlaceOfRows) {
 
 TEST_F(MeasuredRowsTest, WithoutItsDataAPackedJobIsIncomplete) {
   fs::remove(folder_ / "rows.jsonl");
-  EXPECT_FALSE(plan({{"packing", true}})["complete"]);
+  EXPECT_FALSE(plan({{"packing", true}}, 1)["complete"]);
   std::ofstream(folder_ / "rows.jsonl") << "{\"input_ids\": [1], \"labels\": []}\n";
-  EXPECT_FALSE(plan({{"packing", true}})["complete"]);
-  EXPECT_NE(err_.find("the rows cannot be packed here"), std::string::npos) << err_;
-  EXPECT_TRUE(plan({{"packing", true}, {"maxSteps", 5}})["complete"]);
+  EXPECT_FALSE(plan({{"packing", true}}, 1)["complete"]);
+  EXPECT_NE(err_.find("1 of 1 rows are bad"), std::string::npos) << err_;
+  EXPECT_TRUE(plan({{"packing", true}, {"maxSteps", 5}}, 1)["complete"]);
 }
 
 TEST_F(MeasuredRowsTest, AGroupedJobsOrderIsWalked) {
@@ -141,7 +136,7 @@ TEST_F(MeasuredRowsTest, AGroupedJobsOrderIsWalked) {
     const json got = plan({{"groupByLength", grouped}, {"shuffle", true}});
     EXPECT_EQ(got["memory"]["rows"]["largestMicroBatch"]["tokens"], largest(grouped));
   }
-  plan({{"groupByLength", true}, {"shuffle", false}}, 2);
+  plan({{"groupByLength", true}, {"shuffle", false}}, 1);
   EXPECT_NE(err_.find("training.groupByLength"), std::string::npos) << err_;
 }
 

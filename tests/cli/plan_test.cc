@@ -1,13 +1,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/quantity.h"
 #include "cli/verbs.h"
 #include "job/spec/yaml.h"
+#include "tests/cli/model_files.h"
 
 namespace dsj::cli {
 namespace {
@@ -27,6 +32,7 @@ spec:
   training:
     modelNameOrPath: model
     dataPath: data.json
+    outputDir: out
     perDeviceTrainBatchSize: 2
     numTrainEpochs: 2
   workers: {slotsPerWorker: 2}
@@ -38,13 +44,10 @@ class PlanTest : public testing::Test {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
     folder_ =
         fs::temp_directory_path() / ("dsj-plan-test-" + std::to_string(getpid()) + info->name());
-    fs::create_directories(folder_ / "model");
-    write("model/config.json", R"({"model_type": "qwen2", "hidden_size": 64, "vocab_size": 512,
-        "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "max_position_embeddings": 128, "hidden_act": "silu",
-        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false})");
-    write("data.json", R"([{"instruction": "a", "output": ["x", {"y": 1}]}, {}, {}, {}, {}, {},
-                          {}, {}, {}, {}])");
+    json config = small_config();
+    config["max_position_embeddings"] = 128;
+    write_model(folder_ / "model", config);
+    write("data.json", token_rows(10, 128).dump());
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -100,7 +103,7 @@ TEST_F(PlanTest, ShowsWhatWouldRun) {
   EXPECT_EQ(plan["memory"]["deepSpeedEstimatePerGpu"]["overlapCommBuckets"],
             static_cast<int64_t>(4.5 * 2 * (4096 + 5e8)));
   EXPECT_GT(plan["wire"]["elementsPerStep"]["gradients"], 0);
-  ASSERT_EQ(run({file}), 0);
+  ASSERT_EQ(run({file, "-o", "yaml"}), 0);
   const auto yaml = jobspec::parse_yaml(out_, "plan");
   ASSERT_TRUE(yaml) << yaml.error().to_string() << out_;
   EXPECT_EQ(yaml->value["config"], plan["config"]);
@@ -148,7 +151,7 @@ TEST_F(PlanTest, AnElasticBatchListsTheWorldSizesThatFit) {
   const json config = json::parse(out_)["config"];
   EXPECT_EQ(config["elasticity"]["world_sizes"], (json{1, 2, 3, 4, 6}));
   EXPECT_EQ(config["train_batch_size"], 24);
-  EXPECT_EQ(run({file, "--set", "spec.workers.slotsPerWorker=5"}), 2);
+  EXPECT_EQ(run({file, "--set", "spec.workers.slotsPerWorker=5"}), 1);
   EXPECT_NE(err_.find("the world size, 5, is not valid; valid are 1, 2, 3, 4, 6"),
             std::string::npos)
       << err_;
@@ -169,7 +172,7 @@ TEST_F(PlanTest, LoraCountsOnlyWhatIsTrained) {
   }
   EXPECT_LT(lora["wire"]["elementsPerStep"]["gradients"].get<int64_t>(),
             whole["wire"]["elementsPerStep"]["gradients"].get<int64_t>() / 20);
-  EXPECT_EQ(run({file, "--set", "spec.training.lora={targetModules: [q_pro]}"}), 2);
+  EXPECT_EQ(run({file, "--set", "spec.training.lora={targetModules: [q_pro]}"}), 1);
   EXPECT_NE(err_.find("spec.training.lora.targetModules"), std::string::npos) << err_;
   EXPECT_NE(err_.find("did you mean \"q_proj\"?"), std::string::npos) << err_;
 }
@@ -185,11 +188,11 @@ TEST_F(PlanTest, OverridesApply) {
   EXPECT_EQ(run({file, "--set", "nonsense"}), 2);
 }
 
-TEST_F(PlanTest, WhatCannotRunIsTwo) {
-  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "nebula: {enabled: true}")}), 2);
+TEST_F(PlanTest, WhatCannotRunIsOneAndWrongWordsAreTwo) {
+  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "nebula: {enabled: true}"), "-o", "yaml"}), 1);
   EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.nebula"), std::string::npos) << err_;
   EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
-  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "train_batch_size: 7")}), 2);
+  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "train_batch_size: 7")}), 1);
   EXPECT_EQ(out_, "");
   EXPECT_NE(err_.find("job.yaml:8:7: error: spec.deepspeed.config.train_batch_size"),
             std::string::npos)
@@ -204,7 +207,12 @@ TEST_F(PlanTest, WhatDoesNotFitIsRefused) {
       with("workers: {",
            "workers: {template: {spec: {containers: [{name: log}, {name: worker, "
            "resources: {limits: {memory: 64Ki}}}]}}, ");
-  EXPECT_EQ(run({file}), 2);
+  const auto at = [&](const char* field, const char* name) {
+    return std::string("spec.training.") + field + "=" + (folder_ / name).string();
+  };
+  EXPECT_EQ(run({file, "-o", "yaml", "--set", at("modelNameOrPath", "model"), "--set",
+                 at("dataPath", "data.json"), "--set", at("outputDir", "out")}),
+            1);
   EXPECT_NE(err_.find("DoesNotFit: 2 ranks need"), std::string::npos) << err_;
   EXPECT_NE(err_.find("memory limit is 64.0 KiB"), std::string::npos) << err_;
   EXPECT_NE(err_.find("no stage, recompute, micro-batch or number of workers makes it fit"),
@@ -218,10 +226,10 @@ TEST_F(PlanTest, LimitsByHandAndTheChangeThatMakesItFit) {
   ASSERT_EQ(run({file, "-o", "json"}), 0) << err_;
   const int64_t peak = json::parse(out_)["memory"]["bytesPerRank"]["peak"];
   EXPECT_EQ(run({file, "--device-memory", std::to_string(peak)}), 0) << err_;
-  EXPECT_EQ(run({file, "--device-memory", std::to_string(peak - 1), "-o", "json"}), 2);
+  EXPECT_EQ(run({file, "--device-memory", std::to_string(peak - 1), "-o", "json"}), 1);
   EXPECT_NE(err_.find("1 rank needs"), std::string::npos) << err_;
   EXPECT_NE(err_.find("zero_optimization.stage 1 makes it fit"), std::string::npos) << err_;
-  EXPECT_EQ(run({file, "--memory", std::to_string(2 * peak - 1)}), 2);
+  EXPECT_EQ(run({file, "--memory", std::to_string(2 * peak - 1)}), 1);
   EXPECT_NE(err_.find("2 ranks need"), std::string::npos) << err_;
   EXPECT_EQ(run({file, "--memory", std::to_string(2 * peak)}), 0) << err_;
   EXPECT_EQ(err_.find("the steps wait"), std::string::npos) << "one save, at the end: " << err_;
@@ -262,26 +270,104 @@ TEST_F(PlanTest, ADeviceGivesTheRooflineOfAStepAndItsMemoryIsTheLimit) {
               step["tokens"].get<double>(), 0.01 * step["tokens"].get<double>());
   EXPECT_EQ(step["boundBy"], "launches") << "a model of two tiny layers";
   EXPECT_GT(step["launchesPerRank"], 100);
-  EXPECT_EQ(run({file, "--device", "h100", "--set", bf16, "--set",
-                 "spec.training.perDeviceTrainBatchSize=400000"}),
-            2);
+  fs::remove(folder_ / "data.json");  // then every row is the longest
+  EXPECT_EQ(run({file, "--elsewhere", "--device", "h100", "--set", bf16, "--set",
+                 "spec.training.perDeviceTrainBatchSize=400000", "--set",
+                 "spec.training.maxSteps=1"}),
+            1);
   EXPECT_NE(err_.find("--device h100"), std::string::npos) << err_;
   // What is not counted, and what is not in the table.
+  write("data.json", token_rows(10, 128).dump());
   EXPECT_EQ(run({file, "--device", "h200"}), 2);
   EXPECT_NE(err_.find("fp32 attention takes no flash kernel"), std::string::npos) << err_;
-  EXPECT_NE(run({file, "--device", "v100"}), 0);
-  for (const char* known : {"h200", "h100", "a100", "l40s", "4090"})
+  EXPECT_EQ(run({file, "--device", "v100"}), 2);
+  for (const char* known : {"h200", "h100", "a100", "l40s", "4090", "b200", "3090", "a10g", "l4"})
     EXPECT_NE(err_.find(known), std::string::npos) << err_;
+  EXPECT_EQ(run({file, "--device", "mi300x"}), 2);
+  EXPECT_NE(err_.find("mi300x is AMD's"), std::string::npos) << err_;
 }
 
-TEST_F(PlanTest, WithoutTheModelItIsIncomplete) {
-  ASSERT_EQ(run({with("modelNameOrPath: model", "modelNameOrPath: no/such-model"), "-o", "json"}),
-            0)
-      << err_;
+TEST_F(PlanTest, WithoutTheModelItIsIncompleteAndRefusedUnlessTheJobIsForAnotherMachine) {
+  const std::string file = with("modelNameOrPath: model", "modelNameOrPath: no/such-model");
+  EXPECT_EQ(run({file, "-o", "json"}), 1);
+  EXPECT_NE(err_.find("error: spec.training.modelNameOrPath: "), std::string::npos) << err_;
+  ASSERT_EQ(run({file, "-o", "json", "--elsewhere"}), 0) << err_;
   const json plan = json::parse(out_);
   EXPECT_FALSE(plan["complete"]);
   EXPECT_TRUE(plan["memory"].is_null());
   EXPECT_NE(err_.find("warning: spec.training.modelNameOrPath: "), std::string::npos) << err_;
+}
+
+TEST_F(PlanTest, AConfigJsonAloneIsEnoughForAJobOfAnotherMachine) {
+  fs::remove(folder_ / "model/model.safetensors");
+  fs::remove(folder_ / "data.json");
+  const std::string file = write("job.yaml", kJob);
+  EXPECT_EQ(run({file}), 1);
+  EXPECT_NE(err_.find("there are no weights"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("there is no such data file"), std::string::npos) << err_;
+  ASSERT_EQ(run({file, "-o", "json", "--elsewhere", "--set", "spec.training.maxSteps=3"}), 0)
+      << err_;
+  EXPECT_GT(json::parse(out_)["memory"]["bytesPerRank"]["peak"], 0);
+}
+
+TEST_F(PlanTest, TheTextIsOneScreenWithWhatOneAsksFirst) {
+  const std::string file = write("job.yaml", kJob);
+  ASSERT_EQ(run({file, "--device", "a100", "--set", "spec.deepspeed.config.bf16={enabled: true}"}), 0)
+      << err_;
+  const auto has = [&](const std::string& text) {
+    EXPECT_NE(out_.find(text), std::string::npos) << text << "\nin\n" << out_;
+  };
+  has("tiny: 1 worker, 2 ranks, ZeRO stage 3; behaves as DeepSpeed");
+  has("  parameters ");
+  has("(--device a100)  [");
+  has("256 tokens in the largest micro-batch, of 10 rows that were measured");
+  // 10 rows, batch 8 (2 x 2 x 2): 2 steps an epoch, 2 epochs; every row has 128 tokens.
+  has("4 steps of 8 rows (2 x 2 accumulated x 2 ranks), 2 epochs of 2 steps");
+  has("1,024 tokens a step, 4,096 in all");
+  has("LEARNING RATE linear");
+  has("  step           1           2           3           4\n");
+  has("WIRE of one rank in a step");
+  has("ROOFLINE of a step on A100");
+  EXPECT_LE(std::ranges::count(out_, '\n'), 40);
+  for (std::istringstream lines(out_); lines;) {
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_LE(line.size(), 120u) << line;
+  }
+}
+
+TEST_F(PlanTest, RatesAreThoseOfTheRun) {
+  const std::string file = write("job.yaml", kJob);
+  ASSERT_EQ(run({file, "-o", "json", "--set", "spec.training.maxSteps=8", "--set",
+                 "spec.training.lrSchedulerType=cosine", "--set", "spec.training.warmupSteps=2",
+                 "--set", "spec.training.learningRate=0.001"}),
+            0)
+      << err_;
+  const json schedule = json::parse(out_)["schedule"];
+  EXPECT_EQ(schedule["type"], "cosine");
+  EXPECT_EQ(schedule["warmupSteps"], 2);
+  std::map<int64_t, double> rates;
+  for (const json& one : schedule["rates"]) rates[one["step"]] = one["rate"];
+  // transformers: s / 2 in the warm-up, then (1 + cos(pi (s - 2) / 6)) / 2, with s = step - 1.
+  EXPECT_DOUBLE_EQ(rates[1], 0);
+  EXPECT_DOUBLE_EQ(rates[2], 0.0005);
+  EXPECT_NEAR(rates[4], 0.001 * (1 + std::cos(M_PI / 6)) / 2, 1e-12);
+  EXPECT_NEAR(rates[8], 0.001 * (1 + std::cos(M_PI * 5 / 6)) / 2, 1e-12);
+}
+
+TEST_F(PlanTest, ATorchrunLineIsPlannedAsItsManifest) {
+  const std::string ds = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto",
+      "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}})");
+  const std::vector<std::string> line = {
+      "--nproc_per_node=2", "--deepspeed", ds, "--model_name_or_path",
+      (folder_ / "model").string(), "--data_path", (folder_ / "data.json").string(),
+      "--output_dir", (folder_ / "out").string(), "--per_device_train_batch_size", "2",
+      "--num_train_epochs", "2", "--device", "cpu", "-o", "json"};
+  ASSERT_EQ(run(line), 0) << err_;
+  const json plan = json::parse(out_);
+  EXPECT_EQ(plan["config"]["train_batch_size"], 8);
+  EXPECT_EQ(plan["topology"]["worldSize"], 2);
+  EXPECT_FALSE(plan.contains("roofline")) << "--device cpu is the line's own";
 }
 
 TEST(QuantityTest, KubernetesMemory) {

@@ -89,6 +89,14 @@ TEST(Plot, MissingFileSaysWhatToName) {
   EXPECT_EQ(run.error().where, "nowhere/metrics.jsonl");
 }
 
+TEST(Plot, RunsOfOneNameAreToldApartByTheirPaths) {
+  EXPECT_EQ(run_names({"a/run", "b/run/", "c/other"}),
+            (std::vector<std::string>{"a/run", "b/run", "other"}));
+  EXPECT_EQ(run_names({"x/1/run", "y/1/run"}), (std::vector<std::string>{"x/1/run", "y/1/run"}));
+  EXPECT_EQ(run_names({"a/run", "a/run"}).front(), run_names({"a/run", "a/run"}).back())
+      << "one run twice has one name";
+}
+
 TEST(Plot, ThinningKeepsSpikesAndOrder) {
   Points points;
   for (int i = 0; i < 10'000; ++i) points.emplace_back(i, i == 7777 ? 100.0 : 1.0 / (i + 1));

@@ -63,5 +63,17 @@ TEST(Progress, TerminalIsRedrawnInPlaceAndLinesGoAbove) {
   std::fclose(file);
 }
 
+TEST(Progress, LinesStandAboveTheBarWhereTheyAreAskedFor) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(file, /*terminal=*/true, /*lines=*/true);
+    progress.show({.line = {.step = 2}});
+    progress.redraw();
+    progress.line({.line = {.step = 2, .total = 4}});
+  }
+  EXPECT_NE(written(file).find("\r\x1b[Kstep 2/4\n"), std::string::npos);
+  std::fclose(file);
+}
+
 }  // namespace
 }  // namespace dsj::cli

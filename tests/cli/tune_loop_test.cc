@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files/memory_files.h"
+#include "tests/cli/model_files.h"
 
 namespace dsj::cli {
 namespace {
@@ -71,14 +72,7 @@ class TuneLoopTest : public testing::Test {
   void SetUp() override {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
     folder_ = fs::temp_directory_path() / ("dsj-tune-" + std::to_string(getpid()) + info->name());
-    fs::create_directories(folder_ / "model");
-    std::ofstream(folder_ / "model/config.json")
-        << json{{"model_type", "qwen2"},    {"hidden_size", 64},
-                {"vocab_size", 512},        {"intermediate_size", 128},
-                {"num_hidden_layers", 2},   {"num_attention_heads", 4},
-                {"num_key_value_heads", 2}, {"max_position_embeddings", 256},
-                {"hidden_act", "silu"},     {"rms_norm_eps", 1e-6},
-                {"rope_theta", 10000.0},    {"tie_word_embeddings", false}};
+    write_model(folder_ / "model");
     std::ofstream rows(folder_ / "rows.jsonl");
     for (int row = 0; row < 16; ++row)
       rows << json{{"input_ids", std::vector<int>(40, 7)}, {"labels", std::vector<int>(40, 7)}}

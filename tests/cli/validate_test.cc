@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/verbs.h"
+#include "tests/cli/model_files.h"
 
 namespace dsj::cli {
 namespace {
@@ -78,13 +79,16 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
       << out_;
 }
 
-TEST_F(ValidateTest, UnsupportedKeepsItValidAndStrictMakesUnknownKeysErrors) {
+TEST_F(ValidateTest, WhatIsNotBuiltIsNotValidAndStrictMakesUnknownKeysErrors) {
   const std::string file =
       write("ds.json", R"({"train_batch_size": 8, "nebula": {"enabled": true}, "my_own_key": 1})");
-  EXPECT_EQ(run({file}), 0);
-  EXPECT_EQ(run({file, "-o", "json"}), 0);
-  EXPECT_TRUE(json::parse(out_)["valid"]);
-  EXPECT_EQ(run({"--strict", file}), 1);
+  EXPECT_EQ(run({file}), 1) << "a run refuses it";
+  EXPECT_EQ(run({file, "-o", "json"}), 1);
+  EXPECT_FALSE(json::parse(out_)["valid"]);
+  const std::string unread =
+      write("unread.json", R"({"train_batch_size": 8, "my_own_key": 1})");
+  EXPECT_EQ(run({unread}), 0);
+  EXPECT_EQ(run({"--strict", unread}), 1);
 }
 
 TEST_F(ValidateTest, ABareTriangleHoldsWhenSomeWorldSizeMakesItHold) {
@@ -153,12 +157,8 @@ TEST_F(ValidateTest, UsageAndUnreadableFilesAreTwo) {
 }
 
 TEST_F(ValidateTest, AJobIsCheckedWithItsArguments) {
-  write("data.jsonl", "{}\n{}\n");
-  fs::create_directories(folder_ / "model");
-  write("model/config.json", R"({"model_type": "qwen2", "hidden_size": 64, "vocab_size": 512,
-      "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-      "num_key_value_heads": 2, "max_position_embeddings": 128, "hidden_act": "silu",
-      "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false})");
+  write("data.json", token_rows(2).dump());
+  write_model(folder_ / "model");
   const std::string text = R"(apiVersion: training.dsj.dev/v1alpha1
 kind: DeepSpeedJob
 metadata: {name: a}
@@ -169,7 +169,8 @@ spec:
       zero_optimization: {stage: 2}
   training:
     modelNameOrPath: model
-    dataPath: data.jsonl
+    dataPath: data.json
+    outputDir: out
     perDeviceTrainBatchSize: 2
   workers: {slotsPerWorker: 2}
 )";
@@ -179,7 +180,7 @@ spec:
                       ":7:7: error: "
                       "spec.deepspeed.config.train_micro_batch_size_per_gpu: ds_config says "
                       "4, training.perDeviceTrainBatchSize says 2 (" +
-                      file + ":12:5)"),
+                      file + ":13:5)"),
             std::string::npos)
       << out_;
   std::string good = text;
@@ -202,7 +203,7 @@ spec:
   EXPECT_EQ(answer["notes"], json::array());
   json error;
   for (const json& finding : answer["findings"])
-    if (finding["severity"] == "error") error = finding;
+    if (finding["path"].get<std::string>().starts_with("spec.deepspeed")) error = finding;
   EXPECT_EQ(error["path"], "spec.deepspeed.config.train_micro_batch_size_per_gpu");
   EXPECT_NE(error["hint"].get<std::string>().find("perDeviceTrainBatchSize"), std::string::npos);
 }

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+
+#include "common/grouped.h"
 
 namespace dsj::text {
 namespace {
@@ -15,6 +18,15 @@ TEST(Format, WritesAsPrintfDoes) {
 TEST(Format, HasNoLongestText) {
   const std::string word(100'000, 'x');
   EXPECT_EQ(format("%s.", word.c_str()), word + ".");
+}
+
+TEST(Grouped, ThousandsHaveCommas) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(52002), "52,002");
+  EXPECT_EQ(grouped(-123456789), "-123,456,789");
+  EXPECT_EQ(grouped(-123), "-123");
+  EXPECT_EQ(grouped(INT64_MAX), "9,223,372,036,854,775,807");
 }
 
 }  // namespace

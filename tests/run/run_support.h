@@ -43,7 +43,7 @@ class RunTest : public testing::Test {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     fs::copy(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/tiny-qwen2", folder_ / "model");
-    write("data.json", R"([{"instruction": "say a", "input": "", "output": "a"}])");
+    write("data.json", counting_rows(4, 8).dump());
     write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "AdamW",
       "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}})");
   }

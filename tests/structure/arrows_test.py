@@ -42,7 +42,7 @@ ARROWS = {
     "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
             "job/tune", "job/spec",
             "job/import", "agent", "agent/gang", "agent/ranks", "engine/data", "engine/weights", "engine/checkpoint",
-            "engine/deepspeed"],
+            "engine/deepspeed", "engine/optim"],  # optim: the rates of a schedule, for the plan
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
     "cli/main.cc": ["common", "cli", "cli/cluster"],  # a file: the table of all verbs

@@ -46,10 +46,10 @@ CUDA_VISIBLE_DEVICES=0,1 torchrun $DIST --master_port 6001 \
   EXPECT_EQ(spec["deepspeed"]["configFrom"]["file"], "ds.json");
   const json training = {{"modelNameOrPath", "Qwen/Qwen2.5-0.5B"},
                          {"dataPath", "data/$NAME.json"},
-                         {"bf16", "True"},
-                         {"learningRate", "1e-5"},
+                         {"bf16", true},
+                         {"learningRate", 1e-5},
                          {"reportTo", "none"},
-                         {"seed", "2"}};
+                         {"seed", 2}};
   EXPECT_EQ(spec["training"], training);
   for (const char* open : {"$NAME is not known", "NODES is not known here; its default \"2\"",
                            "spec.training.dataPath", "GPUS is set under a condition"})

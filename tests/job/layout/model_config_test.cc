@@ -245,6 +245,123 @@ TEST(ModelConfig, AGgufModelIsCalledThat) {
   std::ofstream(file) << "GGUF";
   EXPECT_NE(says(folder).find("holds GGUF files"), std::string::npos) << says(folder);
   EXPECT_NE(says(file).find("is a GGUF file"), std::string::npos) << says(file);
+
+TEST(ModelConfig, NumbersThatCannotBeCountedAreRefusedByFieldAndRange) {
+  const json gpt2 = {{"model_type", "gpt2"}, {"vocab_size", 96}, {"n_embd", 32},
+                     {"n_layer", 2},         {"n_head", 4}};
+  struct Case {
+    const char* type;
+    const char* field;
+    json value;
+    const char* says;
+  };
+  const int64_t huge = int64_t{1} << 62;
+  for (const auto& [type, field, value, says] : std::vector<Case>{
+           {"llama", "vocab_size", huge, "from 1 to 2147483647"},
+           {"llama", "vocab_size", 18446744073709551615u, "from 1 to 2147483647"},
+           {"llama", "hidden_size", int64_t{1} << 31, "from 1 to 1048576"},
+           {"llama", "intermediate_size", huge, "from 1 to 8388608"},
+           {"llama", "num_hidden_layers", int64_t{1} << 31, "from 1 to 10000"},
+           {"llama", "num_attention_heads", 0, "from 1 to 1048576"},
+           {"llama", "num_attention_heads", -4, "from 1 to 1048576"},
+           {"llama", "num_key_value_heads", 0, "from 1 to 1048576"},
+           {"llama", "head_dim", huge, "from 1 to 1048576"},
+           {"llama", "max_position_embeddings", huge, "from 1 to 2147483647"},
+           {"llama", "rms_norm_eps", -1e-6, "from 0 to 1"},
+           {"llama", "rms_norm_eps", 1e300, "from 0 to 1"},
+           {"llama", "rope_theta", 0, "rope_theta"},
+           {"llama", "rope_theta", -1.0, "rope_theta"},
+           {"llama", "rope_theta", 1e300, "rope_theta"},
+           {"mistral", "sliding_window", huge, "from 1 to 2147483647"},
+           {"gpt2", "n_embd", int64_t{1} << 31, "from 1 to 1048576"},
+           {"gpt2", "n_layer", int64_t{1} << 31, "from 1 to 10000"},
+           {"gpt2", "n_head", 0, "from 1 to 1048576"},
+           {"gpt2", "n_positions", huge, "from 1 to 2147483647"},
+           {"gpt2", "layer_norm_epsilon", 2, "from 0 to 1"}}) {
+    json config = std::string(type) == "gpt2" ? gpt2 : llama();
+    config["model_type"] = type;
+    config[field] = value;
+    const std::string text = refusal(config);
+    EXPECT_NE(text.find("\"" + std::string(field) + "\" is " + value.dump()), std::string::npos)
+        << text;
+    EXPECT_NE(text.find(says), std::string::npos) << text;
+  }
+  EXPECT_NE(refusal(llama(R"({"num_attention_heads": 1000, "head_dim": 100000})")).find("head_dim"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama(R"({"rope_scaling": {"type": "linear", "factor": 1e300}})"))
+                .find("\"rope_scaling.factor\" is 1e+300"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama(R"({"hidden_size": 1048576, "intermediate_size": 8388608,
+                              "num_hidden_layers": 10000})"))
+                .find("parameters"),
+            std::string::npos)
+      << "each is in its range, the product is not";
+}
+
+/// Whatever number stands in a field: the file is refused with the field's name, or the model can be
+/// counted.
+TEST(ModelConfig, AnyNumberIsRefusedOrCounted) {
+  const std::vector<json> values = {
+      -1, 0, 1, 2, 3, 7, 64, 4096, 1 << 20, (1 << 20) + 1, INT32_MAX, int64_t{1} << 31,
+      int64_t{1} << 53, INT64_MAX, INT64_MIN, UINT64_MAX, 0.5, 1e18, 1e300, -1e300, 5e-324};
+  const std::vector<std::string> fields = {
+      "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+      "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
+      "sliding_window", "max_window_layers", "attention_dropout", "pretraining_tp"};
+  int counted = 0, refused = 0;
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3"}) {
+    for (const std::string& field : fields) {
+      for (const std::string& other : fields) {
+        for (const json& value : values) {
+          json config = llama(R"({"use_sliding_window": true, "head_dim": 8})");
+          config["model_type"] = type;
+          config[field] = value;
+          config[other] = values[(counted + refused) % values.size()];
+          const auto model = model_config_from_json(config, "config.json");
+          if (!model) {
+            ++refused;
+            const std::string text = model.error().to_string();
+            EXPECT_TRUE(text.find(field) != std::string::npos ||
+                        text.find(other) != std::string::npos ||
+                        text.find("parameters") != std::string::npos ||
+                        text.find("does not divide") != std::string::npos)
+                << config.dump() << ": " << text;
+            continue;
+          }
+          ++counted;
+          ASSERT_LE(model->num_layers, 10'000);
+          if (model->num_layers > 100) continue;  // to be fast
+          int64_t most = 0;
+          for (const auto& unit : units_of(*model))
+            for (const auto& parameter : unit.parameters) most = std::max(most, parameter.numel());
+          EXPECT_GT(most, 0) << config.dump();
+          EXPECT_GE(total_numel(units_of(*model)), most) << config.dump();
+        }
+      }
+    }
+  }
+  EXPECT_GT(counted, 500);
+  EXPECT_GT(refused, 5000);
+}
+
+TEST(ModelConfig, TextThatIsNoJsonNamesItsPlace) {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("dsj-model-config-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const auto said = [&](const std::string& text) {
+    std::ofstream(folder / "config.json") << text;
+    const auto model = read_model_config(folder.string());
+    EXPECT_FALSE(model);
+    return model ? "" : model.error().to_string();
+  };
+  EXPECT_NE(said("{\n  \"model_type\": \"llama\",\n  \"rms_norm_eps\": NaN\n}").find("config.json:3:"),
+            std::string::npos)
+      << "Python writes such numbers";
+  EXPECT_NE(said("{").find("config.json:1:2: is not JSON: the text ends too early"),
+            std::string::npos)
+      << said("{");
+  EXPECT_NE(said("").find("ends too early"), std::string::npos);
+  EXPECT_NE(said(R"({"vocab_size": 1e999})").find("no finite number"), std::string::npos);
   std::filesystem::remove_all(folder);
 }
 

@@ -327,8 +327,53 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().hint.find("--deepspeed"), std::string::npos);
   const auto absent = parse("--deepspeed /absent.json --model_name_or_path @model --data_path /d");
-  ASSERT_FALSE(absent);
-  EXPECT_NE(absent.error().to_string().find("/absent.json"), std::string::npos);
+  ASSERT_TRUE(absent) << "the line is one; its file is a finding beside the others";
+  ASSERT_EQ(absent->findings.size(), 1u);
+  EXPECT_TRUE(to_line(*absent, absent->findings[0])
+                  .starts_with("command line: error: --deepspeed: /absent.json: "))
+      << to_line(*absent, absent->findings[0]);
+}
+
+/// The CRD takes numbers and booleans where a line has words.
+TEST_F(ArgumentsTest, AManifestOfALineHasTheTypesOfTheCrd) {
+  const auto line = manifest_from_arguments(
+      {"--nproc_per_node", "2", "--deepspeed", "ds.json", "--max_steps", "2000", "--bf16", "True",
+       "--learning_rate", "1e-6", "--weight_decay", "0.", "--lr_scheduler_type", "cosine",
+       "--use_lora", "True", "--lora_r", "4", "--lora_dropout", "0.1", "--lora_target_modules",
+       "all-linear"},
+      false);
+  ASSERT_TRUE(line) << line.error().to_string();
+  const nlohmann::json expected = {{"maxSteps", 2000},
+                                   {"bf16", true},
+                                   {"learningRate", 1e-6},
+                                   {"weightDecay", 0.0},
+                                   {"lrSchedulerType", "cosine"},
+                                   {"lora",
+                                    {{"r", 4}, {"dropout", 0.1}, {"targetModules", "all-linear"}}}};
+  EXPECT_EQ(line->manifest["spec"]["training"], expected);
+  EXPECT_TRUE(line->manifest["spec"]["training"]["maxSteps"].is_number_integer());
+}
+
+/// Each finding names what the user typed: an argument of the line, or a key of the ds_config.
+TEST_F(ArgumentsTest, FindingsNameTheArgumentAndNotAFieldOfAManifest) {
+  const auto job = parse(
+      "--nproc_per_node=2 --deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o "
+      "--ddp_timeout 1800 --max_steps 10");
+  ASSERT_TRUE(job) << job.error().to_string();
+  using Severity = dsconfig::Finding::Severity;
+  const auto line = [&](const char* path) {
+    return to_line(*job, {Severity::Error, path, "is wrong", ""});
+  };
+  EXPECT_EQ(line("spec.training.maxSteps"), "command line: error: --max_steps: is wrong");
+  EXPECT_EQ(line("spec.training.lora.r"), "command line: error: --lora_r: is wrong");
+  EXPECT_EQ(line("spec.workers.slotsPerWorker"), "command line: error: --nproc_per_node: is wrong");
+  EXPECT_EQ(line("--ddp_timeout"), "command line: error: --ddp_timeout: is wrong");
+  EXPECT_EQ(line("spec.unheard"), "command line: error: spec.unheard: is wrong");
+  EXPECT_EQ(line("zero_optimization.stage"),
+            (folder_ / "ds.json").string() + ": error: zero_optimization.stage: is wrong");
+  ASSERT_EQ(job->findings.size(), 1u);
+  EXPECT_TRUE(to_line(*job, job->findings[0]).starts_with("command line: warning: --ddp_timeout: "))
+      << to_line(*job, job->findings[0]);
 }
 
 }  // namespace

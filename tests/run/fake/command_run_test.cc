@@ -103,11 +103,11 @@ TEST_F(CommandRun, WhatCannotRunStartsNothing) {
   EXPECT_EQ(run({"job.yaml", "--set",
                  "spec.workers.template.spec.containers=[{name: worker, image: x, command: "
                  "[no-such-program]}]"}),
-            2);
+            1);
   EXPECT_THAT(stderr_text(), HasSubstr("no-such-program: there is no such program here"));
   EXPECT_EQ(run({"job.yaml", "--set",
                  "spec.workers.template.spec.containers=[{name: worker, image: x, args: [a]}]"}),
-            2);
+            1);
   EXPECT_THAT(stderr_text(), HasSubstr("ENTRYPOINT"));
   EXPECT_FALSE(fs::exists(out()));
 }

@@ -383,7 +383,7 @@ TEST_F(FakeRun, WrongInputIsToldAllAtOnceAndNothingIsWritten) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}})");
   fs::remove(at("data.json"));
   fs::remove(at("model/config.json"));
-  EXPECT_EQ(run({"job.yaml"}), 2);
+  EXPECT_EQ(run({"job.yaml"}), 1);
   EXPECT_FALSE(fs::exists(out()));
   EXPECT_THAT(stderr_text(), HasSubstr("zero_optimization"));
   EXPECT_THAT(stderr_text(), HasSubstr("data.json"));
@@ -399,11 +399,11 @@ TEST_F(FakeRun, OtherWrongInputs) {
   EXPECT_EQ(run({"job.yaml", "--max_steps", "4"}), 2);
   EXPECT_THAT(stderr_text(), HasSubstr("--set spec.path=value"));
   EXPECT_EQ(run({"job.yaml", "--output"}), 2);
-  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.maxStep=4"}), 2);
+  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.maxStep=4"}), 1);
   EXPECT_THAT(stderr_text(), HasSubstr("did you mean"));
-  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.modelNameOrPath=Qwen/No-Such-Model"}), 2);
+  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.modelNameOrPath=Qwen/No-Such-Model"}), 1);
   EXPECT_THAT(stderr_text(), HasSubstr("hf download Qwen/No-Such-Model"));
-  EXPECT_EQ(run({"job.yaml", "--set", "spec.launcher=Command"}), 2);
+  EXPECT_EQ(run({"job.yaml", "--set", "spec.launcher=Command"}), 1);
   EXPECT_FALSE(fs::exists(out()));
   EXPECT_EQ(run({"--help"}), 0);
   EXPECT_THAT(stdout_text(), HasSubstr("usage: dsj run"));

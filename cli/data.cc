@@ -1,0 +1,256 @@
+// dsj data show|check: how the rows of a job are read, before it trains on them.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "cli/hub_cache.h"
+#include "cli/input.h"
+#include "cli/open_rows.h"
+#include "cli/verbs.h"
+#include "common/argument_parser.h"
+#include "common/format.h"
+#include "common/grouped.h"
+#include "common/host.h"
+#include "engine/data/row_sizes.h"
+
+namespace dsj::cli {
+namespace {
+
+using text::format;
+using text::grouped;
+
+constexpr int64_t kUncut = std::numeric_limits<int32_t>::max();
+/// About 20,000 rows a second are tokenized on a core.
+constexpr int64_t kRowsMeasuredMax = 500'000;
+constexpr int kBars = 12;
+
+struct DataOptions {
+  std::string file;
+  std::vector<std::string> line, overrides;
+  int64_t row = 0;
+  bool tokens = false;
+};
+
+/// A job's rows twice: as the run cuts them, and whole.
+struct JobRows {
+  jobspec::Job job;
+  int64_t longest = 0;  ///< tokens that the run keeps of a row
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::unique_ptr<data::Dataset> cut, whole;
+};
+
+/// "show" and "check" take the same words.
+std::optional<int> parse(Arguments args, const char* name, const char* what, DataOptions& to,
+                         bool shows) {
+  ArgumentParser parser{what, name};
+  parser.option("FILE", to.file, "a DeepSpeedJob (YAML), or a line: --nproc_per_node=2 ...");
+  parser.option("--set", to.overrides, "spec.path=value, any number of times").one_word_each();
+  if (shows) {
+    parser.option("--row", to.row, "counted from 0").non_negative();
+    parser.flag("--tokens", to.tokens, "a line per token: place, id, text, whether it has loss");
+  }
+  JobWords words = split_words(args, {{"--set"}, {"--row"}, {"--tokens", false},
+                                      {"--help", false}, {"-h", false}});
+  words.own.insert(words.own.end(), words.file.begin(), words.file.end());
+  to.line = std::move(words.line);
+  if (const auto over = parser.parse(words.own)) return over;
+  if (!to.file.empty() || !to.line.empty()) return std::nullopt;
+  return report(name + std::strlen("dsj "),
+                Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
+}
+
+/// What the job names, but for its rows.
+Result<JobRows> open_job(const DataOptions& options, layout::ModelConfig& model) {
+  DSJ_TRY(Input input, options.line.empty() ? read_input(options.file, options.overrides)
+                                            : read_line(options.line, options.overrides));
+  if (input.syntax) return std::unexpected(*input.syntax);
+  if (!input.job)
+    return bad_input("this is a bare ds_config", options.file, "name a DeepSpeedJob");
+  JobRows open{.job = std::move(*input.job)};
+  const TrainingArgs& training = open.job.training;
+  DSJ_TRY(const std::string directory,
+          find_model(training.model_name_or_path, hub_cache_directory()));
+  DSJ_TRY(model, layout::read_model_config(directory));
+  DSJ_TRY(open.tokenizer, tokenizer_of(directory));
+  open.longest = rows_options(training, model).max_seq_length;
+  return open;
+}
+
+Result<JobRows> open_rows(const DataOptions& options) {
+  layout::ModelConfig model;
+  DSJ_TRY(JobRows open, open_job(options, model));
+  auto how = rows_options(open.job.training, model);
+  const std::string& path = open.job.training.data_path;
+  DSJ_TRY(open.cut, data::Dataset::open(path, open.tokenizer.get(), how));
+  how.max_seq_length = kUncut;
+  DSJ_TRY(open.whole, data::Dataset::open(path, open.tokenizer.get(), how));
+  return open;
+}
+
+/// The text of tokens, quoted so that line ends show; their ids where there is no tokenizer.
+std::string shown(const JobRows& open, std::span<const int32_t> ids) {
+  if (!open.tokenizer) {
+    std::string list;
+    for (const int32_t id : ids) list += (list.empty() ? "" : " ") + std::to_string(id);
+    return list;
+  }
+  return nlohmann::json(open.tokenizer->decode(ids, /*skip_special=*/false))
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// The row in stretches of tokens with and without loss.
+void print_stretches(const JobRows& open, const data::Sample& sample, bool colour) {
+  const auto learned = [&](size_t at) { return sample.labels[at] != data::kIgnoredLabel; };
+  for (size_t begin = 0, end; begin < sample.input_ids.size(); begin = end) {
+    for (end = begin; end < sample.input_ids.size() && learned(end) == learned(begin);) ++end;
+    const auto ids = std::span(sample.input_ids).subspan(begin, end - begin);
+    const bool on = colour && learned(begin);
+    std::printf("  %-7s %6zu tokens  %s%s%s\n", learned(begin) ? "loss" : "no loss", end - begin,
+                on ? "\x1b[32m" : "", shown(open, ids).c_str(), on ? "\x1b[0m" : "");
+  }
+}
+
+void print_tokens(const JobRows& open, const data::Sample& sample) {
+  for (size_t at = 0; at < sample.input_ids.size(); ++at)
+    std::printf("  %6zu %8d  %-7s %s\n", at, sample.input_ids[at],
+                sample.labels[at] == data::kIgnoredLabel ? "no loss" : "loss",
+                shown(open, std::span(sample.input_ids).subspan(at, 1)).c_str());
+}
+
+/// Rows by their uncut length, in bars of one width; a mark where the run cuts.
+void print_lengths(const std::vector<data::RowSize>& rows, int64_t longest) {
+  const auto most = std::ranges::max_element(rows, {}, &data::RowSize::tokens)->tokens;
+  const int64_t width = std::max<int64_t>(1, (most + kBars - 1) / kBars);
+  std::vector<int64_t> counts(static_cast<size_t>(most / width) + 1);
+  for (const auto& row : rows) ++counts[static_cast<size_t>(row.tokens / width)];
+  const int64_t highest = *std::ranges::max_element(counts);
+  std::printf("lengths in tokens, uncut:\n");
+  for (size_t bar = 0; bar < counts.size(); ++bar) {
+    const int64_t first = static_cast<int64_t>(bar) * width, last = first + width - 1;
+    const auto marks = static_cast<size_t>(counts[bar] * 40 / highest);
+    std::printf("  %7ld-%-7ld %9s %s%s\n", static_cast<long>(first), static_cast<long>(last),
+                grouped(counts[bar]).c_str(),
+                std::string(counts[bar] > 0 ? std::max<size_t>(1, marks) : 0, '#').c_str(),
+                longest >= first && longest <= last ? "  <- cut here" : "");
+  }
+}
+
+/// Of all rows that are trained on or held out; none where there are too many to measure.
+Result<std::vector<data::RowSize>> measured(const data::Dataset& rows) {
+  if (rows.rows() > kRowsMeasuredMax) return std::vector<data::RowSize>();
+  return data::row_sizes(rows, 0, rows.rows(), usable_cores());
+}
+
+Result<int> show(const DataOptions& options) {
+  DSJ_TRY(const JobRows open, open_rows(options));
+  const std::string& path = open.job.training.data_path;
+  if (options.row >= open.cut->rows())
+    return bad_input("row " + std::to_string(options.row) + ": there are " +
+                         std::to_string(open.cut->rows()) + " rows, counted from 0",
+                     path);
+  DSJ_TRY(const data::Sample row, open.cut->at(options.row));
+  DSJ_TRY(const data::Sample whole, open.whole->at(options.row));
+  const auto learned = [](const data::Sample& sample) {
+    return std::ssize(sample.labels) - std::ranges::count(sample.labels, data::kIgnoredLabel);
+  };
+  std::printf("%s: row %ld of %s: %s tokens, %s with loss\n", path.c_str(),
+              static_cast<long>(options.row), grouped(open.cut->rows()).c_str(),
+              grouped(std::ssize(row.input_ids)).c_str(), grouped(learned(row)).c_str());
+  if (row.input_ids.size() < whole.input_ids.size())
+    std::printf("cut: of %s tokens the run keeps %s (maxSeqLength, or the model's positions); %s "
+                "with loss are lost\n",
+                grouped(std::ssize(whole.input_ids)).c_str(), grouped(open.longest).c_str(),
+                grouped(learned(whole) - learned(row)).c_str());
+  if (options.tokens)
+    print_tokens(open, row);
+  else
+    print_stretches(open, row, isatty(STDOUT_FILENO) == 1);
+  DSJ_TRY(const auto rows, measured(*open.whole));
+  if (!rows.empty()) print_lengths(rows, open.longest);
+  return 0;
+}
+
+/// Bad rows by what is wrong with them. `message`: Dataset::open's, with every row.
+std::map<std::string, int64_t> by_problem(const std::string& message) {
+  std::map<std::string, int64_t> counts;
+  for (size_t at = message.find("\n  row "); at != std::string::npos;
+       at = message.find("\n  row ", at + 1)) {
+    const size_t begin = message.find(": ", at), end = message.find('\n', at + 1);
+    if (begin < end) ++counts[message.substr(begin + 2, end - begin - 2)];
+  }
+  return counts;
+}
+
+Result<int> check(const DataOptions& options) {
+  layout::ModelConfig model;
+  DSJ_TRY(JobRows open, open_job(options, model));
+  const std::string& path = open.job.training.data_path;
+  auto how = rows_options(open.job.training, model);
+  how.bad_rows_listed_max = std::numeric_limits<int64_t>::max();
+  how.max_seq_length = kUncut;
+  auto opened = data::Dataset::open(path, open.tokenizer.get(), how);
+  if (!opened) {
+    const auto problems = by_problem(opened.error().message);
+    if (problems.empty()) return std::unexpected(opened.error());
+    std::printf("%s: %s\n", path.c_str(),
+                opened.error().message.substr(0, opened.error().message.find('\n')).c_str());
+    for (const auto& [problem, count] : problems)
+      std::printf("  %9s rows: %s\n", grouped(count).c_str(), problem.c_str());
+    return 1;
+  }
+  DSJ_TRY(const auto rows, measured(**opened));
+  std::printf("%s: %s rows, each can be read\n", path.c_str(), grouped((*opened)->rows()).c_str());
+  if (rows.empty()) return 0;
+  int64_t tokens = 0, targets = 0, cut = 0, without = 0;
+  for (const auto& row : rows) {
+    tokens += row.tokens, targets += row.targets;
+    cut += row.tokens > open.longest, without += row.targets == 0;
+  }
+  std::printf("  %s tokens, %s with loss; %s rows are longer than %s tokens and are cut, %s rows "
+              "have no token with loss\n",
+              grouped(tokens).c_str(), grouped(targets).c_str(), grouped(cut).c_str(),
+              grouped(open.longest).c_str(), grouped(without).c_str());
+  print_lengths(rows, open.longest);
+  return 0;
+}
+
+}  // namespace
+
+int run_data(Arguments args) {
+  const std::string name = args.empty() ? "" : args[0];
+  DataOptions options;
+  if (name == "show") {
+    if (const auto over = parse(args.subspan(1), "dsj data show",
+                                "Shows how one row of a job's data is read: its text, which tokens "
+                                "carry loss, what is cut; and how long all rows are.",
+                                options, true))
+      return *over;
+    const auto code = show(options);
+    return code ? *code : report("data show", code.error());
+  }
+  if (name == "check") {
+    if (const auto over = parse(args.subspan(1), "dsj data check",
+                                "Reads every row of a job's data and counts what is wrong. Exit "
+                                "code: 0, or 1 where a row is bad.",
+                                options, false))
+      return *over;
+    const auto code = check(options);
+    return code ? *code : report("data check", code.error());
+  }
+  const bool help = name == "--help" || name == "-h";
+  std::fputs(
+      "usage: dsj data show JOB.yaml|LINE [--row N] [--tokens]\n"
+      "       dsj data check JOB.yaml|LINE\n\n"
+      "  show    how a row is read: its text, which tokens carry loss, what is cut, all lengths\n"
+      "  check   reads every row and counts what is wrong, without training\n",
+      help ? stdout : stderr);
+  return help ? 0 : 2;
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,37 @@
+// The exit codes of `dsj`, with their meanings: for the verbs, for `dsj --help`, and for
+// docs/operate.md, which a test holds to this table.
+// Tested by: tests/cli/exit_codes_test.cc
+#pragma once
+
+#include <array>
+
+namespace dsj::cli {
+
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitRefused = 1,
+  kExitUsage = 2,
+  kExitSurroundings = 3,
+  kExitNotFound = 4,
+  kExitForbidden = 5,
+  kExitUnreachable = 6,
+  kExitStopped = 130,
+};
+
+struct ExitMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+
+inline constexpr std::array<ExitMeaning, 8> kExitMeanings = {{
+    {kExitOk, "done"},
+    {kExitRefused, "the job failed, does not pass the check, or cannot do that now"},
+    {kExitUsage, "usage, or a file that cannot be read"},
+    {kExitSurroundings, "the surroundings: no kubeconfig, a missing library, no space, no permission"},
+    {kExitNotFound, "there is no such job, or the cluster has no DeepSpeedJobs"},
+    {kExitForbidden, "not authenticated, or not allowed"},
+    {kExitUnreachable, "no answer from the API server"},
+    {kExitStopped, "stopped by Ctrl-C or SIGTERM"},
+}};
+
+}  // namespace dsj::cli

@@ -1,0 +1,182 @@
+#include "cli/surroundings.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/hub_cache.h"
+#include "cli/measured_rows.h"
+#include "common/files/posix_files.h"
+#include "engine/checkpoint/reader.h"
+#include "engine/deepspeed/folder.h"
+#include "engine/weights/tensor_check.h"
+#include "job/contract.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using dsconfig::Finding;
+using Severity = Finding::Severity;
+
+constexpr char kOpen[] = "what depends on it is left open";
+
+/// Whether a run in this output directory begins with what it has saved, not with the model's
+/// weights.
+bool has_checkpoints(const std::string& output_dir) {
+  std::error_code ignored;
+  for (const auto& entry :
+       fs::directory_iterator(output_dir + "/" + contract::kCheckpointsDir, ignored))
+    if (entry.path().filename().string().starts_with("step-")) return true;
+  return false;
+}
+
+Status check_readable(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return bad_input("expected a data file (.json, .jsonl), found a directory", path);
+  if (!fs::is_regular_file(path, ignored)) return bad_input("there is no such data file", path);
+  if (access(path.c_str(), R_OK) != 0)
+    return bad_input(std::string("cannot read the data: ") + std::strerror(errno), path);
+  return {};
+}
+
+class Look {
+ public:
+  Look(const jobspec::Job& job, FilesAre files) : job_(job), files_are_(files) {
+    around_.facts.world_size = job.world_size();
+  }
+
+  Surroundings take() {
+    model();
+    resume();
+    rows();
+    dsconfig::locate(around_.findings, job_.positions);
+    return std::move(around_);
+  }
+
+ private:
+  void add(Severity severity, const std::string& path, std::string message, std::string hint = {}) {
+    around_.findings.push_back({severity, path, std::move(message), std::move(hint)});
+  }
+  /// A file is not as the run needs it.
+  void problem(const std::string& field, const Error& error) {
+    if (files_are_ == FilesAre::InContainers) return;
+    const bool here = files_are_ == FilesAre::Here;
+    Error shown = error;
+    shown.hint.clear();
+    add(here ? Severity::Error : Severity::Warning, "spec.training." + field, shown.to_string(),
+        here || !error.hint.empty() ? error.hint : kOpen);
+  }
+
+  void model() {
+    const std::string& name = job_.training.model_name_or_path;
+    if (name.empty()) return problem("modelNameOrPath", {ErrorKind::BadInput, "is missing", "", ""});
+    const auto directory = find_model(name, hub_cache_directory());
+    if (!directory) return problem("modelNameOrPath", directory.error());
+    auto model = layout::read_model_config(*directory);
+    if (!model)  // wherever the run is: this file decides
+      return add(Severity::Error, "spec.training.modelNameOrPath", model.error().to_string());
+    around_.facts.hidden_size = model->hidden_size;
+    around_.facts.layers = model->num_layers;
+    around_.facts.positions = model->longest_sequence();
+    around_.facts.positions_learned = model->learned_positions();
+    if (job_.training.lora) {
+      auto lora = layout::resolve_lora(*model, *job_.training.lora);
+      if (!lora)
+        add(Severity::Error, "spec.training." + lora.error().where, lora.error().message,
+            lora.error().hint);
+      else
+        around_.lora = std::move(*lora);
+    }
+    around_.model_directory = *directory;
+    around_.model = std::move(*model);
+    weights();
+  }
+
+  void weights() {
+    const bool resumes = has_checkpoints(job_.training.output_dir) ||
+                         job_.training.resume_from_checkpoint.value_or("false") != "false";
+    if (resumes && !job_.training.lora) return;
+    const auto source = weights::WeightSource::open(files_, around_.model_directory);
+    if (!source) return problem("modelNameOrPath", source.error());
+    const auto whole = weights::check_tensors(*source, layout::units_of(*around_.model));
+    if (!whole) problem("modelNameOrPath", whole.error());
+  }
+
+  /// A checkpoint that the job names: one of ours, or a folder of DeepSpeed's.
+  void resume() {
+    const std::string from = job_.training.resume_from_checkpoint.value_or("false");
+    if (from == "false" || from == "true") return;
+    const auto deepspeeds = deepspeed::is_deepspeed(files_, from);
+    if (!deepspeeds) return problem("resumeFromCheckpoint", deepspeeds.error());
+    if (*deepspeeds) return;
+    if (const auto ours = checkpoint::Reader::open(files_, from); !ours)
+      problem("resumeFromCheckpoint", ours.error());
+  }
+
+  /// Opens the data, and what evaluation reads, as the ranks do.
+  void rows() {
+    const std::string& path = job_.training.data_path;
+    if (path.empty()) return problem("dataPath", {ErrorKind::BadInput, "is missing", "", ""});
+    if (const auto there = check_readable(path); !there) return no_rows("dataPath", there.error());
+    if (!around_.model) {
+      around_.no_data = "the model cannot be read here";
+      return;
+    }
+    auto open = std::make_shared<OpenRows>();
+    auto tokenizer = tokenizer_of(around_.model_directory);
+    if (!tokenizer) return no_rows("modelNameOrPath", tokenizer.error());
+    open->tokenizer = std::move(*tokenizer);
+    const data::DatasetOptions options = rows_options(job_.training, *around_.model);
+    auto dataset = data::Dataset::open(path, open->tokenizer.get(), options);
+    if (!dataset) return no_rows("dataPath", dataset.error());
+    open->rows = std::move(*dataset);
+    for (const std::string& note : open->rows->notes())
+      add(Severity::Warning, "spec.training.dataPath", path + ": " + note);
+    around_.facts.dataset_rows = open->rows->rows();
+    around_.data = open;
+    pack();
+    const auto& eval = job_.training.eval_data_path;
+    if (!eval || eval->empty()) return;
+    if (const auto there = check_readable(*eval); !there)
+      return problem("evalDataPath", there.error());
+    const auto held_out = data::Dataset::open(*eval, open->tokenizer.get(), options);
+    if (!held_out) problem("evalDataPath", held_out.error());
+  }
+
+  void no_rows(const char* field, const Error& error) {
+    around_.no_data = error.to_string();
+    problem(field, error);
+    if (files_are_ == FilesAre::Here) return;
+    // The rows may still be counted: a tokenizer that is not here has no say in that.
+    if (const auto count = data::Dataset::count_rows(files_, job_.training.data_path))
+      around_.facts.dataset_rows = *count;
+  }
+
+  void pack() {
+    if (!job_.training.packing.value_or(false)) return;
+    auto rows = measure_rows(job_, *around_.model, *around_.data);
+    if (!rows) return problem("dataPath", rows.error());
+    around_.facts.packed_rows = (*rows)->packs->count();
+    around_.rows = std::move(*rows);
+  }
+
+  const jobspec::Job& job_;
+  const FilesAre files_are_;
+  PosixFiles files_;
+  Surroundings around_;
+};
+
+}  // namespace
+
+Surroundings look_around(const jobspec::Job& job, FilesAre files) {
+  if (!job.runs_user_program()) return Look(job, files).take();
+  Surroundings around;  // model and data are the program's own affair
+  around.facts.world_size = job.world_size();
+  return around;
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,16 @@
+// The arguments of a torchrun line by the fields that they stand for. Internal to jobspec; others
+// ask place_of() (job.h).
+// Tested by: tests/job/spec/arguments_test.cc
+#pragma once
+
+#include <string>
+
+namespace dsj::jobspec {
+
+/// The source of a job that was a line.
+inline constexpr char kCommandLine[] = "command line";
+
+/// "spec.training.learningRate" → "--learning_rate". Empty: no argument stands for the field.
+std::string argument_of(const std::string& path);
+
+}  // namespace dsj::jobspec

@@ -1,0 +1,33 @@
+// The page's list of exit codes is the program's.
+#include "cli/exit_codes.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "job/contract.h"
+#include "test_paths.h"
+
+namespace dsj::cli {
+namespace {
+
+TEST(ExitCodes, TheOperatorsPageHasEachWithItsMeaning) {
+  std::ostringstream page;
+  page << std::ifstream(std::string(DSJ_SOURCE_DIR) + "/docs/operate.md").rdbuf();
+  for (const auto& [code, meaning] : kExitMeanings) {
+    const std::string row = "| " + std::to_string(code) + " | " + meaning + " |\n";
+    EXPECT_NE(page.str().find(row), std::string::npos) << "docs/operate.md lacks: " << row;
+  }
+}
+
+TEST(ExitCodes, ThoseThatRanksShareAreTheContracts) {
+  EXPECT_EQ(int{kExitOk}, int{contract::kExitDone});
+  EXPECT_EQ(int{kExitUsage}, int{contract::kExitBadInput});
+  EXPECT_EQ(int{kExitSurroundings}, int{contract::kExitEnvironment});
+  EXPECT_EQ(int{kExitStopped}, int{contract::kExitInterrupted});
+}
+
+}  // namespace
+}  // namespace dsj::cli

@@ -1,0 +1,265 @@
+// The verdict on a job: each fault of the files that it names, and that validate, plan and run say the
+// same of it.
+#include "cli/job_check.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "cli/run_prepare.h"
+#include "cli/verbs.h"
+#include "tests/cli/model_files.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Lines = std::vector<std::string>;
+
+class JobCheckTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ =
+        fs::temp_directory_path() / ("dsj-check-" + std::to_string(getpid()) + info->name());
+    make();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// A job that runs.
+  void make() {
+    fs::remove_all(folder_);
+    write_model(folder_ / "model");
+    write("rows.json", token_rows(8).dump());
+    job_ = {{"apiVersion", "training.dsj.dev/v1alpha1"},
+            {"kind", "DeepSpeedJob"},
+            {"metadata", {{"name", "checked"}}},
+            {"spec",
+             {{"deepspeed", {{"config", {{"train_micro_batch_size_per_gpu", 1}}}}},
+              {"training",
+               {{"modelNameOrPath", (folder_ / "model").string()},
+                {"dataPath", (folder_ / "rows.json").string()},
+                {"outputDir", (folder_ / "out").string()},
+                {"maxSteps", 1}}}}}};
+  }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+  }
+  std::string manifest() {
+    std::ofstream(folder_ / "job.yaml") << job_.dump(1);
+    return (folder_ / "job.yaml").string();
+  }
+  json& config() { return job_["spec"]["deepspeed"]["config"]; }
+  json& training() { return job_["spec"]["training"]; }
+
+  /// Exit code, and the findings that a verb printed.
+  struct Said {
+    int code = 0;
+    Lines lines;
+  };
+  static Said said(const std::function<int()>& verb) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Said said{.code = verb()};
+    std::istringstream text(testing::internal::GetCapturedStdout() +
+                            testing::internal::GetCapturedStderr());
+    for (std::string line; std::getline(text, line);)
+      if (line.find(": error: ") != std::string::npos ||
+          line.find(": warning: ") != std::string::npos ||
+          line.find(": unsupported: ") != std::string::npos)
+        said.lines.push_back(line);
+    return said;
+  }
+  Said validate() {
+    return said([file = manifest()] { return run_validate(std::vector<std::string>{file}); });
+  }
+  /// What all three verbs say. Fails if they do not agree.
+  Said verdict(const std::string& what) {
+    const std::string file = manifest();
+    const Said validated = validate();
+    const Said planned = said([&] { return run_plan(std::vector<std::string>{file, "-o", "json"}); });
+    const Said started = said([&] {
+      const auto job = prepare_job({.manifest = file});
+      if (!job) return 2;
+      return *job ? 0 : 1;
+    });
+    EXPECT_EQ(planned.code, validated.code) << what;
+    EXPECT_EQ(started.code, validated.code) << what;
+    EXPECT_EQ(started.lines, validated.lines) << what;
+    Lines of_plan;  // the plan repeats the findings, quoted
+    for (const std::string& line : planned.lines)
+      if (!line.starts_with(" ")) of_plan.push_back(line);
+    EXPECT_EQ(of_plan, validated.lines) << what;
+    EXPECT_FALSE(fs::exists(folder_ / "out")) << what << ": nothing is written";
+    return validated;
+  }
+
+  fs::path folder_;
+  json job_;
+};
+
+TEST_F(JobCheckTest, AJobThatRunsPasses) {
+  const Said good = verdict("a good job");
+  EXPECT_EQ(good.code, 0);
+  EXPECT_EQ(good.lines, Lines());
+}
+
+TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsInTheSameWords) {
+  struct Fault {
+    const char* what;
+    std::function<void()> make;
+    const char* says;  ///< part of a finding
+  };
+  const auto tear = [&](const char* name) {
+    fs::resize_file(folder_ / name, fs::file_size(folder_ / name) - 7);
+  };
+  const auto config_with = [&](const char* key, const json& value) {
+    json changed = small_config();
+    changed[key] = value;
+    write("model/config.json", changed.dump());
+  };
+  const char* tokenizer = R"({"version": "1.0", "added_tokens": [], "normalizer": {"type": "NFKC"},
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+      "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})";
+  const json chat = json::array({{{"messages",
+                                   {{{"role", "user"}, {"content", "q"}},
+                                    {{"role", "assistant"}, {"content", "a"}}}}}});
+  const std::vector<Fault> faults = {
+      {"a config.json that holds {", [&] { write("model/config.json", "{"); },
+       "modelNameOrPath: " /* with its place */},
+      {"no config.json", [&] { fs::remove(folder_ / "model/config.json"); }, "has no config.json"},
+      {"a model type that is not read", [&] { config_with("model_type", "mamba"); },
+       "model_type \"mamba\" is not known"},
+      {"a vocabulary of 2^62", [&] { config_with("vocab_size", int64_t{1} << 62); },
+       "\"vocab_size\" is 4611686018427387904"},
+      {"another shape than the weights'", [&] { config_with("hidden_size", 128); }, "has shape"},
+      {"no weights", [&] { fs::remove(folder_ / "model/model.safetensors"); },
+       "there are no weights"},
+      {"a torn safetensors", [&] { tear("model/model.safetensors"); }, "model.safetensors"},
+      {"an empty safetensors", [&] { write("model/model.safetensors", ""); }, "model.safetensors"},
+      {"no model", [&] { training()["modelNameOrPath"] = (folder_ / "absent").string(); },
+       "there is no such directory"},
+      {"no data", [&] { fs::remove(folder_ / "rows.json"); }, "there is no such data file"},
+      {"a folder as data", [&] { training()["dataPath"] = folder_.string(); }, "found a directory"},
+      {"an empty data file", [&] { write("rows.json", ""); }, "rows.json"},
+      {"no rows", [&] { write("rows.json", "[]"); }, "has no rows"},
+      {"torn data", [&] { tear("rows.json"); }, "rows.json"},
+      {"a bad row", [&] { write("rows.json", R"([{"input_ids": [1], "labels": [1]},
+          {"input_ids": [1, 600], "labels": [1, 2]}])"); }, "1 of 2 rows are bad"},
+      {"text rows without a tokenizer",
+       [&] { write("rows.json", R"([{"instruction": "q", "output": "a"}])"); },
+       "there is no tokenizer"},
+      {"a tokenizer that is refused", [&] { write("model/tokenizer.json", tokenizer); }, "NFKC"},
+      {"chat rows without a tokenizer", [&] { write("rows.json", chat.dump()); },
+       "there is no tokenizer"},
+      {"no evaluation data",
+       [&] {
+         training()["evalDataPath"] = (folder_ / "absent.json").string();
+         training()["evaluationStrategy"] = "steps";
+       },
+       "spec.training.evalDataPath: "},
+      {"a checkpoint that is not there",
+       [&] { training()["resumeFromCheckpoint"] = (folder_ / "absent").string(); },
+       "spec.training.resumeFromCheckpoint: "},
+      {"a key that is not built", [&] { config()["nebula"] = {{"enabled", true}}; },
+       "unsupported: spec.deepspeed.config.nebula"},
+      {"no output directory", [&] { training().erase("outputDir"); }, "no output directory"},
+      {"an output directory that is a file",
+       [&] { training()["outputDir"] = (folder_ / "rows.json").string(); },
+       "the output directory is a file"},
+      {"no number of steps",
+       [&] {
+         training().erase("maxSteps");
+         training()["dataPath"] = (folder_ / "absent.json").string();
+       },
+       "there is no such data file"},
+  };
+  for (const Fault& fault : faults) {
+    make();
+    fault.make();
+    const Said refused = verdict(fault.what);
+    EXPECT_EQ(refused.code, 1) << fault.what;
+    const auto says = [&](const std::string& line) {
+      return line.find(fault.says) != std::string::npos &&
+             line.find(": warning: ") == std::string::npos;
+    };
+    EXPECT_TRUE(std::ranges::any_of(refused.lines, says))
+        << fault.what << ": " << testing::PrintToString(refused.lines);
+  }
+}
+
+TEST_F(JobCheckTest, FindingsComeInTheOrderOfTheirLines) {
+  config()["zero_optimization"] = {{"stage", 7}};
+  config()["nebula"] = {{"enabled", true}};
+  training()["dataPath"] = (folder_ / "absent.json").string();
+  training()["modelNameOrPath"] = (folder_ / "no-model").string();
+  const Said refused = verdict("four faults");
+  std::vector<int> lines;
+  for (const std::string& line : refused.lines) {
+    int number = 0;
+    ASSERT_EQ(std::sscanf(line.c_str() + (folder_ / "job.yaml").string().size(), ":%d:", &number), 1)
+        << line;
+    lines.push_back(number);
+  }
+  EXPECT_EQ(lines.size(), 4u) << testing::PrintToString(refused.lines);
+  EXPECT_TRUE(std::ranges::is_sorted(lines)) << testing::PrintToString(refused.lines);
+}
+
+TEST_F(JobCheckTest, ARunThatGoesOnNeedsNoWeightsOfItsModel) {
+  fs::remove(folder_ / "model/model.safetensors");
+  fs::create_directories(folder_ / "out/checkpoints/step-3");
+  EXPECT_EQ(validate().code, 0);
+  training()["lora"] = json::object();
+  EXPECT_EQ(validate().code, 1) << "an adapter's base is read from the model";
+}
+
+TEST_F(JobCheckTest, FilesOfAnotherMachineAreWarnings) {
+  fs::remove(folder_ / "model/model.safetensors");
+  fs::remove(folder_ / "rows.json");
+  const auto elsewhere = [&] {
+    return said([file = manifest()] {
+      return run_validate(std::vector<std::string>{file, "--elsewhere"});
+    });
+  };
+  const Said passed = elsewhere();
+  EXPECT_EQ(passed.code, 0);
+  EXPECT_EQ(passed.lines.size(), 2u) << testing::PrintToString(passed.lines);
+  write("model/config.json", "{");
+  EXPECT_EQ(elsewhere().code, 1) << "a file that is here decides";
+}
+
+/// `kubectl` users write the pod template; what only a cluster has is checked as a cluster takes it.
+TEST_F(JobCheckTest, AJobForAClusterIsCheckedAsAClusterTakesIt) {
+  training() = {{"modelNameOrPath", "/mnt/model"},
+                {"dataPath", "/mnt/rows.json"},
+                {"outputDir", "/mnt/out"},
+                {"maxSteps", 1}};
+  job_["spec"]["runPolicy"] = {{"cleanPodPolicy", "Running"}};
+  const Said passed = validate();
+  EXPECT_EQ(passed.code, 0) << testing::PrintToString(passed.lines);
+  job_["spec"]["runPolicy"] = {{"cleanPodPolicy", "Sometimes"}};
+  EXPECT_EQ(validate().code, 1);
+}
+
+TEST_F(JobCheckTest, AFindingIsToldOnce) {
+  jobspec::Job job;
+  job.source = job.ds_config_source = "job.yaml";
+  std::vector<dsconfig::Finding> findings = {
+      {dsconfig::Finding::Severity::Warning, "spec.b", "x", "", 9, 1},
+      {dsconfig::Finding::Severity::Error, "spec.c", "y", "", 0, 0},
+      {dsconfig::Finding::Severity::Error, "spec.a", "z", "", 2, 3},
+      {dsconfig::Finding::Severity::Warning, "spec.b", "x", "", 9, 1}};
+  put_in_order(job, findings);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[0].path, "spec.a");
+  EXPECT_EQ(findings[1].path, "spec.b");
+  EXPECT_EQ(findings[2].path, "spec.c");
+}
+
+}  // namespace
+}  // namespace dsj::cli

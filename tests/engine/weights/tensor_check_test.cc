@@ -1,0 +1,69 @@
+#include "engine/weights/tensor_check.h"
+
+#include <gtest/gtest.h>
+
+#include "common/files/memory_files.h"
+#include "engine/weights/safetensors_writer.h"
+
+namespace dsj::weights {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+/// Two parameters, and an adapter that no file of a base model has.
+std::vector<layout::UnitSpec> units() {
+  return {{.name = "embedding", .parameters = {{.name = "model.embed.weight", .shape = {4, 2}}}},
+          {.name = "head",
+           .parameters = {{.name = "head.weight", .shape = {3}},
+                          {.name = "head.lora_A.weight", .shape = {1, 3}}}}};
+}
+
+Status check(Files& files, const std::vector<TensorDeclaration>& tensors) {
+  auto writer = SafetensorsWriter::create(files, "/model.safetensors", tensors);
+  EXPECT_TRUE(writer);
+  for (const auto& tensor : tensors)
+    EXPECT_TRUE(writer->append(tensor.name, std::vector<float>(size_t(tensor.elements()), 1)));
+  EXPECT_TRUE(writer->finish());
+  const auto source = WeightSource::open(files, "/");
+  EXPECT_TRUE(source) << source.error().to_string();
+  return check_tensors(*source, units());
+}
+
+TEST(TensorCheck, AModelIsWholeWithOrWithoutItsPrefix) {
+  MemoryFiles files;
+  EXPECT_TRUE(check(files, {{"model.embed.weight", DType::F32, Shape{4, 2}},
+                            {"head.weight", DType::BF16, Shape{3}}}));
+  EXPECT_TRUE(check(files, {{"embed.weight", DType::F32, Shape{4, 2}},
+                            {"head.weight", DType::F16, Shape{3}}}));
+}
+
+TEST(TensorCheck, AMissingTensorAndAnotherShapeAreNamed) {
+  MemoryFiles files;
+  const Status missing = check(files, {{"head.weight", DType::F32, Shape{3}}});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().message, "the checkpoint has no tensor \"model.embed.weight\"");
+  EXPECT_EQ(missing.error().where, "/model.safetensors");
+  const Status shape = check(files, {{"model.embed.weight", DType::F32, Shape{2, 4}},
+                                     {"head.weight", DType::F32, Shape{3}}});
+  ASSERT_FALSE(shape);
+  EXPECT_EQ(shape.error().message,
+            "tensor \"model.embed.weight\" has shape [2,4], config.json asks for [4,2]");
+}
+
+TEST(TensorCheck, ATypeThatIsNoWeightsIsNamed) {
+  MemoryFiles files;
+  const std::string header =
+      R"({"model.embed.weight":{"dtype":"I8","shape":[4,2],"data_offsets":[0,8]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  ASSERT_TRUE(files.write_atomically("/model.safetensors", bytes + header + std::string(8, '\1')));
+  const auto source = WeightSource::open(files, "/");
+  ASSERT_TRUE(source) << source.error().to_string();
+  const Status type = check_tensor(*source, "model.embed.weight", {4, 2});
+  ASSERT_FALSE(type);
+  EXPECT_NE(type.error().message.find("is I8, weights are F32, BF16 or F16"), std::string::npos)
+      << type.error().message;
+}
+
+}  // namespace
+}  // namespace dsj::weights
