@@ -75,9 +75,10 @@ TEST(ObserveTest, CadencesAreDueLikeHuggingFaces) {
 
 TEST(ObserveTest, StrategiesBecomeCadences) {
   TrainingArgs args;
-  args.save_strategy = "epoch";
-  args.evaluation_strategy = "steps";
-  args.eval_data_path = "eval.json";
+  // GCC 12 takes an assignment for one to what is not initialised (its bug 105593).
+  args.save_strategy.emplace("epoch");
+  args.evaluation_strategy.emplace("steps");
+  args.eval_data_path.emplace("eval.json");
   args.logging_steps = 7;
   args.per_device_eval_batch_size = 3;
   args.eval_on_start = true;
@@ -198,7 +199,7 @@ TEST(ObserveTest, SplitRowsAreNotTrainedOn) {
 
 TEST(ObserveTest, EvaluationNeedsRows) {
   TrainingArgs args;
-  args.evaluation_strategy = "epoch";
+  args.evaluation_strategy.emplace("epoch");
   EXPECT_FALSE(watched("{}", args).ok());
   args.eval_data_path = "";
   EXPECT_FALSE(watched("{}", args).ok());
