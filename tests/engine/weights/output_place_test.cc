@@ -196,7 +196,7 @@ TEST_F(OutputPlace, NoFileOfTheUsersIsGoneOrChanged) {
     }
     for (const auto& entry :
          fs::recursive_directory_iterator(root_, fs::directory_options::skip_permission_denied)) {
-      if (!entry.is_regular_file() || entry.is_symlink()) continue;
+      if (entry.is_symlink(none) || !entry.is_regular_file(none)) continue;
       std::ostringstream text;
       text << std::ifstream(entry.path()).rdbuf();
       mine[entry.path().string()] = text.str();
@@ -231,7 +231,7 @@ TEST_F(OutputPlace, NoFileOfTheUsersIsGoneOrChanged) {
       const std::string in_model = SystemPlaces().canonical(out + "/model");
       bool kept = false;
       for (const auto& entry : fs::recursive_directory_iterator(root_)) {
-        if (!entry.is_regular_file() || entry.path().filename() != fs::path(path).filename())
+        if (!entry.is_regular_file(none) || entry.path().filename() != fs::path(path).filename())
           continue;
         std::ostringstream aside;
         aside << std::ifstream(entry.path()).rdbuf();
