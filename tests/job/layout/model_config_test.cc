@@ -245,6 +245,8 @@ TEST(ModelConfig, AGgufModelIsCalledThat) {
   std::ofstream(file) << "GGUF";
   EXPECT_NE(says(folder).find("holds GGUF files"), std::string::npos) << says(folder);
   EXPECT_NE(says(file).find("is a GGUF file"), std::string::npos) << says(file);
+  std::filesystem::remove_all(folder);
+}
 
 TEST(ModelConfig, NumbersThatCannotBeCountedAreRefusedByFieldAndRange) {
   const json gpt2 = {{"model_type", "gpt2"}, {"vocab_size", 96}, {"n_embd", 32},
