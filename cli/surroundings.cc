@@ -97,7 +97,8 @@ class Look {
   }
 
   void weights() {
-    const bool resumes = has_checkpoints(job_.training.output_dir) ||
+    const bool anew = job_.training.overwrite_output_dir.value_or(false);
+    const bool resumes = (!anew && has_checkpoints(job_.training.output_dir)) ||
                          job_.training.resume_from_checkpoint.value_or("false") != "false";
     if (resumes && !job_.training.lora) return;
     const auto source = weights::WeightSource::open(files_, around_.model_directory);

@@ -214,6 +214,9 @@ TEST_F(JobCheckTest, ARunThatGoesOnNeedsNoWeightsOfItsModel) {
   fs::remove(folder_ / "model/model.safetensors");
   fs::create_directories(folder_ / "out/checkpoints/step-3");
   EXPECT_EQ(validate().code, 0);
+  training()["overwriteOutputDir"] = true;
+  EXPECT_EQ(validate().code, 1) << "a run that begins anew begins with the model";
+  training().erase("overwriteOutputDir");
   training()["lora"] = json::object();
   EXPECT_EQ(validate().code, 1) << "an adapter's base is read from the model";
 }
