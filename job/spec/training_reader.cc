@@ -113,8 +113,7 @@ class TrainingReader : private FieldReader {
   void home_paths(const std::string& path) {
     const TrainingArgs& training = job_.training;
     for (const auto& [name, value] :
-         {std::pair<const char*, const std::string&>{"modelNameOrPath",
-                                                     training.model_name_or_path},
+         {std::pair<const char*, std::string>{"modelNameOrPath", training.model_name_or_path},
           {"dataPath", training.data_path},
           {"evalDataPath", training.eval_data_path.value_or("")},
           {"outputDir", training.output_dir},
