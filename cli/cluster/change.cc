@@ -4,13 +4,11 @@
 #include "cli/cluster/json_path.h"
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
+#include "job/spec/worker_template.h"
 #include "kube/lease.h"
 
 namespace dsj::cli {
 namespace {
-
-/// What `kubectl rollout restart` sets, under a name of ours: another template is another gang.
-constexpr char kRestartedAt[] = "training.dsj.dev/restartedAt";
 
 /// The job that a verb changes.
 struct Target {
@@ -88,7 +86,7 @@ int run_restart(Arguments args, const Connect& connect) {
     return report("restart",
                   Error{ErrorKind::Transient, "the job is suspended and has no pods",
                         "job " + target.name, "dsj resume " + target.name + " makes them"});
-  const Json annotations = {{kRestartedAt, kube::micro_time(target.session->clock.wall())}};
+  const Json annotations = {{jobspec::kRestartedAt, kube::micro_time(target.session->clock.wall())}};
   return change("restart", target,
                 {{"workers", {{"template", {{"metadata", {{"annotations", annotations}}}}}}}},
                 "all ranks save one step, then its pods are made anew");

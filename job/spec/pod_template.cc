@@ -4,6 +4,7 @@
 
 #include "job/contract.h"
 #include "job/spec/field_reader.h"
+#include "job/spec/worker_template.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -132,16 +133,17 @@ void check_worker(const json& container, const std::string& path, FieldReader& r
   }
 }
 
-/// The operator knows its pods by these keys, and acts on them.
+/// The operator knows its pods by these keys, and acts on them. Only the annotation kRestartedAt is
+/// the user's.
 void check_metadata(const json& metadata, const std::string& path, FieldReader& reader) {
   if (!shapes(metadata, path, {{"labels", Shape::Texts}, {"annotations", Shape::Texts}}, reader))
     return;
   const std::string ours = std::string(contract::kGroup) + "/";
-  for (const char* map : {"labels", "annotations"}) {
+  for (const std::string map : {"labels", "annotations"}) {
     const auto found = metadata.find(map);
     if (found == metadata.end() || !found->is_object()) continue;
     for (const auto& [key, value] : found->items())
-      if (key.starts_with(ours))
+      if (key.starts_with(ours) && !(map == "annotations" && key == kRestartedAt))
         reader.report(Severity::Error, FieldReader::join(path, map),
                       "\"" + key + "\" is set by the operator", "remove it");
   }

@@ -9,6 +9,10 @@
 
 namespace dsj::jobspec {
 
+/// The annotation of a worker template that `dsj restart` sets to the time, as `kubectl rollout
+/// restart` sets its own: another template is another gang. The only key of ours that a user may set.
+inline constexpr char kRestartedAt[] = "training.dsj.dev/restartedAt";
+
 /// A template as a job takes it up.
 struct WorkerTemplate {
   std::string name;
