@@ -90,6 +90,14 @@ std::string memory_part(const json& plan) {
          bytes_of(memory["disk"]["model"]) + " the model\n";
 }
 
+std::string cut_line(const json& cut) {
+  std::string line = cut.contains("estimated") ? "about " : "";
+  line += counted(cut["rows"], "row") + " cut, " + counted(cut["tokens"], "token") + " left out";
+  if (cut["withoutTarget"] != 0)
+    line += "; " + counted(cut["withoutTarget"], "row") + " without a target then";
+  return line + "\n";
+}
+
 std::string steps_part(const json& plan) {
   const json& config = plan["config"];
   const json& steps = plan["steps"];
@@ -106,6 +114,8 @@ std::string steps_part(const json& plan) {
   if (steps.contains("tokens"))
     out += "  " + grouped(steps["tokensPerStep"]) + " tokens a step, " + grouped(steps["tokens"]) +
            " in all\n";
+  const json::json_pointer cut("/memory/rows/cut");
+  if (plan.contains(cut)) out += "  " + cut_line(plan[cut]);
   return out;
 }
 

@@ -449,13 +449,20 @@ TEST_F(TrainRun, OverwritingBeginsAnewAndKeepsTheOldRunUntilACheckpointIsSaved) 
   ASSERT_EQ(run({"job.yaml"}), 0);
   const auto first = losses();
   const std::string overwrite = "spec.training.overwriteOutputDir=true";
-  // It fails before a checkpoint: the old run is still there.
+  // What is refused before the start moves nothing.
   write("data.json", "[{\"input_ids\": [1], \"labels\": [1, 2]}]");
-  EXPECT_EQ(run({"job.yaml", "--set", overwrite}), 2);
+  EXPECT_EQ(run({"job.yaml", "--set", overwrite}), 1);
+  EXPECT_TRUE(fs::exists(out() / "checkpoints/step-3/manifest.json"));
+  EXPECT_TRUE(fs::exists(out() / "model/config.json"));
+  write("data.json", counting_rows(48, 24).dump());
+  // It fails before a checkpoint: the old run is still there.
+  EXPECT_EQ(run({"job.yaml", "--set", overwrite, "--set", "spec.training.saveSteps=3", "--set",
+                 "spec.training.learningRate=1e38", "--set", "spec.training.maxGradNorm=0", "--set",
+                 "spec.training.maxSkippedSteps=1"}),
+            4);
   EXPECT_TRUE(fs::exists(out() / "checkpoints/.dsj-overwritten/step-3/manifest.json"));
   EXPECT_TRUE(fs::exists(out() / ".dsj-overwritten/model/config.json"));
   EXPECT_FALSE(fs::exists(out() / "checkpoints/step-3"));
-  write("data.json", counting_rows(48, 24).dump());
   ASSERT_EQ(run({"job.yaml", "--set", overwrite, "--set", "spec.training.learningRate=1e-2"}), 0);
   EXPECT_EQ(metric_steps(), one_to(3));
   EXPECT_NE(losses(), first);
