@@ -114,6 +114,7 @@ TEST_F(SupervisorTest, StopsLikeForASignalWhenNobodyReadsTheOutput) {
     start_attempt(1);
     agents.tell(report::Log{.step = 1, .loss = 3.25});
   });
+  for (int i = 0; i < 5; ++i) on_turn([] {});  // the status is written once a second
   on_turn([&] {
     EXPECT_EQ(agents.lives[0].stops, 1);
     EXPECT_EQ(status()["phase"], "Stopping");
