@@ -18,16 +18,16 @@ using Member =
                  std::optional<std::string> TrainingArgs::*, std::optional<json> TrainingArgs::*,
                  std::optional<LoraArgs> TrainingArgs::*>;
 
-struct Field {
+struct ArgumentField {
   const char* name;   ///< camelCase
   const char* alias;  ///< another name that users write, or null
   Member member;
 };
 
 /// One row per field. Reading, writing and "did you mean" all walk this table.
-const std::vector<Field>& fields() {
+const std::vector<ArgumentField>& fields() {
   using A = TrainingArgs;
-  static const std::vector<Field> table = {
+  static const std::vector<ArgumentField> table = {
       {"modelNameOrPath", nullptr, &A::model_name_or_path},
       {"dataPath", nullptr, &A::data_path},
       {"outputDir", nullptr, &A::output_dir},
@@ -154,10 +154,10 @@ Status set(std::optional<LoraArgs>& field, const json& value, const std::string&
 }
 
 Status read_field(TrainingArgs& args, const std::string& key, const json& value,
-                  const std::string& path, std::vector<const Field*>& seen) {
-  for (const Field& field : fields()) {
+                  const std::string& path, std::vector<const ArgumentField*>& seen) {
+  for (const ArgumentField& field : fields()) {
     if (key != field.name && !(field.alias && key == field.alias)) continue;
-    for (const Field* earlier : seen)
+    for (const ArgumentField* earlier : seen)
       if (earlier == &field)
         return bad_input(std::string("\"") + field.name + "\" is given twice, under two names",
                          path, std::string("keep \"") + field.name + "\" only");
@@ -169,7 +169,7 @@ Status read_field(TrainingArgs& args, const std::string& key, const json& value,
   if (row != nullptr && row->verdict == ArgumentVerdict::Refused)
     return bad_input(std::string(row->reason), path);
   std::vector<std::string> names;
-  for (const Field& field : fields()) names.emplace_back(field.name);
+  for (const ArgumentField& field : fields()) names.emplace_back(field.name);
   std::string hint = text::did_you_mean(key, names);
   return bad_input("\"" + key + "\" is not a training argument", path,
                    hint.empty() ? "remove it" : hint);
@@ -180,7 +180,7 @@ Status read_field(TrainingArgs& args, const std::string& key, const json& value,
 Result<TrainingArgs> training_args_from_json(const json& object, const std::string& path) {
   if (!object.is_object()) return wrong_type(object, "an object of training arguments", path);
   TrainingArgs args;
-  std::vector<const Field*> seen;
+  std::vector<const ArgumentField*> seen;
   for (const auto& [key, value] : object.items())
     DSJ_TRY_STATUS(read_field(args, key, value, path.empty() ? key : path + "." + key, seen));
   return args;
@@ -188,7 +188,7 @@ Result<TrainingArgs> training_args_from_json(const json& object, const std::stri
 
 json to_json(const TrainingArgs& args) {
   json object = json::object();
-  for (const Field& field : fields()) {
+  for (const ArgumentField& field : fields()) {
     std::visit(
         [&](auto member) {
           const auto& value = args.*member;
@@ -209,14 +209,14 @@ json to_json(const TrainingArgs& args) {
 const std::vector<std::string>& training_arg_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const Field& field : fields()) list.emplace_back(field.name);
+    for (const ArgumentField& field : fields()) list.emplace_back(field.name);
     return list;
   }();
   return names;
 }
 
 bool is_training_switch(const std::string& name) {
-  for (const Field& field : fields())
+  for (const ArgumentField& field : fields())
     if (name == field.name)
       return std::holds_alternative<std::optional<bool> TrainingArgs::*>(field.member);
   return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "common/check.h"
 #include "common/text.h"
@@ -11,6 +12,8 @@ namespace {
 
 std::optional<std::string> problem_of(const Scheduled& now) {
   if (!(std::isfinite(now.lr) && now.lr >= 0)) return "rate is " + text::number(now.lr);
+  if (now.lr > std::numeric_limits<float>::max())
+    return "rate is " + text::number(now.lr) + ", more than updates in fp32 can take,";
   for (const auto& momentum : {now.momentum, now.beta2})
     if (momentum && !(*momentum >= 0 && *momentum <= 1))
       return "momentum is " + text::number(*momentum);

@@ -142,6 +142,18 @@ TEST(Rates, ARiseOfNoStepIsRefusedAtPctStart) {
                   .runnable());
 }
 
+TEST(Rates, ARateBeyondFp32IsRefused) {
+  TrainingArgs args;
+  args.max_steps = 10;
+  args.learning_rate = 1e300;
+  const Resolution r = resolve({{"train_micro_batch_size_per_gpu", 1}}, args, {});
+  EXPECT_FALSE(r.runnable());
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_NE(r.findings[0].message.find("more than updates in fp32 can take, in step 1 of 10"),
+            std::string::npos)
+      << r.findings[0].message;
+}
+
 TEST(Rates, AWarmUpOfTheWholeRunLeavesNothingToDecay) {
   TrainingArgs args;
   args.max_steps = args.warmup_steps.emplace(6);
