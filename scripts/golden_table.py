@@ -185,7 +185,7 @@ def judge(options, name, golden, work):
         return "differs", None, f"did not end within {LIMIT} s"
     if golden["status"] != "ok":
         there = golden["error"]["first_line"]
-        if done.returncode == 2:
+        if done.returncode == 1 and b"nothing was started" in done.stderr:
             return "refused", None, f"DeepSpeed: {there[:100]} / here: {reason(done)}".replace("|", "/")
         for message, why in REFUSED_THERE.items():
             if there.startswith(message) and done.returncode == 0:

@@ -25,10 +25,11 @@ Scheduled scheduled(const SchedulerConfig& config, double base_lr, int64_t steps
 /// A step with which the optimizer cannot work.
 struct BadRate {
   int64_t step = 0;  ///< from 1
-  std::string what;  ///< "rate is nan", "momentum is -0.1"
+  std::string what;  ///< "rate is nan", "momentum is inf"
 };
 /// The first step of a run of `steps` whose rate is negative, not finite or beyond fp32, or whose
-/// momentum is not in [0, 1], or the step behind the last if its rate is not finite; nullopt: none.
+/// momentum is not finite, or the step behind the last if its rate is not finite; nullopt: none.
+/// DeepSpeed's OneCycle decays a momentum beyond 1, and trains with it: so does this.
 /// Looks at every step up to kRatesChecked, in longer runs at as many: all at both ends, and between
 /// them at equal distances.
 std::optional<BadRate> first_bad_rate(const SchedulerConfig& config, double base_lr, int64_t steps);

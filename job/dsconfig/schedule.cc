@@ -58,7 +58,7 @@ void check_rates(const ResolvedConfig& config, Report& out) {
     out.error(key_of_rate(scheduler, bad->step),
               scheduler.type + ": the " + bad->what + " in step " + std::to_string(bad->step) +
                   " of " + std::to_string(config.total_steps),
-              "expected a finite rate of at least 0 and a momentum from 0 to 1 in every step");
+              "expected a finite rate of at least 0 and a finite momentum in every step");
     return false;
   };
   const bool good = check(config.optimizer.lr);

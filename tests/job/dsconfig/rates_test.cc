@@ -110,7 +110,7 @@ TEST(Rates, EveryRateIsANumberOrTheRunIsRefusedWithTheKey) {
       const Scheduled now = scheduled(r.config.scheduler, r.config.optimizer.lr, done);
       ASSERT_TRUE(std::isfinite(now.lr) && now.lr >= 0) << "step " << done + 1 << ": " << now.lr;
       const double momentum = now.momentum.value_or(0);
-      ASSERT_TRUE(momentum >= 0 && momentum <= 1) << momentum;
+      ASSERT_TRUE(std::isfinite(momentum)) << momentum;
     }
     // A checkpoint of the last step notes the rate of one more.
     const double next =
