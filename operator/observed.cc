@@ -107,6 +107,15 @@ void read_container(const Json& container, bool ours, PodView& pod) {
   }
 }
 
+/// A container beside the worker has not ended. A restartable init container is not asked: the
+/// kubelet ends it when the containers have ended.
+bool another_runs(const Json& status) {
+  return std::ranges::any_of(json_child(status, "containerStatuses"), [](const Json& container) {
+    return json_text(container, "name") != contract::kContainerName &&
+           !json_child(json_child(container, "state"), "terminated").is_object();
+  });
+}
+
 }  // namespace
 
 bool is_done(const PodView& pod) {
@@ -243,7 +252,7 @@ std::optional<PodView> pod_view(const Json& object) {
     read_container(container, json_text(container, "name") == contract::kContainerName, pod);
   }
   if (pod.termination) {
-    pod.lingers = !pod.ended();
+    pod.lingers = !pod.ended() && another_runs(status);
     pod.phase = pod.termination->exit_code == contract::kExitDone ? PodView::Phase::Succeeded
                                                                   : PodView::Phase::Failed;
   }

@@ -76,7 +76,8 @@ struct PodView {
   Phase phase = Phase::Pending;
   std::optional<Time> created;
   bool running = false;               ///< the worker's container is running
-  /// The worker's container has ended, and another of the pod, a sidecar, runs on: the pod is over, and has to go.
+  /// The worker's container has ended, and another of the pod, a sidecar, runs on: the pod is over, and has to go. A
+  /// kubelet ends a pod's phase a moment after its last container: in that moment nothing lingers.
   bool lingers = false;
   std::optional<Time> deleting_from;  ///< deletionTimestamp: the end of its grace period
   bool scheduled = false;

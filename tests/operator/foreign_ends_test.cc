@@ -109,6 +109,21 @@ TEST(Sidecar, ANativeOneThatRunsOnKeepsNothingOpen) {
   EXPECT_EQ(world.phase(), "Complete");
 }
 
+/// A kubelet writes that the containers have ended before it ends the pod's phase.
+TEST(Sidecar, APodWhosePhaseIsYetToEndKeepsItsLogs) {
+  const Json alone = {{"phase", "Running"},
+                      {"containerStatuses", Json::array({container("worker", done())})}};
+  for (const Json& status : {alone, beside(done(), ended(0, "Completed"))}) {
+    World world;
+    world.to_running();
+    for (const int worker : {0, 1}) world.kubelet_says(world.pod(worker), status);
+    world.settle();
+    minutes(world, 2);
+    EXPECT_EQ(world.phase(), "Complete");
+    EXPECT_EQ(world.o.pods.size(), 2u);
+  }
+}
+
 /// A sidecar that ends first leaves the worker alone.
 TEST(Sidecar, AWorkerWhoseSidecarEndedRunsOn) {
   World world;
