@@ -1,4 +1,4 @@
-// Long rows: what one step of a row of 32,768 tokens takes in the 24 M shape (docs/rows.md), fp32,
+// Long rows: what one step of a row of 32,768 tokens takes in the 24 M shape (docs/data.md), fp32,
 // with gradient checkpointing, by the allocator's own count, beside what `dsj plan` says; with the
 // layers' inputs in memory, and in a file. Then tokens per second of steps of 8 rows of 1,024
 // tokens, in pieces and whole, in turn, five rounds; medians.

@@ -1,5 +1,5 @@
 // dsj analyze DATA: the metrics of a data file's rows, for a curriculum that goes by them
-// (docs/data_efficiency.md). Writes DeepSpeed's own files and prints what a ds_config says to use
+// (docs/data.md). Writes DeepSpeed's own files and prints what a ds_config says to use
 // them.
 #include <algorithm>
 #include <cstdio>
@@ -97,7 +97,7 @@ Status analyze(const AnalyzeOptions& options) {
     DSJ_TRY_STATUS(data::write_metric(files, options.output, name, values));
     print(name, values);
   }
-  std::printf("\nFor a ds_config, with a schedule to change (docs/data_efficiency.md):\n%s\n",
+  std::printf("\nFor a ds_config, with a schedule to change (docs/data.md):\n%s\n",
               section(options).dump(2).c_str());
   return {};
 }

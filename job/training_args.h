@@ -70,7 +70,7 @@ struct TrainingArgs {
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
   std::optional<std::string> eos_token;  ///< the token that ends answers; unset: the model's own
-  std::optional<std::string> loss_normalization;  ///< token (docs/rows.md)
+  std::optional<std::string> loss_normalization;  ///< token (docs/data.md)
   /// Ours: 20; so many steps in a row whose loss or gradient is not finite end the run. 0: none do.
   /// With fp16 the loss scale's own rules (engine/train/finite_guard.h).
   std::optional<int64_t> max_skipped_steps;

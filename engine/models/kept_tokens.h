@@ -1,5 +1,5 @@
 // Random-LTD: the tokens that a layer sees of each row, drawn anew for every layer and step. The
-// others pass around the layer unchanged, and so do their gradients. docs/data_efficiency.md has the
+// others pass around the layer unchanged, and so do their gradients. docs/data.md has the
 // rules; engine/train/step.cc walks by them.
 #pragma once
 

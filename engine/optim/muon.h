@@ -1,6 +1,6 @@
 // The numbers of one update of Muon: of the matrices that it orthogonalises, and of the other
 // parameters, which AdamW updates. Which are which: job/plan/muon_plan.h. What it does to tensors:
-// engine/zero/muon.h. Semantics: DeepSpeed 0.19.8; docs/muon.md says where it differs from itself.
+// engine/zero/muon.h. Semantics: DeepSpeed 0.19.8; docs/optimizers.md says where it differs from itself.
 // Pure, torch-free.
 // Tested by: tests/engine/train/muon_test.cc
 #pragma once

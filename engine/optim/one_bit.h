@@ -1,7 +1,7 @@
 // The 1-bit optimizers: which phase a step is in, and the numbers of its update. A rank sends its
 // compressed momentum in place of the gradient once the variance is frozen. Who sends, and what is
 // kept for it: engine/zero/one_bit.h. Semantics: DeepSpeed 0.18.9, the last with all of them;
-// docs/one_bit.md lists where its code and the papers differ. Pure, torch-free.
+// docs/optimizers.md lists where its code and the papers differ. Pure, torch-free.
 //
 //   OneBitAdam  m, v as Adam's, p -= lr (m / (sqrt(v) + eps) + weight_decay p), without bias
 //               correction. Compressed: v stays, m = mean over ranks of compressed

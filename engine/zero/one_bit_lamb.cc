@@ -1,5 +1,5 @@
 // OneBitLamb's compressed steps. Formulas: DeepSpeed 0.18.9's OnebitLamb, as
-// docs/one_bit.md tells them.
+// docs/optimizers.md tells them.
 #include <ATen/ATen.h>
 
 #include <cmath>

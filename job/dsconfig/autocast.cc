@@ -76,7 +76,7 @@ void check_model_type(Precision products, ResolvedConfig& config, Report& out) {
     }
     out.warning(kAutocast,
                 "no effect: bf16 is on, so products, gradients and parameters are bf16 already",
-                "see docs/autocast.md");
+                "see docs/precision.md");
     return;
   }
   out.unsupported(kAutocast,

@@ -1,5 +1,5 @@
 // Curriculum learning and random-LTD with every number decided: plain data, and what they are at a
-// step as pure functions of it. The trainer, the plan and the curves go by these. docs/data_efficiency.md
+// step as pure functions of it. The trainer, the plan and the curves go by these. docs/data.md
 // says what the keys mean and where DeepSpeed's versions differ.
 #pragma once
 

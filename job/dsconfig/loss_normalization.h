@@ -1,4 +1,4 @@
-// What a step's loss is the mean of: spec.training.lossNormalization (docs/rows.md).
+// What a step's loss is the mean of: spec.training.lossNormalization (docs/data.md).
 #pragma once
 
 #include <string>

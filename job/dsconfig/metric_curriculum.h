@@ -1,6 +1,6 @@
 // Curricula that choose rows by a metric of theirs: data_sampling.curriculum_learning's metrics of
 // several clusters. They are read where the rows are (engine/train/metric_rows.h); ResolvedConfig has
-// those that cut rows. docs/data_efficiency.md says what the keys mean.
+// those that cut rows. docs/data.md says what the keys mean.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ using PlainBatch = std::function<models::MicroBatch(int64_t, int64_t, int)>;
 using PlainKept =
     std::function<at::Tensor(int64_t layer, int64_t step, int64_t micro_step, int rank)>;
 
-/// What a micro-batch with `targets` of the step's counts in the step's loss (docs/rows.md).
+/// What a micro-batch with `targets` of the step's counts in the step's loss (docs/data.md).
 inline double plain_weight(const SmallRun& run, int64_t step, int64_t targets, int64_t of_rank,
                            int64_t of_all) {
   const auto share = [&](int64_t whole) {

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 const std::filesystem::path kFp16Fixture =
     std::filesystem::path(DSJ_SOURCE_DIR) / "tests/fixtures/ds-fp16";
-/// As for every recorded run in fp16 (docs/autocast.md): an eighth of bf16's.
+/// As for every recorded run in fp16 (docs/precision.md): an eighth of bf16's.
 constexpr double kFp16LossTolerance = 3e-3 / 8;
 
 class Fp16Checkpoint : public testing::Test {
