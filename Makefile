@@ -39,13 +39,13 @@ run: programs
 	@scripts/phase.sh quickstart "65 to 90 s on two cores" \
 	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" scripts/quickstart.sh $(BUILD)
 quickstart-margin: programs
-	@scripts/quickstart_margin.py $(BUILD) --write docs/quickstart_margin.md
+	@scripts/quickstart_margin.py $(BUILD) --write docs/reports/quickstart_margin.md
 test-numbers: build
 	@scripts/test_numbers.py $(BUILD)
 picture: programs
 	@$(BUILD)/bin/dsj plot out/quickstart/run --svg docs/quickstart.svg >/dev/null
 golden: build
-	@python3 scripts/golden_table.py --bin $(BUILD)/bin --write docs/golden.md
+	@python3 scripts/golden_table.py --bin $(BUILD)/bin --write docs/reports/golden.md
 docs: build
 	@$(BUILD)/bin/dsj validate --keys markdown >docs/ds_config.md.new && mv docs/ds_config.md.new docs/ds_config.md
 	@$(BUILD)/bin/dsj validate --arguments >docs/arguments.md.new && mv docs/arguments.md.new docs/arguments.md
@@ -67,7 +67,7 @@ endif
 bench-operator: export DSJ_SETUP_CLUSTER = 1
 bench-operator: build
 	@DSJ_CLUSTER_STATE="$(abspath $(BUILD))/cluster/bench" tests/cluster/cluster.py run --simulated 60 \
-	  python3 bench/operator_bench.py $(BUILD)/bin --write docs/performance_operator.md
+	  python3 bench/operator_bench.py $(BUILD)/bin --write docs/reports/performance_operator.md
 fuzz: setup
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)
 sanitize: setup

@@ -3,7 +3,7 @@
 the same API server in the same run.
 
 Usage: cluster.py run --simulated 100 operator_bench.py BIN [--write FILE] [--runs N] [--small]
---write puts the table into FILE (docs/performance_operator.md). --small: a tenth of everything, to try the bench itself.
+--write puts the table into FILE (docs/reports/performance_operator.md). --small: a tenth of everything, to try the bench itself.
 """
 import argparse
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs `dsj run` in the setting of every recorded DeepSpeed run and says where the numbers agree.
 
-Usage: golden_table.py --bin build/bin [--golden DIRECTORY] [--only REGEX] [--write docs/golden.md]
+Usage: golden_table.py --bin build/bin [--golden DIRECTORY] [--only REGEX] [--write docs/reports/golden.md]
                        [--gtest-report FILE] [--keep DIRECTORY]
 Each file of the golden directory gets one row: agrees, differs, or not run with the missing mechanism named. What
 DeepSpeed refused is refused here too, or runs for a reason that the row names (REFUSED_THERE). The runs with an injected

@@ -2,7 +2,7 @@
 """Trains the quickstart with 24 seeds, over kernel tables, bf16 products, precisions and world sizes, and prints how many
 held-out questions of each task come out right: whether rounding decides. Exit 1 when a run answers less than 95 %.
 
-Usage: quickstart_margin.py BUILD [--write docs/quickstart_margin.md] [--runs 24] [--work DIRECTORY]
+Usage: quickstart_margin.py BUILD [--write docs/reports/quickstart_margin.md] [--runs 24] [--work DIRECTORY]
 What this processor lacks (the avx512 table, bf16 products in hardware) is left out, and the page says so.
 """
 import argparse
@@ -81,7 +81,7 @@ def page(name, missing, rows):
     worst = {task: min(row["exact"][task] for row in rows) for task in TASKS}
     lines = [
         "# How far the quickstart is from failing", "",
-        "`make quickstart-margin` writes this page: it tells whether `make run` learns its tasks on your processor, too. Each",
+        "`make quickstart-margin` writes this page: it shows whether `make run` learns its tasks on your processor too. Each",
         "run has its own seed (weights, rows, questions) and its own rounding: kernel table, precision, bf16 products in",
         "hardware or by fp32, number of ranks (16 rows per step in all of them). The columns of the tasks count exact matches",
         "among held-out questions.", "",

@@ -154,7 +154,7 @@ Result<QuickstartSummary> write_quickstart(Files& files, const QuickstartOptions
 
   ModelShape shape = size->shape;
   // Not transformers' 0.02, which is meant for hidden sizes of thousands: there attention starts out flat, when it learns
-  // to look back depends on rounding, and some runs end before it does (docs/quickstart_margin.md).
+  // to look back depends on rounding, and some runs end before it does (docs/reports/quickstart_margin.md).
   shape.initializer_range = 1 / std::sqrt(static_cast<double>(shape.hidden));
   shape.vocabulary =
       (vocabulary.size() + kVocabularyMultiple - 1) / kVocabularyMultiple * kVocabularyMultiple;

@@ -1,5 +1,5 @@
 // How ranks find each other: c10d's TCPStore behind our own class. Internal to comm.
-// What a join asks of the store, by count: docs/scale.md.
+// What a join asks of the store, by count: docs/reports/scale.md.
 // Tested by: tests/engine/comm/rendezvous_test.cc
 #pragma once
 

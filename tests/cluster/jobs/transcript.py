@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/transcript.md: a fresh cluster from `helm install` to `helm uninstall`, every line as it was printed.
+"""docs/reports/transcript.md: a fresh cluster from `helm install` to `helm uninstall`, every line as it was printed.
 
 Usage: tests/cluster/cluster.py run --nodes 2 transcript.py REPOSITORY BUILD FILE"""
 import os

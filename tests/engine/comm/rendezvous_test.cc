@@ -1,5 +1,5 @@
 // How often a rank asks rank 0's store until all have joined, counted by a store that counts; then
-// the same over the real store. docs/scale.md has the table.
+// the same over the real store. docs/reports/scale.md has the table.
 #include "engine/comm/rendezvous.h"
 
 #include <gmock/gmock.h>

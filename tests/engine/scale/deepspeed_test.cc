@@ -1,5 +1,5 @@
 // What a resume from a checkpoint of DeepSpeed opens, counted: with files in memory at 64 ranks, and by numbers alone for
-// Llama 3 70B at 64, 512 and 4,096. docs/scale.md has the table that this prints.
+// Llama 3 70B at 64, 512 and 4,096. docs/reports/scale.md has the table that this prints.
 #include <gtest/gtest.h>
 
 #include <cstdio>

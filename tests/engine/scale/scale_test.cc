@@ -1,6 +1,6 @@
 // What grows with the number of ranks, counted for Llama 3 70B at 64, 512 and 4,096 ranks: layout,
 // schedule, plan, a checkpoint's index, resume and export. No tensor exists; the parts of the
-// checkpoint are hollow files. docs/scale.md has the table that this prints.
+// checkpoint are hollow files. docs/reports/scale.md has the table that this prints.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

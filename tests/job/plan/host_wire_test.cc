@@ -11,7 +11,7 @@ namespace {
 
 using testing_support::llama_70b;
 
-/// docs/scale.md has what this prints.
+/// docs/reports/scale.md has what this prints.
 TEST(HostWire, OfLlama70bAtThousandsOfRanks) {
   dsconfig::ResolvedConfig config;
   config.precision = dsconfig::Precision::Bf16;
