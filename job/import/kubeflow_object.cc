@@ -186,7 +186,7 @@ class ObjectReader {
     for (const char* bound : {"minReplicas", "maxReplicas", "metrics"})
       if (const json value = take(elastic, bound); !value.is_null())
         lost(std::string("spec.elasticPolicy.") + bound,
-             "spec.elastic has such bounds; it needs a batch that is fixed (docs/elastic.md)");
+             "spec.elastic has such bounds; it needs a batch that is fixed (docs/scheduling.md)");
     rest(elastic, "spec.elasticPolicy.");
   }
 
@@ -209,7 +209,7 @@ class ObjectReader {
     if (const json value = take(policy, "schedulingPolicy"); value.is_object())
       for (const auto& [name, what] : value.items())
         lost("runPolicy.schedulingPolicy." + name + " " + what.dump(),
-             "what gang schedulers need here is in docs/operator.md");
+             "what gang schedulers need here is in docs/scheduling.md");
     rest(policy, "spec.runPolicy.");
   }
 
