@@ -144,7 +144,7 @@ constexpr struct {
 TEST(Launches, OfALayerAreFewAndInTheTable) {
   c10::AutoGradMode no_autograd(false);
   std::string table =
-      "| layer | forward | of it ours | libtorch's | backward | of it ours | libtorch's |\n"
+      "| layer | forward | ours | libtorch's | backward | ours | libtorch's |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const auto& [name, shown] : kModels) {
     SCOPED_TRACE(name);
