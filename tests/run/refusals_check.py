@@ -28,16 +28,16 @@ SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK:
 def page():
     counts = {stop: sum(case[1] == stop for case in CASES + EDITS) for stop in (CRD, POLICY, WEBHOOK, ACCEPTED)}
     lines = ["# What is refused, and where", "",
-             f"Where a wrong manifest is stopped, and by what message. `tests/run/refusals_check.py` tries {len(CASES) + len(EDITS)} manifests on a real",
-             "API server, with the webhook up and down. Its `--write` prints this page from `tests/run/bad_manifests.py`, which has the",
-             "manifests.", "",
-             "| stopped by | what it is | manifests |", "|---|---|---|",
+             f"Which check refuses a wrong manifest, and with which message. `tests/run/refusals_check.py` tries {len(CASES) + len(EDITS)} manifests on a",
+             "real API server, with the webhook up and down. Its `--write` prints this page from `tests/run/bad_manifests.py`, which has",
+             "the manifests.", "",
+             "| refused by | what it is | manifests |", "|---|---|---|",
              f"| CRD | the resource's schema and its rules | {counts[CRD]} |",
              f"| policy | the chart's ValidatingAdmissionPolicy for pod templates | {counts[POLICY]} |",
-             f"| webhook | the checks of `dsj validate`; while the webhook is down, Accepted stops them | {counts[WEBHOOK]} |",
+             f"| webhook | the checks of `dsj validate`; while the webhook is down, condition Accepted makes them | {counts[WEBHOOK]} |",
              f"| Accepted | the job is stored, condition Accepted is False, no pod starts | {counts[ACCEPTED]} |", "",
-             "When an edit of a running job is refused, in whichever place, the job keeps its last accepted spec and its pods.", "",
-             "| manifest | stopped by | while the webhook is down | part of the message |", "|---|---|---|---|"]
+             "When any of these checks refuses an edit of a running job, the job keeps its last accepted spec and its pods.", "",
+             "| manifest | refused by | while the webhook is down | part of the message |", "|---|---|---|---|"]
     for what, stop, word, _ in CASES + EDITS:
         lines.append(f"| {what} | {stop} | {ACCEPTED if stop == WEBHOOK else stop} | {word.replace('|', '')} |")
     return "\n".join(lines) + "\n"

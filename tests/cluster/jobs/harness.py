@@ -21,7 +21,7 @@ NEVER, GOES_ON = "-", "goes on"
 
 @dataclass
 class Fault:
-    """A row of docs/faults.md. named: seconds from the fault until the job's status says what happened; stepping: until training
+    """A row of docs/reports/faults.md. named: seconds from the fault until the job's status says what happened; stepping: until training
     is behind the step at which it struck. NEVER: it does not happen; GOES_ON: training never stopped."""
     fault: str
     what: str
