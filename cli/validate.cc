@@ -7,9 +7,11 @@
 #include "cli/job_check.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
+#include "common/files/posix_files.h"
 #include "job/argument_table.h"
 #include "job/dsconfig/check.h"
 #include "job/dsconfig/key_table.h"
+#include "job/spec/resource.h"
 
 namespace dsj::cli {
 namespace {
@@ -129,6 +131,21 @@ int print_arguments() {
   return 0;
 }
 
+/// --fields: docs/fields.md; with a file of crds/, what that file has to be.
+int print_fields(const std::string& file) {
+  if (file.empty()) {
+    std::fputs(jobspec::fields_markdown().c_str(), stdout);
+    return 0;
+  }
+  PosixFiles files;
+  const auto committed = files.read_all(file);
+  if (!committed) return report("validate", committed.error());
+  const auto text = jobspec::resource_text(*committed);
+  if (!text) return report("validate", text.error());
+  std::fputs(text->c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int run_validate(Arguments args) {
@@ -141,7 +158,7 @@ int run_validate(Arguments args) {
       "dsj validate"};
   std::string file, output = "text", keys;
   std::vector<std::string> overrides;
-  bool strict = false, elsewhere = false, arguments = false;
+  bool strict = false, elsewhere = false, arguments = false, fields = false;
   const auto given = parser.option(
       "FILE", file,
       "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML); or a line: --nproc_per_node=2 ...");
@@ -155,13 +172,16 @@ int run_validate(Arguments args) {
           .one_of({"markdown", "json"});
   given.excludes(table);
   parser.flag("--arguments", arguments, "no FILE: what becomes of each argument, as markdown");
+  parser.flag("--fields", fields,
+              "what a DeepSpeedJob may say, as markdown; FILE of crds/: the resource as it has to be");
   JobWords words = split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--strict", false},
-                                      {"--elsewhere", false}, {"--keys"}, {"--arguments", false}, {"--help", false},
+                                      {"--elsewhere", false}, {"--keys"}, {"--arguments", false}, {"--fields", false}, {"--help", false},
                                       {"-h", false}});
   words.own.insert(words.own.end(), words.file.begin(), words.file.end());
   if (const auto over = parser.parse(words.own)) return *over;
   if (!keys.empty()) return print_keys(keys);
   if (arguments) return print_arguments();
+  if (fields) return print_fields(file);
   if (file.empty() && words.line.empty())
     return report("validate", Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 

@@ -1,7 +1,6 @@
 #include "job/import/training_fields.h"
 
-#include <cctype>
-
+#include "job/argument_table.h"
 #include "job/training_args.h"
 
 namespace dsj::jobimport {
@@ -9,16 +8,7 @@ namespace dsj::jobimport {
 Status take_training_field(nlohmann::json& training, const std::string& name,
                            const nlohmann::json& value) {
   if (value.is_null()) return {};
-  std::string camel;
-  bool upper = false;
-  for (char c : name) {
-    if (c == '_') {
-      upper = true;
-      continue;
-    }
-    camel += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
-    upper = false;
-  }
+  const std::string camel = camel_case(name);
   const auto read = training_args_from_json({{camel, value}}, "");
   if (!read) {
     const bool known = training_args_from_json({{camel, nullptr}}, "").has_value();

@@ -51,10 +51,4 @@ std::string to_sentence(const Finding& finding) {
   return text;
 }
 
-const std::vector<std::string>& immutable_fields() {
-  static const std::vector<std::string> fields = {"/spec/training/modelNameOrPath",
-                                                  "/spec/training/outputDir", "/spec/launcher"};
-  return fields;
-}
-
 }  // namespace dsj::jobspec

@@ -26,7 +26,4 @@ ClusterSpec check_cluster_spec(const std::string& name, const nlohmann::json& sp
 /// "spec.training.x: message (hint)".
 std::string to_sentence(const dsconfig::Finding& finding);
 
-/// Fields of spec that cannot change in a job's life, as JSON pointers into the object.
-const std::vector<std::string>& immutable_fields();
-
 }  // namespace dsj::jobspec

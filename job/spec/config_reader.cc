@@ -1,6 +1,7 @@
 #include "job/spec/config_reader.h"
 
 #include "common/home_path.h"
+#include "common/json.h"
 #include "job/spec/field_reader.h"
 
 namespace dsj::jobspec {
@@ -15,29 +16,26 @@ class ConfigReader : private FieldReader {
 
   void read(const json& spec, const std::vector<Override>& config_overrides) {
     const std::string path = "spec.deepspeed";
-    const json* found = object(spec, "deepspeed", path);
-    if (found == nullptr && job_.runs_user_program()) return;
-    if (found == nullptr) {
+    const json& found = json_child(spec, "deepspeed");
+    if (found.is_null() && !job_.runs_user_program())
       report(Severity::Error, path, "a field is missing",
              "add config: (the ds_config itself) or configFrom: {file: ds_config.json}");
-      return;
-    }
-    fields(*found, path);
-    const json* config = object(*found, "config", path + ".config");
-    const json* from = object(*found, "configFrom", path + ".configFrom");
-    if ((config == nullptr) == (from == nullptr)) {
+    if (!found.is_object()) return;
+    const json& config = json_child(found, "config");
+    const json& from = json_child(found, "configFrom");
+    if (config.is_object() == from.is_object()) {
       report(Severity::Error, path,
-             config ? "config and configFrom are both given"
-                    : "neither config nor configFrom is given",
+             config.is_object() ? "config and configFrom are both given"
+                                : "neither config nor configFrom is given",
              "give exactly one");
       return;
     }
-    if (config != nullptr) {
-      job_.ds_config = *config;
+    if (config.is_object()) {
+      job_.ds_config = config;
       job_.ds_config_inline = true;
       job_.ds_config_source = job_.source;
     } else {
-      config_from(*from, path + ".configFrom");
+      config_from(from, path + ".configFrom");
     }
     for (const Override& change : config_overrides)
       if (auto status = apply(change, 3, job_.ds_config); !status)
@@ -49,27 +47,14 @@ class ConfigReader : private FieldReader {
     if (from.contains("file"))
       report(Severity::Error, path + ".file", "files of your machine are not read in a cluster",
              "write the settings under spec.deepspeed.config, or name a ConfigMap");
-    const std::string at = path + ".configMapKeyRef";
-    const json* ref = object(from, "configMapKeyRef", at);
-    if (ref == nullptr) {
-      if (!from.contains("file"))
-        report(Severity::Error, path, "no ConfigMap is named", "configMapKeyRef: {name, key}");
-      return;
-    }
-    fields(*ref, at);
-    ConfigMapKey source;
-    for (auto& [name, field] : {std::pair{"name", &source.name}, std::pair{"key", &source.key}}) {
-      const auto found = ref->find(name);
-      if (found != ref->end() && found->is_string() && !found->get<std::string>().empty())
-        *field = found->get<std::string>();
-      else
-        report(Severity::Error, join(at, name), "a name is missing");
-    }
+    const json& ref = json_child(from, "configMapKeyRef");
+    if (ref.is_null() && !from.contains("file"))
+      report(Severity::Error, path, "no ConfigMap is named", "configMapKeyRef: {name, key}");
+    const ConfigMapKey source{json_text(ref, "name"), json_text(ref, "key")};
     if (!source.name.empty() && !source.key.empty()) job_.ds_config_map = source;
   }
 
   void config_from(const json& from, const std::string& path) {
-    fields(from, path);
     if (origin_.in_cluster()) return config_map(from, path);
     const auto file = from.find("file");
     if (file == from.end() || !file->is_string()) {

@@ -1,4 +1,4 @@
-// Reads fields of a manifest's objects. Everything wrong becomes a finding. Internal to jobspec.
+// Reads a manifest's objects by the rows of the schema. Everything wrong becomes a finding. Internal to jobspec.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,8 +6,12 @@
 #include <vector>
 
 #include "job/dsconfig/resolve.h"
+#include "job/spec/field.h"
 
 namespace dsj::jobspec {
+
+/// "a whole number from 1 to 5", "Required or Preferred".
+std::string expected_of(const Field& row);
 
 class FieldReader {
  public:
@@ -16,24 +20,24 @@ class FieldReader {
 
   void report(Severity severity, const std::string& path, std::string message,
               std::string hint = {});
-  /// Reports every name that manifest_fields()[table] lacks (`table` empty: [path]).
-  void fields(const nlohmann::json& object, const std::string& path, const std::string& table = {});
+  /// Checks the object's fields against the rows, and puts their values into `owner`, the struct that the rows' targets
+  /// know. What is wrong keeps its default. A null counts as missing.
+  void read(const Field& row, const nlohmann::json& object, const std::string& path, void* owner);
+  /// Whether an error at `path` or below is known.
+  bool is_wrong(const std::string& path) const;
   /// The child if it is there and an object; reports another type.
   const nlohmann::json* object(const nlohmann::json& parent, const char* name,
                                const std::string& path);
-  /// Sets `field` to a whole number from `least` to `most`. False: it is missing or wrong.
-  bool whole(const nlohmann::json& object, const std::string& path, const char* name, int64_t least,
-             int64_t most, int64_t& field);
-  void flag(const nlohmann::json& object, const std::string& path, const char* name, bool& field);
-  void words(const nlohmann::json& object, const std::string& path, const char* name,
-             std::vector<std::string>& field);
-  void choice(const nlohmann::json& object, const std::string& path, const char* name,
-              const std::vector<std::string>& choices, std::string& field);
 
   static std::string join(const std::string& path, const std::string& name);
   static std::string shown(const nlohmann::json& value);
 
  private:
+  void read_field(const Field& row, const nlohmann::json& value, const std::string& path,
+                  void* owner);
+  void read_elements(const Field& row, const nlohmann::json& list, const std::string& path,
+                     void* owner);
+
   std::vector<dsconfig::Finding>& findings_;
 };
 

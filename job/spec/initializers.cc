@@ -19,7 +19,6 @@ constexpr char kPrefix[] = "initialize-";
 /// In the order in which they run.
 constexpr const char* kNames[] = {"model", "dataset"};
 constexpr const char* kOurs[] = {"STORAGE_URI", "TARGET", "STAGING", "MARKER"};
-constexpr size_t kTextMax = 4096;
 
 /// Volumes of one pod or one node. An inline csi volume lives as long as its pod.
 constexpr const char* kOfPod[] = {"emptyDir", "ephemeral", "hostPath", "csi"};
@@ -83,23 +82,17 @@ class Reader {
   /// Null: something is wrong, or nothing is to be made.
   json container(const std::string& name, const json& object, const json& worker_template) {
     at_ = std::string(kInitializersPath) + "." + name;
-    good_ = true;
-    reader_.fields(object, at_);
-    json made = {{"name", kPrefix + name},
-                 {"image", text(object, "image", "name the image that fetches")}};
-    const std::string uri =
-        text(object, "storageUri", "hf://ORG/MODEL, s3://BUCKET/PATH, or what the image reads");
+    json made = {{"name", kPrefix + name}, {"image", json_text(object, "image")}};
+    const std::string uri = json_text(object, "storageUri");
     no_credentials(uri);
-    for (const char* list : {"command", "args"}) words(object, list, made);
-    made["env"] = environment(object);
-    if (const json* ref = reader_.object(object, "secretRef", at_ + ".secretRef")) {
-      reader_.fields(*ref, at_ + ".secretRef");
-      const std::string secret =
-          text(*ref, "name", "name a Secret of the job's namespace", ".secretRef");
+    for (const char* list : {"command", "args"})
+      if (const json& words = json_child(object, list); !words.is_null()) made[list] = words;
+    made["env"] = environment(json_child(object, "env"));
+    if (const std::string secret = json_text(json_child(object, "secretRef"), "name");
+        !secret.empty())
       made["envFrom"] = json::array({{{"secretRef", {{"name", secret}}}}});
-    }
-    if (const json* resources = reader_.object(object, "resources", at_ + ".resources")) {
-      made["resources"] = *resources;
+    if (const json& resources = json_child(object, "resources"); !resources.is_null()) {
+      made["resources"] = resources;
     } else if (json same = worker_resources(worker_template); !same.empty()) {
       made["resources"] = std::move(same);
     }
@@ -112,28 +105,12 @@ class Reader {
     made["env"] = std::move(ours);
     // The last lines of its log become the failure's last words.
     made["terminationMessagePolicy"] = "FallbackToLogsOnError";
-    return good_ ? made : json();
+    return reader_.is_wrong(at_) ? json() : made;
   }
 
  private:
   void error(const std::string& path, std::string message, std::string hint = {}) {
     reader_.report(Severity::Error, path, std::move(message), std::move(hint));
-    good_ = false;
-  }
-
-  std::string text(const json& object, const char* name, const char* hint,
-                   const std::string& part = {}) {
-    const std::string path = at_ + part + "." + name;
-    const auto found = object.find(name);
-    if (found == object.end() || found->is_null()) {
-      error(path, "a field is missing", hint);
-    } else if (!found->is_string() || found->get_ref<const std::string&>().empty() ||
-               found->get_ref<const std::string&>().size() > kTextMax) {
-      error(path, "found " + FieldReader::shown(*found) + ", expected a text", hint);
-    } else {
-      return *found;
-    }
-    return {};
   }
 
   /// Everybody who may read the job reads this field.
@@ -147,48 +124,22 @@ class Reader {
             "put it into the Secret of secretRef");
   }
 
-  void words(const json& object, const char* name, json& made) {
-    const auto found = object.find(name);
-    if (found == object.end() || found->is_null()) return;
-    const bool good = found->is_array() &&
-                      std::ranges::all_of(*found, [](const json& w) { return w.is_string(); });
-    if (good)
-      made[name] = *found;
-    else
-      error(at_ + "." + name, "found " + FieldReader::shown(*found) + ", expected a list of words");
-  }
-
-  json environment(const json& object) {
-    const auto found = object.find("env");
+  json environment(const json& entries) {
     json env = json::array();
-    if (found != object.end() && !found->is_null()) {
-      if (!found->is_array()) {
-        error(at_ + ".env",
-              "found " + FieldReader::shown(*found) + ", expected a list of {name, value}");
-        return env;
-      }
-      for (size_t i = 0; i < found->size(); ++i)
-        env_entry((*found)[i], at_ + ".env[" + std::to_string(i) + "]", env);
+    for (size_t i = 0; entries.is_array() && i < entries.size(); ++i) {
+      if (!entries[i].is_object()) continue;
+      const std::string name = json_text(entries[i], "name");
+      const bool ours = std::ranges::any_of(kOurs, [&](const char* one) { return name == one; });
+      if (ours || name.starts_with("DSJ_"))
+        error(at_ + ".env[" + std::to_string(i) + "].name",
+              "\"" + name + "\" is set by the operator", "remove it");
+      env.push_back(entries[i]);
     }
     // The root file system is read-only, and /tmp is a volume.
-    const bool home =
-        std::ranges::any_of(env, [](const json& entry) { return entry["name"] == "HOME"; });
+    const bool home = std::ranges::any_of(
+        env, [](const json& entry) { return json_text(entry, "name") == "HOME"; });
     if (!home) env.push_back({{"name", "HOME"}, {"value", "/tmp"}});
     return env;
-  }
-
-  void env_entry(const json& entry, const std::string& path, json& env) {
-    const bool good = entry.is_object() && entry.size() == 2 && !json_text(entry, "name").empty() &&
-                      entry.contains("value") && entry["value"].is_string();
-    if (!good)
-      return error(path,
-                   "found " + FieldReader::shown(entry) + ", expected {name, value}, both texts",
-                   "what is secret comes from secretRef");
-    const std::string name = entry["name"];
-    const bool ours = std::ranges::any_of(kOurs, [&](const char* one) { return name == one; });
-    if (ours || name.starts_with("DSJ_"))
-      return error(path + ".name", "\"" + name + "\" is set by the operator", "remove it");
-    env.push_back(entry);
   }
 
   /// As much as the worker has anyway, but for devices: a pod asks for the larger of both.
@@ -254,7 +205,6 @@ class Reader {
   const InitializersInput& in_;
   FieldReader& reader_;
   std::string at_;
-  bool good_ = true;
 };
 
 void refuse_taken_names(const json& worker_template, FieldReader& reader) {
@@ -291,14 +241,11 @@ std::string staging_path(const std::string& target, int worker) {
 void read_initializers(const json& spec, const InitializersInput& in, json& worker_template,
                        FieldReader& reader) {
   refuse_taken_names(worker_template, reader);
-  const json* all = reader.object(spec, "initializers", kInitializersPath);
-  if (all == nullptr) return;
-  reader.fields(*all, kInitializersPath);
   json made = json::array();
   for (const char* name : kNames) {
-    const json* one = reader.object(*all, name, std::string(kInitializersPath) + "." + name);
-    if (one == nullptr) continue;
-    json container = Reader(in, reader).container(name, *one, worker_template);
+    const json& one = json_child(json_child(spec, "initializers"), name);
+    if (!one.is_object()) continue;
+    json container = Reader(in, reader).container(name, one, worker_template);
     if (!container.is_null()) made.push_back(std::move(container));
   }
   const bool fits = worker_template.is_null() || worker_template.is_object();

@@ -8,8 +8,7 @@
 #include "job/spec/job.h"
 #include "job/spec/origin.h"
 #include "job/spec/overrides.h"
-#include "job/spec/policies_reader.h"
-#include "job/spec/topology_reader.h"
+#include "job/spec/schema.h"
 #include "job/spec/training_reader.h"
 #include "job/spec/user_program.h"
 
@@ -21,6 +20,8 @@ using nlohmann::json;
 using Severity = Finding::Severity;
 
 constexpr int kMaxRanks = 65'536;
+constexpr char kTopologyPath[] = "spec.workers.topology";
+constexpr char kRequiredTerms[] = "requiredDuringSchedulingIgnoredDuringExecution";
 constexpr char kElasticHint[] = "spec.elastic: {minReplicas, maxReplicas} is this operator's";
 
 /// As Kubernetes reads an object: a null member counts as missing.
@@ -34,59 +35,74 @@ json without_nulls(json value) {
   return value;
 }
 
+/// What cannot hold beside spec.workers.topology: another scheduler's own, and what the pod template says (null: none).
+void check_topology(const Topology& topology, GangScheduler scheduler, const json& pod_template,
+                    FieldReader& reader) {
+  if (scheduler == GangScheduler::Volcano)
+    return reader.report(Severity::Unsupported, kTopologyPath,
+                         "Volcano packs a group by the tiers of its HyperNodes: it knows no label "
+                         "of nodes as a domain",
+                         "remove topology or runPolicy.schedulingPolicy; Kueue packs by a label");
+  const std::string pod = "spec.workers.template.";
+  if (scheduler == GangScheduler::Kueue) {
+    const json& theirs = json_child(json_child(pod_template, "metadata"), "annotations");
+    for (const char* kind : {"required", "preferred", "unconstrained"}) {
+      const std::string name = std::string("kueue.x-k8s.io/podset-") + kind + "-topology";
+      if (theirs.is_object() && theirs.contains(name))
+        reader.report(Severity::Error, pod + "metadata.annotations",
+                      "\"" + name + "\" and " + kTopologyPath +
+                          " say both where the pods go, and Kueue takes one",
+                      "remove one of the two");
+    }
+    return;
+  }
+  const json& affinity =
+      json_child(json_child(json_child(pod_template, "spec"), "affinity"), "podAffinity");
+  const json& terms = json_child(affinity, kRequiredTerms);
+  if (topology.mode == Topology::Mode::Required && terms.is_array() && !terms.empty())
+    reader.report(Severity::Error, pod + "spec.affinity.podAffinity." + kRequiredTerms,
+                  "a required term of one's own does not go with " + std::string(kTopologyPath) +
+                      ": only pods that match all required terms count, and none does before the "
+                      "first worker",
+                  "write it as preferredDuringSchedulingIgnoredDuringExecution, or topology as "
+                  "mode: Preferred");
+}
+
 class ManifestReader : private FieldReader {
  public:
   ManifestReader(Origin origin, Job& job)
       : FieldReader(job.findings), origin_(std::move(origin)), job_(job) {}
 
   void read(const json& manifest, const std::vector<Override>& config_overrides) {
-    fields(manifest, "");
-    expect_word(manifest, "apiVersion", kApiVersion);
-    expect_word(manifest, "kind", kKind);
-    if (const json* data = object(manifest, "metadata", "metadata")) metadata(*data);
-    const json* spec = object(manifest, "spec", "spec");
-    if (spec == nullptr) {
-      if (!manifest.contains("spec")) report(Severity::Error, "spec", "a field is missing");
-      return;
-    }
-    fields(*spec, "spec");
-    not_built(*spec);
-    choice(*spec, "spec", "launcher", {"Native", "Command"}, job_.launcher);
-    read_training(*spec, origin_, job_);
-    workers(*spec);
-    read_initializers(*spec, {job_.training, in_part_, origin_.in_cluster()}, job_.worker_template,
+    FieldReader::read(job_schema(), manifest, "", &job_);
+    name(json_child(manifest, "metadata"));
+    const json& spec = json_child(manifest, "spec");
+    if (!spec.is_object()) return;
+    read_training(spec, origin_, job_);
+    workers(json_child(spec, "workers"));
+    read_initializers(spec, {job_.training, in_part_, origin_.in_cluster()}, job_.worker_template,
                       *this);
     if (job_.runs_user_program())
       user_program();
     else
       device();
-    policies(*spec);
-    read_ds_config(*spec, config_overrides, origin_, job_);
+    failures(json_child(spec, "failurePolicy"));
+    scheduling(json_child(json_child(spec, "runPolicy"), "schedulingPolicy"));
+    elastic();
+    if (job_.policies.topology && origin_.in_cluster())
+      check_topology(*job_.policies.topology, job_.policies.run.scheduling.scheduler,
+                     job_.worker_template, *this);
+    if (!origin_.in_cluster()) refuse_of_cluster(job_schema(), manifest, "");
+    read_ds_config(spec, config_overrides, origin_, job_);
   }
 
  private:
-  void expect_word(const json& object, const char* name, const char* word) {
-    const auto found = object.find(name);
-    if (found == object.end())
-      report(Severity::Error, name, "a field is missing", std::string("add ") + name + ": " + word);
-    else if (*found != word)
-      report(Severity::Error, name, "found " + shown(*found) + ", expected " + word);
-  }
-
-  void count(const json& object, const std::string& path, const char* name, int least, int& field) {
-    int64_t value = field;
-    if (whole(object, path, name, least, kMaxRanks, value)) field = static_cast<int>(value);
-  }
-
-  void metadata(const json& data) {
-    fields(data, "metadata");
-    const auto name = data.find("name");
-    if (name == data.end() || !name->is_string()) {
-      report(Severity::Error, "metadata.name", "a name is missing", "add name: my-job");
-      return;
-    }
-    job_.name = name->get<std::string>();
-    const std::string& n = job_.name;
+  void name(const json& metadata) {
+    if (!metadata.is_object()) return;
+    const json& name = json_child(metadata, "name");
+    if (!name.is_string())
+      return report(Severity::Error, "metadata.name", "a name is missing", "add name: my-job");
+    const std::string& n = job_.name = name.get<std::string>();
     const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
     const bool good = !n.empty() && n.size() <= 40 && is_lower(n[0]) && n.back() != '-' &&
                       std::all_of(n.begin(), n.end(), [&](char c) {
@@ -97,37 +113,29 @@ class ManifestReader : private FieldReader {
              "found " + shown(n) + ", expected at most 40 of a-z, 0-9 and -, a letter first");
   }
 
-  void not_built(const json& spec) {
-    for (const auto& [name, hint] : {std::pair{"elasticPolicy", kElasticHint},
-                                     {"network", "remove it"},
-                                     {"model", "remove it"}})
-      if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
-        report(Severity::Unsupported, join("spec", name), "not built in this version", hint);
-    if (const json* parallelism = object(spec, "parallelism", "spec.parallelism")) {
-      fields(*parallelism, "spec.parallelism");
-      for (const auto& [name, value] : parallelism->items())
-        if (value != 1)
-          report(Severity::Unsupported, join("spec.parallelism", name),
-                 shown(value) + ": only data parallelism is built", "write 1, or remove it");
+  /// What `dsj run` does not act on.
+  void refuse_of_cluster(const Field& row, const json& object, const std::string& path) {
+    for (const Field& field : row.fields) {
+      const json& value = json_child(object, field.name.c_str());
+      const std::string at = join(path, field.name);
+      if (value.empty() || value == false) continue;
+      if (field.actors != 0 && (field.actors & kLocal) == 0)
+        report(Severity::Unsupported, at, "has effect in a cluster only",
+               field.hint.empty() ? "remove it" : field.hint);
+      else if (value.is_object() && !field.read_elsewhere)
+        refuse_of_cluster(field, value, at);
     }
   }
 
-  void workers(const json& spec) {
+  void workers(const json& found) {
+    if (!found.is_object()) return;
     const std::string path = "spec.workers";
-    const json* found = object(spec, "workers", path);
-    if (found == nullptr) return;
-    fields(*found, path);
-    count(*found, path, "replicas", 1, job_.replicas);
-    count(*found, path, "slotsPerWorker", 1, job_.slots_per_worker);
     if (static_cast<int64_t>(job_.replicas) * job_.slots_per_worker > kMaxRanks) {
       report(Severity::Error, path, "more than " + std::to_string(kMaxRanks) + " ranks");
       job_.replicas = job_.slots_per_worker = 1;
     }
-    int least = job_.replicas, most = job_.replicas;
-    count(*found, path, "minReplicas", 1, least);
-    count(*found, path, "maxReplicas", 1, most);
-    if (found->contains("minReplicas")) job_.min_replicas = least;
-    if (found->contains("maxReplicas")) job_.max_replicas = most;
+    const int least = job_.min_replicas.value_or(job_.replicas);
+    const int most = job_.max_replicas.value_or(job_.replicas);
     if (least > job_.replicas || most < job_.replicas)
       report(Severity::Error, path,
              "minReplicas " + std::to_string(least) + ", replicas " +
@@ -136,29 +144,16 @@ class ManifestReader : private FieldReader {
     else if (least != most)
       report(Severity::Unsupported, path, "minReplicas and maxReplicas do not make a job elastic",
              kElasticHint);
-    if (const json* ref = object(*found, "templateRef", path + ".templateRef"))
-      template_ref(*ref, path + ".templateRef");
-    if (const json* pod = object(*found, "template", path + ".template")) {
-      job_.worker_template = without_nulls(*pod);
+    // What the template says is not known here: worker_template.h puts it into the spec before the
+    // operator reads it.
+    in_part_ = json_child(found, "templateRef").is_object();
+    if (const json& pod = json_child(found, "template"); pod.is_object()) {
+      job_.worker_template = without_nulls(pod);
       const RankProgram program = !job_.runs_user_program() ? RankProgram::Engine
                                   : in_part_                ? RankProgram::OwnInPart
                                                             : RankProgram::Own;
       check_template(job_.worker_template, path + ".template", program, *this);
     }
-  }
-
-  /// What the template says is not known here: worker_template.h puts it into the spec before the
-  /// operator reads it.
-  void template_ref(const json& ref, const std::string& path) {
-    in_part_ = true;
-    fields(ref, path);
-    const auto name = ref.find("name");
-    if (name == ref.end() || !name->is_string() || name->get<std::string>().empty())
-      report(Severity::Error, path + ".name", "a name is missing",
-             "kubectl get deepspeedjobtemplates lists them");
-    else if (!origin_.in_cluster())
-      report(Severity::Unsupported, path, "has effect in a cluster only",
-             "write what the template says into spec.workers.template");
   }
 
   /// Workers that ask for GPUs train on GPUs, or not at all.
@@ -214,28 +209,38 @@ class ManifestReader : private FieldReader {
              "has effect in a cluster only: the ranks run in the current directory");
   }
 
-  void policies(const json& spec) {
-    choice(spec, "spec", "restartPolicy", {"OnFailure", "Never"}, job_.restart_policy);
-    count(spec, "spec", "backoffLimit", 0, job_.backoff_limit);
-    job_.policies = read_policies(spec, *this);
-    scheduling();
-    elastic();
-    topology(spec);
-    if (origin_.in_cluster()) return;
-    for (const char* name :
-         {"initializers", "runPolicy", "failurePolicy", "elastic", "liveness", "checkpoint"})
-      if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
-        report(Severity::Unsupported, join("spec", name), "has effect in a cluster only",
-               "remove it");
-    if (job_.policies.suspend)
-      report(Severity::Unsupported, "spec.suspend", "has effect in a cluster only", "remove it");
+  void failures(const json& policy) {
+    FailurePolicy& failure = job_.policies.failure;
+    const std::string path = "spec.failurePolicy";
+    for (size_t i = 0; i < failure.rules.size() && !is_wrong(path + ".rules"); ++i) {
+      const FailureRule& rule = failure.rules[i];
+      if (rule.exit_codes.empty() && rule.reasons.empty() && rule.pod_conditions.empty())
+        report(Severity::Error, path + ".rules[" + std::to_string(i) + "]",
+               "the rule would take every failure",
+               "give onExitCodes, onReasons or onPodConditions");
+    }
+    if (job_.policies.run.scheduling.scheduler != GangScheduler::Kueue) return;
+    const json& action = json_child(json_child(policy, "nodeHealth"), "action");
+    if (action.is_null()) failure.node_health.action = NodeHealthAction::Report;
+    if (action == "Move")
+      report(Severity::Error, path + ".nodeHealth.action",
+             "Kueue takes a pod into a running group only if it looks like the one before it: "
+             "the successor could not avoid the node",
+             "Report or Off");
   }
 
-  void scheduling() {
+  void scheduling(const json& policy) {
     const Scheduling& wanted = job_.policies.run.scheduling;
-    if (wanted.scheduler == GangScheduler::None) return;
     const std::string path = "spec.runPolicy.schedulingPolicy";
+    if (json_child(policy, "scheduler") == "scheduler-plugins")
+      report(Severity::Unsupported, path + ".scheduler",
+             "not built: its pod groups know neither queues nor priorities",
+             "volcano places a gang as a whole, too");
+    if (wanted.scheduler == GangScheduler::None) return;
     const bool kueue = wanted.scheduler == GangScheduler::Kueue;
+    if (kueue && json_child(policy, "queue").is_null())
+      report(Severity::Error, path + ".queue", "a field is missing",
+             "name a LocalQueue of the job's namespace");
     if (wanted.min_available && *wanted.min_available > job_.replicas)
       report(Severity::Error, path + ".minAvailable",
              std::to_string(*wanted.min_available) + " of " + std::to_string(job_.replicas) +
@@ -249,24 +254,24 @@ class ManifestReader : private FieldReader {
              "schedulingPolicy sets it to volcano", "remove one of the two");
   }
 
-  void topology(const json& spec) {
-    const json& workers = json_child(spec, "workers");
-    if (!workers.is_object()) return;
-    job_.policies.topology = read_topology(workers, *this);
-    if (!job_.policies.topology) return;
-    if (!origin_.in_cluster())
-      report(Severity::Unsupported, "spec.workers.topology", "has effect in a cluster only",
-             "remove it");
-    else
-      check_topology(*job_.policies.topology, job_.policies.run.scheduling.scheduler,
-                     job_.worker_template, *this);
-  }
-
   /// What elastic_sizes() does not see: it knows the batch alone.
   void elastic() {
     if (!job_.policies.elastic) return;
-    const Elastic& bounds = *job_.policies.elastic;
+    const Elastic bounds = *job_.policies.elastic;
     const std::string path = "spec.elastic";
+    const int64_t recovery = job_.policies.run.recovery_deadline_seconds;
+    if (bounds.shrink_after_seconds > recovery)
+      report(Severity::Error, path + ".shrinkAfterSeconds",
+             std::to_string(bounds.shrink_after_seconds) +
+                 " s is beyond runPolicy.recoveryDeadlineSeconds, " + std::to_string(recovery) +
+                 ": all pods would be given back first");
+    if (bounds.min_replicas > bounds.max_replicas) {
+      report(Severity::Error, path,
+             "minReplicas " + std::to_string(bounds.min_replicas) + " is above maxReplicas " +
+                 std::to_string(bounds.max_replicas));
+      job_.policies.elastic.reset();
+      return;
+    }
     if (job_.replicas < bounds.min_replicas || job_.replicas > bounds.max_replicas)
       report(Severity::Error, "spec.workers.replicas",
              std::to_string(job_.replicas) + " is not from elastic.minReplicas " +

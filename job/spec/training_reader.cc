@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "common/home_path.h"
+#include "common/json.h"
 #include "common/text.h"
 #include "job/argument_table.h"
 #include "job/spec/field_reader.h"
@@ -21,8 +22,8 @@ class TrainingReader : private FieldReader {
   void read(const json& spec) {
     const std::string path = "spec.training";
     json good = json::object();
-    if (const json* object_found = object(spec, "training", path)) {
-      for (const auto& [name, value] : object_found->items()) {
+    if (const json& fields = json_child(spec, "training"); fields.is_object()) {
+      for (const auto& [name, value] : fields.items()) {
         const auto one = training_args_from_json({{name, value}}, path);
         if (one)
           good[name] = value;

@@ -4,6 +4,7 @@
 
 #include "common/json_depth.h"
 #include "job/spec/cluster_spec.h"
+#include "job/spec/schema.h"
 #include "job/spec/worker_template.h"
 
 namespace dsj::op {

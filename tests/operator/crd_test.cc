@@ -1,11 +1,11 @@
-// The CRD and the reader have the same fields, and the CRD is small enough for kubectl apply.
+// The resources are what the schema says, and small enough for kubectl apply.
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <set>
 
-#include "job/spec/fields.h"
+#include "job/spec/resource.h"
 #include "job/spec/yaml.h"
-#include "job/training_args.h"
 #include "operator/own_status.h"
 #include "test_paths.h"
 
@@ -48,17 +48,21 @@ std::set<std::string> names(const json& schema) {
   return all;
 }
 
-TEST(Crd, HasTheReadersFieldsAndNoOther) {
-  for (const auto& [path, fields] : jobspec::manifest_fields()) {
-    if (path == "metadata") continue;
-    std::set<std::string> wanted(fields.begin(), fields.end());
-    if (path == "spec.deepspeed.configFrom") wanted.erase("file");  // of this machine only
-    EXPECT_EQ(names(schema(path)), wanted) << path;
+/// `make docs` writes what the schema says, ranges and texts included.
+TEST(Crd, IsWhatTheSchemaSays) {
+  for (const char* plural : {"deepspeedjobs", "deepspeedjobtemplates"}) {
+    std::ifstream file(std::string(DSJ_SOURCE_DIR) + "/crds/" + plural + ".yaml");
+    const std::string committed{std::istreambuf_iterator<char>(file), {}};
+    const auto made = jobspec::resource_text(committed);
+    ASSERT_TRUE(made) << made.error().to_string();
+    EXPECT_TRUE(*made == committed) << plural << ": `make docs` writes it anew";
   }
-  const auto& arguments = training_arg_names();
-  std::set<std::string> wanted(arguments.begin(), arguments.end());
-  wanted.insert({"evalStrategy", "modelMaxLength"});  // aliases
-  EXPECT_EQ(names(schema("spec.training")), wanted);
+}
+
+TEST(Crd, ThePageOfFieldsIsWhatTheSchemaSays) {
+  std::ifstream file(DSJ_SOURCE_DIR "/docs/fields.md");
+  const std::string committed{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(jobspec::fields_markdown() == committed) << "`make docs` writes it anew";
 }
 
 TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {

@@ -1,5 +1,5 @@
 // spec.workers.topology: what is read, and what is refused with its path.
-#include "job/spec/topology_reader.h"
+#include "job/spec/schema.h"
 
 #include <gmock/gmock.h>
 

@@ -1,0 +1,189 @@
+// What the operator and agent 0 report of a job. The structs that are written are operator/own_status.h and
+// job/report/events.h; tests hold the rows to them.
+#include "job/spec/schema_rows.h"
+
+namespace dsj::jobspec::rows {
+namespace {
+
+using namespace range;
+using nlohmann::json;
+
+/// A number as text: it may be NaN, and null says that it is not known.
+Row figure(const char* name, std::string description) {
+  return text(name, {}, kAny, std::move(description)).with({{"nullable", true}});
+}
+
+Row conditions() {
+  return list(
+             "conditions", {},
+             "For programs: Accepted, Suspended, Scheduled, Initialized, Running, Restarting, "
+             "Progressing, Complete, Failed.",
+             0,
+             {text("type", {}, from_to(0, 316), "Name of the condition.").needs(),
+              choice("status", {}, {"True", "False", "Unknown"}, "True, False or Unknown.").needs(),
+              text("reason", {}, from_to(0, 1024), "One word for programs.").needs(),
+              text("message", {}, from_to(0, 32768),
+                   "A sentence for people. It quotes the scheduler, the kubelet or the quota.")
+                  .needs(),
+              whole("observedGeneration", {}, kAny, "The spec that the condition is about."),
+              row("lastTransitionTime", Type::Time, {}, "When status changed last.").needs()})
+      .with({{"x-kubernetes-list-type", "map"},
+             {"x-kubernetes-list-map-keys", json::array({"type"})}});
+}
+
+Row restarts() {
+  return object("restarts", {}, "The restart budget.",
+                {whole("total", {}, kAny, "Restarts since the job was made."),
+                 whole("counted", {}, kAny, "Restarts since the last newer checkpoint that count."),
+                 whole("limit", {}, kAny, "backoffLimit."),
+                 whole("savedStep", {}, kAny, "Step of the newest checkpoint at the last restart."),
+                 whole("uncounted", {}, kAny, "Restarts in a row that do not count."),
+                 whole("attempt", {}, kAny, "The last attempt that was charged."),
+                 row("lastTime", Type::Time, {}, "When the last failure was charged."),
+                 row("notBefore", Type::Time, {}, "No pod is made before this time.")});
+}
+
+Row elastic_size() {
+  return object("elastic", {}, "The size of an elastic job.",
+                {whole("replicas", {}, kAny, "Workers of the gang in force."),
+                 whole("wantedReplicas", {}, kAny, "Workers that the accepted spec asks for."),
+                 whole("resizes", {}, kAny, "Changes of the size."),
+                 text("message", {}, kAny, "Why the size is another than before."),
+                 row("changedTime", Type::Time, {}, "When the size changed."),
+                 row("growableTime", Type::Time, {},
+                     "Since when a larger gang has its nodes and waits for a checkpoint."),
+                 whole("growableStep", {}, kAny, "Step of the newest checkpoint at that time."),
+                 row("sparesTime", Type::Time, {},
+                     "Since when pods of a larger gang hold nodes that are too few."),
+                 row("notBefore", Type::Time, {},
+                     "No pod of a larger gang asks for a node before this time."),
+                 whole("setbacks", {}, kAny,
+                       "Shrinks, and tries to grow in vain, without a quiet hour in between.")});
+}
+
+Row unhealthy_nodes() {
+  return list("unhealthyNodes", {},
+              "Nodes on which ranks could not start or which rejected a pod, and which new pods "
+              "avoid.",
+              32,
+              {text("node", {}, kAny, "The node's name."),
+               text("message", {}, kAny, "What its agent found."),
+               row("time", Type::Time, {}, "When it was found last."),
+               whole("times", {}, kAny, "How often it was found since it entered the list."),
+               row("until", Type::Time, {},
+                   "Until when it is avoided, because its kubelet rejected a pod; absent: for "
+                   "avoidSeconds.")})
+      .with({{"x-kubernetes-list-type", "atomic"}});
+}
+
+Row training_report() {
+  return object(
+      "training", {}, "The running attempt, as agent 0 reports it.",
+      {whole("attempt", {}, kAny, "Counts the starts of the ranks."),
+       whole("step", {}, kAny, "The last optimizer step that ended."),
+       whole("stopStep", {}, kAny, "The step at which a stop was asked for."),
+       whole("totalSteps", {}, kAny, "Steps of the whole job."),
+       whole("progressPercentage", {}, kAny, "step of totalSteps."),
+       whole("estimatedRemainingSeconds", {}, kAny, "Estimated from the last steps."),
+       whole("worldSize", {}, kAny, "Ranks of the attempt."),
+       figure("loss", "Mean loss of the last step."),
+       figure("learningRate", "Of the last step."),
+       figure("gradNorm", "Norm of the last step's gradient before clipping."),
+       figure("lossScale", "fp16: the loss scale."),
+       figure("tokensPerSecond", "Tokens of all ranks per second."),
+       text("badGradient", {}, kAny,
+            "Of the last step, if it was skipped: a parameter whose gradient is not finite."),
+       whole("skippedSteps", {}, kAny, "Steps of the attempt that were skipped; absent: none."),
+       whole("cutRows", {}, kAny, "Rows that are longer than what is trained on of a row."),
+       whole("cutTokens", {}, kAny, "Tokens that are cut off them."),
+       whole("rowsWithoutTarget", {}, kAny, "Cut rows that kept none of their targets."),
+       figure("evalLoss", "Loss of the last evaluation."),
+       whole("evalStep", {}, kAny, "Step of the last evaluation."),
+       text("modelPath", {}, kAny, "The exported model."),
+       text("stragglers", {}, kAny, "Which ranks hold up the others in each step; absent: none."),
+       row("peakBytes", Type::Counts, {}, "Peak memory of a rank by class, in bytes."),
+       row("lastUpdatedTime", Type::Time, {}, "When agent 0 wrote last."),
+       row("lastFailure", Type::AnyObject, {}, "The last failure of a rank, as agent 0 saw it."),
+       row("resolvedConfig", Type::AnyObject, {}, "The ds_config with every \"auto\" resolved.")
+           .with({{"x-kubernetes-map-type", "atomic"}})});
+}
+
+Row checkpoints() {
+  return object(
+      "checkpoint", {}, "The newest checkpoints, as agent 0 reports them.",
+      {object("lastSaved", {}, "The newest checkpoint on disk.",
+              {whole("step", {}, kAny, "Its step."), text("path", {}, kAny, "Its directory."),
+               row("time", Type::Time, {}, "When it was complete."),
+               whole("worldSize", {}, kAny, "Ranks that wrote it."),
+               whole("sizeBytes", {}, kAny, "Size of all its files."),
+               figure("durationSeconds", "How long saving took.")}),
+       object("lastRestored", {}, "The checkpoint that the running attempt started from.",
+              {whole("step", {}, kAny, "Its step."), text("path", {}, kAny, "Its directory."),
+               row("time", Type::Time, {}, "When it was read.")}),
+       object("lastDamaged", {},
+              "The damaged checkpoints that a start of the ranks passed over last.",
+              {whole("step", {}, kAny, "The highest step of them."),
+               text("message", {}, kAny,
+                    "What the run goes on from; new name, file, block and tensor of each."),
+               whole("attempt", {}, kAny, "The attempt that found it."),
+               row("time", Type::Time, {}, "When it was found.")})});
+}
+
+}  // namespace
+
+Row status_row() {
+  return object("status", {}, "What the operator and agent 0 report. Nothing else writes it.",
+                {whole("observedGeneration", {}, kAny,
+                       "The spec that the rest of the status is about."),
+                 text("phase", {}, kAny,
+                      "For people: Pending, Starting, Running, Restarting, Suspending, Suspended, "
+                      "Refused, Complete or Failed."),
+                 text("reason", {}, kAny,
+                      "Why the phase is what it is, in one word of the conditions; left out where "
+                      "there is nothing to tell."),
+                 conditions(),
+                 row("startTime", Type::Time, {},
+                     "When the job started. In a queue, when the queue let its pods go."),
+                 row("completionTime", Type::Time, {}, "When the job ended."),
+                 row("stopRequestedTime", Type::Time, {},
+                     "When the running attempt was told to save and stop."),
+                 row("incompleteTime", Type::Time, {},
+                     "Since when workers with nodes wait for the others."),
+                 text("revision", {}, kAny, "Hash of the spec that the pods run."),
+                 text("specHash", {}, kAny,
+                      "Hash of what somebody wrote in the spec, without defaults."),
+                 object("template", {}, "The DeepSpeedJobTemplate that the pods were made with.",
+                        {text("name", {}, kAny, "Its name."),
+                         whole("generation", {}, kAny, "Its generation at that time.")}),
+                 text("configMapName", {}, kAny, "The ConfigMap that the pods mount."),
+                 whole("incarnation", {}, kAny, "Counts the gangs that were made from no pods."),
+                 whole("completedAttempt", {}, kAny,
+                       "The attempt of which an agent said that every rank ended with code 0."),
+                 row("completedAttemptTime", Type::Time, {},
+                     "Since when the other agents have had time to end, too."),
+                 object("timeouts", {}, "Of the spec in force, for agent 0.",
+                        {whole("saveSeconds", {}, kAny, "checkpoint.onSuspend.timeoutSeconds."),
+                         whole("stepSeconds", {}, kAny, "liveness.stepTimeoutSeconds.")}),
+                 whole("worldSize", {}, kAny, "Ranks of the gang."),
+                 whole("zeroStage", {}, kAny, "Stage of the accepted ds_config."),
+                 whole("replicas", {}, kAny, "Pods of the gang, for the scale subresource."),
+                 text("selector", {}, kAny,
+                      "Selects the pods of the gang, for the scale subresource."),
+                 text("workers", {}, kAny, "Workers that run, of all: 3/4."),
+                 restarts(),
+                 elastic_size(),
+                 unhealthy_nodes(),
+                 whole("damageToldAttempt", {}, kAny,
+                       "The newest attempt whose damaged checkpoints an event has told."),
+                 row("lastFailure", Type::AnyObject, {}, "The newest entry of failureHistory."),
+                 list("failureHistory", {},
+                      "The last ten failures: pod, node, rank, exit code or signal, last lines of "
+                      "the log.",
+                      10, {})
+                     .with({{"x-kubernetes-list-type", "atomic"}}),
+                 training_report().by(kAgent),
+                 checkpoints().by(kAgent)})
+      .by(kOperator);
+}
+
+}  // namespace dsj::jobspec::rows

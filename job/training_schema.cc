@@ -1,0 +1,300 @@
+#include "job/training_schema.h"
+
+#include <cmath>
+
+#include "common/json.h"
+#include "common/text.h"
+#include "job/argument_table.h"
+
+namespace dsj {
+namespace {
+
+using namespace range;
+
+TrainingField row(const char* name, TrainingMember member, const char* description,
+                  NumberRange range = {}, std::string_view choices = {},
+                  const char* alias = nullptr, bool takes_flag = false) {
+  return {name, member, description, range, choices, alias, takes_flag};
+}
+
+}  // namespace
+
+const std::vector<TrainingField>& training_fields() {
+  using A = TrainingArgs;
+  static const std::vector<TrainingField> table = {
+      row("modelNameOrPath", &A::model_name_or_path,
+          "A Hugging Face model directory, an absolute path in the container."),
+      row("dataPath", &A::data_path,
+          "Training rows: JSON or JSONL of instructions, of chat messages or of token numbers, an "
+          "absolute path in the container."),
+      row("outputDir", &A::output_dir,
+          "Takes metrics, logs, checkpoints and the model, an absolute path in the container. It "
+          "must outlive the pods."),
+      row("maxSteps", &A::max_steps, "Optimizer steps. Above 0 it wins over numTrainEpochs.",
+          from(-1)),
+      row("numTrainEpochs", &A::num_train_epochs, "Passes over the rows; 3 by default.", above(0)),
+      row("perDeviceTrainBatchSize", &A::per_device_train_batch_size,
+          "Rows per rank and micro-batch; 8 by default.", from(1)),
+      row("gradientAccumulationSteps", &A::gradient_accumulation_steps,
+          "Micro-batches per optimizer step; 1 by default.", from(1)),
+      row("optim", &A::optim,
+          "A Hugging Face optimizer name, adamw_torch by default; read when the ds_config has no "
+          "optimizer."),
+      row("learningRate", &A::learning_rate, "The peak learning rate; 5e-5 by default.", from(0)),
+      row("weightDecay", &A::weight_decay, "0 by default.", from(0)),
+      row("adamBeta1", &A::adam_beta1, "Decay of Adam's first moment; 0.9 by default.",
+          from_below(0, 1)),
+      row("adamBeta2", &A::adam_beta2, "Decay of Adam's second moment; 0.999 by default.",
+          from_below(0, 1)),
+      row("adamEpsilon", &A::adam_epsilon, "Added to Adam's denominator; 1e-8 by default.",
+          from(0)),
+      row("maxGradNorm", &A::max_grad_norm,
+          "The gradient is clipped to this norm; 1.0 by default."),
+      row("warmupRatio", &A::warmup_ratio,
+          "Share of the steps that warm the learning rate up; 0 by default.", from_to(0, 1)),
+      row("warmupSteps", &A::warmup_steps,
+          "Steps that warm the learning rate up, or below 1 a share of the run. Above 0 it wins "
+          "over warmupRatio.",
+          from(0)),
+      row("lrSchedulerType", &A::lr_scheduler_type,
+          "A Hugging Face schedule, linear by default; read when the ds_config has no scheduler."),
+      row("lrSchedulerKwargs", &A::lr_scheduler_kwargs,
+          "Arguments of that schedule: an object, or its JSON text."),
+      row("seed", &A::seed, "Of the order of rows and of dropout; 42 by default.", from(0)),
+      row("bf16", &A::bf16, "Computes in bfloat16, with fp32 master weights."),
+      row("fp16", &A::fp16, "Computes in float16, with fp32 master weights and a loss scale."),
+      row("dataSeed", &A::data_seed, "Of the order of rows; seed by default.", from(0)),
+      row("loggingStrategy", &A::logging_strategy, "\"no\", steps or epoch; steps by default.",
+          kAny, "no steps epoch", nullptr, true),
+      row("loggingSteps", &A::logging_steps,
+          "Steps between two step lines, or below 1 a share of the run; 1 by default. "
+          "metrics.jsonl has every step.",
+          from(0)),
+      row("loggingFirstStep", &A::logging_first_step, "Logs step 1 as well."),
+      row("saveStrategy", &A::save_strategy, "\"no\", steps, epoch or best.", kAny,
+          "no steps epoch best", nullptr, true),
+      row("saveSteps", &A::save_steps,
+          "Steps between two checkpoints, or below 1 a share of the run; 500 by default.", from(0)),
+      row("saveTotalLimit", &A::save_total_limit,
+          "Checkpoints that are kept. Older ones are deleted, but never the best. 0 keeps all."),
+      row("loadBestModelAtEnd", &A::load_best_model_at_end,
+          "Exports the model of the best checkpoint, by eval_loss."),
+      row("metricForBestModel", &A::metric_for_best_model,
+          "loss, which is the only metric of an evaluation."),
+      row("greaterIsBetter", &A::greater_is_better,
+          "Whether a larger metric is better; false for a loss."),
+      row("earlyStoppingPatience", &A::early_stopping_patience,
+          "Evaluations in a row without an improvement that end the run.", from(1)),
+      row("earlyStoppingThreshold", &A::early_stopping_threshold,
+          "What an improvement has to be larger than; 0 by default.", from(0)),
+      row("reportTo", &A::report_to, "tensorboard, all or none; several with commas between."),
+      row("loggingDir", &A::logging_dir,
+          "Where tensorboard's files lie; outputDir/runs by default."),
+      row("runName", &A::run_name, "Names tensorboard's folder; run by default."),
+      row("evaluationStrategy", &A::evaluation_strategy, "\"no\", steps or epoch.", kAny,
+          "no steps epoch", "evalStrategy", true),
+      row("evalSteps", &A::eval_steps,
+          "Steps between two evaluations, or below 1 a share of the run; loggingSteps by default.",
+          from(0)),
+      row("evalDelay", &A::eval_delay,
+          "Steps before the first evaluation, or epochs where it goes by them.", from(0)),
+      row("evalOnStart", &A::eval_on_start, "Evaluates before the first step."),
+      row("perDeviceEvalBatchSize", &A::per_device_eval_batch_size,
+          "Rows per rank and evaluation batch; 8 by default.", from(1)),
+      row("evalDataPath", &A::eval_data_path,
+          "Evaluation rows, an absolute path in the container."),
+      row("validationSplitPercentage", &A::validation_split_percentage,
+          "Instead of evalDataPath: this share of dataPath, from its first row on, is held out.",
+          above_to(0, 99)),
+      row("gradientCheckpointing", &A::gradient_checkpointing,
+          "Recomputes activations in the backward pass to save memory."),
+      row("maxSeqLength", &A::max_seq_length, "Rows are cut to this many tokens; 2048 by default.",
+          from(2), "", "modelMaxLength"),
+      row("resumeFromCheckpoint", &A::resume_from_checkpoint,
+          "A checkpoint directory where the run begins, instead of the newest one of outputDir. "
+          "Later attempts go on from the run's own newest.",
+          kAny, "", nullptr, true),
+      row("ignoreDataSkip", &A::ignore_data_skip,
+          "Goes on from a checkpoint though its data were others: the order of the new ones begins "
+          "with its first row. False by default: refused."),
+      row("overwriteOutputDir", &A::overwrite_output_dir,
+          "Known and refused in a cluster: name another outputDir."),
+      row("shuffle", &A::shuffle, "Draws a new order of the rows in each epoch; true by default."),
+      row("packing", &A::packing,
+          "Lays rows end to end into maxSeqLength tokens; each attends to itself alone."),
+      row("groupByLength", &A::group_by_length,
+          "Puts rows of similar length into one batch, as Hugging Face's group_by_length."),
+      row("chatTemplate", &A::chat_template,
+          "For chat rows: auto (the model's own), chatml, qwen, llama3 and others.", kAny,
+          "auto chatml qwen qwen2.5 llama2 llama3 mistral"),
+      row("eosToken", &A::eos_token,
+          "The token that ends answers, in the rows and in the exported model; the model's own by "
+          "default."),
+      row("lossNormalization", &A::loss_normalization,
+          "token: the loss is the mean of the step's targets; rank: of the ranks' means; "
+          "micro-batch: of the micro-batches' means.",
+          kAny, "token rank micro-batch"),
+      row("maxSkippedSteps", &A::max_skipped_steps,
+          "So many steps in a row whose loss or gradient is not finite end the job; 20 by default, "
+          "0: none do.",
+          from(0)),
+      row("exportNotFinite", &A::export_not_finite,
+          "Exports a model with weights that are not finite, too; false by default."),
+      row("device", &A::device,
+          "auto (a GPU where there is one), cpu, or cuda: a GPU, or the job is refused.", kAny,
+          "auto cpu cuda"),
+      row("lora", &A::lora,
+          "Trains low-rank adapters instead of the whole model, with PEFT's names and defaults."),
+  };
+  return table;
+}
+
+namespace {
+
+using nlohmann::json;
+std::unexpected<Error> wrong_type(const json& value, const char* expected,
+                                  const std::string& path) {
+  return bad_input("found " + json_brief(value) + ", expected " + expected, path);
+}
+
+Status set(std::string& field, const json& value, const std::string& path) {
+  if (!value.is_string()) return wrong_type(value, "a string", path);
+  field = value.get<std::string>();
+  return {};
+}
+
+Status set(std::optional<std::string>& field, const json& value, const std::string& path) {
+  // saveStrategy: no. YAML 1.1 readers, and people, turn "no" into false.
+  if (value.is_boolean() && !value.get<bool>()) {
+    field = "no";
+    return {};
+  }
+  if (!value.is_string()) return wrong_type(value, "a string", path);
+  field = value.get<std::string>();
+  return {};
+}
+
+/// Takes an object, or the text of one from a command line.
+Status set(std::optional<json>& field, const json& value, const std::string& path) {
+  field = value.is_string() ? json::parse(value.get<std::string>(), nullptr, false) : value;
+  if (!field->is_object()) return wrong_type(value, "an object", path);
+  return {};
+}
+
+Status set(std::optional<double>& field, const json& value, const std::string& path) {
+  if (value.is_number()) field = value.get<double>();
+  if (value.is_string()) field = text::parse_double(value.get<std::string>());
+  if (!value.is_number() && !(value.is_string() && field))
+    return wrong_type(value, "a number", path);
+  if (!std::isfinite(*field)) return wrong_type(value, "a finite number", path);
+  return {};
+}
+
+Status set(std::optional<int64_t>& field, const json& value, const std::string& path) {
+  field.reset();
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)
+    return wrong_type(value, "a whole number", path);
+  if (value.is_number_integer()) field = value.get<int64_t>();
+  if (value.is_number_float()) field = text::to_int(value.get<double>());
+  if (value.is_string()) field = text::parse_int(value.get<std::string>());
+  if (!field) return wrong_type(value, "a whole number", path);
+  return {};
+}
+
+Status set(std::optional<bool>& field, const json& value, const std::string& path) {
+  field.reset();
+  if (value.is_boolean()) field = value.get<bool>();
+  if (value.is_string()) field = text::parse_bool(value.get<std::string>());
+  if (value.is_number_integer() && (value == 0 || value == 1)) field = value == 1;
+  if (!field) return wrong_type(value, "true or false", path);
+  return {};
+}
+
+Status set(std::optional<LoraArgs>& field, const json& value, const std::string& path) {
+  DSJ_TRY(field, lora_args_from_json(value, path));
+  return {};
+}
+
+Status read_field(TrainingArgs& args, const std::string& key, const json& value,
+                  const std::string& path, std::vector<const TrainingField*>& seen) {
+  for (const TrainingField& field : training_fields()) {
+    if (key != field.name && !(field.alias && key == field.alias)) continue;
+    for (const TrainingField* earlier : seen)
+      if (earlier == &field)
+        return bad_input(std::string("\"") + field.name + "\" is given twice, under two names",
+                         path, std::string("keep \"") + field.name + "\" only");
+    seen.push_back(&field);
+    if (value.is_null()) return {};
+    return std::visit([&](auto member) { return set(args.*member, value, path); }, field.member);
+  }
+  const ArgumentRow* row = argument_row_of_field(key);
+  if (row != nullptr && row->verdict == ArgumentVerdict::Refused)
+    return bad_input(std::string(row->reason), path);
+  std::vector<std::string> names;
+  for (const TrainingField& field : training_fields()) names.emplace_back(field.name);
+  std::string hint = text::did_you_mean(key, names);
+  return bad_input("\"" + key + "\" is not a training argument", path,
+                   hint.empty() ? "remove it" : hint);
+}
+
+}  // namespace
+
+Result<TrainingArgs> training_args_from_json(const json& object, const std::string& path) {
+  if (!object.is_object()) return wrong_type(object, "an object of training arguments", path);
+  TrainingArgs args;
+  std::vector<const TrainingField*> seen;
+  for (const auto& [key, value] : object.items())
+    DSJ_TRY_STATUS(read_field(args, key, value, path.empty() ? key : path + "." + key, seen));
+  return args;
+}
+
+json to_json(const TrainingArgs& args) {
+  json object = json::object();
+  for (const TrainingField& field : training_fields()) {
+    std::visit(
+        [&](auto member) {
+          const auto& value = args.*member;
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+            if (!value.empty()) object[field.name] = value;
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>,
+                                              std::optional<LoraArgs>>) {
+            if (value) object[field.name] = to_json(*value);
+          } else if (value) {
+            object[field.name] = *value;
+          }
+        },
+        field.member);
+  }
+  return object;
+}
+
+const std::vector<std::string>& training_arg_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const TrainingField& field : training_fields()) list.emplace_back(field.name);
+    return list;
+  }();
+  return names;
+}
+
+std::optional<double> number_of(const TrainingField& field, const TrainingArgs& args) {
+  if (const auto* whole = std::get_if<std::optional<int64_t> TrainingArgs::*>(&field.member))
+    return args.**whole;
+  if (const auto* number = std::get_if<std::optional<double> TrainingArgs::*>(&field.member))
+    return args.**number;
+  return std::nullopt;
+}
+
+std::optional<std::string> text_of(const TrainingField& field, const TrainingArgs& args) {
+  const auto* text = std::get_if<std::optional<std::string> TrainingArgs::*>(&field.member);
+  return text ? args.**text : std::nullopt;
+}
+
+bool is_training_switch(const std::string& name) {
+  for (const TrainingField& field : training_fields())
+    if (name == field.name)
+      return std::holds_alternative<std::optional<bool> TrainingArgs::*>(field.member);
+  return false;
+}
+
+}  // namespace dsj
