@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/startup_trace.h"
 #include "job/contract.h"
+#include "job/missing_library.h"
 #include "job/flight_log.h"
 #include "job/stacks_request.h"
 
@@ -151,7 +152,7 @@ void Agent::watch_ranks(Time now) {
                               (config_.user_program || exit->exit_code != kExitPreempted));
     int code = exit->exit_code;
     if (!config_.user_program && exit->signal == 0 && code == kExitNotStarted) {
-      react(RankError{local, "CannotStart", "the program did not start: a library is not here"}, now);
+      react(RankError{local, "CannotStart", kMissingLibrary}, now);
       code = kExitEnvironment;
     }
     react(RankExited{local, code, exit->signal,

@@ -15,6 +15,7 @@ enum ExitCode : int {
   kExitNotFound = 4,
   kExitForbidden = 5,
   kExitUnreachable = 6,
+  kExitNotFinite = 7,
   kExitStopped = 130,
 };
 
@@ -23,15 +24,15 @@ struct ExitMeaning {
   const char* meaning;
 };
 
-inline constexpr std::array<ExitMeaning, 8> kExitMeanings = {{
+inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
     {kExitOk, "done"},
     {kExitRefused, "the job failed, does not pass the check, or cannot do that now"},
     {kExitUsage, "usage, or a file that cannot be read"},
     {kExitSurroundings, "the surroundings: no kubeconfig, a missing library, no space, no permission"},
-    {kExitNotFound,
-     "no such job, or a cluster without DeepSpeedJobs; `dsj run`: NotFinite, the numbers became nan or infinite"},
+    {kExitNotFound, "no such job, or a cluster without DeepSpeedJobs"},
     {kExitForbidden, "not authenticated, or not allowed"},
     {kExitUnreachable, "no answer from the API server"},
+    {kExitNotFinite, "NotFinite: losses, gradients or weights of a run became nan or infinite"},
     {kExitStopped, "stopped by Ctrl-C or SIGTERM"},
 }};
 

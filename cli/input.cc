@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/text.h"
 #include "job/spec/yaml.h"
 
 namespace dsj::cli {
@@ -91,6 +92,18 @@ Status take_in_config(json& manifest, const std::string& path) {
   return {};
 }
 
+namespace {
+
+/// "--strct" beside "--strict".
+bool is_slip(const std::string& word, std::initializer_list<OwnOption> own) {
+  if (!word.starts_with("--") || jobspec::is_line_argument(word)) return false;
+  std::vector<std::string> names;
+  for (const OwnOption& option : own) names.emplace_back(option.name);
+  return !text::closest(word, names).empty();
+}
+
+}  // namespace
+
 JobWords split_words(Arguments args, std::initializer_list<OwnOption> own) {
   JobWords words;
   std::vector<std::string> rest;
@@ -99,7 +112,7 @@ JobWords split_words(Arguments args, std::initializer_list<OwnOption> own) {
     const size_t equals = word.find('=');
     const auto option = std::ranges::find(own, word.substr(0, equals), &OwnOption::name);
     if (option == own.end()) {
-      rest.push_back(word);
+      (is_slip(word.substr(0, equals), own) ? words.own : rest).push_back(word);
       continue;
     }
     const bool two = option->takes_value && equals == std::string::npos && i + 1 < args.size();

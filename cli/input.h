@@ -53,6 +53,7 @@ struct OwnOption {
   bool (*is_own)(std::string_view value) = nullptr;
 };
 
+/// A word that no line has, and that is nearly one of `own`, is the verb's: its parser says so.
 JobWords split_words(Arguments args, std::initializer_list<OwnOption> own);
 
 /// The job of a line, as read_input() gives that of a file.

@@ -11,10 +11,13 @@
 #include <tuple>
 
 #include "cli/measured_rows.h"
+#include "cli/run_lock.h"
 #include "cli/run_program.h"
 #include "common/files/posix_files.h"
+#include "engine/data/clusters.h"
 #include "engine/weights/output_place.h"
 #include "job/dsconfig/metric_curriculum.h"
+#include "job/dsconfig/resolve.h"
 #include "job/plan/row_plan.h"
 
 namespace dsj::cli {
@@ -72,19 +75,33 @@ Findings endangered_findings(const Job& job, const std::string& model) {
   return findings;
 }
 
-/// The files of a curriculum by metrics.
-Findings metric_findings(const Job& job, FilesAre files) {
+/// The files of a curriculum by metrics. Where the rows are known, too, they are read as a run reads
+/// them.
+Findings metric_findings(const Job& job, FilesAre files, const JobCheck& check) {
+  const auto metrics = dsconfig::metric_curricula(job.ds_config);
+  if (metrics.empty() || files == FilesAre::InContainers) return {};
+  const Severity severity = files == FilesAre::Here ? Severity::Error : Severity::Warning;
   Findings findings;
-  for (const auto& metric : dsconfig::metric_curricula(job.ds_config))
+  for (const auto& metric : metrics)
     for (const auto& prefix : {metric.index_to_sample, metric.index_to_metric})
       for (const char* end : {".idx", ".bin"})
-        if (!prefix.empty() && files != FilesAre::InContainers && access((prefix + end).c_str(), R_OK) != 0)
-          findings.push_back({files == FilesAre::Here ? Severity::Error : Severity::Warning,
-                              "spec.training.dataPath",
+        if (!prefix.empty() && access((prefix + end).c_str(), R_OK) != 0)
+          findings.push_back({severity, "spec.training.dataPath",
                               prefix + end + ": cannot read the metric of the rows: " +
                                   std::strerror(errno),
                               "`dsj analyze DATA` makes it"});
-  return findings;
+  const int64_t steps = check.resolution.config.total_steps;
+  if (!findings.empty() || !check.around.data || steps == 0) return findings;
+  std::vector<data::MetricFiles> named;
+  for (const auto& metric : metrics) named.push_back(data::metric_files(metric, steps));
+  PosixFiles disk;
+  const int64_t rows = check.around.data->rows->rows();
+  const auto read =
+      data::read_clusters(disk, named, rows, dsconfig::held_out_rows(rows, job.training));
+  if (read) return {};
+  const Error& error = read.error();
+  return {{severity, "spec.training.dataPath",
+           error.where.empty() ? error.message : error.where + ": " + error.message, error.hint}};
 }
 
 /// Whether the job fits. Rows are measured only for a job that would not fit if all were the
@@ -121,6 +138,20 @@ Findings run_warnings(const Job& job, const JobCheck& check) {
   if (const auto why = plan::dense_because(units, check.resolution.config); !why.empty())
     findings.push_back({Severity::Warning, "sparse_gradients", why, "remove it"});
   return findings;
+}
+
+/// Whether this machine has what `device: cuda` asks for; as engine/cuda/choice.h says it. A plan for
+/// another GPU, and a job for another machine, are not refused for it.
+Findings device_findings(const Job& job, const CheckOptions& options, const Machine& machine) {
+  const bool elsewhere = options.files == FilesAre::InContainers || options.device;
+  if (job.training.device != "cuda" || elsewhere) return {};
+  const std::string lacking = machine.lacking_gpu();
+  if (lacking.empty()) return {};
+  const bool here = options.files == FilesAre::Here;
+  return {{here ? Severity::Error : Severity::Warning, "spec.training.device",
+           "the job asks for GPUs, and " + lacking,
+           "run it where the driver shows a GPU; to train on the CPU, set training.device to cpu "
+           "(--device cpu)"}};
 }
 
 Findings program_findings(const Job& job) {
@@ -172,7 +203,8 @@ JobCheck check_job(const Job& job, const CheckOptions& options, const Machine& m
     check.resolution = jobspec::resolve(job, check.around.facts);
   const bool decided = check.resolution.ok() && !job.ds_config_map;
   if (decided && !job.runs_user_program()) {
-    append(check.findings, metric_findings(job, options.files));
+    append(check.findings, device_findings(job, options, machine));
+    append(check.findings, metric_findings(job, options.files, check));
     if (check.around.model) {
       check_fit(job, machine, options, check);
       append(check.findings, run_warnings(job, check));

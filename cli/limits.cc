@@ -6,6 +6,7 @@
 
 #include "cli/quantity.h"
 #include "common/cpu.h"
+#include "common/cuda_driver.h"
 #include "common/host.h"
 #include "job/contract.h"
 
@@ -58,6 +59,10 @@ std::optional<int64_t> ThisMachine::free_disk(const std::string& path) const {
   const fs::space_info space = fs::space(at, problem);
   if (problem || space.available > INT64_MAX) return std::nullopt;
   return static_cast<int64_t>(space.available);
+}
+
+std::string ThisMachine::lacking_gpu() const {
+  return cuda_driver().lacking;
 }
 
 /// The limits of the disks that take offloaded state.

@@ -22,6 +22,8 @@ class Machine {
   virtual std::optional<int64_t> memory() const = 0;
   /// Free bytes of the file system of `path`, or of its nearest directory that exists.
   virtual std::optional<int64_t> free_disk(const std::string& path) const = 0;
+  /// Why it has no GPU for this process; empty: it has one.
+  virtual std::string lacking_gpu() const = 0;
 };
 
 class ThisMachine : public Machine {
@@ -31,6 +33,7 @@ class ThisMachine : public Machine {
   std::optional<int64_t> container_memory() const override;
   std::optional<int64_t> memory() const override;
   std::optional<int64_t> free_disk(const std::string& path) const override;
+  std::string lacking_gpu() const override;
 
  private:
   std::string root_;

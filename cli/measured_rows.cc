@@ -26,7 +26,8 @@ data::Sampler sampler_of(const MeasuredRows& rows, const jobspec::Job& job,
                                .micro_batch = config.micro_batch_size,
                                .seed = static_cast<uint64_t>(training.seed.value_or(42)),
                                .shuffle = training.shuffle.value_or(true),
-                               .drop_last = config.dataloader_drop_last};
+                               .drop_last = config.dataloader_drop_last,
+                               .drop_last_micro_batches = config.drop_last_micro_batches};
   if (training.group_by_length.value_or(false))
     options.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(rows.dealt()));
   return data::Sampler(options);

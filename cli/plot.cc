@@ -7,14 +7,18 @@
 #include "cli/plot_data.h"
 #include "cli/plot_page.h"
 #include "cli/plot_text.h"
+#include "cli/run_lock.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
+#include "common/json.h"
 
 namespace dsj::cli {
 namespace {
 
 constexpr int kAgainSeconds = 2;
+/// The phase of a run that could not write how it ended.
+constexpr char kKilled[] = "Killed";
 
 struct PlotOptions {
   std::vector<std::string> directories;
@@ -22,9 +26,13 @@ struct PlotOptions {
   bool ascii = false, watch = false;
 };
 
+std::string phase_of(const RunCurves& run) {
+  return json_text(run.status, "phase");
+}
+
 bool is_over(const RunCurves& run) {
-  const std::string phase = run.status.is_object() ? run.status.value("phase", "") : "";
-  return phase == "Complete" || phase == "Failed";
+  const std::string phase = phase_of(run);
+  return phase == "Complete" || phase == "Failed" || phase == "Interrupted" || phase == kKilled;
 }
 
 /// Draws once; true: every run is over.
@@ -35,12 +43,18 @@ Result<bool> draw(const PlotOptions& options) {
   for (size_t i = 0; i < names.size(); ++i) {
     DSJ_TRY(auto run, read_curves(files, options.directories[i]));
     run.name = names[i];
+    if (was_killed(options.directories[i], run.status)) run.status["phase"] = kKilled;
     runs.push_back(std::move(run));
   }
   std::string text;
   bool over = true;
   for (const RunCurves& run : runs) {
-    text += run.name + ": " + std::to_string(run.steps) + " steps\n\n";
+    text += run.name + ": " + std::to_string(run.steps) + " steps" +
+            (phase_of(run) == kKilled
+                 ? "; the run was killed with all its processes, and its status.yaml still says that it "
+                   "goes on"
+                 : "") +
+            "\n\n";
     for (const Curve& curve : run.curves) {
       text += chart_text(curve, {.columns = terminal_columns(), .ascii = options.ascii}) + "\n";
     }

@@ -10,6 +10,7 @@
 #include "cli/overwritten_run.h"
 #include "cli/resume_command.h"
 #include "cli/run_prepare.h"
+#include "cli/run_lock.h"
 #include "cli/run_program.h"
 #include "cli/run_supervisor.h"
 #include "cli/verbs.h"
@@ -212,6 +213,7 @@ Result<int> run(Arguments args) {
   SupervisorOptions options;
   DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
   DSJ_TRY(RankProgram program, rank_program(job));
+  const bool killed = was_killed(output, status);
   DSJ_TRY(const OutputLock lock, OutputLock::take(output));
   if (overwrites) DSJ_TRY_STATUS(begin_anew(files, output));
   DSJ_TRY_STATUS(keep_foreign_status(files, output));
@@ -242,6 +244,11 @@ Result<int> run(Arguments args) {
   options.startup_trace = traced;
   std::error_code ignored;
   fs::remove(startup_file(config), ignored);
+  if (killed)
+    std::fprintf(stderr,
+                 "the earlier run in %s was killed with all its processes; this one goes on from its "
+                 "last checkpoint\n",
+                 output.c_str());
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());
   std::fflush(stdout);

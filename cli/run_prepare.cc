@@ -1,13 +1,6 @@
 #include "cli/run_prepare.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -15,6 +8,7 @@
 #include "cli/job_check.h"
 #include "cli/run_program.h"
 #include "common/home_path.h"
+#include "common/text.h"
 #include "job/contract.h"
 
 namespace dsj::cli {
@@ -22,29 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using jobspec::Job;
-
-Result<int> open_lock(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return fail(ErrorKind::Environment, std::string("cannot open it: ") + std::strerror(errno),
-                path);
-  }
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  const bool taken = errno == EWOULDBLOCK;
-  char holder[32] = "";
-  const ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
-  close(fd);
-  if (!taken) {
-    return fail(ErrorKind::Environment, "cannot lock it", path);
-  }
-  std::string pid(holder, got > 0 ? static_cast<size_t>(got) : 0);
-  while (!pid.empty() && pid.back() == '\n') pid.pop_back();
-  const bool alive = !pid.empty() && fs::exists("/proc/" + pid);
-  return bad_input("another dsj run (pid " + pid + ") uses this output directory" +
-                       (alive ? "" : "; it is gone, but its agents are still saving"),
-                   fs::path(path).parent_path().parent_path().string(),
-                   alive ? "stop it first, or name another --output" : "try again in a moment");
-}
 
 }  // namespace
 
@@ -57,6 +28,9 @@ Result<RunArguments> split_run_arguments(Arguments args) {
       result.help = true;
       return result;
     }
+    if (name != "--output" && name != "--set")
+      return bad_input("not an argument of dsj run", name,
+                       text::did_you_mean(name, std::vector<std::string>{"--output", "--set", "--help"}));
     const bool apart = name.size() == words.own[i].size();
     if (apart && i + 1 >= words.own.size()) return bad_input("a value is missing", name);
     const std::string value = apart ? words.own[++i] : words.own[i].substr(name.size() + 1);
@@ -99,36 +73,6 @@ Result<std::optional<PreparedJob>> prepare_job(const RunArguments& arguments) {
   PreparedJob prepared{std::move(job), {}};
   for (const auto& finding : check.findings) prepared.told.push_back(finding.message);
   return std::optional(std::move(prepared));
-}
-
-Result<OutputLock> OutputLock::take(const std::string& output_dir) {
-  std::error_code problem;
-  for (const auto& directory : {output_dir, output_dir + "/" + contract::kCheckpointsDir,
-                                output_dir + "/" + contract::kLogsDir, run_directory(output_dir)}) {
-    fs::create_directories(directory, problem);
-    if (problem) {
-      return fail(ErrorKind::Environment, "cannot make the directory: " + problem.message(),
-                  directory);
-    }
-  }
-  chmod(run_directory(output_dir).c_str(), 0700);
-  DSJ_TRY(const int fd, open_lock(run_directory(output_dir) + "/lock"));
-  const std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(fd, 0) != 0 ||
-      pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    const int number = errno;
-    close(fd);
-    return fail(ErrorKind::Environment,
-                std::string("cannot write the lock: ") + std::strerror(number),
-                run_directory(output_dir) + "/lock");
-  }
-  return OutputLock(fd);
-}
-
-OutputLock::OutputLock(OutputLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-OutputLock::~OutputLock() {
-  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace dsj::cli

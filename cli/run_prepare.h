@@ -32,21 +32,4 @@ struct PreparedJob {
 /// was written. Error: the words make no job.
 Result<std::optional<PreparedJob>> prepare_job(const RunArguments& arguments);
 
-/// The lock of an output directory. `dsj run` holds it, and through an inherited descriptor its
-/// agents do, until the last of them is gone.
-class OutputLock {
- public:
-  /// Makes OUT, OUT/checkpoints, OUT/logs and the run directory OUT/.dsj (for the owner only), then
-  /// locks. BadInput, with the holder's pid: another run holds the lock.
-  static Result<OutputLock> take(const std::string& output_dir);
-  OutputLock(OutputLock&& other) noexcept;
-  OutputLock& operator=(OutputLock&&) = delete;
-  ~OutputLock();
-  int fd() const { return fd_; }
-
- private:
-  explicit OutputLock(int fd) : fd_(fd) {}
-  int fd_;
-};
-
 }  // namespace dsj::cli

@@ -33,8 +33,4 @@ Result<RankProgram> user_program(const jobspec::Job& job, const std::string& run
   return program;
 }
 
-std::string run_directory(const std::string& output_dir) {
-  return output_dir + "/.dsj";
-}
-
 }  // namespace dsj::cli

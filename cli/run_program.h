@@ -10,9 +10,6 @@
 
 namespace dsj::cli {
 
-/// Where a run in this output directory keeps what is its own.
-std::string run_directory(const std::string& output_dir);
-
 struct RankProgram {
   std::vector<std::string> command;  ///< with references like $(NAME) replaced
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to this process's own

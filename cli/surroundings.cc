@@ -131,12 +131,18 @@ class Look {
     auto tokenizer = tokenizer_of(around_.model_directory);
     if (!tokenizer) return no_rows("modelNameOrPath", tokenizer.error());
     open->tokenizer = std::move(*tokenizer);
+    if (open->tokenizer)
+      for (const std::string& note : open->tokenizer->notes())
+        add(Severity::Warning, "spec.training.modelNameOrPath", note);
+    if (const Status chosen = choose_eos(open->tokenizer.get()); !chosen)
+      problem("eosToken", chosen.error());
     const data::DatasetOptions options = rows_options(job_.training, *around_.model);
     auto dataset = data::Dataset::open(path, open->tokenizer.get(), options);
     if (!dataset) return no_rows("dataPath", dataset.error());
     open->rows = std::move(*dataset);
-    for (const std::string& note : open->rows->notes())
-      add(Severity::Warning, "spec.training.dataPath", path + ": " + note);
+    tell_notes("dataPath", path, *open->rows);
+    if (const std::string note = open->rows->answer_end_note(); !note.empty())
+      add(Severity::Warning, "spec.training.dataPath", note);
     around_.facts.dataset_rows = open->rows->rows();
     around_.data = open;
     pack();
@@ -145,7 +151,22 @@ class Look {
     if (const auto there = check_readable(*eval); !there)
       return problem("evalDataPath", there.error());
     const auto held_out = data::Dataset::open(*eval, open->tokenizer.get(), options);
-    if (!held_out) problem("evalDataPath", held_out.error());
+    if (!held_out) return problem("evalDataPath", held_out.error());
+    tell_notes("evalDataPath", *eval, **held_out);
+  }
+
+  void tell_notes(const char* field, const std::string& path, const data::Dataset& rows) {
+    for (const std::string& note : rows.notes())
+      add(Severity::Warning, std::string("spec.training.") + field, path + ": " + note);
+  }
+
+  /// The token that the job names for the end of answers.
+  Status choose_eos(data::Tokenizer* tokenizer) {
+    const auto& eos = job_.training.eos_token;
+    if (!eos) return {};
+    if (tokenizer == nullptr)
+      return bad_input("the model has no tokenizer whose eos token it could be", "");
+    return tokenizer->set_eos(*eos);
   }
 
   void no_rows(const char* field, const Error& error) {

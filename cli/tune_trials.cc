@@ -11,6 +11,7 @@
 
 #include "agent/ranks/spawn.h"
 #include "job/contract.h"
+#include "job/missing_library.h"
 
 namespace dsj::cli {
 namespace {
@@ -96,6 +97,9 @@ Result<TrialResult> LocalTrials::run(const Trial& trial) {
     const auto said = files_.read_all(path_join(trial.folder, "stderr.log"));
     const std::string how = exit.signal ? "signal " + std::to_string(exit.signal)
                                         : "exit code " + std::to_string(exit.exit_code);
+    if (exit.exit_code == contract::kExitEnvironment && said &&
+        said->find(kMissingLibrary) != std::string::npos)
+      return fail(ErrorKind::Environment, kMissingLibrary, path_join(trial.folder, "stderr.log"));
     const std::string last = said ? last_line(*said) : "";
     return TrialResult{.failure = how + (last.empty() ? "" : ": " + last)};
   }

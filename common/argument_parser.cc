@@ -108,14 +108,32 @@ struct ArgumentParser::State {
   std::optional<int> run(Parse&& parse) {
     try {
       parse();
+    } catch (const CLI::ExtrasError&) {
+      const std::string word = app.remaining().empty() ? "" : app.remaining().front();
+      return mistake(word + ": " + about_extra(word));
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);  // --help
-      const std::string name = app.get_name();
-      std::cerr << (name.empty() ? "" : name + ": ") << error.what() << " (see "
-                << (name.empty() ? "" : name + " ") << "--help)" << std::endl;
-      return 2;
+      return mistake(error.what());
     }
     return std::nullopt;
+  }
+
+ private:
+  int mistake(const std::string& what) const {
+    const std::string name = app.get_name();
+    std::cerr << (name.empty() ? "" : name + ": ") << what << " (see "
+              << (name.empty() ? "" : name + " ") << "--help)" << std::endl;
+    return 2;
+  }
+
+  /// A word that nothing takes. CLI11 offers no near names.
+  std::string about_extra(const std::string& word) const {
+    if (!word.starts_with("-")) return "not expected";
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    const std::string near = text::did_you_mean(word.substr(0, word.find('=')), names);
+    return "not an argument" + (near.empty() ? "" : ": " + near);
   }
 };
 

@@ -36,13 +36,14 @@ inline constexpr char kLogsDir[] = "logs";
 /// checkpoints/attempt, the fence: it holds the number of the attempt that may publish.
 inline constexpr char kAttemptFile[] = "attempt";
 
-// ---- exit codes of dsj-train and dsj-agent. dsj run exits with 0, 1, 2, 3, 4 or 130.
+// ---- exit codes of dsj-train and dsj-agent. dsj run exits with 0, 1, 2, 3, 7 or 130. No code means one
+// thing here and another for a verb of dsj (cli/exit_codes.h).
 enum ExitCode : int {
   kExitDone = 0,          ///< the last step is done, saved and exported; nothing else is 0
   kExitFailed = 1,        ///< this rank failed; a new attempt from the last checkpoint may help
   kExitBadInput = 2,      ///< the user's input is wrong; no attempt will help
   kExitEnvironment = 3,   ///< library, space or permission; no attempt will help here
-  kExitNotFinite = 4,     ///< loss, gradients or weights are not finite; no attempt will help
+  kExitNotFinite = 7,     ///< loss, gradients or weights are not finite; no attempt will help
   kExitPeerLost = 86,     ///< another rank died or hung; a new attempt may help
   kExitPreempted = 87,    ///< stopped on request; every rank saved the same step
   kExitInterrupted = 130  ///< dsj run only: stopped by Ctrl-C or SIGTERM

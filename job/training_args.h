@@ -63,6 +63,8 @@ struct TrainingArgs {
   std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any
   /// false: a resume beside other data is refused; true: it begins the order of the new ones.
   std::optional<bool> ignore_data_skip;
+  /// false; an epoch leaves out the rows that do not fill a micro-batch of every rank.
+  std::optional<bool> dataloader_drop_last;
   std::optional<bool> overwrite_output_dir;  ///< false; `dsj run` alone reads it
   std::optional<bool> shuffle;               ///< ours: true
   std::optional<bool> packing;          ///< TRL's: false; rows end to end in max_seq_length tokens

@@ -109,7 +109,7 @@ const std::vector<TrainingField>& training_fields() {
       row("gradientCheckpointing", &A::gradient_checkpointing,
           "Recomputes activations in the backward pass to save memory."),
       row("maxSeqLength", &A::max_seq_length, "Rows are cut to this many tokens; 2048 by default.",
-          from(2), "", "modelMaxLength"),
+          from_to(2, 1 << 24), "", "modelMaxLength"),
       row("resumeFromCheckpoint", &A::resume_from_checkpoint,
           "A checkpoint directory where the run begins, instead of the newest one of outputDir. "
           "Later attempts go on from the run's own newest.",
@@ -117,6 +117,9 @@ const std::vector<TrainingField>& training_fields() {
       row("ignoreDataSkip", &A::ignore_data_skip,
           "Goes on from a checkpoint though its data were others: the order of the new ones begins "
           "with its first row. False by default: refused."),
+      row("dataloaderDropLast", &A::dataloader_drop_last,
+          "An epoch leaves out the rows that do not fill a micro-batch of every rank, as Trainer's; "
+          "false by default."),
       row("overwriteOutputDir", &A::overwrite_output_dir,
           "Known and refused in a cluster: name another outputDir."),
       row("shuffle", &A::shuffle, "Draws a new order of the rows in each epoch; true by default."),

@@ -145,6 +145,12 @@ void BackgroundSave::begin(const WriteOptions& options, Publication publication,
   stall_ = Clock::now() - begun_;
 }
 
+bool BackgroundSave::confirm() {
+  if (phase_ != Phase::Writing) return false;
+  publication_.confirmed = options_.step;
+  return true;
+}
+
 SaveVotes BackgroundSave::votes() {
   if (is_ready(writing_)) written_ = writing_.get();
   if (is_ready(publishing_)) published_ = publishing_.get();

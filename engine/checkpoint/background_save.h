@@ -71,6 +71,9 @@ class BackgroundSave {
   void begin(const WriteOptions& options, Publication publication, const Produce& produce);
   /// Returns when every piece is copied. Call it in each step before the update.
   void settle();
+  /// The checkpoint in flight will be published as one that is known to be good (confirmed.h). Does
+  /// nothing once its publication has begun; false then.
+  bool confirm();
   /// Never blocks.
   SaveVotes votes();
   /// Takes the sum of the votes that all ranks gave. nullopt: nothing is published yet. Error: this

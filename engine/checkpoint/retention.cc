@@ -83,24 +83,8 @@ Status drop_replaced(Files& files, const PruneOptions& options,
 Status drop_oldest(Files& files, const PruneOptions& options, std::vector<std::string>& warnings) {
   if (options.save_total_limit.value_or(0) < 1) return files.sync_dir(options.checkpoints_dir);
   DSJ_TRY(const auto candidates, list_candidates(files, options.checkpoints_dir));
-  int64_t kept = 0, oldest_step_kept = INT64_MAX;
-  const auto is_best = [&](const Candidate& candidate) {
-    return options.best_step && candidate.name == step_name(*options.best_step);
-  };
-  int64_t places = *options.save_total_limit;  // one is the best's, wherever it comes
-  if (std::ranges::any_of(candidates, is_best)) --places;
-  for (const Candidate& candidate : candidates) {
-    const bool protects = candidate.name == step_name(options.step) || is_best(candidate);
-    const bool keep = !candidate.problem
-                          ? kept < places
-                          : !is_damage(*candidate.problem) || candidate.step >= oldest_step_kept;
-    if (keep || protects) {
-      if (!candidate.problem) {
-        kept += !is_best(candidate);
-        oldest_step_kept = std::min(oldest_step_kept, candidate.step);
-      }
-      continue;
-    }
+  for (const size_t index : beyond_limit(candidates, options)) {
+    const Candidate& candidate = candidates[index];
     const Status done =
         discard(files, options.checkpoints_dir, candidate.name, step_name(candidate.step));
     if (!done) warnings.push_back(done.error().to_string());
@@ -160,6 +144,38 @@ Result<int64_t> newest_attempt(Files& files, const std::string& checkpoints_dir)
   DSJ_TRY(const auto candidates, list_candidates(files, checkpoints_dir));
   for (const Candidate& candidate : candidates) newest = std::max(newest, candidate.attempt);
   return newest;
+}
+
+std::vector<size_t> beyond_limit(const std::vector<Candidate>& candidates,
+                                 const PruneOptions& options) {
+  const auto is = [](const Candidate& candidate, std::optional<int64_t> step) {
+    return step && candidate.name == step_name(*step);
+  };
+  const auto is_best = [&](const Candidate& candidate) { return is(candidate, options.best_step); };
+  const auto may_be_the_good_one = [&](const Candidate& candidate) {
+    return options.confirmed ? is(candidate, options.confirmed)
+                             : candidate.attempt != options.attempt;
+  };
+  int64_t places = *options.save_total_limit;  // one is the best's, wherever it comes
+  if (std::ranges::any_of(candidates, is_best)) --places;
+  std::vector<size_t> beyond;
+  int64_t kept = 0, oldest_step_kept = INT64_MAX;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    const bool protects = is(candidate, options.step) || is_best(candidate) ||
+                          (!candidate.problem && may_be_the_good_one(candidate));
+    const bool keep = !candidate.problem
+                          ? kept < places
+                          : !is_damage(*candidate.problem) || candidate.step >= oldest_step_kept;
+    if (!keep && !protects) {
+      beyond.push_back(i);
+      continue;
+    }
+    if (candidate.problem) continue;
+    kept += !is_best(candidate);
+    oldest_step_kept = std::min(oldest_step_kept, candidate.step);
+  }
+  return beyond;
 }
 
 void sort_newest_first(std::vector<Candidate>& candidates) {

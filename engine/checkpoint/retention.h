@@ -54,10 +54,17 @@ struct PruneOptions {
   int64_t step = 0, attempt = 1;  ///< of the checkpoint just published
   std::optional<int64_t> save_total_limit;
   std::optional<int64_t> best_step;  ///< kept whatever the limit; it counts towards it
+  /// The checkpoint that is known to be good (confirmed.h): kept, beyond the limit if need be. nullopt:
+  /// this attempt knows none; then those of earlier attempts stay, for one of them may be.
+  std::optional<int64_t> confirmed;
 };
 
+/// Which of `candidates`, sorted newest first, are beyond the limit, by index. Pure.
+std::vector<size_t> beyond_limit(const std::vector<Candidate>& candidates,
+                                 const PruneOptions& options);
+
 /// Removes what the checkpoint just published replaced, then the oldest checkpoints beyond the
-/// limit, but never the one just published. A checkpoint is first renamed to .trash, so that it is
+/// limit, but never the one just published nor the last confirmed one. A checkpoint is first renamed to .trash, so that it is
 /// never seen half deleted. Only files that a save writes are removed: others stay in a directory
 /// kept-step-<S>, with a warning, and of a link only the link goes. Damaged checkpoints are removed
 /// only with a limit, and only if older than everything kept; those that cannot be judged stay.

@@ -246,7 +246,8 @@ Result<Published> publish(Files& files, const WriteOptions& options,
                                      .step = options.step,
                                      .attempt = options.attempt,
                                      .save_total_limit = publication.save_total_limit,
-                                     .best_step = publication.best_step});
+                                     .best_step = publication.best_step,
+                                     .confirmed = publication.confirmed});
   return published;
 }
 

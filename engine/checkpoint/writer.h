@@ -62,6 +62,7 @@ struct Publication {
   /// How many published checkpoints to keep, this one included; unset or < 1: all.
   std::optional<int64_t> save_total_limit;
   std::optional<int64_t> best_step;  ///< of a checkpoint that is kept, whatever the limit
+  std::optional<int64_t> confirmed;  ///< PruneOptions::confirmed
 };
 
 struct Published {

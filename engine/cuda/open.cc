@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "common/cuda_driver.h"
+
 namespace dsj::cuda {
 namespace {
 
@@ -45,27 +47,6 @@ void check_driver_version(void* driver, Found& found) {
                          " or later (580 or later)";
 }
 
-/// By the driver's own functions: CUDA's run-time library is not here yet.
-void count_devices(const char* driver, Found& found) {
-  void* const library = dlopen(driver, RTLD_NOW | RTLD_GLOBAL);
-  if (library == nullptr) {
-    found.lacking = std::string("no CUDA driver (") + driver + ") is here";
-    return;
-  }
-  const auto init = function_of<int(unsigned)>(library, "cuInit");
-  const auto count = function_of<int(int*)>(library, "cuDeviceGetCount");
-  const int code = init != nullptr ? init(0) : -1;
-  if (code != 0 || count == nullptr || count(&found.devices) != 0) {
-    found.devices = 0;
-    found.lacking = "the CUDA driver shows no GPU (cuInit returns " + std::to_string(code) + ")";
-  } else if (found.devices == 0) {
-    found.lacking = "the CUDA driver shows no GPU";
-  } else {
-    found.capabilities = capabilities(library, found.devices);
-    check_driver_version(library, found);
-  }
-}
-
 const Plugin* load(const std::string& file, Found& found) {
   if (!found.plugin_there) {
     found.plugin_problem = file + " is not there: this build has no GPU half";
@@ -89,8 +70,12 @@ const Plugin* load(const std::string& file, Found& found) {
 
 Opened open(const char* driver, const std::string& plugin) {
   Opened opened;
-  count_devices(driver, opened.found);
-  if (opened.found.devices == 0) return opened;
+  const CudaDriver shown = cuda_driver(driver);
+  opened.found.devices = shown.devices;
+  opened.found.lacking = shown.lacking;
+  if (shown.devices == 0) return opened;
+  opened.found.capabilities = capabilities(shown.library, shown.devices);
+  check_driver_version(shown.library, opened.found);
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   const std::string file = plugin.empty() ? (here / kPluginFile).string() : plugin;

@@ -28,6 +28,20 @@ struct MetricFiles {
   std::vector<Level> levels;  ///< both numbers rise; the first is of step 0
 };
 
+/// The files and levels of a dsconfig::MetricCurriculum, which this room does not name, in a run of
+/// `steps`.
+template <typename Curriculum>
+MetricFiles metric_files(const Curriculum& metric, int64_t steps) {
+  MetricFiles files{.name = metric.metric,
+                    .percentile = metric.percentile,
+                    .index_to_sample = metric.index_to_sample,
+                    .index_to_metric = metric.index_to_metric,
+                    .max_difficulty = metric.schedule.max};
+  for (const auto& [first_step, difficulty] : metric.admitted(steps))
+    files.levels.push_back({first_step, difficulty});
+  return files;
+}
+
 /// The difficulty from which each row is admitted. Value: the metric of the row. Percentile: of n
 /// rows in the order of the metric, ties by number, place i has i / (n / max_difficulty) + 1, and
 /// max_difficulty takes the rest. `rows`: of the data file; those before `first_row` are not trained

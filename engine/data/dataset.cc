@@ -162,8 +162,28 @@ Result<bool> Dataset::take(Files& files, CheckedRows known) {
   return true;
 }
 
+std::string Dataset::answer_end_note() const {
+  const auto end = answer_end();
+  if (!end || !*end || std::ranges::count(tokenizer_->stop_ids(), **end) > 0) return {};
+  const auto name = [&](std::optional<int32_t> id) {
+    return id ? tokenizer_->id_to_token(*id).value_or("") : std::string("not set");
+  };
+  return "the answers in " + path_ + " end with " + name(**end) + ", but the model's eos token is " +
+         name(tokenizer_->eos_id()) +
+         ": what is exported will not stop at the end of an answer; --eos_token '" + name(**end) +
+         "' makes it the eos token of the exported model";
+}
+
 std::vector<std::string> Dataset::notes() const {
-  if (unread_.empty()) return {};
+  std::vector<std::string> notes;
+  if (kind_ != RowKind::Chat && options_.chat_template != "auto")
+    notes.push_back("its rows have no messages: chatTemplate " + options_.chat_template +
+                    " is not used");
+  if (!unread_.empty()) notes.push_back(unread_note());
+  return notes;
+}
+
+std::string Dataset::unread_note() const {
   constexpr size_t kListed = 20;
   std::string text = "nothing reads these fields of its rows: ";
   for (size_t i = 0; i < std::min(kListed, unread_.size()); ++i) {
@@ -172,7 +192,7 @@ std::vector<std::string> Dataset::notes() const {
   }
   if (unread_.size() > kListed)
     text += " and " + std::to_string(unread_.size() - kListed) + " more";
-  return {text};
+  return text;
 }
 
 Status Dataset::check(Files& files) {

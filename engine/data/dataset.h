@@ -68,8 +68,12 @@ class Dataset {
   RowKind kind() const { return kind_; }
   /// The template of chat rows.
   const ChatTemplate& chat_template() const { return chat_template_; }
-  /// What a user should know of the rows, a sentence each: the fields that nothing reads.
+  /// What a user should know of the rows, a sentence each: a template that they do not use, the fields
+  /// that nothing reads.
   std::vector<std::string> notes() const;
+  /// Whether chat answers end with a token that does not end what the model generates, and what to do;
+  /// empty: they do not.
+  std::string answer_end_note() const;
 
   /// Row `row`, 0 <= row < rows(). Error: the file changed, or cannot be read any more. Several
   /// threads may call it.
@@ -94,6 +98,7 @@ class Dataset {
  private:
   Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
           DatasetOptions options);
+  std::string unread_note() const;
   Status check(Files& files);
   Status check_all(Files& files);
   /// Whether texts can become ids that the model lacks: then every row is tokenized to check it.

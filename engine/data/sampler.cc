@@ -19,7 +19,10 @@ Sampler::Sampler(SamplerOptions options) : options_(options), epoch_rows_(option
             options.micro_batch >= 1);
   if (options.drop_last && options.rows >= global_batch())
     epoch_rows_ = options.rows / global_batch() * global_batch();
-  epoch_micro_steps_ = divided_up(epoch_rows_, options.world * options.micro_batch);
+  const int64_t micro_step_rows = options.world * options.micro_batch;
+  if (options.drop_last_micro_batches) epoch_rows_ -= epoch_rows_ % micro_step_rows;
+  DSJ_CHECK(epoch_rows_ >= 1);
+  epoch_micro_steps_ = divided_up(epoch_rows_, micro_step_rows);
   steps_per_epoch_ = divided_up(epoch_micro_steps_, options.accumulation);
   if (!options.lengths) return;
   DSJ_CHECK(options.shuffle && std::ssize(*options.lengths) == options.rows);

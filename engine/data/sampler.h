@@ -26,6 +26,9 @@ struct SamplerOptions {
   bool shuffle = true;  ///< false: the file's order
   /// An epoch leaves out rows that do not fill a global batch, unless there are no others.
   bool drop_last = false;
+  /// Trainer's dataloader_drop_last, as accelerate deals: an epoch leaves out the rows that do not fill
+  /// a micro-batch of every rank; its last step may have fewer micro-steps. Needs as many rows.
+  bool drop_last_micro_batches = false;
   /// group_by_length: the tokens of each row (group_by_length.h). Null: rows are not grouped. Only
   /// with shuffle.
   std::shared_ptr<const std::vector<int32_t>> lengths = nullptr;

@@ -33,8 +33,9 @@ void FiniteGuard::warn(const std::string& text) const {
 void FiniteGuard::begin() {
   const std::string bad = state_.first_bad_weight();
   began_finite_ = bad.empty();
-  if (!began_finite_)
-    warn("before the first step " + not_finite(bad) + ": a torn download, or a bad merge?");
+  for (const std::string& name : {bad, state_.first_bad_frozen_weight()})
+    if (!name.empty())
+      warn("before the first step " + not_finite(name) + ": a torn download, or a bad merge?");
 }
 
 void FiniteGuard::took(const StepResult& result) {
@@ -62,12 +63,16 @@ bool FiniteGuard::may_save(int64_t step) {
 
 std::string FiniteGuard::keeps_back() {
   const std::string bad = state_.first_bad_weight();
-  if (bad.empty()) return {};
+  if (bad.empty() && !broken_by_last_step_) return {};
+  const std::string why =
+      bad.empty() ? "after the last step it gives no finite loss on that step's rows, and before it "
+                    "did"
+                  : not_finite(bad);
   if (!exports_all_)
-    return "the model is not exported: " + not_finite(bad) +
+    return "the model is not exported: " + why +
            "; go on from a checkpoint from before with a lower learning rate, or export it as it is "
            "with exportNotFinite";
-  warn("the exported model is not sound: " + not_finite(bad));
+  warn("the exported model is not sound: " + why);
   return {};
 }
 

@@ -19,7 +19,8 @@ class FiniteGuard {
   FiniteGuard(const TrainingArgs& args, const dsconfig::ResolvedConfig& config,
               zero::ModelState& state, const Events& events);
 
-  /// Before the first step of an attempt: rank 0 warns of weights that are not finite. Collective.
+  /// Before the first step of an attempt: rank 0 warns of weights that are not finite, frozen ones (a
+  /// base under adapters) included, which are looked at here alone. Collective.
   void begin();
   /// After each step.
   void took(const StepResult& result);
@@ -33,8 +34,13 @@ class FiniteGuard {
   /// step and are trained with a finite loss all the same (rows of the embedding that no token
   /// uses) are saved. Collective.
   bool may_save(int64_t step);
-  /// Why the model is not exported; empty: it is. training.exportNotFinite exports it with a
-  /// warning. Collective.
+  /// Once, after the last step, before the model is replaced by a better one: whether the weights give
+  /// a finite loss on rows of that step. True where they did not before it, either.
+  void tried(bool finite) { broken_by_last_step_ = !finite && bad_steps_ == 0; }
+  /// The weights are those of an earlier checkpoint now.
+  void replaced() { broken_by_last_step_ = false; }
+  /// Why the model is not exported; empty: it is. Its weights are not finite, or its last step broke
+  /// it. training.exportNotFinite exports it with a warning. Collective.
   std::string keeps_back();
 
  private:
@@ -46,6 +52,7 @@ class FiniteGuard {
   bool began_finite_ = true;
   int64_t bad_steps_ = 0;  ///< in a row, up to the last step
   std::string cause_;      ///< of the last of them
+  bool broken_by_last_step_ = false;
 };
 
 }  // namespace dsj::train

@@ -84,6 +84,7 @@ data::Sampler Inputs::sampler(int64_t world) const {
                         .seed = static_cast<uint64_t>(data_seed()),
                         .shuffle = shuffle(),
                         .drop_last = config().dataloader_drop_last,
+                        .drop_last_micro_batches = config().drop_last_micro_batches,
                         .lengths = lengths});
 }
 

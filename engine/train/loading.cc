@@ -186,7 +186,8 @@ Progress Loading::resumed(const checkpoint::SavedRun& from) {
                     .skipped = saved.value("skipped", int64_t{0}),
                     .best = best_from_json(saved.value("best", json()), in_.config().eval.best),
                     .dealt_from = static_cast<int64_t>(
-                        comm::max_over_ranks(state_.collectives(), device_, {dealt})[0])};
+                        comm::max_over_ranks(state_.collectives(), device_, {dealt})[0]),
+                    .evaluation_due = saved.value("evaluation_due", false)};
   drop_lost_best(progress.best);
   stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
   if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {

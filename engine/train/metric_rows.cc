@@ -7,23 +7,12 @@
 namespace dsj::train {
 namespace {
 
-data::MetricFiles files_of(const dsconfig::MetricCurriculum& metric, int64_t steps) {
-  data::MetricFiles files{.name = metric.metric,
-                          .percentile = metric.percentile,
-                          .index_to_sample = metric.index_to_sample,
-                          .index_to_metric = metric.index_to_metric,
-                          .max_difficulty = metric.schedule.max};
-  for (const auto& [first_step, difficulty] : metric.admitted(steps))
-    files.levels.push_back({first_step, difficulty});
-  return files;
-}
-
 /// As many places as the run has, in their own order.
 data::SamplerOptions all_places(data::SamplerOptions options, int64_t steps) {
   options.rows =
       std::max<int64_t>(1, steps) * options.accumulation * options.world * options.micro_batch;
   options.shuffle = false;
-  options.drop_last = false;
+  options.drop_last = options.drop_last_micro_batches = false;
   return options;
 }
 
@@ -35,7 +24,7 @@ Result<std::optional<MetricRows>> MetricRows::read(const Inputs& in) {
   if (rows.metrics_.empty()) return std::optional<MetricRows>();
   rows.total_steps_ = in.config().total_steps;
   std::vector<data::MetricFiles> named;
-  for (const auto& metric : rows.metrics_) named.push_back(files_of(metric, rows.total_steps_));
+  for (const auto& metric : rows.metrics_) named.push_back(data::metric_files(metric, rows.total_steps_));
   PosixFiles files;
   DSJ_TRY(rows.clusters_, data::read_clusters(files, named, in.dataset->rows(), in.first_row()));
   return std::optional<MetricRows>(std::move(rows));

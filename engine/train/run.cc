@@ -18,7 +18,9 @@
 #include "common/log.h"
 #include "common/startup_trace.h"
 #include "common/text.h"
+#include "engine/checkpoint/layout.h"
 #include "engine/checkpoint/retention.h"
+#include "engine/comm/agree.h"
 #include "engine/data/cut_rows.h"
 #include "engine/data/loader.h"
 #include "engine/device/device.h"
@@ -118,6 +120,11 @@ class Loop {
       DSJ_TRY(const EvalResult seen, evaluate(progress));
       if (seen.stopped) return static_cast<int>(contract::kExitPreempted);  // nothing to save
     }
+    if (progress.evaluation_due && evaluates_now(progress)) {
+      DSJ_TRY(const Evaluated made_up, evaluate_step(progress));
+      if (made_up.stopped) return static_cast<int>(contract::kExitPreempted);  // still due
+      if (made_up.is_best) DSJ_TRY_STATUS(save_again(progress));
+    }
     const data::Sampler dealt = in_.sampler(collectives_.world());
     std::optional<MetricRows::Order> order;
     if (chosen_) order.emplace(*chosen_, dealt.options());
@@ -135,23 +142,27 @@ class Loop {
       DSJ_TRY(bool stop, step(rows, progress));
       if (const auto why = guard_.gives_up(progress.step); !why.empty()) return give_up(why);
       bool is_best = false;
-      if (!stop && evaluates_now(progress)) {
-        DSJ_TRY(const EvalResult seen, evaluate(progress));
+      progress.evaluation_due = evaluates_now(progress);
+      if (!stop && progress.evaluation_due) {
+        DSJ_TRY(const Evaluated seen, evaluate_step(progress));
         stop = seen.stopped;
-        // No later one could be better than nan.
-        is_best = seen.loss && std::isfinite(*seen.loss) &&
-                  count_evaluation(config.eval.best, progress.step, *seen.loss, progress.best);
+        is_best = seen.is_best;
       }
       const bool last = progress.step == config.total_steps || progress.best.stopped;
+      bool saved = false;
       const bool saves_last = last && config.save.kind != dsconfig::Cadence::Kind::Never;
       if (stop || saves_last || is_due(config.save, progress) ||
           (is_best && config.eval.best.save)) {
-        DSJ_TRY_STATUS(save(progress, stop || last));
+        DSJ_TRY(saved, save(progress, stop || last));
       }
       if (stop || last) watching_.finish();
-      if (stop && !last) return static_cast<int>(contract::kExitPreempted);
+      if (stop && (!last || progress.evaluation_due))
+        return saved ? Result<int>(static_cast<int>(contract::kExitPreempted))
+                     : give_up("stopped on request, and step " + std::to_string(progress.step) +
+                               " is not saved: its weights are not finite");
     }
     report_memory();
+    try_last_weights();
     if (progress.best.stopped) tell_early_stop(progress);
     DSJ_TRY_STATUS(load_best(progress));
     flight_.enter(FlightPhase::Exporting, progress.step);
@@ -201,7 +212,19 @@ class Loop {
     }
     note("the model of step " + std::to_string(*best.checkpoint) +
          " is exported, the best by eval_loss");
-    return *best.checkpoint == progress.step ? Status{} : saver_.take_back(*best.checkpoint);
+    if (*best.checkpoint == progress.step) return {};
+    guard_.replaced();
+    return saver_.take_back(*best.checkpoint);
+  }
+
+  /// No step will use the last weights and show whether they are of use. So they are tried on the last
+  /// micro-batch: that confirms the last checkpoint, and may keep the model from being exported.
+  void try_last_weights() {
+    if (!tried_) return;
+    const double bad = at::isfinite(stepper_.evaluate(*tried_).loss_sum).item<bool>() ? 0 : 1;
+    const bool finite = comm::max_over_ranks(collectives_, device_, {bad})[0] == 0;
+    saver_.took(finite);
+    guard_.tried(finite);
   }
 
   /// No loss: there are no rows to evaluate on, or none with a target, or all ranks stop now.
@@ -219,16 +242,48 @@ class Loop {
     return result;
   }
 
-  Status save(Progress& progress, bool last) {
+  struct Evaluated {
+    bool stopped, is_best;
+  };
+  /// The evaluation that is due after this step.
+  Result<Evaluated> evaluate_step(Progress& progress) {
+    DSJ_TRY(const EvalResult seen, evaluate(progress));
+    progress.evaluation_due = seen.stopped;
+    // No later one could be better than nan.
+    const bool is_best =
+        seen.loss && std::isfinite(*seen.loss) &&
+        count_evaluation(in_.config().eval.best, progress.step, *seen.loss, progress.best);
+    return Evaluated{seen.stopped, is_best};
+  }
+
+  /// The step of a checkpoint that is there, now with what is known since.
+  Status save_again(Progress& progress) {
+    const auto saved = save(progress, false);
+    return saved ? Status{} : std::unexpected(saved.error());
+  }
+
+  /// False: it is not saved, because its weights are not finite.
+  Result<bool> save(Progress& progress, bool last) {
     flight_.enter(FlightPhase::Saving, progress.step);
-    if (!guard_.may_save(progress.step)) return saver_.finish();
+    if (!guard_.may_save(progress.step)) {
+      DSJ_TRY_STATUS(saver_.finish());
+      return false;
+    }
     count_save(progress.step, progress.best);
-    return saver_.save(progress, last);
+    DSJ_TRY_STATUS(saver_.save(progress, last));
+    return true;
   }
 
   /// Ends the run for numbers that are not finite.
-  Result<int> give_up(const std::string& why) {
+  Result<int> give_up(std::string why) {
     DSJ_TRY_STATUS(saver_.finish());
+    const auto good = saver_.confirmed().step();
+    if (good && good != saver_.confirmed().newest())
+      why += "; the last checkpoint after which loss and gradient were finite is that of step " +
+             std::to_string(*good) + ": --resume_from_checkpoint " +
+             path_join(path_join(in_.job.output_dir, contract::kCheckpointsDir),
+                       checkpoint::step_name(*good)) +
+             " goes on from it";
     log::error(why);
     events_.emit(report::RankError{.reason = contract::kReasonNotFinite, .message = why});
     return static_cast<int>(contract::kExitNotFinite);
@@ -304,6 +359,8 @@ class Loop {
            batches.front());
     flight_.enter(FlightPhase::Saving, progress.step);
     guard_.took(result);
+    saver_.took(result.finite);
+    tried_ = std::move(batches.front());
     DSJ_TRY_STATUS(saver_.advance(result.votes));
     if (const Status judged = judge_skipped(progress, result); !judged) {
       DSJ_TRY_STATUS(saver_.finish());  // the run ends here, on all ranks
@@ -393,25 +450,13 @@ class Loop {
   comm::Collectives& collectives_;
   const at::Device device_;
   FlightLog& flight_;
+  std::optional<models::MicroBatch> tried_;  ///< the last step's first one
   std::optional<Result<StepRows>> ahead_;  ///< of the next step, once they are read
   std::optional<int64_t> targets_;         ///< of all ranks in that step
   bool warned_of_targets_ = false;
   const std::string startup_file_;
   bool first_ = true;
 };
-
-/// Chat rows whose answers end with a token that does not end the model's generation; empty: none.
-std::string other_answer_end(const Inputs& in) {
-  const auto end = in.dataset->answer_end();
-  if (!end || !*end || std::ranges::count(in.tokenizer->stop_ids(), **end) > 0) return {};
-  const auto name = [&](std::optional<int32_t> id) {
-    return id ? in.tokenizer->id_to_token(*id).value_or("") : std::string("not set");
-  };
-  return "the answers in " + in.job.training.data_path + " end with " + name(**end) +
-         ", but the model's eos token is " + name(in.tokenizer->eos_id()) +
-         ": what is exported will not stop at the end of an answer; --eos_token '" + name(**end) +
-         "' makes it the eos token of the exported model";
-}
 
 void announce(const Inputs& in, const RankEnv& env, const Events& events) {
   events.emit(report::Start{.pid = getpid(), .rank = env.rank});
@@ -426,7 +471,7 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
   }
   if (in.tokenizer)
     for (const std::string& note : in.tokenizer->notes()) events.warn(note);
-  if (const std::string other = other_answer_end(in); !other.empty()) events.warn(other);
+  if (const std::string other = in.dataset->answer_end_note(); !other.empty()) events.warn(other);
   if (in.packs) {
     const int64_t rows = in.dataset->rows() - in.first_row();
     events.emit(
@@ -561,6 +606,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
           by_itself(Loading(files, in, state, stepper, events, device).load()));
   Saver saver(files, in, state, stepper, events, device);
   startup::recorder().stage_ends("weights");
+  if (progress.step > 0) saver.begins_with(progress.step);
   saver.save_behind(snapshot_here(in, env, device));
   FiniteGuard guard(in.job.training, in.config(), state, events);
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);

@@ -42,6 +42,32 @@ bool saved_by(const json& begun, const json& run_state) {
          run_state.value("begun", json()) == begun;
 }
 
+namespace {
+
+/// How rows are dealt. 1, of older programs: what an epoch leaves of its last batch is filled with the
+/// next epoch's first rows. 2: engine/data/sampler.h.
+constexpr int kOrderRule = 2;
+
+/// The rule by which the run that `saved` dealt; nullopt: it was not one of ours.
+std::optional<int> order_rule(const json& saved) {
+  if (!saved.contains("shuffle")) return std::nullopt;
+  return saved.value("order_rule", saved.contains("loss_normalization") ? kOrderRule : 1);
+}
+
+/// Whether each epoch of `run` ends with a whole batch, so that every rule deals alike.
+bool fills_batches(const json& run) {
+  const json data = run.value("data", json());
+  const int64_t packed = run.value("packed_rows", int64_t{0});
+  const int64_t rows =
+      packed > 0 ? packed
+      : data.is_object() ? data.value("rows", int64_t{0}) - data.value("split_rows", int64_t{0})
+                         : 0;
+  const int64_t batch = run.value("train_batch_size", int64_t{0});
+  return rows > 0 && batch > 0 && rows % batch == 0;
+}
+
+}  // namespace
+
 json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper,
                const Progress& progress) {
   const auto& config = in.config();
@@ -56,7 +82,13 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"train_batch_size", config.train_batch_size},
           {"loss_normalization", dsconfig::name_of(dsconfig::loss_normalization(in.job.training))},
           {"data", in.data_record},
+          {"order_rule", kOrderRule},
           {"dealt_from", progress.dealt_from},
+          {"evaluation_due", progress.evaluation_due},
+          {"rows_per_dropped_batch",
+           config.drop_last_micro_batches
+               ? config.train_batch_size / config.gradient_accumulation_steps
+               : 0},
           {"seed", in.data_seed()},
           {"shuffle", in.shuffle()},
           {"packed_rows", in.packs ? in.packs->count() : 0},
@@ -125,12 +157,18 @@ std::vector<std::string> differences(const json& saved, const json& now) {
   if (!change.breaks.empty())
     warnings.push_back("the order of the rows begins anew at this step, as ignoreDataSkip says: " +
                        joined(change.breaks));
+  if (const auto rule = order_rule(saved);
+      rule && *rule != now.value("order_rule", *rule) && !fills_batches(now))
+    warnings.push_back(
+        "the checkpoint is of an older program, which filled an epoch's last batch with the next "
+        "epoch's first rows: the order of the data changes");
   if (saved.contains("optimizer") && saved["optimizer"] != now["optimizer"])
     warnings.push_back("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
                        now["optimizer"].get<std::string>() +
                        ": it goes on from the states that have the same names");
   for (const char* key :
-       {"train_batch_size", "seed", "shuffle", "packed_rows", "rows_per_group_batch", "metrics"}) {
+       {"train_batch_size", "seed", "shuffle", "packed_rows", "rows_per_group_batch",
+        "rows_per_dropped_batch", "metrics"}) {
     if (saved.contains(key) && saved[key] != now[key]) {
       warnings.push_back(std::string(key) + " was " + saved[key].dump() +
                          " when the checkpoint was saved and is " + now[key].dump() +

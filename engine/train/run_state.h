@@ -20,6 +20,8 @@ struct Progress {
   Best best = {};
   /// The step with which the order of the rows began: 0, or where a run went on beside other data.
   int64_t dealt_from = 0;
+  /// The evaluation after `step` is still to be done: a stop left it out.
+  bool evaluation_due = false;
 };
 
 /// The loss scaler in a checkpoint's run state (key "loss_scaler").

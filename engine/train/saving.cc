@@ -85,11 +85,21 @@ void Saver::save_behind(const plan::Snapshot& snapshot) {
 
 Status Saver::save(const Progress& progress, bool last) {
   DSJ_TRY_STATUS(finish());
-  if (last || !behind_) return save_now(progress, last);
-  behind_->begin(
-      write_options(progress),
-      state_.collectives().rank() == 0 ? publication(progress) : checkpoint::Publication{},
-      [&](const checkpoint::EmitPiece& emit) { return state_.for_pieces(emit); });
+  const bool waits = last || !behind_;
+  if (waits) {
+    DSJ_TRY_STATUS(save_now(progress, last));
+  } else {
+    behind_->begin(
+        write_options(progress),
+        state_.collectives().rank() == 0 ? publication(progress) : checkpoint::Publication{},
+        [&](const checkpoint::EmitPiece& emit) { return state_.for_pieces(emit); });
+  }
+  confirmed_.saved(progress.step);
+  to_prune_ = {.checkpoints_dir = checkpoints_,
+               .step = progress.step,
+               .attempt = in_.job.attempt,
+               .save_total_limit = in_.job.training.save_total_limit,
+               .best_step = progress.best.checkpoint};
   return {};
 }
 
@@ -120,9 +130,11 @@ Status Saver::finish() {
   }));
 }
 
-Status Saver::tell(const checkpoint::BackgroundSave::Saved& saved) const {
+Status Saver::tell(const checkpoint::BackgroundSave::Saved& saved) {
   if (!saved) return std::unexpected(saved.error());
-  if (!*saved || !(*saved)->published) return {};
+  if (!*saved) return {};
+  prune_confirmed();
+  if (!(*saved)->published) return {};
   const auto& published = *(*saved)->published;
   tell({.step = (*saved)->step,
         .bytes = published.bytes,
@@ -156,7 +168,23 @@ checkpoint::Publication Saver::publication(const Progress& progress) const {
   return {.extents = state_.extents(),
           .run_state = std::move(run),
           .save_total_limit = in_.job.training.save_total_limit,
-          .best_step = progress.best.checkpoint};
+          .best_step = progress.best.checkpoint,
+          .confirmed = confirmed_.step()};
+}
+
+void Saver::took(bool finite) {
+  if (!confirmed_.took(finite)) return;
+  if (behind_ && behind_->confirm()) to_prune_.reset();
+  prune_confirmed();
+}
+
+void Saver::prune_confirmed() {
+  const bool publishes = behind_ && !behind_->idle();
+  if (!to_prune_ || publishes || confirmed_.step() != to_prune_->step) return;
+  to_prune_->confirmed = confirmed_.step();
+  if (state_.collectives().rank() == 0)
+    for (const auto& warning : checkpoint::prune(files_, *to_prune_)) events_.warn(warning);
+  to_prune_.reset();
 }
 
 Status Saver::save_now(const Progress& progress, bool last) {

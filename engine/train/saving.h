@@ -3,12 +3,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/checkpoint/background_save.h"
+#include "engine/checkpoint/confirmed.h"
+#include "engine/checkpoint/retention.h"
 #include "engine/comm/agree.h"
 #include "engine/train/events.h"
 #include "engine/train/run_state.h"
@@ -38,6 +41,13 @@ class Saver {
   Status advance(const StepVotes& all);
   /// Waits until the save in flight is published. Collective: all ranks succeed or all fail.
   Status finish();
+  /// The attempt begins with the checkpoint of `step`.
+  void begins_with(int64_t step) { confirmed_.saved(step); }
+  /// Call it after each step, before advance(): whether its loss and gradient were finite. Older
+  /// checkpoints go only when a newer one is confirmed (checkpoint/confirmed.h).
+  void took(bool finite);
+  /// Which checkpoints there are, and which of them are known to be good.
+  const checkpoint::Confirmed& confirmed() const { return confirmed_; }
   /// Reads the checkpoint of `step` back, whose run this is: its parameters, and the states. Collective,
   /// one verdict for all ranks. Any error of a checkpoint that is damaged or gone.
   Status take_back(int64_t step);
@@ -57,7 +67,9 @@ class Saver {
   Status save_now(const Progress& progress, bool last);
   /// Rank 0 tells that a checkpoint is published.
   void tell(const report::Checkpoint& saved, const std::vector<std::string>& warnings) const;
-  Status tell(const checkpoint::BackgroundSave::Saved& saved) const;
+  Status tell(const checkpoint::BackgroundSave::Saved& saved);
+  /// Removes what the newest checkpoint's publication left in place, once that is confirmed.
+  void prune_confirmed();
   template <typename T>
   Status agree(const Result<T>& mine) {
     return comm::agree(state_.collectives(), device_, mine);
@@ -72,6 +84,9 @@ class Saver {
   const std::string checkpoints_;
   at::Tensor snapshot_;                                 ///< [elements] float, on the host
   std::unique_ptr<checkpoint::BackgroundSave> behind_;  ///< null: the steps wait for each save
+  checkpoint::Confirmed confirmed_;
+  /// What the last publication left in place until its checkpoint is confirmed.
+  std::optional<checkpoint::PruneOptions> to_prune_;
 };
 
 }  // namespace dsj::train

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <map>
 
 #include "common/check.h"
 #include "engine/comm/agree.h"
@@ -155,6 +154,32 @@ std::unique_ptr<OneBit> ModelState::make_one_bit(const dsconfig::ResolvedConfig&
   return world > 1 ? make_one_bit_adam(std::move(parts)) : nullptr;
 }
 
+namespace {
+
+bool all_finite(std::span<const float> values) {
+  constexpr int64_t kGrain = 1 << 16;  // elements
+  std::atomic<bool> finite = true;
+  at::parallel_for(0, static_cast<int64_t>(values.size()), kGrain, [&](int64_t begin, int64_t end) {
+    uint32_t bad = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(values[static_cast<size_t>(i)]);
+      bad |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
+    }
+    if (bad != 0) finite = false;
+  });
+  return finite;
+}
+
+/// Whether the values are finite in `type`, too.
+bool stays_finite(std::span<float> values, at::ScalarType type) {
+  if (!all_finite(values) || type == at::kFloat) return all_finite(values);
+  const at::Tensor kept =
+      at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat).to(type);
+  return kept.isfinite().all().item<bool>();
+}
+
+}  // namespace
+
 Status ModelState::read_frozen(const weights::WeightSource& source) {
   for (auto& flat : flats_) {
     if (!flat->frozen()) continue;
@@ -162,7 +187,9 @@ Status ModelState::read_frozen(const weights::WeightSource& source) {
       DSJ_TRY_STATUS(weights::check_tensor(source, slot.name, slot.shape));
     DSJ_TRY_STATUS(flat->fill_frozen(
         [&](const std::string& name, int64_t offset, std::span<float> out) -> Status {
-          return source.read(name, offset, out);
+          DSJ_TRY_STATUS(source.read(name, offset, out));
+          if (!stays_finite(out, compute_)) bad_frozen_.insert(name);
+          return {};
         }));
   }
   return {};
@@ -272,41 +299,34 @@ std::string ModelState::first_bad_gradient() {
   return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
 
-namespace {
-
-bool all_finite(std::span<const float> values) {
-  constexpr int64_t kGrain = 1 << 16;  // elements
-  std::atomic<bool> finite = true;
-  at::parallel_for(0, static_cast<int64_t>(values.size()), kGrain, [&](int64_t begin, int64_t end) {
-    uint32_t bad = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const auto bits = std::bit_cast<uint32_t>(values[static_cast<size_t>(i)]);
-      bad |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
-    }
-    if (bad != 0) finite = false;
-  });
-  return finite;
+std::string ModelState::first_of(const std::vector<std::string>& names,
+                                 const std::set<std::string>& bad) {
+  double first = 1e9;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (bad.contains(names[i])) first = std::min(first, static_cast<double>(i));
+  const double index = -comm::max_over_ranks(collectives_, device_, {-first})[0];
+  return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
 
-}  // namespace
-
 std::string ModelState::first_bad_weight() {
-  std::map<std::string, double> places;
   std::vector<std::string> names;
-  for (const Flat* flat : trained_)
-    for (const auto& slot : flat->layout().slots()) {
-      places[slot.name] = static_cast<double>(names.size());
-      names.push_back(slot.name);
-    }
-  double first = 1e9;
+  std::set<std::string> bad;
   for (Flat* flat : trained_) {
+    for (const auto& slot : flat->layout().slots()) names.push_back(slot.name);
     (void)flat->visit_masters([&](int, const Flat::HostRange& range) -> Status {
-      if (!all_finite(range.data)) first = std::min(first, places.at(range.parameter));
+      if (!all_finite(range.data)) bad.insert(std::string(range.parameter));
       return {};
     });
   }
-  const double index = -comm::max_over_ranks(collectives_, device_, {-first})[0];
-  return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
+  return first_of(names, bad);
+}
+
+std::string ModelState::first_bad_frozen_weight() {
+  std::vector<std::string> names;
+  for (const auto& flat : flats_)
+    if (flat->frozen())
+      for (const auto& slot : flat->layout().slots()) names.push_back(slot.name);
+  return names.empty() ? "" : first_of(names, bad_frozen_);
 }
 
 std::vector<at::Tensor> ModelState::lamb_coefficients(const optim::Update& update) {

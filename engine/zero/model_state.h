@@ -6,6 +6,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -153,6 +155,9 @@ class ModelState {
   /// The first parameter, in the order of forward, whose master has an infinity or a NaN. Empty: none
   /// that is trained. It reads every master. Collective.
   std::string first_bad_weight();
+  /// The first frozen parameter whose values, as they were read and in the type they are kept in, have
+  /// an infinity or a NaN. Empty: none. Collective.
+  std::string first_bad_frozen_weight();
   /// Reads every owned range of the trained parameters. BadInput: the checkpoint lacks a state or
   /// has another size. Environment: it is damaged (checkpoint/saved_run.h); then another one may be
   /// restored. Collective, one verdict for all ranks.
@@ -168,6 +173,8 @@ class ModelState {
  private:
   friend class UnitParameters;
   std::unique_ptr<OneBit> make_one_bit(const dsconfig::ResolvedConfig& config);
+  /// The first of `names` that is bad on any rank; empty: none. Collective.
+  std::string first_of(const std::vector<std::string>& names, const std::set<std::string>& bad);
   Status read_frozen(const weights::WeightSource& source);
   Status read_trained(const weights::WeightSource& source, const AdapterStart& adapters);
   Status read_checkpoint(checkpoint::SavedRun& saved);
@@ -198,6 +205,7 @@ class ModelState {
   std::unique_ptr<OneBit> one_bit_;
   std::unique_ptr<Muon> muon_;
   bool local_ = false;
+  std::set<std::string> bad_frozen_;  ///< found by this rank while it read
 };
 
 }  // namespace dsj::zero

@@ -148,6 +148,8 @@ struct ResolvedConfig {
   int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is unknown
   int64_t steps_per_print = 0;        ///< 0: off
   bool dataloader_drop_last = false;  ///< an incomplete last batch is left out
+  /// Trainer's: an epoch leaves out the rows that do not fill a micro-batch of every rank.
+  bool drop_last_micro_batches = false;
   bool load_universal = false;  ///< of a DeepSpeed folder named to resume from: its universal tag
   /// activation_checkpointing: the layer inputs that gradient checkpointing keeps leave the device,
   /// for host memory, or for a file where the device is the host.

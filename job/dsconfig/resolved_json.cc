@@ -181,6 +181,7 @@ json to_json(const ResolvedConfig& config) {
     out["data_efficiency"] = std::move(data);
   out["total_steps"] = config.total_steps;
   out["steps_per_epoch"] = config.steps_per_epoch;
+  out["drop_last_micro_batches"] = config.drop_last_micro_batches;
   out["steps_per_print"] = config.steps_per_print;
   json& watching = out["watching"];
   watching["comms_logger"]["prof_ops"] = config.observe.comms.prof_ops;

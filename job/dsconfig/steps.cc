@@ -14,6 +14,19 @@ int64_t held_out_rows(int64_t rows, const TrainingArgs& args) {
 
 namespace {
 
+int64_t divided_up(int64_t n, int64_t by) {
+  return n / by + (n % by != 0);
+}
+
+/// Optimizer steps of an epoch, as engine/data/sampler.h deals it. The batch is known.
+int64_t steps_per_epoch(const ResolvedConfig& config, int64_t rows) {
+  const int64_t batch = config.train_batch_size;
+  if (config.dataloader_drop_last) return rows / batch;
+  if (!config.drop_last_micro_batches) return divided_up(rows, batch);
+  const int64_t micro_steps = rows / (batch / config.gradient_accumulation_steps);
+  return divided_up(micro_steps, config.gradient_accumulation_steps);
+}
+
 /// maxSteps, else the epochs over the known rows; nullopt: unknown, or too many.
 std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Report& out) {
   std::optional<int64_t> total;
@@ -24,8 +37,15 @@ std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Rep
   const auto rows_known = training_rows(in);
   const int64_t batch = config.train_batch_size, rows = rows_known.value_or(0);
   if (!rows_known || batch <= 0) return total;
-  config.steps_per_epoch =
-      config.dataloader_drop_last ? rows / batch : rows / batch + (rows % batch != 0);
+  config.steps_per_epoch = steps_per_epoch(config, rows);
+  if (config.drop_last_micro_batches && config.steps_per_epoch == 0 && !config.dataloader_drop_last) {
+    out.error("training.dataloaderDropLast",
+              std::to_string(rows) + " rows do not fill a micro-batch of every rank (" +
+                  std::to_string(batch / config.gradient_accumulation_steps) +
+                  " rows): all are left out",
+              "leave it out, or take a smaller perDeviceTrainBatchSize");
+    return std::nullopt;
+  }
   if (total) return total;
   const double epochs = in.args.num_train_epochs.value_or(3.0);
   const double steps = std::ceil(static_cast<double>(config.steps_per_epoch) * epochs);
@@ -72,6 +92,7 @@ std::optional<int64_t> training_rows(const Source& in) {
 }
 
 Length resolve_steps(const Source& in, ResolvedConfig& config, Report& out) {
+  config.drop_last_micro_batches = in.args.dataloader_drop_last.value_or(false);
   config.steps_per_print = in.value<int64_t>("steps_per_print", 0);
   const auto total = total_steps(in, config, out);
   if (total)

@@ -24,18 +24,19 @@ struct LoraArgument {
   const char* name;
   const char* field;
   bool list = false;  ///< several words, or one with commas
+  const char* other = "";  ///< LLaMA-Factory's name
 };
-constexpr LoraArgument kLoraArguments[] = {{"lora_r", "r"},
+constexpr LoraArgument kLoraArguments[] = {{"lora_r", "r", false, "lora_rank"},
                                            {"lora_alpha", "alpha"},
                                            {"lora_dropout", "dropout"},
-                                           {"lora_target_modules", "targetModules", true},
+                                           {"lora_target_modules", "targetModules", true, "lora_target"},
                                            {"lora_modules_to_save", "modulesToSave", true},
                                            {"lora_bias", "bias"},
                                            {"use_rslora", "useRslora"}};
 
 const LoraArgument* lora_argument(const std::string& name) {
   for (const LoraArgument& argument : kLoraArguments)
-    if (name == argument.name) return &argument;
+    if (name == argument.name || (name == argument.other && !name.empty())) return &argument;
   return nullptr;
 }
 
@@ -80,6 +81,14 @@ struct Argument {
   std::optional<std::string> value;
 };
 
+/// "learning_rate" of "--learning-rate".
+std::string plain_name(const std::string& shown) {
+  std::string name;
+  for (const char c : shown.substr(2))
+    name += c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
+}
+
 /// `lenient`: takes what would be an error as a finding (job.h). Else the first error ends it.
 Result<std::vector<Argument>> split(const std::vector<std::string>& args, bool lenient,
                                     std::vector<Finding>& findings) {
@@ -100,9 +109,7 @@ Result<std::vector<Argument>> split(const std::vector<std::string>& args, bool l
     Argument argument;
     const size_t equals = word.find('=');
     argument.shown = word.substr(0, equals);
-    for (char c : argument.shown.substr(2))
-      argument.name +=
-          c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    argument.name = plain_name(argument.shown);
     if (equals != std::string::npos)
       argument.value = word.substr(equals + 1);
     else if (i + 1 < args.size() && !args[i + 1].starts_with("--"))
@@ -138,6 +145,8 @@ class CommandLine {
       return take_count(argument, value, "slotsPerWorker", spec_["workers"], 1);
     if (argument.name == "max_restarts")
       return take_count(argument, value, "backoffLimit", spec_, 0);
+    if (argument.name == "finetuning_type" && value == "lora")  // LLaMA-Factory's switch
+      return take_lora_switch(argument, "true");
     if (is_lora_switch(argument.name)) return take_lora_switch(argument, value);
     if (const LoraArgument* lora = lora_argument(argument.name))
       return take_lora(*lora, argument, value);
@@ -166,12 +175,12 @@ class CommandLine {
 
   std::vector<Finding> findings;
 
- private:
   static bool is_known(const std::string& name) {
     const auto all = names();
     return std::find(all.begin(), all.end(), name) != all.end();
   }
 
+ private:
   static std::vector<std::string> names() {
     std::vector<std::string> all = {"deepspeed", "deepspeed_config", "nproc_per_node", "num_gpus",
                                     "max_restarts"};
@@ -210,7 +219,9 @@ class CommandLine {
 
   Status take_lora(const LoraArgument& lora, const Argument& argument, const std::string& value) {
     json field = value;
-    if (lora.list && value != "all-linear") {
+    if (argument.name == lora.other && value == "all") {
+      field = "all-linear";
+    } else if (lora.list && value != "all-linear") {
       field = json::array();
       for (size_t begin = 0; begin <= value.size();) {
         const size_t end = std::min(value.find(',', begin), value.size());
@@ -296,6 +307,12 @@ class CommandLine {
 };
 
 }  // namespace
+
+bool is_line_argument(const std::string& word) {
+  if (!word.starts_with("--")) return false;
+  const std::string name = plain_name(word);
+  return CommandLine::is_known(name) || is_lora_switch(name) || lora_argument(name) != nullptr;
+}
 
 Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
                                                   bool lenient) {

@@ -72,6 +72,8 @@ Result<Job> load_job_yaml(const std::string& path, const std::vector<std::string
 Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
                            const std::vector<std::string>& overrides = {});
 
+/// Whether a torchrun line may have this argument, whatever becomes of it. `word`: "--learning-rate".
+bool is_line_argument(const std::string& word);
 /// Reads a torchrun line: `--nproc_per_node=2 --deepspeed ds_config.json --model_name_or_path DIR
 /// ...`. Dashes or underscores, "=" or a space; a switch alone means true. Relative paths are
 /// relative to the current directory. Every argument is used, noted in Job::findings, or refused

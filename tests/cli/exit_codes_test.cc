@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -26,7 +27,17 @@ TEST(ExitCodes, ThoseThatRanksShareAreTheContracts) {
   EXPECT_EQ(int{kExitOk}, int{contract::kExitDone});
   EXPECT_EQ(int{kExitUsage}, int{contract::kExitBadInput});
   EXPECT_EQ(int{kExitSurroundings}, int{contract::kExitEnvironment});
+  EXPECT_EQ(int{kExitNotFinite}, int{contract::kExitNotFinite});
   EXPECT_EQ(int{kExitStopped}, int{contract::kExitInterrupted});
+}
+
+/// A script that sees a code knows what happened, whichever verb it called.
+TEST(ExitCodes, EachHasOneMeaning) {
+  std::set<int> seen;
+  for (const auto& [code, meaning] : kExitMeanings)
+    EXPECT_TRUE(seen.insert(code).second) << code << " stands twice";
+  for (const int of_a_rank : {contract::kExitPeerLost, contract::kExitPreempted})
+    EXPECT_FALSE(seen.contains(of_a_rank)) << "dsj never exits with " << of_a_rank;
 }
 
 }  // namespace

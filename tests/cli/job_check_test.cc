@@ -12,6 +12,8 @@
 
 #include "cli/run_prepare.h"
 #include "cli/verbs.h"
+#include "common/files/posix_files.h"
+#include "engine/data/analysis.h"
 #include "tests/cli/model_files.h"
 
 namespace dsj::cli {
@@ -219,6 +221,91 @@ TEST_F(JobCheckTest, ARunThatGoesOnNeedsNoWeightsOfItsModel) {
   training().erase("overwriteOutputDir");
   training()["lora"] = json::object();
   EXPECT_EQ(validate().code, 1) << "an adapter's base is read from the model";
+}
+
+TEST_F(JobCheckTest, WhatTheRunNotesOfItsRowsIsSaidBefore) {
+  const auto all = [](const Said& said) {
+    std::string text;
+    for (const std::string& line : said.lines) text += line + "\n";
+    return text;
+  };
+  training()["chatTemplate"] = "chatml";
+  Said said = validate();
+  EXPECT_EQ(said.code, 0);
+  EXPECT_NE(all(said).find("its rows have no messages: chatTemplate chatml is not used"),
+            std::string::npos)
+      << all(said);
+  training()["evalDataPath"] = training()["dataPath"];
+  said = validate();
+  EXPECT_NE(all(said).find("evalDataPath"), std::string::npos) << all(said);
+  training()["chatTemplate"] = "auto";
+  EXPECT_EQ(all(validate()).find("have no messages"), std::string::npos);
+  training()["eosToken"] = "<|im_end|>";
+  said = validate();
+  EXPECT_EQ(said.code, 1);
+  EXPECT_NE(all(said).find("the model has no tokenizer whose eos token it could be"),
+            std::string::npos)
+      << all(said);
+  training().erase("eosToken");
+  training()["maxSeqLength"] = (1 << 24) + 1;
+  said = validate();
+  EXPECT_EQ(said.code, 1);
+  EXPECT_NE(all(said).find("found 16777217, expected at most 16777216"), std::string::npos)
+      << all(said);
+  training()["maxSeqLength"] = 1 << 24;
+  EXPECT_EQ(validate().code, 0);
+}
+
+/// The three verbs say before the start what a rank would end with.
+TEST_F(JobCheckTest, AGpuThatIsNotHereIsRefusedByAllThree) {
+  if (ThisMachine().lacking_gpu().empty()) GTEST_SKIP() << "this machine has a GPU";
+  training()["device"] = "cuda";
+  const Said said = verdict("device: cuda");
+  EXPECT_EQ(said.code, 1);
+  ASSERT_EQ(said.lines.size(), 1u);
+  EXPECT_NE(said.lines[0].find("the job asks for GPUs, and "), std::string::npos) << said.lines[0];
+  training()["device"] = "auto";
+  EXPECT_EQ(verdict("device: auto").code, 0);
+  training() = {{"modelNameOrPath", "/mnt/model"}, {"dataPath", "/mnt/rows.json"},
+                {"outputDir", "/mnt/out"}, {"maxSteps", 1}, {"device", "cuda"}};
+  job_["spec"]["runPolicy"] = {{"cleanPodPolicy", "Running"}};
+  EXPECT_EQ(validate().code, 0) << "a cluster's machines are others";
+}
+
+/// A curriculum's files are read as the run reads them, not only looked for.
+TEST_F(JobCheckTest, TheFilesOfACurriculumAreOfTheseRows) {
+  PosixFiles files;
+  const std::string folder = (folder_ / "metrics").string();
+  const auto measured = [&](const std::vector<int64_t>& of_row) {
+    ASSERT_TRUE(data::write_metric(files, folder, "length", of_row));
+  };
+  measured({4, 4, 4, 4, 4, 4, 4, 4});
+  config()["data_efficiency"] = {{"enabled", true}};
+  config()["data_efficiency"]["data_sampling"] = {{"enabled", true}};
+  config()["data_efficiency"]["data_sampling"]["curriculum_learning"] = {
+      {"enabled", true},
+      {"curriculum_metrics",
+       {{"length",
+         {{"difficulty_type", "value"},
+          {"clustering_type", "schedule_based"},
+          {"index_to_sample_path", data::metric_file(folder, "length", "index_to_sample")},
+          {"index_to_metric_path", data::metric_file(folder, "length", "index_to_metric")},
+          {"min_difficulty", 4},
+          {"max_difficulty", 8},
+          {"schedule_type", "fixed_linear"},
+          {"schedule_config", {{"total_curriculum_step", 10}, {"difficulty_step", 1}}}}}}}};
+  Said said = validate();
+  EXPECT_EQ(said.code, 0) << testing::PrintToString(said.lines);
+  measured({4, 4, 4, 4});
+  said = validate();
+  EXPECT_EQ(said.code, 1);
+  ASSERT_FALSE(said.lines.empty());
+  EXPECT_NE(said.lines[0].find("it has 4 rows, the data has 8"), std::string::npos) << said.lines[0];
+  measured({5, 5, 5, 5, 5, 5, 5, 5});
+  said = validate();
+  EXPECT_EQ(said.code, 1) << "no row is admitted at the first step";
+  std::ofstream(data::metric_file(folder, "length", "index_to_sample") + ".idx") << "torn";
+  EXPECT_EQ(validate().code, 1);
 }
 
 TEST_F(JobCheckTest, FilesOfAnotherMachineAreWarnings) {

@@ -29,6 +29,7 @@ struct FakeMachine : Machine {
   std::optional<int64_t> container_memory() const override { return container; }
   std::optional<int64_t> memory() const override { return all; }
   std::optional<int64_t> free_disk(const std::string&) const override { return disk; }
+  std::string lacking_gpu() const override { return {}; }
 };
 
 TEST_F(LimitsTest, TheContainersLimitIsTheSmallestAbove) {

@@ -65,6 +65,7 @@ TEST(ArgumentTable, ANameHasOneRow) {
 TEST(ArgumentTable, EveryVerdictHasItsGround) {
   const std::set<std::string_view> elsewhere = {  // job/spec/arguments.cc
       "deepspeed", "nproc_per_node", "num_gpus", "max_restarts", "use_lora", "use_peft", "lora_r",
+      "lora_rank", "lora_target",
       "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save", "lora_bias",
       "use_rslora"};
   for (const ArgumentGroup& group : argument_groups()) {

@@ -265,7 +265,7 @@ def worker_for_gpus_with_cudas_libraries(repository, build, room):
     expect(code == 3 and unusable, f"{code} {said}")
     print("result: image worker-cuda: " + unusable[0])
     code, said = inside(root, "/opt/dsj/bin/dsj", "run", written("none", "/tmp/work", "cuda"))
-    expect(code == 3 and "the job asks for GPUs, and no CUDA driver (libcuda.so.1) is here" in said, f"{code} {said}")
+    expect(code == 1 and "the job asks for GPUs, and no CUDA driver (libcuda.so.1) is here" in said, f"{code} {said}")
     code, said = inside(root, "/opt/dsj/bin/dsj", "run", written("cpu", "/tmp/work", "auto"))
     expect(code == 0, f"{code} {said}")
     done = subprocess.run([os.path.join(build, "bin/dsj"), "run", written("outside", there, "auto")], capture_output=True, text=True,

@@ -52,7 +52,7 @@ TEST_F(NotFiniteRun, AModelThatIsNotFiniteIsSaidAndNotExported) {
   config(0);
   spoil_model();
   write_job({{"maxSteps", "3"}, {"saveSteps", "1"}});
-  EXPECT_EQ(run({"job.yaml"}), 4);
+  EXPECT_EQ(run({"job.yaml"}), 7);
   EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n") << "no other attempt helps";
   EXPECT_THAT(stdout_text(), HasSubstr("step 3/3 loss nan"));
   EXPECT_THAT(stderr_text(), HasSubstr("before the first step \"model.norm.weight\" has values that"));
@@ -63,7 +63,7 @@ TEST_F(NotFiniteRun, AModelThatIsNotFiniteIsSaidAndNotExported) {
   EXPECT_EQ(status()["phase"], "Failed");
   EXPECT_EQ(status()["training"]["loss"], "NaN");
   EXPECT_EQ(status()["lastFailure"]["reason"], "NotFinite");
-  EXPECT_EQ(status()["lastFailure"]["exitCode"], 4);
+  EXPECT_EQ(status()["lastFailure"]["exitCode"], 7);
   EXPECT_TRUE(checkpoints().empty());
   EXPECT_FALSE(fs::exists(out() / "model"));
   ASSERT_EQ(run({"out", "--ascii"}, "plot"), 0);
@@ -80,7 +80,7 @@ TEST_F(NotFiniteRun, SoManySkippedStepsInARowEndTheRun) {
   config(2);
   spoil_model();
   write_job({{"maxSteps", "40"}, {"maxSkippedSteps", "4"}});
-  EXPECT_EQ(run({"job.yaml"}), 4);
+  EXPECT_EQ(run({"job.yaml"}), 7);
   EXPECT_EQ(metric_steps(), one_to(4));
   for (const json& line : metrics()) {
     EXPECT_EQ(line["skipped"], true);
@@ -101,14 +101,52 @@ TEST_F(NotFiniteRun, TheLastSoundCheckpointStays) {
   EXPECT_THAT(checkpoints(), ElementsAre("step-3"));
   const auto before = fs::last_write_time(out() / "model/model.safetensors");
   write_job({{"maxSteps", "8"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e38"}, {"maxGradNorm", "0"}});
-  EXPECT_EQ(run({"job.yaml"}), 4);
+  EXPECT_EQ(run({"job.yaml"}), 7);
   EXPECT_THAT(stderr_text(), HasSubstr("is not saved"));
-  const auto kept = checkpoints();
-  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_THAT(checkpoints(), ElementsAre("step-3", "step-4")) << "step 4 is finite, and of no use";
   EXPECT_EQ(fs::last_write_time(out() / "model/model.safetensors"), before) << "the sound model";
-  // It is sound: a run from it with a rate that works is done.
-  write_job({{"maxSteps", kept[0].substr(5)}});
+  const std::string good = (out() / "checkpoints/step-3").string();
+  EXPECT_THAT(stderr_text(), HasSubstr("is that of step 3: --resume_from_checkpoint " + good));
+  // It is sound: a run from it with a rate that works is done, and one checkpoint is left.
+  write_job({{"maxSteps", "6"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"resumeFromCheckpoint", good}});
   EXPECT_EQ(run({"job.yaml"}), 0);
+  EXPECT_THAT(checkpoints(), ElementsAre("step-6"));
+  EXPECT_TRUE(metrics().back()["loss"].is_number());
+}
+
+/// The last step's update is looked at, too, though no step follows it.
+TEST_F(NotFiniteRun, AModelThatItsLastStepBrokeIsNotExported) {
+  config(0, "SGD");
+  write_job({{"maxSteps", "2"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e-3"}});
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  write_job({{"maxSteps", "3"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e38"}, {"maxGradNorm", "0"}});
+  EXPECT_EQ(run({"job.yaml"}), 7);
+  EXPECT_TRUE(metrics().back()["loss"].is_number());
+  EXPECT_THAT(checkpoints(), ElementsAre("step-2", "step-3"));
+  EXPECT_THAT(stderr_text(), HasSubstr("after the last step it gives no finite loss"));
+}
+
+TEST_F(NotFiniteRun, AStopWithUnsoundWeightsSaysThatNothingIsSaved) {
+  config(0);
+  spoil_model();
+  write_job({{"maxSteps", "100000"}, {"saveSteps", "100000"}, {"maxSkippedSteps", "0"}});
+  start({"job.yaml"});
+  ASSERT_TRUE(soon([&] { return steps_done() >= 3; }));
+  kill(pid_, SIGTERM);
+  EXPECT_EQ(finish(), 7);
+  EXPECT_THAT(stderr_text(), HasSubstr("is not saved: its weights are not finite"));
+  EXPECT_THAT(stderr_text(), Not(HasSubstr("all ranks saved one step")));
+  EXPECT_EQ(status()["phase"], "Failed");
+  EXPECT_TRUE(checkpoints().empty());
+}
+
+/// The base under adapters: no update and no save reads it again.
+TEST_F(NotFiniteRun, AFrozenBaseIsLookedAtOnce) {
+  config(2);
+  spoil_model();
+  write_job({{"maxSteps", "1"}, {"lora", R"({"r": 2, "targetModules": ["q_proj"]})"}});
+  (void)run({"job.yaml"});
+  EXPECT_THAT(stderr_text(), HasSubstr("before the first step \"model.norm.weight\" has values that"));
 }
 
 TEST_F(NotFiniteRun, CutRowsAreCountedAtTheStart) {
@@ -170,6 +208,15 @@ TEST_F(NotFiniteRun, AStopDuringAnEvaluationSavesTheSteps) {
   EXPECT_EQ(metric_steps(), one_to(3)) << "no evaluation's line";
   EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 3);
   EXPECT_EQ(status()["phase"], "Interrupted");
+  // The next run makes it up, before its first step, and once.
+  std::ofstream(at("eval.json")) << counting_rows(6, 12).dump();
+  EXPECT_EQ(run({"job.yaml"}), 0);
+  std::vector<int> evaluated;
+  for (const json& line : metrics())
+    if (line.contains("eval_loss")) evaluated.push_back(line["step"]);
+  EXPECT_THAT(evaluated, ElementsAre(3, 6));
+  EXPECT_EQ(metrics()[3]["step"], 3) << "behind the line of step 3";
+  EXPECT_TRUE(metrics()[3].contains("eval_loss"));
 }
 
 TEST_F(NotFiniteRun, AnEvaluationWithoutTargetsHasNoLoss) {

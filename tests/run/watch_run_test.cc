@@ -236,11 +236,20 @@ TEST_F(WatchRun, ReportToTensorboardWritesItsFile) {
 TEST_F(WatchRun, StopBeforeTheFirstStepLeavesAtOnce) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}})");
   write_job({{"maxSteps", "1000000"}});
+  // Rank 1 stops itself before it begins, so rank 0 cannot get beyond the rendezvous.
+  write("train", "#!/bin/sh\n[ \"$RANK\" = 1 ] && kill -STOP $$\nexec '" DSJ_BIN_DIR "/dsj-train'\n");
+  fs::permissions(at("train"), fs::perms::owner_all);
+  variables_["DSJ_TRAIN_PROGRAM"] = at("train");
   start({"job.yaml"});
-  ASSERT_TRUE(soon([&] { return rank_process(1) != 0; }));
-  kill_rank(1, SIGSTOP);  // rank 0 cannot get beyond the rendezvous now
+  const auto told = [&](const std::string& line) {
+    const pid_t pid = rank_process(1);
+    return pid != 0 && read_text("/proc/" + std::to_string(pid) + "/status").contains(line);
+  };
+  ASSERT_TRUE(soon([&] { return told("State:\tT"); }));
   ASSERT_TRUE(soon([&] { return rank_process(0) != 0; }));
   kill(pid_, SIGINT);
+  // It goes on only when it has been asked to stop: else the ranks may do a step before.
+  ASSERT_TRUE(soon([&] { return told("ShdPnd:\t0000000000004000"); }));
   kill_rank(1, SIGCONT);
   EXPECT_EQ(finish(), 130);
   EXPECT_EQ(steps_done(), 0);

@@ -118,10 +118,12 @@ struct ModelWorld {
       if (done) return *done;
     }
   }
+  /// Of a checkpoint that is known to be good, so that the limit alone counts (confirmed_test.cc).
   Publication publication(int64_t step, std::optional<int64_t> limit = std::nullopt) const {
     return {.extents = extents,
             .run_state = {{"step", step}, {"rng", {1, 2, 3}}, {"lr", 0.1}},
-            .save_total_limit = limit};
+            .save_total_limit = limit,
+            .confirmed = step};
   }
 
   /// Every value is that of `reader.step()`, read in slices of `world` ranks.

@@ -194,13 +194,21 @@ TEST(RowFields, WhatNothingReadsIsNamedOnceWithItsCount) {
   EXPECT_EQ(open_rows(json::array({{{"instruction", "a"}, {"output", "b"}, {"text", "ab"}}}))
                 .value()
                 ->notes()
-                .at(0),
+                .back(),
             "nothing reads these fields of its rows: text (1 row)");
   EXPECT_EQ(open_rows(json::array({{{"input_ids", {1}}, {"labels", {1}}, {"length", 1}}}))
                 .value()
                 ->notes()
-                .at(0),
+                .back(),
             "nothing reads these fields of its rows: length (1 row)");
+}
+
+/// The rows are opened with chatml.
+TEST(RowFields, ATemplateBesideRowsWithoutMessagesIsSaid) {
+  EXPECT_EQ(open_rows(json::array({{{"input_ids", {1}}, {"labels", {1}}}})).value()->notes(),
+            std::vector<std::string>{
+                "its rows have no messages: chatTemplate chatml is not used"});
+  EXPECT_TRUE(open_rows(json::array({chat_row()})).value()->notes().empty());
 }
 
 // ---- the rule

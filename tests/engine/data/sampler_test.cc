@@ -54,8 +54,25 @@ TEST(Sampler, AnEpochEndsWithAShortStep) {
   EXPECT_EQ(step_rows(one, 3), (std::vector<int64_t>{32}));
 }
 
+/// 33 rows, 4 a micro-step of two ranks: one row is left out, not the short step.
+TEST(Sampler, TrainersDropLastLeavesOutWhatFillsNoMicroStep) {
+  SamplerOptions options{.rows = 35, .accumulation = 5, .world = 2, .micro_batch = 2,
+                         .shuffle = false, .drop_last_micro_batches = true};
+  const Sampler ranks(options);
+  EXPECT_EQ(ranks.steps_per_epoch(), 2);
+  EXPECT_EQ(ranks.micro_steps(1), 3);
+  EXPECT_EQ(step_rows(ranks, 1).back(), 31);
+  EXPECT_EQ(ranks.index(2, 0, 0, 0), 0);
+  options.world = 1;
+  const Sampler one(options);
+  EXPECT_EQ(one.steps_per_epoch(), 4);
+  EXPECT_EQ(one.micro_steps(3), 2);
+  EXPECT_EQ(one.micro_rows(3, 1), 2) << "no short micro-batch";
+}
+
 /// What transformers and accelerate make of an epoch, written from their documentation: torch's
-/// BatchSampler cuts the epoch's order into micro-batches. Several processes take them in turn; if
+/// BatchSampler cuts the epoch's order into micro-batches; with drop_last it leaves out a short one, and
+/// accelerate's BatchSamplerShard leaves out a round that has no batch for every process. Else, several processes take them in turn; if
 /// the last round is not full, rows follow from the beginning of the epoch, again and again if the
 /// epoch is shorter than a round. A step takes `accumulation` rounds, the epoch's last step the rest.
 std::vector<std::vector<std::vector<std::vector<int64_t>>>> steps_of_an_epoch(
@@ -65,7 +82,10 @@ std::vector<std::vector<std::vector<std::vector<int64_t>>>> steps_of_an_epoch(
     if (i % static_cast<size_t>(o.micro_batch) == 0) micro_batches.emplace_back();
     micro_batches.back().push_back(order[i]);
   }
-  if (o.world > 1) {
+  if (o.drop_last_micro_batches) {
+    if (std::ssize(micro_batches.back()) < o.micro_batch) micro_batches.pop_back();
+    while (std::ssize(micro_batches) % o.world != 0) micro_batches.pop_back();
+  } else if (o.world > 1) {
     size_t next = 0;
     const auto fill = [&](std::vector<int64_t>& batch) {
       while (std::ssize(batch) < o.micro_batch) batch.push_back(order[next++ % order.size()]);
@@ -98,6 +118,7 @@ TEST(Sampler, DealsEachEpochAsTrainerAndAccelerate) {
                      .seed = draws() % 100,
                      .shuffle = draws() % 2 == 0,
                      .drop_last = draws() % 4 == 0};
+    if (o.rows >= o.world * o.micro_batch) o.drop_last_micro_batches = draws() % 4 == 0;
     if (o.shuffle && draws() % 3 == 0) {
       std::vector<int32_t> lengths;
       for (int64_t row = 0; row < o.rows; ++row) lengths.push_back(static_cast<int32_t>(draw(9)));
@@ -118,6 +139,8 @@ TEST(Sampler, DealsEachEpochAsTrainerAndAccelerate) {
                                      : permuted(place, o.rows, o.seed, epoch));
       if (drops) order.resize(static_cast<size_t>(o.rows / batch * batch));
       const auto expected = steps_of_an_epoch(order, o);
+      if (o.drop_last_micro_batches)
+        order.resize(order.size() - order.size() % static_cast<size_t>(o.world * o.micro_batch));
       ASSERT_EQ(sampler.steps_per_epoch(), std::ssize(expected));
       for (const auto& micro_steps : expected) {
         ASSERT_EQ(sampler.micro_steps(step), std::ssize(micro_steps));

@@ -112,6 +112,26 @@ TEST(FiniteGuardTest, WeightsThatWentBadAreNeitherSavedNorExported) {
   }
 }
 
+TEST(FiniteGuardTest, AModelThatItsLastStepBrokeIsNotExported) {
+  with_guard({.config = small_config(1)}, {}, [](Guarded& one) {
+    one.guard.took(kGood);
+    one.guard.tried(true);
+    EXPECT_EQ(one.guard.keeps_back(), "");
+    one.guard.tried(false);
+    EXPECT_THAT(one.guard.keeps_back(), HasSubstr("before it did"));
+    one.guard.replaced();
+    EXPECT_EQ(one.guard.keeps_back(), "") << "it is a better checkpoint's model now";
+    one.guard.took(kBad);
+    one.guard.tried(false);
+    EXPECT_EQ(one.guard.keeps_back(), "") << "the rows had no finite loss before, either";
+  });
+  with_guard({.config = small_config(1)}, {.export_not_finite = true}, [](Guarded& one) {
+    one.guard.took(kGood);
+    one.guard.tried(false);
+    EXPECT_EQ(one.guard.keeps_back(), "");
+  });
+}
+
 /// Rows of the embedding that no token uses may hold anything.
 TEST(FiniteGuardTest, WeightsThatWereBadFromTheBeginningAreSavedWhileTheLossIsANumber) {
   with_guard({.config = small_config(2)}, {}, [](Guarded& one) {

@@ -52,5 +52,28 @@ TEST(RunStateTest, DifferencesAreNamedWithBothValues) {
   EXPECT_NE(differences(before, now)[0].find("data_efficiency {} → "), std::string::npos);
 }
 
+/// Checkpoints from before the rule was recorded are known by what they lack.
+TEST(RunStateTest, AnOlderOrderOfTheRowsIsSaid) {
+  json old = {{"shuffle", true}, {"train_batch_size", 32}};
+  json now = old;
+  now["loss_normalization"] = "token";
+  now["order_rule"] = 2;
+  now["data"] = {{"rows", 33}, {"split_rows", 0}};
+  ASSERT_EQ(differences(old, now).size(), 1u);
+  EXPECT_NE(differences(old, now)[0].find("of an older program"), std::string::npos);
+  EXPECT_NE(differences(old, now)[0].find("the order of the data changes"), std::string::npos);
+  now["data"]["rows"] = 64;
+  EXPECT_TRUE(differences(old, now).empty()) << "whole batches: both rules deal alike";
+  now["data"]["split_rows"] = 1;
+  EXPECT_EQ(differences(old, now).size(), 1u);
+  now["packed_rows"] = 96;
+  EXPECT_TRUE(differences(old, now).empty());
+  now["packed_rows"] = 0;
+  EXPECT_TRUE(differences(now, now).empty());
+  old["loss_normalization"] = "token";
+  EXPECT_TRUE(differences(old, now).empty()) << "it came with the rule";
+  EXPECT_TRUE(differences({{"step", 4}}, now).empty()) << "DeepSpeed's";
+}
+
 }  // namespace
 }  // namespace dsj::train

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/files/counting_files.h"
 #include "common/files/faulty_files.h"
 #include "common/files/memory_files.h"
 #include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/retention.h"
 #include "engine/weights/weight_source.h"
 #include "tests/engine/train/support.h"
 
@@ -21,8 +24,10 @@ SmallRun small(int stage, int world = 2) {
   return run;
 }
 
-Inputs inputs(const SmallRun& run, const std::string& output_dir) {
+Inputs inputs(const SmallRun& run, const std::string& output_dir,
+              std::optional<int64_t> limit = {}) {
   Inputs in;
+  in.job.training.save_total_limit = limit;
   in.job.output_dir = output_dir;
   in.model = fixture_model(run.model);
   in.resolution.config = run.config;
@@ -44,8 +49,8 @@ struct SavingRank {
   Progress progress;
 
   SavingRank(const SmallRun& run, comm::Collectives& collectives, Files& files,
-             const std::string& output_dir = "/out")
-      : in(inputs(run, output_dir)),
+             const std::string& output_dir = "/out", std::optional<int64_t> limit = {})
+      : in(inputs(run, output_dir, limit)),
         rank(run, collectives),
         saver(files, in, rank.state, rank.stepper, events, at::kCPU) {
     rank.load(run.model);
@@ -141,6 +146,50 @@ TEST(SavingTest, TheCopyTakesWhatThePlanSays) {
                                  ASSERT_TRUE(one.saver.finish());
                                  EXPECT_EQ(ledger.peak(memory::Class::Host), snapshot(run).bytes);
                                });
+  }
+}
+
+/// With a limit of one: the checkpoint that a finite step has followed stays until a newer one has been
+/// followed by one, whether the steps wait for a save or not.
+TEST(SavingTest, TheConfirmedCheckpointStaysUntilANewerOneIsConfirmed) {
+  const SmallRun run = small(1);
+  for (const bool behind : {false, true}) {
+    SCOPED_TRACE(behind);
+    MemoryFiles files;
+    const auto left = [&] {
+      std::set<int64_t> steps;
+      const auto found = checkpoint::list_candidates(files, "/out/checkpoints");
+      for (const auto& one : *found) steps.insert(one.step);
+      return steps;
+    };
+    testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      SavingRank one(run, collectives, files, "/out", 1);
+      if (behind) one.saver.save_behind(snapshot(run));
+      const auto expect = [&](const std::set<int64_t>& steps) {
+        ASSERT_TRUE(one.saver.finish());
+        collectives.barrier({comm::Traffic::Control, "test"})->wait();
+        EXPECT_EQ(left(), steps);
+        collectives.barrier({comm::Traffic::Control, "test"})->wait();
+      };
+      ASSERT_TRUE(one.step());
+      ASSERT_TRUE(one.saver.save(one.progress, false));
+      one.saver.took(true);
+      expect({1});
+      ASSERT_TRUE(one.step());
+      ASSERT_TRUE(one.saver.save(one.progress, false));
+      expect({1, 2});
+      one.saver.took(false);
+      expect({1, 2});
+      ASSERT_TRUE(one.step());
+      ASSERT_TRUE(one.saver.save(one.progress, false));
+      one.saver.took(true);
+      expect({3});
+      ASSERT_TRUE(one.step());
+      ASSERT_TRUE(one.saver.save(one.progress, true));
+      expect({3, 4});
+      one.saver.took(true);
+      expect({4});
+    });
   }
 }
 

@@ -236,16 +236,34 @@ TEST(ResolveTest, StepsAreTrainers) {
     args.per_device_train_batch_size = micro;
     args.gradient_accumulation_steps = accumulation;
     args.num_train_epochs = static_cast<double>(draw(40)) / 8;
+    const bool drops = rows >= micro * world && draw(3) == 1;
+    if (drops) args.dataloader_drop_last = true;
     const auto config =
         resolve(json::object(), args, {.world_size = static_cast<int>(world), .dataset_rows = rows})
             .config;
-    const int64_t loaded = divided_up(rows, micro), of_one = divided_up(loaded, world);
+    const int64_t loaded = drops ? rows / micro : divided_up(rows, micro);
+    const int64_t of_one = drops ? loaded / world : divided_up(loaded, world);
     const int64_t updates =
         std::max<int64_t>(of_one / accumulation + (of_one % accumulation > 0 ? 1 : 0), 1);
     EXPECT_EQ(config.steps_per_epoch, updates);
     EXPECT_EQ(config.total_steps, std::ceil(*args.num_train_epochs * static_cast<double>(updates)))
         << rows << " rows";
   }
+}
+
+/// Trainer's loader would be empty, and the run end at once.
+TEST(ResolveTest, DropLastThatLeavesNothingIsRefused) {
+  TrainingArgs args;
+  args.per_device_train_batch_size = 4;
+  args.gradient_accumulation_steps = 3;
+  args.max_steps = 2;
+  args.dataloader_drop_last = true;
+  const auto resolved = resolve(json::object(), args, {.world_size = 2, .dataset_rows = 7});
+  EXPECT_EQ(count(resolved, Severity::Error, "training.dataloaderDropLast"), 1);
+  EXPECT_NE(said(resolved).find("7 rows do not fill a micro-batch of every rank (8 rows)"),
+            std::string::npos);
+  EXPECT_EQ(resolve(json::object(), args, {.world_size = 2, .dataset_rows = 8}).config.steps_per_epoch,
+            1);
 }
 
 TEST(ResolveTest, APackedRowCountsAsOne) {

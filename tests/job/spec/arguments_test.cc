@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <sstream>
 
@@ -108,6 +109,46 @@ TEST_F(ArgumentsTest, DashesUnderscoresEqualsAndSwitches) {
   EXPECT_EQ(*job->training.max_steps, -1);
   EXPECT_EQ(*job->training.max_seq_length, 512);
   EXPECT_EQ(*job->training.evaluation_strategy, "no");
+}
+
+/// What lines of other scripts have: taken under our name, or refused with what to write instead.
+TEST_F(ArgumentsTest, NamesOfOtherScriptsAreTakenOrSayWhatToWrite) {
+  const std::string base = "--deepspeed @ds --model_name_or_path @model --output_dir /o ";
+  const auto factory = parse(base +
+                             "--data_path /d --finetuning_type lora --lora_rank 4 --lora_target "
+                             "all --cutoff_len 64 --dataloader_drop_last True");
+  ASSERT_TRUE(factory) << factory.error().to_string();
+  ASSERT_TRUE(factory->training.lora);
+  EXPECT_EQ(factory->training.lora->r, 4);
+  EXPECT_EQ(to_json(*factory->training.lora)["targetModules"], "all-linear");
+  EXPECT_EQ(*factory->training.max_seq_length, 64);
+  EXPECT_TRUE(*factory->training.dataloader_drop_last);
+  const auto clm = parse(base + "--train_file /d --validation_file /e --num_warmup_steps 3");
+  ASSERT_TRUE(clm) << clm.error().to_string();
+  EXPECT_EQ(clm->training.data_path, "/d");
+  EXPECT_EQ(*clm->training.eval_data_path, "/e");
+  EXPECT_EQ(*clm->training.warmup_steps, 3);
+  for (const auto& [argument, advice] : std::map<std::string, std::string>{
+           {"--dataset alpaca_en", "write --data_path FILE"},
+           {"--dataset_name tatsu-lab/alpaca", "write --data_path FILE"},
+           {"--template qwen", "write --chat_template"},
+           {"--block_size 200", "--packing"},
+           {"--max_samples 100", "name a shorter file"},
+           {"--zero_stage 3", "into the ds_config"},
+           {"--include localhost:0,1", "write --num_gpus"}}) {
+    const auto job = parse(base + "--data_path /d " + argument);
+    ASSERT_FALSE(job) << argument;
+    EXPECT_NE(job.error().to_string().find(advice), std::string::npos) << job.error().to_string();
+  }
+}
+
+/// Which words are the line's, and which are slips of a verb's own options.
+TEST_F(ArgumentsTest, WordsOfALineAreKnown) {
+  for (const char* word : {"--learning_rate", "--learning-rate", "--nproc_per_node", "--lora_r",
+                           "--use_lora", "--do_train", "--deepspeed", "--dataset"})
+    EXPECT_TRUE(is_line_argument(word)) << word;
+  for (const char* word : {"--strct", "--outptu", "learning_rate", "-o"})
+    EXPECT_FALSE(is_line_argument(word)) << word;
 }
 
 TEST_F(ArgumentsTest, WhatBecomesOfAnEarlierRunIsAnArgument) {

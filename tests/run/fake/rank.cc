@@ -176,7 +176,7 @@ void suffer(const std::string& what) {
   if (what == "exit1") leave(kExitFailed, "TestFault", "told to fail");
   if (what == "exit2") leave(kExitBadInput, "DataError", "rows.json: row 7 is no row");
   if (what == "exit3") leave(kExitEnvironment, "NoSpace", "no space left on the device");
-  if (what == "exit4") leave(kExitNotFinite, kReasonNotFinite, "the loss is nan");
+  if (what == "notfinite") leave(kExitNotFinite, kReasonNotFinite, "the loss is nan");
   if (what == "garbage") write_event("not an event\n{\"event\":\"step\"}\n\xff\xfe\n");
   if (what == "stubborn" || what == "hang") signal(SIGTERM, SIG_IGN);
   while (what == "hang") pause();

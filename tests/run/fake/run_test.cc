@@ -219,7 +219,7 @@ TEST_F(FakeRun, BudgetEndsTheJobWithOne) {
 }
 
 TEST_F(FakeRun, FatalExitsAreNotRetried) {
-  for (const auto& [what, code] : std::map<std::string, int>{{"exit2", 2}, {"exit3", 3}, {"exit4", 4}}) {
+  for (const auto& [what, code] : std::map<std::string, int>{{"exit2", 2}, {"exit3", 3}, {"notfinite", 7}}) {
     fs::remove_all(out());
     write_job({{"maxSteps", "50"}});
     variables_["FAKE_FAULT"] = "attempt=0,rank=1,step=3,do=" + what;
@@ -316,6 +316,26 @@ TEST_F(FakeRun, AClosedPipeSavesAStepAndSaysSo) {
   EXPECT_THAT(stderr_text(), HasSubstr("the reader of the output is gone"));
 }
 
+/// As where the machine loses power: nobody is left to write the end.
+TEST_F(FakeRun, ARunWhoseProcessesWereAllKilledIsKnownAsDead) {
+  write_job({{"maxSteps", "100000"}, {"saveSteps", "5"}});
+  start({"job.yaml"});
+  ASSERT_TRUE(soon([&] { return steps_done() >= 12; }));
+  kill(pid_, SIGSTOP);  // nobody may see another one die
+  for (const int number : {SIGSTOP, SIGKILL})
+    for (const pid_t pid : processes()) kill(pid, number);
+  EXPECT_NE(finish(), 0);
+  ASSERT_TRUE(soon([&] { return processes().empty(); }));
+  EXPECT_EQ(status()["phase"], "Running") << "the file as it was left";
+  ASSERT_EQ(run({"out", "--ascii", "--watch"}, "plot"), 0) << "the run is over";
+  EXPECT_THAT(stdout_text(), HasSubstr("the run was killed with all its processes"));
+  write_job({{"maxSteps", "20"}, {"saveSteps", "5"}});
+  EXPECT_EQ(run({"job.yaml"}), 0);
+  EXPECT_THAT(stderr_text(), HasSubstr("was killed with all its processes"));
+  EXPECT_EQ(run({"out", "--ascii"}, "plot"), 0);
+  EXPECT_THAT(stdout_text(), Not(HasSubstr("was killed")));
+}
+
 TEST_F(FakeRun, AMissingLibraryIsAnEnvironmentErrorAtOnce) {
   write("train", "#!/bin/sh\necho 'error while loading shared libraries: libtorch.so' >&2\nexit 127\n");
   fs::permissions(at("train"), fs::perms::owner_all);
@@ -324,7 +344,24 @@ TEST_F(FakeRun, AMissingLibraryIsAnEnvironmentErrorAtOnce) {
   EXPECT_EQ(run({"job.yaml"}), 3);
   EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n");
   EXPECT_THAT(stderr_text(), HasSubstr("libtorch.so"));
+  EXPECT_THAT(stderr_text(), HasSubstr("scripts/setup.sh fetches libtorch"));
   EXPECT_EQ(status()["lastFailure"]["reason"], "CannotStart");
+
+  EXPECT_EQ(run({"--model", "model", "--prompt", "1"}, "generate"), 3);
+  EXPECT_THAT(stderr_text(), HasSubstr("error while loading shared libraries: libtorch.so"));
+  EXPECT_THAT(stderr_text(), HasSubstr("scripts/setup.sh fetches libtorch"));
+  EXPECT_EQ(run({"job.yaml"}, "tune"), 3) << "no trial can be";
+  EXPECT_THAT(stderr_text(), HasSubstr("scripts/setup.sh fetches libtorch"));
+}
+
+/// The program's own code and its end by a signal are the verb's.
+TEST_F(FakeRun, GenerateEndsAsItsProgram) {
+  write("train", "#!/bin/sh\n[ \"$3\" = die ] && kill -9 $$\necho \"$1 $2\"\nexit 5\n");
+  fs::permissions(at("train"), fs::perms::owner_all);
+  variables_["DSJ_TRAIN_PROGRAM"] = at("train");
+  EXPECT_EQ(run({"--limit"}, "generate"), 5);
+  EXPECT_THAT(stdout_text(), HasSubstr("generate --limit"));
+  EXPECT_EQ(run({"--limit", "die"}, "generate"), 128 + SIGKILL);
 }
 
 TEST_F(FakeRun, GrandchildrenOfARankAreSweptUp) {

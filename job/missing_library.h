@@ -1,0 +1,12 @@
+// What is said where a program of ours did not begin because the dynamic loader did not find a library
+// of it: contract::kExitNotStarted. The loader's own line, which names the library, is printed before it.
+// Tested by: tests/run/fake/run_test.cc
+#pragma once
+
+namespace dsj {
+
+inline constexpr char kMissingLibrary[] =
+    "the program did not start: a library is not here. Its own line names the library; "
+    "scripts/setup.sh fetches libtorch, and LD_LIBRARY_PATH can name another folder with it";
+
+}  // namespace dsj
