@@ -38,19 +38,19 @@ constexpr Rule kRules[] = {
     {"Scheduled", "False", "Unschedulable", "didn't match Pod's node affinity",
      "no node fits nodeSelector or affinity of workers.template; nodes that were lost "
      "(failureHistory, NodeLost) are avoided until they are Ready"},
-    {"Scheduled", "False", "Unschedulable", "", "the scheduler's sentence says what is missing"},
+    {"Scheduled", "False", "Unschedulable", "", "the scheduler's message says what is missing"},
     {"Scheduled", "False", "QuotaExceeded", "",
      "raise the namespace's ResourceQuota or suspend another job; the operator tries again"},
     {"Scheduled", "False", "Forbidden", "",
      "an admission policy or missing right refuses the pods: see the sentence"},
     {"Scheduled", "False", "NameTaken", "",
-     "an object of somebody else has a name that the job needs: delete it, or rename the job"},
+     "another object has a name that the job needs: delete it, or rename the job"},
     {"Scheduled", "False", "Invalid", "",
      "the API server refuses the pod made of workers.template: correct the field it names"},
     {"Initialized", "False", "ImagePullBackOff", "",
      "is the image's name right, is it in the registry, does the template name imagePullSecrets?"},
     {"Initialized", "False", "ContainerCannotStart", "",
-     "the kubelet's sentence says what is missing: a volume, a ConfigMap, a command"},
+     "the kubelet's message says what is missing: a volume, a ConfigMap, a command"},
     {"Initialized", "False", "Initializing", "",
      "the image of spec.initializers is at work: kubectl logs POD -c initialize-model (or "
      "-dataset); runPolicy.activeDeadlineSeconds bounds it"},
@@ -92,23 +92,22 @@ void from_failure(const Json& failure, std::vector<Advice>& all) {
         "perDeviceTrainBatchSize; `dsj plan` predicts the bytes per rank";
   } else if (reason == "InitializerFailed") {
     todo =
-        "the image of spec.initializers said why: the last words are below; is storageUri right, "
-        "does "
-        "secretRef's Secret have what the image reads, is there space on the volume?";
+        "the last log lines of the image are below: is storageUri right, does secretRef's Secret "
+        "have the keys that the image reads, is there space on the volume?";
   } else if (code == "2") {
-    todo = "the input is wrong and no attempt will help: the last words name the file or the key";
+    todo = "the input is wrong and no attempt will help: the last lines name the file or the key";
   } else if (reason == contract::kReasonNotFinite) {
     todo =
         "losses, gradients or weights became nan or infinite: the last checkpoint is sound; go on "
         "from it with a lower learningRate, or look at the rows";
   } else if (code == "3") {
-    todo = "the surroundings are wrong (a library, space, a permission): the last words say which";
+    todo = "the environment is wrong (a library, space, a permission): the last lines say which";
   } else if (reason == "NodeLost") {
     todo = "node " + word(failure, "node") + " went away: kubectl describe node";
   } else if (reason == "Evicted") {
     todo = "its node ran short of something (often ephemeral storage): kubectl describe the pod";
   } else {
-    todo = "the last words of the rank are below; its whole log is in the job's output directory";
+    todo = "the last lines of the rank are below; its whole log is in the job's output directory";
   }
   all.push_back({"last failure: " + reason + (code.empty() ? "" : ", exit code " + code) +
                      (signal.empty() ? "" : ", signal " + signal) + ": " + word(failure, "message"),
