@@ -21,15 +21,15 @@ struct Rule {
 /// The first rule that matches a condition counts.
 constexpr Rule kRules[] = {
     {"Accepted", "False", "ConfigMapMissing", "",
-     "make the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator looks "
-     "again by itself"},
+     "create the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator "
+     "checks again by itself"},
     {"Accepted", "False", "TemplateMissing", "",
-     "make the DeepSpeedJobTemplate that spec.workers.templateRef names (kubectl get "
-     "deepspeedjobtemplates lists them); the operator looks again by itself"},
+     "create the DeepSpeedJobTemplate that spec.workers.templateRef names (kubectl get "
+     "deepspeedjobtemplates lists them); the operator checks again by itself"},
     {"Accepted", "False", "", "",
      "`dsj validate` on the manifest says the same with line numbers; edit the job"},
     {"Scheduled", "False", "Unschedulable", "Insufficient",
-     "the nodes have less left than a worker asks for: lower workers.template's resources or "
+     "the nodes have less free than a worker requests: lower workers.template's resources or "
      "slotsPerWorker, free nodes, or wait"},
     {"Scheduled", "False", "Unschedulable", "persistentvolumeclaim",
      "a claim of workers.template is missing or not bound: kubectl get pvc"},
@@ -42,7 +42,7 @@ constexpr Rule kRules[] = {
     {"Scheduled", "False", "QuotaExceeded", "",
      "raise the namespace's ResourceQuota or suspend another job; the operator tries again"},
     {"Scheduled", "False", "Forbidden", "",
-     "an admission policy or missing right refuses the pods: see the sentence"},
+     "an admission policy or missing right refuses the pods: see the message"},
     {"Scheduled", "False", "NameTaken", "",
      "another object has a name that the job needs: delete it, or rename the job"},
     {"Scheduled", "False", "Invalid", "",
@@ -52,7 +52,7 @@ constexpr Rule kRules[] = {
     {"Initialized", "False", "ContainerCannotStart", "",
      "the kubelet's message says what is missing: a volume, a ConfigMap, a command"},
     {"Initialized", "False", "Initializing", "",
-     "the image of spec.initializers is at work: kubectl logs POD -c initialize-model (or "
+     "the image of spec.initializers is running: kubectl logs POD -c initialize-model (or "
      "-dataset); runPolicy.activeDeadlineSeconds bounds it"},
     {"Initialized", "False", "WaitingForGang", "",
      "the pods run and the agents have not joined: a NetworkPolicy between the job's pods (ports "
@@ -61,14 +61,14 @@ constexpr Rule kRules[] = {
      "agent 0 has not reported: look at `dsj logs` and at its node; after "
      "liveness.stepTimeoutSeconds a hanging attempt is ended by itself"},
     {"Failed", "True", "BackoffLimitExceeded", "",
-     "the last failure says why it fails again and again; after mending it raise backoffLimit "
-     "under a new name"},
+     "the last failure shows why it keeps failing; fix the cause, then submit it under a new name "
+     "or with a higher backoffLimit"},
     {"Failed", "True", "DeadlineExceeded", "", "raise runPolicy.activeDeadlineSeconds"},
     {"Failed", "True", "StartupDeadlineExceeded", "",
-     "no attempt began in runPolicy.startupDeadlineSeconds: the conditions say what was waited "
-     "for"},
+     "no attempt began in runPolicy.startupDeadlineSeconds: the conditions show what the job "
+     "waited for"},
     {"Failed", "True", "FailurePolicy", "",
-     "a rule of failurePolicy said so: see the last failure"},
+     "a rule of failurePolicy ended the job: see the last failure"},
     {"Failed", "True", "", "", "see the last failure"},
 };
 
