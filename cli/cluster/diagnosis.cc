@@ -61,8 +61,8 @@ constexpr Rule kRules[] = {
      "agent 0 has not reported: look at `dsj logs` and at its node; after "
      "liveness.stepTimeoutSeconds a hanging attempt is ended by itself"},
     {"Failed", "True", "BackoffLimitExceeded", "",
-     "the last failure shows why it keeps failing; fix the cause, then submit it under a new name "
-     "or with a higher backoffLimit"},
+     "the last failure shows why it keeps failing; fix the cause, then submit it under a "
+     "new name with the same outputDir"},
     {"Failed", "True", "DeadlineExceeded", "", "raise runPolicy.activeDeadlineSeconds"},
     {"Failed", "True", "StartupDeadlineExceeded", "",
      "no attempt began in runPolicy.startupDeadlineSeconds: the conditions show what the job "
