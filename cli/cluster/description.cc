@@ -140,10 +140,10 @@ class Page {
   }
 
   std::string restarts() const {
-    return std::to_string(whole(job_, "status.restarts.total")) + "; " +
+    return std::to_string(whole(job_, "status.restarts.total")) + ", of them " +
            std::to_string(whole(job_, "status.restarts.counted")) + " of " +
            std::to_string(whole(job_, "spec.backoffLimit", 3)) +
-           " counted since the newest checkpoint";
+           " charged since the newest checkpoint";
   }
 
   void config() {

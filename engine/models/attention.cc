@@ -2,8 +2,9 @@
 // the log-sum-exp and never the scores. Where they take rows laid end to end a micro-batch is one
 // call (engine/device/attention.h). Others take rectangles: each run of rows of one length is then
 // a call of its own, and shared keys and values are copied to all heads. With dropout on the
-// probabilities a plain form runs, which holds the scores of some queries of one row: the CPU's
-// flash kernels have no dropout. How many at a time, job/layout/row_pieces.h decides.
+// probabilities or a cap on the scores a plain form runs, which holds the scores of some queries of
+// one row: flash kernels have no cap, and the CPU's no dropout. How many at a time,
+// job/layout/row_pieces.h decides.
 #include <ATen/ATen.h>
 
 #include "common/check.h"
@@ -154,10 +155,17 @@ std::vector<OneRow> one_by_one(const RowBounds& rows, const Attention& shape) {
   return all;
 }
 
-/// softmax(scores) in fp32, [1, heads, queries, keys].
-at::Tensor probabilities(const Heads& h, const Block& block, const Run& run, const Attention& s) {
+/// Scaled scores in fp32, [1, heads, queries, keys]; under a cap, their tanh.
+at::Tensor scores_of(const Heads& h, const Block& block, const Attention& s) {
   at::Tensor scores =
       at::matmul(block.queries_of(h.q), block.keys_of(h.k).transpose(2, 3)).mul_(s.scale);
+  return s.cap > 0 ? scores.div_(s.cap).tanh_() : scores;
+}
+
+/// softmax of the scores that scores_of gives, which are overwritten.
+at::Tensor probabilities(at::Tensor scores, const Block& block, const Run& run,
+                         const Attention& s) {
+  if (s.cap > 0) scores.mul_(s.cap);
   return scores.add_(causal_mask(block, run, s, scores.options())).softmax(-1);
 }
 
@@ -173,7 +181,7 @@ Attended plain_attention(const at::Tensor& qkv, const RowBounds& rows, const Att
     const Heads h = split(of_run(qkv, run).to(at::kFloat), run, s);
     const at::Tensor heads = by_head(of_run(out, run), run, s.dim);
     for (const Block& block : blocks_of(run, s, s.heads)) {
-      at::Tensor p = probabilities(h, block, run, s);
+      at::Tensor p = probabilities(scores_of(h, block, s), block, run, s);
       dropout(p, dropout_of(block, s));
       block.queries_of(heads).copy_(at::matmul(p, block.keys_of(h.v)));
     }
@@ -189,7 +197,10 @@ at::Tensor plain_attention_backward(const at::Tensor& dout, const at::Tensor& qk
     HeadSums sums(h);
     for (const Block& block : blocks_of(run, s, s.heads)) {
       const at::Tensor d = block.queries_of(dheads);
-      const at::Tensor p = probabilities(h, block, run, s);
+      at::Tensor scores = scores_of(h, block, s);
+      at::Tensor slope;  // of the cap
+      if (s.cap > 0) slope = 1 - scores.square();
+      const at::Tensor p = probabilities(std::move(scores), block, run, s);
       at::Tensor dropped = p.clone();
       dropout(dropped, dropout_of(block, s));
       const at::Tensor dv = at::matmul(dropped.transpose(2, 3), d);
@@ -197,6 +208,7 @@ at::Tensor plain_attention_backward(const at::Tensor& dout, const at::Tensor& qk
       at::Tensor dp = at::matmul(d, block.keys_of(h.v).transpose(2, 3));
       dropout(dp, dropout_of(block, s));
       const at::Tensor dscores = (dp - (dp * p).sum(-1, true)).mul_(p).mul_(s.scale);
+      if (slope.defined()) dscores.mul_(slope);
       sums.add(block, at::matmul(dscores, block.keys_of(h.k)),
                at::matmul(dscores.transpose(2, 3), block.queries_of(h.q)), dv);
     }
@@ -254,7 +266,7 @@ void flash_run_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
 
 Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape) {
   DSJ_CHECK(rows.tokens() == qkv.size(0));
-  if (shape.dropout.p > 0) return plain_attention(qkv, rows, shape);
+  if (shape.plain()) return plain_attention(qkv, rows, shape);
   if (by_rows(qkv, shape)) {
     const auto flash = device::attention_by_rows(rows_input(qkv, rows, shape));
     return {flash.out, {{flash.logsumexp, flash.generator_state, flash.unused}}};
@@ -276,7 +288,7 @@ Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention
 
 at::Tensor attention_backward(const at::Tensor& dout, at::Tensor qkv, const Attended& attended,
                               const RowBounds& rows, const Attention& shape) {
-  if (shape.dropout.p > 0) return plain_attention_backward(dout, qkv, rows, shape);
+  if (shape.plain()) return plain_attention_backward(dout, qkv, rows, shape);
   if (by_rows(qkv, shape)) {
     const auto& sums = attended.sums[0];
     return device::attention_by_rows_backward(
@@ -306,6 +318,17 @@ at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const 
     if (whole) continue;
     const int64_t seen = shape.window > 0 ? std::min(shape.window, run.first + 1) : run.first + 1;
     const int64_t from = run.first + 1 - seen;
+    if (shape.cap > 0) {
+      const int64_t times = shape.heads / shape.kv_heads;
+      const at::Tensor keys = repeat_heads(cached(k_cache, from, seen), times);
+      const at::Tensor scores =
+          at::matmul(all.narrow(1, 0, shape.heads), keys.transpose(2, 3)).to(at::kFloat);
+      const at::Tensor p =
+          scores.mul_(shape.scale / shape.cap).tanh_().mul_(shape.cap).softmax(-1);
+      const at::Tensor values = repeat_heads(cached(v_cache, from, seen), times);
+      of_run(out, run).copy_(merge(at::matmul(p.to(values.scalar_type()), values), run));
+      continue;
+    }
     of_run(out, run).copy_(merge(
         at::scaled_dot_product_attention(all.narrow(1, 0, shape.heads), cached(k_cache, from, seen),
                                          cached(v_cache, from, seen), {}, 0.0, /*is_causal=*/false,

@@ -11,15 +11,19 @@ namespace dsj::models {
 using layout::Role;
 
 DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
-    : config_(config), index_(static_cast<size_t>(Role::DownBias) + 1, -1) {
+    : config_(config), index_(layout::kRoles, -1) {
   const auto roles = layout::decoder_roles(config);
   for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
-  const int64_t kv = config.kv_size(), inner = config.intermediate_size;
-  qkv_ = {at(Role::Q), at(Role::QBias), {config.query_size(), kv, kv}};
-  q_ = {at(Role::Q), at(Role::QBias), {config.query_size()}};
+  const int64_t query = config.query_size(), kv = config.kv_size(),
+                inner = config.intermediate_size;
+  qkv_ = {at(Role::Q), at(Role::QBias), {query, kv, kv}};
+  if (config.fused_qkv) qkv_.sizes = {query + 2 * kv};
+  q_ = {at(Role::Q), at(Role::QBias), {query}};
   kv_ = {at(Role::K), at(Role::KBias), {kv, kv}};
   o_ = {at(Role::O), at(Role::OBias), {config.hidden_size}};
-  gate_up_ = {at(Role::Gate), at(Role::GateBias), {inner, inner}};
+  gate_up_ = config.gated ? Projection{at(Role::Gate), at(Role::GateBias), {inner, inner}}
+                          : Projection{at(Role::Up), at(Role::UpBias), {inner}};
+  if (config.fused_gate_up) gate_up_.sizes = {2 * inner};
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
 }
 
@@ -28,19 +32,92 @@ ops::Attention DecoderLayer::shape(const LayerCall& call) const {
                        .kv_heads = config_.num_kv_heads,
                        .dim = config_.head_dim,
                        .scale = config_.attention_scale(call.layer),
-                       .window = config_.window(call.layer)};
+                       .window = config_.window(call.layer),
+                       .cap = config_.scores_cap};
   if (call.dropout_key) shape.dropout = {config_.dropout.attention, *call.dropout_key};
   return shape;
 }
 
-ops::Normed DecoderLayer::norm(const zero::UnitParameters& p, Role role,
-                               const at::Tensor& x) const {
-  return as_factor(p, ops::rms_norm(x, p.weight(at(role)), config_.norm_eps));
+// ---- norms
+
+NormAt DecoderLayer::norm_at(Role role) const {
+  return {.weight = at(role),
+          .bias = role == Role::Norm1   ? at(Role::Norm1Bias)
+                  : role == Role::Norm2 ? at(Role::Norm2Bias)
+                                        : -1};
 }
+
+ops::Normed DecoderLayer::before(const zero::UnitParameters& p, Role role,
+                                 const at::Tensor& x) const {
+  if (!config_.pre_norms) return {.y = x.to(p.product_type())};
+  return as_factor(p, norm(p, config_, norm_at(role), x));
+}
+
+void DecoderLayer::backward_before(const zero::UnitParameters& p, Role role, const at::Tensor& dh,
+                                   const at::Tensor& x, const ops::Normed& normed,
+                                   at::Tensor dx) const {
+  if (!config_.pre_norms)
+    dx.add_(dh);
+  else
+    norm_backward(p, config_, norm_at(role), dh, x, normed, dx);
+}
+
+// ---- what is added to the residual
+
+ops::Dropout DecoderLayer::dropout(const LayerCall& call, const Branch& branch) const {
+  if (!call.dropout_key) return {};
+  return {config_.dropout.residual, dropout_key(*call.dropout_key, branch.site)};
+}
+
+at::Tensor DecoderLayer::branch_norm(const zero::UnitParameters& p, const Branch& branch,
+                                     const at::Tensor& out, LayerSaved::Branch* saved) const {
+  const at::Tensor wide = out.to(p.stream_type());
+  ops::Normed normed = norm(p, config_, norm_at(branch.post_norm), wide);
+  at::Tensor y = std::move(normed.y);
+  if (saved) *saved = {wide, normed};
+  return y;
+}
+
+at::Tensor DecoderLayer::add_branch(const zero::UnitParameters& p, const Branch& branch,
+                                    const at::Tensor& h, const at::Tensor& residual,
+                                    const LayerCall& call, LayerSaved::Branch* saved) const {
+  if (config_.adds_products())
+    return project_add(p, branch.projection, h, residual, call.dropout_key);
+  at::Tensor out = project(p, branch.projection, h, call.dropout_key);
+  if (config_.post_norms) out = branch_norm(p, branch, out, saved);
+  ops::dropout(out, dropout(call, branch));
+  if (config_.residual_scale != 1) out.mul_(config_.residual_scale);
+  return added(residual, out);
+}
+
+at::Tensor DecoderLayer::branch_backward(const zero::UnitParameters& p, const Branch& branch,
+                                         const at::Tensor& dy, const at::Tensor& h,
+                                         const LayerCall& call, LayerSaved::Branch saved) const {
+  if (config_.adds_products())
+    return project_backward(p, branch.projection, dy, h, call.dropout_key);
+  const ops::Dropout dropped = dropout(call, branch);
+  at::Tensor d = dy;
+  if (config_.residual_scale != 1)
+    d = dy.mul(config_.residual_scale);
+  else if (dropped.p > 0)
+    d = dy.clone();
+  ops::dropout(d, dropped);
+  if (config_.post_norms) {
+    if (!saved.out.defined())
+      branch_norm(p, branch, project(p, branch.projection, h, call.dropout_key), &saved);
+    at::Tensor dout = at::zeros_like(saved.out);
+    norm_backward(p, config_, norm_at(branch.post_norm), d, saved.out, saved.norm, dout);
+    d = dout;
+    saved = {};
+  }
+  return project_backward(p, branch.projection, d, h, call.dropout_key);
+}
+
+// ---- attention
 
 at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
                                       const LayerCall& call) const {
-  if (!call.outputs) return project(p, qkv_, h, call.dropout_key);
+  if (!call.outputs || config_.fused_qkv) return project(p, qkv_, h, call.dropout_key);
   const int64_t query = q_.width();
   at::Tensor qkv = at::empty({h.size(0), query + kv_.width()}, h.options());
   qkv.narrow(1, query, kv_.width()).copy_(project(p, kv_, h, call.dropout_key));
@@ -52,7 +129,8 @@ at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::T
 
 at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
                                       const at::Tensor& h, const LayerCall& call) const {
-  if (!call.outputs) return project_backward(p, qkv_, dqkv, h, call.dropout_key);
+  if (!call.outputs || config_.fused_qkv)
+    return project_backward(p, qkv_, dqkv, h, call.dropout_key);
   const int64_t query = q_.width();
   at::Tensor dh = project_backward(p, kv_, dqkv.narrow(1, query, kv_.width()), h, call.dropout_key);
   const at::Tensor dq = picked(dqkv.narrow(1, 0, query), call.outputs);
@@ -61,89 +139,76 @@ at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::T
   return dh;
 }
 
+void DecoderLayer::head_norms(const zero::UnitParameters& p, const at::Tensor& qk,
+                              LayerSaved* saved) const {
+  const at::Tensor q = qk.narrow(1, 0, config_.query_size());
+  const at::Tensor k = qk.narrow(1, config_.query_size(), config_.kv_size());
+  const auto norm = [&](const at::Tensor& x, Role role, int64_t heads) {
+    return ops::head_norm(x, head_norm_weight(config_, p.weight(at(role)), x),
+                          config_.qk_norm_whole ? 1 : heads, config_.norm_eps);
+  };
+  const at::Tensor q_rstd = norm(q, Role::QNorm, config_.num_heads);
+  const at::Tensor k_rstd = norm(k, Role::KNorm, config_.num_kv_heads);
+  if (saved) saved->q_rstd = q_rstd, saved->k_rstd = k_rstd;
+}
+
+/// In which head norms and rope work.
+at::ScalarType DecoderLayer::heads_type(const zero::UnitParameters& p) const {
+  return config_.qk_norm && rounds_once(config_) ? at::kFloat : p.stream_type();
+}
+
 at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
                                      const LayerCall& call, LayerSaved* saved) const {
-  const int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads;
   at::Tensor qkv = qkv_products(p, h, call);
   const at::Tensor queries_keys = qkv.narrow(1, 0, config_.query_size() + config_.kv_size());
-  const Widened wide(p, queries_keys);
-  if (config_.qk_norm) {
-    const at::Tensor q = wide.tensor().narrow(1, 0, config_.query_size());
-    const at::Tensor k = wide.tensor().narrow(1, config_.query_size(), config_.kv_size());
-    if (saved) saved->qk = queries_keys.clone();
-    const at::Tensor q_rstd = ops::head_norm(q, p.weight(at(Role::QNorm)), heads, config_.norm_eps);
-    const at::Tensor k_rstd =
-        ops::head_norm(k, p.weight(at(Role::KNorm)), kv_heads, config_.norm_eps);
-    if (saved) saved->q_rstd = q_rstd, saved->k_rstd = k_rstd;
-  }
-  ops::rope(wide.tensor(), *call.rope, call.rows->positions(), heads + kv_heads,
-            /*inverse=*/false);
+  if (saved && config_.qk_norm) saved->qk = queries_keys.clone();
+  const Widened wide(heads_type(p), queries_keys);
+  if (config_.qk_norm) head_norms(p, wide.tensor(), saved);
+  if (call.rope)
+    ops::rope(wide.tensor(), *call.rope, call.rows->positions(),
+              config_.num_heads + config_.num_kv_heads, config_.head_dim, /*inverse=*/false);
   wide.back();
   return qkv;
 }
 
-at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
-                                   const LayerCall& call, LayerSaved* saved) const {
-  const ops::Normed norm2 = norm(p, Role::Norm2, x2);
-  const at::Tensor gate_up = project(p, gate_up_, norm2.y, call.dropout_key);
-  if (saved) {
-    saved->norm2 = norm2;
-    saved->inner = gate_up;
-  }
-  return gate_up;
-}
-
-at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
-                             const LayerCall& call, LayerSaved* saved) const {
-  const at::Tensor gate_up = mlp_inner(p, x2, call, saved);
-  return project_add(p, down_, ops::swiglu(gate_up), x2, call.dropout_key);
-}
-
 at::Tensor DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x,
                                 const LayerCall& call, LayerSaved* saved) const {
-  ops::Normed norm1 = norm(p, Role::Norm1, x);
+  ops::Normed norm1 = before(p, Role::Norm1, x);
   at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
   if (saved) saved->x = x, saved->norm1 = norm1;
   norm1 = {};
   ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
   if (saved) saved->qkv = qkv, saved->attended = attended;
   qkv.reset();
-  at::Tensor x2 = project_add(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
-                              call.dropout_key);
+  at::Tensor x2 = add_branch(p, attention_branch(), picked(attended.out, call.outputs),
+                             picked(x, call.outputs), call, saved ? &saved->attention : nullptr);
   if (saved) saved->x2 = x2;
   return x2;
-}
-
-void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
-                                const LayerCall& call, LayerSaved& saved) const {
-  at::Tensor dinner = std::move(saved.inner);
-  ops::swiglu_backward(project_backward(p, down_, dy, ops::swiglu(dinner), call.dropout_key),
-                       dinner);
-  const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
-  const auto grad = p.grad(at(Role::Norm2));
-  ops::rms_norm_backward(as_read(dh, saved.x2), saved.x2, p.weight(at(Role::Norm2)),
-                         saved.norm2.rstd, dy, grad.tensor, grad.accumulate);
-  saved.x2.reset();
-  saved.norm2 = {};
 }
 
 void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk,
                                        LayerSaved& saved) const {
   const int64_t q = config_.query_size(), kv = config_.kv_size();
-  const auto q_grad = p.grad(at(Role::QNorm)), k_grad = p.grad(at(Role::KNorm));
   const at::Tensor qk = as_read(saved.qk, dqk);
-  ops::head_norm_backward(dqk.narrow(1, 0, q), qk.narrow(1, 0, q), p.weight(at(Role::QNorm)),
-                          saved.q_rstd, q_grad.tensor, q_grad.accumulate);
-  ops::head_norm_backward(dqk.narrow(1, q, kv), qk.narrow(1, q, kv), p.weight(at(Role::KNorm)),
-                          saved.k_rstd, k_grad.tensor, k_grad.accumulate);
+  const auto backward = [&](int64_t first, int64_t width, Role role, const at::Tensor& rstd) {
+    const at::Tensor x = qk.narrow(1, first, width);
+    const auto grad = p.grad(at(role));
+    ops::head_norm_backward(dqk.narrow(1, first, width), x,
+                            head_norm_weight(config_, p.weight(at(role)), x), rstd, grad.tensor,
+                            grad.accumulate);
+  };
+  backward(0, q, Role::QNorm, saved.q_rstd);
+  backward(q, kv, Role::KNorm, saved.k_rstd);
   saved.qk.reset();
 }
 
 void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv,
                                const LayerCall& call, LayerSaved& saved) const {
-  const Widened wide(p, dqkv.narrow(1, 0, config_.query_size() + config_.kv_size()));
-  ops::rope(wide.tensor(), *call.rope, call.rows->positions(),
-            config_.num_heads + config_.num_kv_heads, /*inverse=*/true);
+  if (!call.rope && !config_.qk_norm) return;
+  const Widened wide(heads_type(p), dqkv.narrow(1, 0, config_.query_size() + config_.kv_size()));
+  if (call.rope)
+    ops::rope(wide.tensor(), *call.rope, call.rows->positions(),
+              config_.num_heads + config_.num_kv_heads, config_.head_dim, /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, wide.tensor(), saved);
   wide.back();
 }
@@ -151,29 +216,64 @@ void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& 
 at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
                                             const LayerCall& call, LayerSaved& saved) const {
   at::Tensor dattended =
-      project_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call.dropout_key);
+      branch_backward(p, attention_branch(), dy, picked(saved.attended.out, call.outputs), call,
+                      std::move(saved.attention));
   dattended = put_back(dattended, call.outputs, saved.x.size(0));
   at::Tensor dqkv = ops::attention_backward(dattended, std::move(saved.qkv), saved.attended,
                                             *call.rows, shape(call));
   dattended.reset();
   saved.attended = {};
   rotate_back(p, dqkv, call, saved);
-  if (!saved.norm1.y.defined()) saved.norm1 = norm(p, Role::Norm1, saved.x);
+  if (!saved.norm1.y.defined()) saved.norm1 = before(p, Role::Norm1, saved.x);
   const at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call);
   const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
-  const auto grad = p.grad(at(Role::Norm1));
-  ops::rms_norm_backward(as_read(dh, saved.x), saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd,
-                         dx, grad.tensor, grad.accumulate);
+  backward_before(p, Role::Norm1, dh, saved.x, saved.norm1, dx);
   return dx;
 }
+
+// ---- the MLP
+
+at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
+                                   const LayerCall& call, LayerSaved* saved) const {
+  const ops::Normed norm2 = before(p, Role::Norm2, x2);
+  const at::Tensor inner = project(p, gate_up_, norm2.y, call.dropout_key);
+  if (saved) {
+    saved->norm2 = norm2;
+    saved->inner = inner;
+  }
+  return inner;
+}
+
+at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
+                             const LayerCall& call, LayerSaved* saved) const {
+  const at::Tensor inner = mlp_inner(p, x2, call, saved);
+  return add_branch(p, mlp_branch(), ops::activated(inner, config_.activation, config_.gated), x2,
+                    call, saved ? &saved->mlp : nullptr);
+}
+
+void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
+                                const LayerCall& call, LayerSaved& saved) const {
+  at::Tensor dinner = std::move(saved.inner);
+  ops::activated_backward(
+      branch_backward(p, mlp_branch(), dy,
+                      ops::activated(dinner, config_.activation, config_.gated), call,
+                      std::move(saved.mlp)),
+      dinner, config_.activation, config_.gated);
+  const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
+  backward_before(p, Role::Norm2, dh, saved.x2, saved.norm2, dy);
+  saved.x2.reset();
+  saved.norm2 = {};
+}
+
+// ---- inference
 
 at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                                         const LayerCall& call, at::Tensor k_cache,
                                         at::Tensor v_cache) const {
-  const at::Tensor h = norm(p, Role::Norm1, x).y;
+  const at::Tensor h = before(p, Role::Norm1, x).y;
   const at::Tensor qkv = project_qkv(p, h, call, nullptr);
   const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
-  return mlp(p, project_add(p, o_, out, x, call.dropout_key), call, nullptr);
+  return mlp(p, add_branch(p, attention_branch(), out, x, call, nullptr), call, nullptr);
 }
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {

@@ -1,7 +1,9 @@
-// The llama-like decoder layer (layout::Block::Llama): RMSNorm, rotary attention with shared key
-// and value heads, gated SiLU. The config says which biases, head norms and windows there are.
+// The decoder layer with rotary attention (layout::Block::Llama). The config says which norms,
+// biases, windows and activation it has, and what is done to what attention and the MLP give before
+// it is added to the residual.
 #pragma once
 
+#include "engine/models/norms.h"
 #include "engine/models/pieces.h"
 #include "engine/models/projection.h"
 #include "job/layout/units.h"
@@ -18,6 +20,26 @@ class DecoderLayer : public LayerInPieces {
  private:
   /// Index of a parameter in the unit; -1: the model has none.
   int at(layout::Role role) const { return index_[static_cast<size_t>(role)]; }
+  /// A way from a projection's input to the residual.
+  struct Branch {
+    const Projection& projection;
+    layout::Role post_norm;
+    int64_t site;  ///< of its dropout
+  };
+  Branch attention_branch() const { return {o_, layout::Role::PostAttentionNorm, 1}; }
+  Branch mlp_branch() const { return {down_, layout::Role::PostMlpNorm, 2}; }
+  /// residual + what the branch makes of h.
+  at::Tensor add_branch(const zero::UnitParameters& p, const Branch& branch, const at::Tensor& h,
+                        const at::Tensor& residual, const LayerCall& call,
+                        LayerSaved::Branch* saved) const;
+  /// dy: of the sum, which is also the residual's. Returns the gradient of h. What `saved` lacks is
+  /// computed again.
+  at::Tensor branch_backward(const zero::UnitParameters& p, const Branch& branch,
+                             const at::Tensor& dy, const at::Tensor& h, const LayerCall& call,
+                             LayerSaved::Branch saved) const;
+  at::Tensor branch_norm(const zero::UnitParameters& p, const Branch& branch, const at::Tensor& out,
+                         LayerSaved::Branch* saved) const;
+  ops::Dropout dropout(const LayerCall& call, const Branch& branch) const;
   ops::Attention shape(const LayerCall& call) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
   at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
@@ -37,13 +59,20 @@ class DecoderLayer : public LayerInPieces {
                     LayerSaved& saved) const override;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                                 LayerSaved& saved) const override;
+  at::ScalarType heads_type(const zero::UnitParameters& p) const;
+  /// Of queries and keys, in place.
+  void head_norms(const zero::UnitParameters& p, const at::Tensor& qk, LayerSaved* saved) const;
   /// dqk: of queries and keys; becomes the gradient of what their head norms read.
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk, LayerSaved& saved) const;
   /// The gradient of what attention reads becomes that of the projections' output.
   void rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv, const LayerCall& call,
                    LayerSaved& saved) const;
-  /// Of x, in the products' type.
-  ops::Normed norm(const zero::UnitParameters& p, layout::Role role, const at::Tensor& x) const;
+  NormAt norm_at(layout::Role role) const;
+  /// What a product reads of x: its norm, or x itself where there is none; in the products' type.
+  ops::Normed before(const zero::UnitParameters& p, layout::Role role, const at::Tensor& x) const;
+  /// dx (+)= the gradient of x, dh that of what before() gave.
+  void backward_before(const zero::UnitParameters& p, layout::Role role, const at::Tensor& dh,
+                       const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const;
 
   const layout::ModelConfig config_;
   std::vector<int> index_;

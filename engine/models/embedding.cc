@@ -13,12 +13,19 @@ ops::Dropout dropout_of(const layout::ModelConfig& config, const EmbeddingCall& 
                           : ops::Dropout{};
 }
 
+/// The factor on the rows; Gemma rounds it to their type.
+double scale_of(const layout::ModelConfig& config, const at::Tensor& x) {
+  if (config.norm != layout::NormKind::RmsPlusOne) return config.embedding_scale;
+  return at::scalar_tensor(config.embedding_scale, at::dtype(x.scalar_type())).item<double>();
+}
+
 }  // namespace
 
 at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                              const at::Tensor& ids, const EmbeddingCall& call) {
   // A table that was gathered in the products' type gives the rows that others give.
   at::Tensor x = p.weight(kTokens).index_select(0, ids).to(p.stream_type());
+  if (config.embedding_scale != 1) x.mul_(scale_of(config, x));
   if (config.learned_positions()) {
     DSJ_CHECK(call.rows->positions_end() <= config.max_position);
     x.add_(p.weight(kPositions).index_select(0, call.rows->positions()));
@@ -30,6 +37,7 @@ at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelC
 void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                         const at::Tensor& ids, const at::Tensor& dx, const EmbeddingCall& call) {
   ops::dropout(dx, dropout_of(config, call));
+  if (config.embedding_scale != 1) dx.mul_(scale_of(config, dx));
   if (const auto tokens = p.grad(kTokens); tokens.tensor.defined()) {
     tokens.zero_if_new();
     ops::scatter_rows(dx, ids, tokens.tensor);

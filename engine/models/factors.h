@@ -27,12 +27,13 @@ inline at::Tensor as_read(const at::Tensor& dy, const at::Tensor& x) {
   return dy.to(x.scalar_type());
 }
 
-/// Columns of a product that are worked on in the parameters' type (head norms, rope). Where that
-/// is the product's type, the columns themselves; else a copy, which back() rounds into them.
+/// Columns of a product that are worked on in another type (head norms, rope), mostly the
+/// parameters'. Where that is the product's type, the columns themselves; else a copy, which back()
+/// rounds into them.
 class Widened {
  public:
-  Widened(const zero::UnitParameters& p, const at::Tensor& columns)
-      : columns_(columns), wide_(columns.to(p.stream_type())) {}
+  Widened(at::ScalarType type, const at::Tensor& columns)
+      : columns_(columns), wide_(columns.to(type)) {}
   const at::Tensor& tensor() const { return wide_; }
   void back() const {
     if (!wide_.is_same(columns_)) columns_.copy_(wide_);

@@ -66,20 +66,13 @@ at::Tensor Gpt2Layer::branch_backward(const zero::UnitParameters& p, const Proje
   return project_backward(p, projection, d, h, call.dropout_key);
 }
 
-ops::Normed Gpt2Layer::norm(const zero::UnitParameters& p, int weight, const at::Tensor& x) const {
-  return as_factor(p, ops::layer_norm(x, p.weight(weight), p.weight(weight + 1), config_.norm_eps));
-}
-
-void Gpt2Layer::norm_backward(const zero::UnitParameters& p, int weight, const at::Tensor& dh,
-                              const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const {
-  const auto dw = p.grad(weight), db = p.grad(weight + 1);
-  ops::layer_norm_backward(as_read(dh, x), x, p.weight(weight), normed, dx, dw.tensor, db.tensor,
-                           dw.accumulate);
+ops::Normed Gpt2Layer::before(const zero::UnitParameters& p, int weight, const at::Tensor& x) const {
+  return as_factor(p, norm(p, config_, {weight, weight + 1}, x));
 }
 
 at::Tensor Gpt2Layer::attend(const zero::UnitParameters& p, const at::Tensor& x,
                              const LayerCall& call, LayerSaved* saved) const {
-  ops::Normed norm1 = norm(p, kNorm1, x);
+  ops::Normed norm1 = before(p, kNorm1, x);
   at::Tensor qkv = project(p, qkv_, norm1.y, call.dropout_key);
   if (saved) saved->x = x, saved->norm1 = norm1;
   norm1 = {};
@@ -94,7 +87,7 @@ at::Tensor Gpt2Layer::attend(const zero::UnitParameters& p, const at::Tensor& x,
 
 at::Tensor Gpt2Layer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
                                 const LayerCall& call, LayerSaved* saved) const {
-  ops::Normed norm2 = norm(p, kNorm2, x2);
+  ops::Normed norm2 = before(p, kNorm2, x2);
   const at::Tensor inner = project(p, up_, norm2.y, call.dropout_key);
   if (saved) saved->norm2 = std::move(norm2), saved->inner = inner;
   return inner;
@@ -110,8 +103,9 @@ void Gpt2Layer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy
   const at::Tensor dinner = std::move(saved.inner);
   ops::gelu_new_backward(branch_backward(p, down_, dy, ops::gelu_new(dinner), call, Site::Mlp),
                          dinner);
-  norm_backward(p, kNorm2, project_backward(p, up_, dinner, saved.norm2.y, call.dropout_key),
-                saved.x2, saved.norm2, dy);
+  norm_backward(p, config_, {kNorm2, kNorm2Bias},
+                project_backward(p, up_, dinner, saved.norm2.y, call.dropout_key), saved.x2,
+                saved.norm2, dy);
   saved.x2.reset();
   saved.norm2 = {};
 }
@@ -126,17 +120,17 @@ at::Tensor Gpt2Layer::backward_attention(const zero::UnitParameters& p, at::Tens
                                                   *call.rows, shape(call));
   saved.attended = {};
   dattended.reset();
-  if (!saved.norm1.y.defined()) saved.norm1 = norm(p, kNorm1, saved.x);
+  if (!saved.norm1.y.defined()) saved.norm1 = before(p, kNorm1, saved.x);
   const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key);
   const at::Tensor dx = put_back(dy, call.outputs, tokens);
-  norm_backward(p, kNorm1, dh, saved.x, saved.norm1, dx);
+  norm_backward(p, config_, {kNorm1, kNorm1Bias}, dh, saved.x, saved.norm1, dx);
   return dx;
 }
 
 at::Tensor Gpt2Layer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                                      const LayerCall& call, at::Tensor k_cache,
                                      at::Tensor v_cache) const {
-  const at::Tensor qkv = project(p, qkv_, norm(p, kNorm1, x).y, call.dropout_key);
+  const at::Tensor qkv = project(p, qkv_, before(p, kNorm1, x).y, call.dropout_key);
   const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
   return mlp(p, branch(p, o_, out, x, call, Site::Residual), call, nullptr);
 }

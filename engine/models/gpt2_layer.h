@@ -4,6 +4,7 @@
 // outputs are wanted.
 #pragma once
 
+#include "engine/models/norms.h"
 #include "engine/models/pieces.h"
 #include "engine/models/projection.h"
 
@@ -38,9 +39,8 @@ class Gpt2Layer : public LayerInPieces {
                     LayerSaved& saved) const override;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                                 LayerSaved& saved) const override;
-  ops::Normed norm(const zero::UnitParameters& p, int weight, const at::Tensor& x) const;
-  void norm_backward(const zero::UnitParameters& p, int weight, const at::Tensor& dh,
-                     const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const;
+  /// In the products' type. Its bias follows its weight.
+  ops::Normed before(const zero::UnitParameters& p, int weight, const at::Tensor& x) const;
 
   const layout::ModelConfig config_;
   Projection qkv_, o_, up_, down_;

@@ -7,6 +7,7 @@
 #include "engine/device/device.h"
 #include "engine/models/factors.h"
 #include "engine/models/gemm.h"
+#include "engine/models/norms.h"
 #include "engine/models/unit.h"
 
 namespace dsj::models {
@@ -15,33 +16,38 @@ namespace {
 std::atomic<int64_t> logits_limit_{0};
 
 /// The norm's weight (and bias) come first, then the head's weight if it is not tied.
-constexpr int kNorm = 0;
-bool layer_norm(const layout::ModelConfig& config) {
-  return config.block == layout::Block::Gpt2;
+NormAt norm_at(const layout::ModelConfig& config) {
+  return {.weight = 0, .bias = config.norm_bias ? 1 : -1};
+}
+int norm_parameters(const layout::ModelConfig& config) {
+  return config.norm_bias ? 2 : 1;
 }
 int head_index(const layout::ModelConfig& config) {
-  return config.tied ? 0 : layer_norm(config) ? 2 : 1;
+  return config.tied ? 0 : norm_parameters(config);
 }
 
-ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                 const at::Tensor& x) {
-  if (!layer_norm(config)) return as_factor(p, ops::rms_norm(x, p.weight(kNorm), config.norm_eps));
-  return as_factor(p, ops::layer_norm(x, p.weight(kNorm), p.weight(kNorm + 1), config.norm_eps));
+ops::Normed normed_rows(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                        const at::Tensor& x) {
+  return as_factor(p, norm(p, config, norm_at(config), x));
 }
 
 /// Writes the norm's gradients and returns that of x.
-at::Tensor norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+at::Tensor rows_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                          const at::Tensor& dy, const at::Tensor& x, const ops::Normed& normed) {
-  const at::Tensor dh = as_read(dy, x);
   at::Tensor dx = at::zeros_like(x);
-  const auto dw = p.grad(kNorm);
-  if (layer_norm(config)) {
-    ops::layer_norm_backward(dh, x, p.weight(kNorm), normed, dx, dw.tensor,
-                             p.grad(kNorm + 1).tensor, dw.accumulate);
-  } else {
-    ops::rms_norm_backward(dh, x, p.weight(kNorm), normed.rstd, dx, dw.tensor, dw.accumulate);
-  }
+  norm_backward(p, config, norm_at(config), dy, x, normed, dx);
   return dx;
+}
+
+/// What the model makes of a product's result, in place: scaled, then capped. Returns the slope of
+/// the cap where there is one and `slope` asks for it.
+at::Tensor shape_logits(const layout::ModelConfig& config, at::Tensor logits, bool slope) {
+  if (config.logits_scale != 1) logits.mul_(config.logits_scale);
+  if (config.logits_cap <= 0) return {};
+  logits.div_(config.logits_cap).tanh_();
+  const at::Tensor of_cap = slope ? 1 - logits.square() : at::Tensor();
+  logits.mul_(config.logits_cap);
+  return of_cap;
 }
 
 zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
@@ -81,7 +87,10 @@ struct Turn {
   void project(const layout::RowPiece& piece, const at::Tensor& h, const at::Tensor& dh) {
     at::Tensor logits = at::empty({piece.count, w.size(0)}, h.options());
     gemm::linear(logits, h, w);
+    const at::Tensor slope = shape_logits(config, logits, true);
     ops::cross_entropy(logits, targets.labels.narrow(0, piece.first, piece.count), scale, loss);
+    if (slope.defined()) logits.mul_(slope);
+    if (config.logits_scale != 1) logits.mul_(config.logits_scale);
     gemm::grad_input(dh, logits, w, false);
     dw.add(logits, h);
   }
@@ -90,12 +99,12 @@ struct Turn {
 /// `x`: of all tokens, or of the targets alone. Returns its gradient.
 at::Tensor turn_whole(Turn& turn, const at::Tensor& x, bool alone, int64_t rows) {
   at::Tensor picked = alone ? x : x.index_select(0, turn.targets.tokens);
-  ops::Normed normed = norm(turn.p, turn.config, picked);
+  ops::Normed normed = normed_rows(turn.p, turn.config, picked);
   at::Tensor dh = at::empty_like(normed.y);
   for (const auto& piece : layout::row_pieces(turn.targets.count, rows))
     turn.project(piece, normed.y.narrow(0, piece.first, piece.count),
                  dh.narrow(0, piece.first, piece.count));
-  at::Tensor dx = norm_backward(turn.p, turn.config, dh, picked, normed);
+  at::Tensor dx = rows_backward(turn.p, turn.config, dh, picked, normed);
   if (alone) return dx;
   dh.reset(), picked.reset(), normed = {};
   return at::zeros_like(x).index_copy_(0, turn.targets.tokens, dx);
@@ -109,10 +118,10 @@ at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t r
     const at::Tensor tokens = turn.targets.tokens.narrow(0, piece.first, piece.count);
     const at::Tensor picked =
         alone ? x.narrow(0, piece.first, piece.count) : x.index_select(0, tokens);
-    const ops::Normed normed = norm(adding, turn.config, picked);
+    const ops::Normed normed = normed_rows(adding, turn.config, picked);
     const at::Tensor dh = at::empty_like(normed.y);
     turn.project(piece, normed.y, dh);
-    const at::Tensor dpicked = norm_backward(adding, turn.config, dh, picked, normed);
+    const at::Tensor dpicked = rows_backward(adding, turn.config, dh, picked, normed);
     sums.add();
     alone ? dx.narrow(0, piece.first, piece.count).copy_(dpicked)
           : dx.index_copy_(0, tokens, dpicked);
@@ -137,7 +146,7 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
   HeadResult result{no_loss(x), targets.count, {}};
   const auto head_grad = projection.grad(weight);
   if (result.targets == 0) {
-    for (int i = kNorm; i <= (layer_norm(config) ? kNorm + 1 : kNorm); ++i) p.grad(i).zero_if_new();
+    for (int i = 0; i < norm_parameters(config); ++i) p.grad(i).zero_if_new();
     head_grad.zero_if_new();
     result.dx = at::zeros_like(x);
     return result;
@@ -175,10 +184,11 @@ HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& c
 
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x) {
-  const at::Tensor h = norm(p, config, x).y;
+  const at::Tensor h = normed_rows(p, config, x).y;
   const at::Tensor w = owner(p, config.tied).weight(head_index(config));
   at::Tensor logits = at::empty({x.size(0), w.size(0)}, h.options());
   gemm::linear(logits, h, w);
+  shape_logits(config, logits, false);
   return logits;
 }
 

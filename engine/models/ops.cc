@@ -91,15 +91,90 @@ void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
   add_up(on, partial, dw, accumulate_dw);
 }
 
+namespace {
+
+/// A part of each head, or neighbours that turn together: no kernel of ours does it.
+void rope_parts(const at::Tensor& x, const RopeTable& table, const at::Tensor& positions,
+                int64_t count, int64_t dim, bool inverse) {
+  const int64_t half = table.cos.size(1);
+  const at::Tensor part = x.narrow(1, 0, count * dim).unflatten(1, {count, dim}).narrow(2, 0, 2 * half);
+  const at::Tensor pairs = table.in_pairs ? part.unflatten(2, {half, 2}) : part;
+  const at::Tensor a = table.in_pairs ? pairs.select(3, 0) : part.narrow(2, 0, half);
+  const at::Tensor b = table.in_pairs ? pairs.select(3, 1) : part.narrow(2, half, half);
+  const at::Tensor cos = table.cos.index_select(0, positions).unsqueeze(1);
+  const at::Tensor sin = table.sin.index_select(0, positions).unsqueeze(1);
+  const at::Tensor turned = inverse ? a * cos + b * sin : a * cos - b * sin;
+  b.copy_(inverse ? b * cos - a * sin : b * cos + a * sin);
+  a.copy_(turned);
+}
+
+}  // namespace
+
 void rope(at::Tensor x, const RopeTable& table, const at::Tensor& positions, int64_t count,
-          bool inverse) {
-  const On on(x);
+          int64_t dim, bool inverse) {
   DSJ_CHECK(table.cos.is_contiguous() && table.sin.is_contiguous());
   DSJ_CHECK(positions.is_contiguous() && positions.size(0) == x.size(0));
+  if (table.in_pairs || 2 * table.cos.size(1) != dim)
+    return rope_parts(x, table, positions, count, dim, inverse);
+  const On on(x);
   on->rope(on.stream, heads(x), table.cos.const_data_ptr<float>(),
            table.sin.const_data_ptr<float>(), table.cos.size(0),
-           positions.const_data_ptr<int64_t>(), count, 2 * table.cos.size(1),
-           inverse ? -1.0f : 1.0f);
+           positions.const_data_ptr<int64_t>(), count, dim, inverse ? -1.0f : 1.0f);
+}
+
+namespace {
+
+using layout::Activation;
+
+at::Tensor act(const at::Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::Silu:
+      return at::silu(x);
+    case Activation::GeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::Gelu:
+      return at::gelu(x);
+    case Activation::Relu2:
+      return at::relu(x).square_();
+  }
+  DSJ_CHECK(false);
+}
+
+at::Tensor act_backward(const at::Tensor& dy, const at::Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::Silu:
+      return at::silu_backward(dy, x);
+    case Activation::GeluTanh:
+      return at::gelu_backward(dy, x, "tanh");
+    case Activation::Gelu:
+      return at::gelu_backward(dy, x);
+    case Activation::Relu2:
+      return at::relu(x).mul_(2).mul_(dy);
+  }
+  DSJ_CHECK(false);
+}
+
+}  // namespace
+
+at::Tensor activated(const at::Tensor& inner, Activation activation, bool gated) {
+  if (!gated) return act(inner, activation);
+  if (activation == Activation::Silu) return swiglu(inner);
+  const int64_t width = inner.size(1) / 2;
+  return act(inner.narrow(1, 0, width), activation).mul_(inner.narrow(1, width, width));
+}
+
+void activated_backward(const at::Tensor& da, at::Tensor inner, Activation activation,
+                        bool gated) {
+  if (!gated) {
+    inner.copy_(act_backward(da, inner, activation));
+    return;
+  }
+  if (activation == Activation::Silu) return swiglu_backward(da, std::move(inner));
+  const int64_t width = inner.size(1) / 2;
+  const at::Tensor gate = inner.narrow(1, 0, width), up = inner.narrow(1, width, width);
+  const at::Tensor dgate = act_backward(da * up, gate, activation);
+  up.copy_(act(gate, activation).mul_(da));
+  gate.copy_(dgate);
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up) {

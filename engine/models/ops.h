@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/models/row_bounds.h"
@@ -41,21 +42,23 @@ at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double ep
 void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
                         const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw);
 
-/// cos, sin: [length, D/2] fp32, rounded to the type of `options` as Hugging Face's code casts
-/// them.
+/// cos, sin: [length, R/2] fp32 for the R elements of a head that are rotated, rounded to the type
+/// of `options` as Hugging Face's code casts them.
 struct RopeTable {
   at::Tensor cos, sin;
+  bool in_pairs = false;  ///< elements 2i and 2i+1 turn together, not i and i + R/2
 };
-/// For positions 0 to length - 1. Dynamic scaling takes `length` as the sequence's: frequencies
-/// depend on this call alone, not on longer sequences seen before.
+/// For positions 0 to length - 1. Dynamic scaling and longrope take `length` as the sequence's:
+/// frequencies depend on this call alone, not on longer sequences seen before.
 RopeTable rope_table(const layout::RopeConfig& config, int64_t dim, int64_t length,
                      const at::TensorOptions& options);
 /// The one table of a run, for rows of any length: the longest so far, of which shorter rows use
 /// the beginning. One thread.
 class RopeTables {
  public:
-  RopeTables(const layout::RopeConfig& config, int64_t dim, const at::TensorOptions& options)
-      : config_(config), dim_(dim), options_(options) {}
+  RopeTables(const layout::RopeConfig& config, int64_t dim, const at::TensorOptions& options,
+             bool in_pairs = false)
+      : config_(config), dim_(dim), options_(options), in_pairs_(in_pairs) {}
   /// Holds at least the positions below `length`, as rope_table(length) has them. Valid until the
   /// next call.
   const RopeTable& below(int64_t length);
@@ -64,13 +67,33 @@ class RopeTables {
   const layout::RopeConfig config_;
   const int64_t dim_;
   const at::TensorOptions options_;
+  const bool in_pairs_;
   RopeTable table_;
-  int64_t scaled_for_ = 0;  ///< Dynamic scaling: the length that table_'s frequencies are for
+  int64_t scaled_for_ = 0;  ///< which frequencies table_ has, where they depend on the length
 };
-/// Rotates the first `heads` heads of each row of x [N, >= heads * D], in place. Row n is at
-/// positions[n], positions [N] int64, all below the table's length.
+/// A model's tables: layers with a window may have their own. One thread.
+class Ropes {
+ public:
+  Ropes(const layout::ModelConfig& model, const at::TensorOptions& options);
+  /// Of a layer, for positions below `length`. Null: the layer rotates nothing. Valid until the next
+  /// call for a longer row.
+  const RopeTable* of(int64_t layer, int64_t length);
+
+ private:
+  const layout::ModelConfig model_;
+  RopeTables all_;
+  std::optional<RopeTables> local_;
+};
+/// Rotates the first `heads` heads of `dim` elements in each row of x [N, >= heads * dim], in place:
+/// of each the first R. Row n is at positions[n], positions [N] int64, all below the table's length.
 void rope(at::Tensor x, const RopeTable& table, const at::Tensor& positions, int64_t heads,
-          bool inverse);
+          int64_t dim, bool inverse);
+
+/// A gated MLP's [N, 2I] (gate, up) → act(gate) * up [N, I]; else [N, I] → act.
+at::Tensor activated(const at::Tensor& inner, layout::Activation activation, bool gated);
+/// inner becomes its own gradient.
+void activated_backward(const at::Tensor& da, at::Tensor inner, layout::Activation activation,
+                        bool gated);
 
 /// [N, 2I] (gate, up) → [N, I]: silu(gate) * up.
 at::Tensor swiglu(const at::Tensor& gate_up);
@@ -102,7 +125,9 @@ struct Attention {
   int64_t heads = 1, kv_heads = 1, dim = 1;
   double scale = 1;    ///< on the scores
   int64_t window = 0;  ///< how many tokens a token sees, itself included; 0: all before it
+  double cap = 0;      ///< above 0: scores are cap * tanh(scores / cap)
   Dropout dropout;     ///< on the probabilities
+  bool plain() const { return dropout.p > 0 || cap > 0; }
   /// Queries at a time where a mask or the scores are held; 0: layout::query_block decides.
   int64_t queries = 0;
 };
@@ -113,7 +138,7 @@ struct Attended {
     at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
   };
   at::Tensor out;          ///< [N, heads * D]
-  std::vector<Sums> sums;  ///< of each call; empty with dropout
+  std::vector<Sums> sums;  ///< of each call; empty in the plain form
 };
 /// One call of the device's kernel if it takes rows laid end to end, else one for each run of
 /// `rows`: rows of one length that are neighbours. A long row with a window, or with dropout, takes

@@ -34,6 +34,27 @@ at::Tensor llama3(const RopeConfig& c, const at::Tensor& inverse) {
                    at::where(wavelength < original / c.high_freq_factor, inverse, middle));
 }
 
+/// Interpolates low frequencies, keeps high ones, and ramps between (https://arxiv.org/abs/2309.00071).
+at::Tensor yarn(const RopeConfig& c, int64_t dim, const at::Tensor& inverse) {
+  const auto turns = [&](double rotations) {
+    return static_cast<double>(dim) *
+           std::log(static_cast<double>(c.original_max) / (rotations * 2 * std::numbers::pi)) /
+           (2 * std::log(c.theta));
+  };
+  double low = turns(c.beta_fast), high = turns(c.beta_slow);
+  if (c.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, static_cast<double>(dim - 1));
+  if (low == high) high += 0.001;
+  const at::Tensor ramp =
+      at::arange(dim / 2, inverse.options()).sub_(low).div_(high - low).clamp_(0, 1);
+  return inverse / c.factor * ramp + inverse * (1 - ramp);
+}
+
+/// The divisors for sequences of this length.
+const std::vector<double>& divisors(const RopeConfig& c, int64_t length) {
+  return length > c.original_max ? c.long_factor : c.short_factor;
+}
+
 }  // namespace
 
 RopeTable rope_table(const RopeConfig& c, int64_t dim, int64_t length,
@@ -45,20 +66,39 @@ RopeTable rope_table(const RopeConfig& c, int64_t dim, int64_t length,
   at::Tensor inverse = at::pow(theta, exponent).reciprocal_();
   if (c.scaling == Scaling::Linear) inverse.div_(c.factor);
   if (c.scaling == Scaling::Llama3) inverse = llama3(c, inverse);
+  if (c.scaling == Scaling::Yarn) inverse = yarn(c, dim, inverse);
+  if (c.scaling == Scaling::LongRope)
+    inverse = (at::tensor(divisors(c, length)).to(wide) * inverse.reciprocal()).reciprocal_();
   const at::Tensor angles = at::arange(length, wide).unsqueeze(1) * inverse.unsqueeze(0);
   const auto type = c10::typeMetaToScalarType(options.dtype());
-  return {angles.cos().to(type).to(at::kFloat), angles.sin().to(type).to(at::kFloat)};
+  const auto rounded = [&](const at::Tensor& x) {
+    return (c.attention_factor == 1 ? x : x * c.attention_factor).to(type).to(at::kFloat);
+  };
+  return {rounded(angles.cos()), rounded(angles.sin())};
 }
 
 const RopeTable& RopeTables::below(int64_t length) {
-  const bool dynamic = config_.scaling == Scaling::Dynamic;
-  const int64_t scaled_for = dynamic ? std::max(length, config_.original_max) : 0;
+  int64_t scaled_for = 0;
+  if (config_.scaling == Scaling::Dynamic) scaled_for = std::max(length, config_.original_max);
+  if (config_.scaling == Scaling::LongRope) scaled_for = length > config_.original_max ? 1 : 0;
   if (table_.cos.defined() && table_.cos.size(0) >= length && scaled_for == scaled_for_)
     return table_;
   table_ = {};  // before the new one is made
   table_ = rope_table(config_, dim_, length, options_);
+  table_.in_pairs = in_pairs_;
   scaled_for_ = scaled_for;
   return table_;
+}
+
+Ropes::Ropes(const layout::ModelConfig& model, const at::TensorOptions& options)
+    : model_(model), all_(model.rope, model.rotary_size(), options, model.rope_in_pairs) {
+  if (model.local_rope)
+    local_.emplace(*model.local_rope, model.rotary_size(), options, model.rope_in_pairs);
+}
+
+const RopeTable* Ropes::of(int64_t layer, int64_t length) {
+  if (model_.learned_positions() || !model_.rotates(layer)) return nullptr;
+  return &(model_.rotates_locally(layer) ? *local_ : all_).below(length);
 }
 
 }  // namespace dsj::models::ops

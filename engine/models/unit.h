@@ -27,7 +27,7 @@ struct EmbeddingCall {
 /// [N] ids → [N, H].
 at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                              const at::Tensor& ids, const EmbeddingCall& call);
-/// `dx` [N, H]: gradient of the output; dropout overwrites it. In a tied model the head's gradient
+/// `dx` [N, H]: gradient of the output; becomes scratch. In a tied model the head's gradient
 /// is there already: this one is added.
 void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                         const at::Tensor& ids, const at::Tensor& dx, const EmbeddingCall& call);
@@ -41,7 +41,7 @@ uint64_t dropout_key(uint64_t key, int64_t part);
 struct LayerCall {
   int64_t layer = 0;                     ///< 0 is the first
   const RowBounds* rows = nullptr;       ///< of x
-  const ops::RopeTable* rope = nullptr;  ///< of all their positions; null: learned positions
+  const ops::RopeTable* rope = nullptr;  ///< of all their positions; null: nothing is rotated
   /// For this unit, micro-step and rank; nullopt: no dropout (inference).
   std::optional<uint64_t> dropout_key;
   /// [T] int64, ascending, at least one, on the device: the tokens whose output is wanted. Only
@@ -54,6 +54,11 @@ struct LayerCall {
 /// comes after attention has only the rows of LayerCall::outputs. Without `inner`, backward
 /// computes the MLP again, piece by piece, and norm1 again.
 struct LayerSaved {
+  /// What a norm behind attention or the MLP reads (ModelConfig::post_norms), and its sums.
+  struct Branch {
+    at::Tensor out;  ///< [N, H]
+    ops::Normed norm;
+  };
   at::Tensor x, x2;           ///< [N, H]: the input, and after attention
   ops::Normed norm1, norm2;   ///< of x and x2
   at::Tensor qkv;             ///< rotated
@@ -61,6 +66,7 @@ struct LayerSaved {
   at::Tensor q_rstd, k_rstd;  ///< of that norm
   at::Tensor inner;           ///< gate and up, or the activation's input
   ops::Attended attended;
+  Branch attention, mlp;
 };
 
 /// One kind of decoder layer (layout::Block). Stateless: one object serves all layers.

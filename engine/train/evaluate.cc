@@ -14,8 +14,7 @@ namespace dsj::train {
 using layout::Action;
 
 Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
-  models::LayerCall call{
-      .rows = &batch.rows(), .rope = rope(batch.rows()), .pieces = options_.pieces};
+  models::LayerCall call{.rows = &batch.rows(), .pieces = options_.pieces};
   Evaluated result;
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
@@ -30,6 +29,7 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
       case Action::Kind::Forward:
         state_.wait_for(action.unit);
         call.layer = action.unit - 1;
+        if (action.unit > 0) call.rope = rope(action.unit, batch.rows());
         call.outputs = action.unit == model_.num_layers ? batch.last_outputs() : nullptr;
         x = action.unit == 0
                 ? models::embedding_forward(state_.unit(0), model_, batch.input_ids(),

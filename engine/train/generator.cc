@@ -13,15 +13,19 @@ Generator::Generator(const layout::ModelConfig& model, comm::Collectives& collec
     : model_(model),
       state_(model, config_, at::kCPU, collectives, lora),
       layer_(models::make_layer(model)),
-      rope_(model.rope, model.head_dim, at::kFloat) {}
+      ropes_(model, at::kFloat) {}
 
 Status Generator::load(const weights::WeightSource& source, const weights::WeightSource* adapter) {
   return state_.load(source, {.saved = adapter});
 }
 
 bool Generator::takes_one_length(const layout::ModelConfig& model) {
-  return model.block == layout::Block::Llama &&
-         model.rope.scaling == layout::RopeConfig::Scaling::Dynamic;
+  using Scaling = layout::RopeConfig::Scaling;
+  const auto by_length = [](const layout::RopeConfig& rope) {
+    return rope.scaling == Scaling::Dynamic || rope.scaling == Scaling::LongRope;
+  };
+  return !model.learned_positions() &&
+         (by_length(model.rope) || (model.local_rope && by_length(*model.local_rope)));
 }
 
 Generator::Cache Generator::make_cache(int64_t rows, int64_t length) const {
@@ -34,11 +38,10 @@ Generator::Cache Generator::make_cache(int64_t rows, int64_t length) const {
 }
 
 at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows, Cache& cache) {
-  const bool rotary = model_.block == layout::Block::Llama;
-  const auto* table = rotary ? &rope_.below(rows.positions_end()) : nullptr;
   at::Tensor x = models::embedding_forward(state_.unit(0), model_, ids, {.rows = &rows});
   for (int i = 0; i < model_.num_layers; ++i) {
-    const models::LayerCall call{.layer = i, .rows = &rows, .rope = table};
+    const models::LayerCall call{
+        .layer = i, .rows = &rows, .rope = ropes_.of(i, rows.positions_end())};
     x = layer_->forward_cached(state_.unit(i + 1), x, call, cache.keys[i], cache.values[i]);
   }
   std::vector<int64_t> last;  // token of each row
@@ -61,7 +64,7 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
   DSJ_CHECK(shortest == longest || !takes_one_length(model_));
   // A completion ends where learned positions end.
   int64_t end = longest + fresh;
-  if (model_.block == layout::Block::Gpt2) end = std::min(end, model_.max_position);
+  if (model_.learned_positions()) end = std::min(end, model_.max_position);
   Cache cache = make_cache(std::ssize(prompts), end);
   std::vector<std::vector<int32_t>> out(count);
   std::vector<bool> done(count, fresh == 0);

@@ -44,7 +44,7 @@ class Generator {
   const dsconfig::ResolvedConfig config_;  ///< stage 0, fp32
   zero::ModelState state_;
   const std::unique_ptr<const models::Layer> layer_;
-  models::ops::RopeTables rope_;
+  models::ops::Ropes ropes_;
 };
 
 }  // namespace dsj::train

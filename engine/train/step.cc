@@ -45,8 +45,7 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
           state.units(), state.plan(), plan::schedule_limits(config, state.collectives().world()))),
       layer_(models::make_layer(model)),
       lowest_(layout::lowest_trainable(state.units())),
-      rope_(model.rope, model.head_dim,
-            at::TensorOptions().dtype(zero::scalar_type(config.precision)).device(device)),
+      ropes_(model, at::TensorOptions().dtype(zero::scalar_type(config.precision)).device(device)),
       averaging_(optim::averaging(config, state.collectives().world())),
       loss_scaler_(optim::LossScaler::of(config)) {
   take_schedule(config.gradient_accumulation_steps);
@@ -68,9 +67,8 @@ void Stepper::take_schedule(int64_t micro_steps) {
   micro_steps_ = micro_steps;
 }
 
-const models::ops::RopeTable* Stepper::rope(const models::RowBounds& rows) {
-  if (model_.block != layout::Block::Llama) return nullptr;
-  return &rope_.below(rows.positions_end());
+const models::ops::RopeTable* Stepper::rope(int unit, const models::RowBounds& rows) {
+  return ropes_.of(unit - 1, rows.positions_end());
 }
 
 models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
@@ -81,7 +79,7 @@ models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
   const auto& kept = micro.kept[static_cast<size_t>(unit)];
   return {.layer = unit - 1,
           .rows = kept ? &kept->rows : &micro.batch->rows(),
-          .rope = rope(micro.batch->rows()),
+          .rope = rope(unit, micro.batch->rows()),
           .dropout_key = models::dropout_key(micro.dropout_key, unit),
           .outputs = kept ? nullptr : wanted(unit, micro),
           .pieces = options_.pieces};

@@ -135,7 +135,7 @@ class Stepper {
   /// Whether the next step sends compressed momenta in place of gradients. The same on all ranks.
   bool sends_momenta() const;
   /// Null: the model has learned positions.
-  const models::ops::RopeTable* rope(const models::RowBounds& rows);
+  const models::ops::RopeTable* rope(int unit, const models::RowBounds& rows);
   static models::EmbeddingCall embedding_call(const MicroStep& micro);
   models::LayerCall call(int unit, const MicroStep& micro);
 
@@ -149,7 +149,7 @@ class Stepper {
   const layout::Schedule forward_schedule_;
   const std::unique_ptr<const models::Layer> layer_;
   const int lowest_;  ///< the unit where backward ends
-  models::ops::RopeTables rope_;
+  models::ops::Ropes ropes_;
   const optim::Averaging averaging_;
   optim::LossScaler loss_scaler_;
   int64_t updates_ = 0;

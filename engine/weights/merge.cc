@@ -8,6 +8,7 @@
 #include "engine/weights/adapter.h"
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
+#include "job/layout/model_config.h"
 
 namespace dsj::weights {
 namespace {
@@ -83,8 +84,10 @@ Status refuse_untied(Files& files, const MergeOptions& options,
   DSJ_TRY(const std::string text, files.read_all(path));
   const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
-  const bool tied_by_default = config.value("model_type", nlohmann::json()) == "gpt2";
-  if (config.value("tie_word_embeddings", nlohmann::json(tied_by_default)) != true) return {};
+  // Families differ in what a missing tie_word_embeddings means.
+  const auto model = layout::model_config_from_json(config, path);
+  const bool tied = model ? model->tied : config.value("tie_word_embeddings", nlohmann::json()) == true;
+  if (!tied) return {};
   for (const auto& [name, change] : changes) {
     const bool embedding = name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
     if (embedding && !change.whole.empty())

@@ -16,10 +16,16 @@ namespace {
 Parameter decoder_parameter(const ModelConfig& c, Role role) {
   const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
   const int64_t q = c.query_size(), kv = c.kv_size();
+  const auto named = [](const char* module, const char* tensor) {
+    return std::string(module) + "." + tensor;
+  };
   switch (role) {
     case Role::Norm1:
       return {"input_layernorm.weight", {hidden}};
+    case Role::Norm1Bias:
+      return {"input_layernorm.bias", {hidden}};
     case Role::Q:
+      if (c.fused_qkv) return {"self_attn.qkv_proj.weight", {q + 2 * kv, hidden}};
       return {"self_attn.q_proj.weight", {q, hidden}};
     case Role::K:
       return {"self_attn.k_proj.weight", {kv, hidden}};
@@ -32,27 +38,34 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
     case Role::VBias:
       return {"self_attn.v_proj.bias", {kv}};
     case Role::QNorm:
-      return {"self_attn.q_norm.weight", {c.head_dim}};
+      return {"self_attn.q_norm.weight", {c.qk_norm_whole ? q : c.head_dim}};
     case Role::KNorm:
-      return {"self_attn.k_norm.weight", {c.head_dim}};
+      return {"self_attn.k_norm.weight", {c.qk_norm_whole ? kv : c.head_dim}};
     case Role::O:
       return {"self_attn.o_proj.weight", {hidden, q}};
     case Role::OBias:
       return {"self_attn.o_proj.bias", {hidden}};
+    case Role::PostAttentionNorm:
+      return {named(c.names.post_attention_norm, "weight"), {hidden}};
     case Role::Norm2:
-      return {"post_attention_layernorm.weight", {hidden}};
+      return {named(c.names.norm2, "weight"), {hidden}};
+    case Role::Norm2Bias:
+      return {named(c.names.norm2, "bias"), {hidden}};
     case Role::Gate:
+      if (c.fused_gate_up) return {"mlp.gate_up_proj.weight", {2 * inner, hidden}};
       return {"mlp.gate_proj.weight", {inner, hidden}};
     case Role::Up:
-      return {"mlp.up_proj.weight", {inner, hidden}};
+      return {named(c.names.up, "weight"), {inner, hidden}};
     case Role::GateBias:
       return {"mlp.gate_proj.bias", {inner}};
     case Role::UpBias:
-      return {"mlp.up_proj.bias", {inner}};
+      return {named(c.names.up, "bias"), {inner}};
     case Role::Down:
-      return {"mlp.down_proj.weight", {hidden, inner}};
+      return {named(c.names.down, "weight"), {hidden, inner}};
     case Role::DownBias:
-      return {"mlp.down_proj.bias", {hidden}};
+      return {named(c.names.down, "bias"), {hidden}};
+    case Role::PostMlpNorm:
+      return {named(c.names.post_mlp_norm, "weight"), {hidden}};
   }
   DSJ_CHECK(false);
 }
@@ -70,6 +83,7 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
     units.push_back(std::move(unit));
   }
   UnitSpec head{"head", {{"model.norm.weight", {c.hidden_size}}}, c.tied};
+  if (c.norm_bias) head.parameters.push_back({"model.norm.bias", {c.hidden_size}});
   if (!c.tied) head.parameters.push_back({"lm_head.weight", {c.vocab_size, c.hidden_size}});
   units.push_back(std::move(head));
   return units;
@@ -118,18 +132,28 @@ std::string name_without_prefix(const std::string& name) {
 }
 
 std::vector<Role> decoder_roles(const ModelConfig& c) {
-  std::vector<Role> roles = {Role::Norm1, Role::Q, Role::K, Role::V};
+  std::vector<Role> roles;
   auto add = [&](bool has, std::initializer_list<Role> more) {
     if (has) roles.insert(roles.end(), more);
   };
+  add(c.pre_norms, {Role::Norm1});
+  add(c.pre_norms && c.norm_bias, {Role::Norm1Bias});
+  add(true, {Role::Q});
+  add(!c.fused_qkv, {Role::K, Role::V});
   add(c.qkv_bias, {Role::QBias, Role::KBias, Role::VBias});
   add(c.qk_norm, {Role::QNorm, Role::KNorm});
   add(true, {Role::O});
   add(c.o_bias, {Role::OBias});
-  add(true, {Role::Norm2, Role::Gate, Role::Up});
-  add(c.mlp_bias, {Role::GateBias, Role::UpBias});
+  add(c.post_norms, {Role::PostAttentionNorm});
+  add(c.pre_norms, {Role::Norm2});
+  add(c.pre_norms && c.norm_bias, {Role::Norm2Bias});
+  add(c.gated, {Role::Gate});
+  add(!c.fused_gate_up, {Role::Up});
+  add(c.gated && c.mlp_bias, {Role::GateBias});
+  add(c.mlp_bias, {Role::UpBias});
   add(true, {Role::Down});
   add(c.mlp_bias, {Role::DownBias});
+  add(c.post_norms, {Role::PostMlpNorm});
   return roles;
 }
 

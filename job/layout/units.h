@@ -39,7 +39,8 @@ std::string name_without_prefix(const std::string& name);
 /// The kind of a parameter in a llama-like decoder layer.
 enum class Role {
   Norm1,
-  Q,
+  Norm1Bias,
+  Q,  ///< of q, k and v where one weight holds them
   K,
   V,
   QBias,
@@ -49,14 +50,18 @@ enum class Role {
   KNorm,
   O,
   OBias,
+  PostAttentionNorm,
   Norm2,
-  Gate,
+  Norm2Bias,
+  Gate,  ///< of gate and up where one weight holds them
   Up,
   GateBias,
   UpBias,
   Down,
   DownBias,
+  PostMlpNorm,
 };
+inline constexpr int kRoles = static_cast<int>(Role::PostMlpNorm) + 1;
 /// The roles that this model has, in the order of its unit's parameters (Block::Llama).
 std::vector<Role> decoder_roles(const ModelConfig& config);
 

@@ -39,7 +39,7 @@ struct StepShape {
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
         wide(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
         heads(input.model.num_heads),
-        mlp_width(input.model.block == layout::Block::Gpt2 ? inner : 2 * inner),
+        mlp_width(input.model.mlp_width()),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
         fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
@@ -49,7 +49,7 @@ struct StepShape {
   const int64_t element;  ///< bytes of what products read and write
   const int64_t wide;  ///< bytes of what norms read and units pass on; autocast: more than element
   const int64_t heads;
-  const int64_t mlp_width;  ///< gate and up, or the input of GPT-2's activation
+  const int64_t mlp_width;  ///< gate and up, or the activation's input
   const bool shared_heads;  ///< query heads share key and value heads: copies are made
   const bool widened;       ///< 16-bit attention runs on fp32 copies
   const bool fp16;          ///< of products
@@ -57,13 +57,47 @@ struct StepShape {
   bool casts_to_fp16() const { return casts() && fp16; }
 };
 
-/// torch_autocast: queries and keys are rotated, and their heads normed, in fp32.
-int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
-  return s.casts() ? s.rows * (s.query + model.kv_size()) * s.wide * (model.qk_norm ? 2 : 1) : 0;
+/// Norms that round once work on fp32 copies of 16-bit tensors (engine/models/norms.h).
+bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
+  return s.wide == 2 && (model.norm == layout::NormKind::RmsOnce ||
+                         model.norm == layout::NormKind::RmsPlusOne);
 }
-/// The same: a gradient of a norm's output in both types.
-int64_t norm_gradient(const StepShape& s, int64_t tokens) {
+
+/// torch_autocast, or norms that round once: queries and keys are rotated, and their heads normed,
+/// in fp32. A part of each head, or neighbours, turn by operations with results of their own.
+int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
+  const int64_t columns = s.rows * (s.query + model.kv_size());
+  int64_t bytes = 0;
+  if (s.casts() || (model.qk_norm && widens_norms(s, model)))
+    bytes = columns * 4 * (model.qk_norm ? 2 : 1);
+  if (model.block == layout::Block::Gpt2) return bytes;
+  if (model.rope_in_pairs || model.rotary_size() != model.head_dim)
+    bytes += 4 * s.rows * (4 * (model.num_heads + model.num_kv_heads) + 2) * model.rotary_size() / 2;
+  return bytes;
+}
+/// A gradient of a norm's output in both types; the copies of a norm that rounds once.
+int64_t norm_gradient(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  if (widens_norms(s, model)) return tokens * s.hidden * 3 * 4;
   return s.casts() ? tokens * s.hidden * (s.wide + s.element) : 0;
+}
+/// The fp32 copies while a norm runs forward.
+int64_t norm_copies(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  return widens_norms(s, model) ? tokens * s.hidden * 2 * 4 : 0;
+}
+
+/// What norms behind attention and the MLP keep: their inputs and sums.
+int64_t branches(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  return model.post_norms ? 2 * tokens * (s.hidden * s.wide + 4) : 0;
+}
+/// A product's result, and what is made of it before it is added to the residual.
+int64_t branch_results(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  return model.adds_products() ? 0 : tokens * s.hidden * (s.element + 2 * s.wide);
+}
+/// What the backward of an activation holds that no kernel of ours does.
+int64_t activation_terms(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  if (model.block == layout::Block::Gpt2) return 0;
+  if (model.gated && model.activation == layout::Activation::Silu) return 0;
+  return 2 * tokens * s.inner * s.element;
 }
 
 /// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
@@ -104,7 +138,7 @@ int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
     bytes = std::max(bytes, block_scores(s, window, 1) * (s.widened ? 6 : 2 + s.element) +
                                 (cut ? s.rows * s.query * (2 * 4 + s.element) : 0));
   }
-  if (model.dropout.attention > 0)
+  if (model.plain_attention())
     bytes += block_scores(s, s.seq, s.heads) * (6 + 4 * 5 * s.heads) + 3 * s.rows * s.query * 4;
   return bytes;
 }
@@ -158,16 +192,22 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
   const int64_t sums = s.rows * s.heads * 4;     // attention's log-sum-exp
   const int64_t x = s.rows * s.hidden * s.wide;  // of the layer, or of its second half
-  a.kept = x + row * (s.qkv + s.query) + sums + head_norms(s, input.model);
+  const layout::ModelConfig& model = input.model;
+  // The MLP's branch is computed again with it.
+  const int64_t attended_branch = branches(s, model, s.rows) / 2;
+  a.kept = x + row * (s.qkv + s.query) + sums + head_norms(s, model) + attended_branch;
   a.kept_last = a.kept - (s.rows - outputs) * s.hidden * s.wide;
 
   const int64_t mlp = piece * (s.hidden + s.mlp_width + s.inner) +
                       input.pieces.piece * 2 * 4 +  // its norm's sums
-                      norm_gradient(s, input.pieces.piece);
+                      norm_gradient(s, model, input.pieces.piece) +
+                      branch_results(s, model, input.pieces.piece) +
+                      branches(s, model, input.pieces.piece) / 2;
   const int64_t turned = rotated(s, input.model);
   a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, input.model) + turned,
                         row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
-                        row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums,
+                        row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums +
+                            branch_results(s, model, s.rows) + norm_copies(s, model, s.rows),
                         2 * x + mlp + input.pieces.piece * s.hidden * s.wide + packing(s)});
   const auto backward = [&](int64_t tokens) {  // so many behind attention
     const int64_t x2 = tokens * s.wide * s.hidden;
@@ -176,8 +216,10 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
     const int64_t freed = x2 + row * s.query + sums;
     const int64_t picked =
         tokens < s.rows ? tokens * (s.element * (s.query + s.hidden) + s.wide * s.hidden) : 0;
-    return std::max({mlp + piece * s.inner + packing(s), again, attended,
-                     x + row * 2 * s.hidden + picked - freed});
+    return std::max({mlp + piece * s.inner + packing(s) +
+                         activation_terms(s, model, input.pieces.piece),
+                     again, attended,
+                     x + row * 2 * s.hidden + picked + norm_gradient(s, model, s.rows) - freed});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -190,14 +232,17 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
   // h1, x2, h2; qkv; the attention's output; gate and up
   const int64_t x2 = s.rows * s.hidden * s.wide;
-  a.kept =
-      x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, input.model);
+  const layout::ModelConfig& model = input.model;
+  a.kept = x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, model) +
+           branches(s, model, s.rows);
   const int64_t outputs = last_outputs(s);
   a.kept_last =
-      a.kept - (s.rows - outputs) * ((s.hidden + s.mlp_width) * s.element + s.hidden * s.wide + 4);
+      a.kept - (s.rows - outputs) * ((s.hidden + s.mlp_width) * s.element + s.hidden * s.wide + 4) -
+      branches(s, model, s.rows - outputs);
 
-  const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
-  const int64_t result = a.boundary;                       // the layer's output
+  const int64_t tile = attention_tile(s, model.head_dim) + scores(s, model);
+  const int64_t branch = branch_results(s, model, s.rows) + norm_copies(s, model, s.rows);
+  const int64_t result = a.boundary + branch;              // the layer's output
   const int64_t product = s.casts() ? row * s.hidden : 0;  // before it is added to x2
   const int64_t turned = rotated(s, input.model);
   const int64_t at_mlp = row * s.inner + result + product;
@@ -215,12 +260,13 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const auto backward = [&](int64_t tokens) {  // so many behind attention
     const int64_t column = tokens * s.element;
     const int64_t dy = s.casts() ? column * s.hidden : 0;  // as the product reads it
-    const int64_t mlp = 2 * column * s.inner + dy + packing(s);
+    const int64_t mlp = 2 * column * s.inner + dy + packing(s) +
+                        activation_terms(s, model, tokens) + branch_results(s, model, tokens);
     const int64_t mlp_freed =  // x2, h2, gate_up
         tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width);
     const int64_t attended = attention_backward(s) + std::max(tile, turned) - mlp_freed;
     const int64_t again = input.recompute ? attention_forward(s) + tile - mlp_freed : 0;
-    return std::max({mlp, a.boundary, norm_gradient(s, s.rows), attended, again});
+    return std::max({mlp, a.boundary, norm_gradient(s, model, s.rows) + branch, attended, again});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -232,13 +278,17 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
                                            layout::logit_elements(input.accelerator), input.pieces);
   // A row that has a target, normed, dh; then the gradient of the row, under autocast beside dh's.
   const int64_t row = s.hidden * (s.wide + 2 * s.element);
-  const int64_t columns = s.hidden * s.wide, gradients = s.casts() ? 2 * columns : columns;
+  const int64_t columns = s.hidden * s.wide;
+  const int64_t gradients = (s.casts() ? 2 * columns : columns) +
+                            norm_gradient(s, input.model, 1);
+  // Under a cap: the logits, its slope, and what makes it.
+  const int64_t logits = input.model.logits_cap > 0 ? 3 : 1;
   if (cut)  // dx; a piece's rows, normed, dh, then their gradient instead of the logits
     a.head = last_outputs(s) * columns + piece * (row + 2 * 4) +
-             std::max(piece * s.vocab * s.element + packing(s), piece * gradients);
+             std::max(logits * piece * s.vocab * s.element + packing(s), piece * gradients);
   else  // the rows that have a target, normed, dh; sums; logits, then their rows' gradient
     a.head = s.targets * (row + 2 * 4) +
-             std::max(piece * s.vocab * s.element + packing(s), s.targets * gradients);
+             std::max(logits * piece * s.vocab * s.element + packing(s), s.targets * gradients);
   a.head_products = head_products(s, input.accelerator, piece);
   a.sums_head = s.casts_to_fp16() && piece < s.targets;
 }

@@ -1,7 +1,7 @@
 #include "job/plan/one_bit_plan.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 
@@ -17,20 +17,37 @@ int64_t chunk_of(int64_t numel, int world) {
   return (numel + multiple - 1) / multiple * divider;
 }
 
-/// A decoder layer of the Llama family lists attention, MLP and norms in this order.
-constexpr std::array<std::string_view, 9> kModules{
-    ".q_proj.",    ".k_proj.",          ".v_proj.",
-    ".o_proj.",    ".gate_proj.",       ".up_proj.",
-    ".down_proj.", ".input_layernorm.", ".post_attention_layernorm."};
+/// The modules of a decoder layer in the order in which transformers' classes make them: attention,
+/// MLP, norms.
+constexpr std::string_view kModules[] = {
+    ".q_proj.",
+    ".k_proj.",
+    ".v_proj.",
+    ".o_proj.",
+    ".qkv_proj.",
+    ".q_norm.",
+    ".k_norm.",
+    ".gate_proj.",
+    ".gate_up_proj.",
+    ".up_proj.",
+    ".c_fc.",
+    ".down_proj.",
+    ".c_proj.",
+    ".input_layernorm.",
+    ".post_attention_layernorm.",
+    ".post_self_attn_layernorm.",
+    ".pre_feedforward_layernorm.",
+    ".post_feedforward_layernorm.",
+    ".post_mlp_layernorm.",
+};
 
-/// Where the module of this name comes in its layer; of another name: at the front.
+/// Where the module of this name comes in its layer. Of another name, and in GPT-2, whose units have
+/// the order already: at the front.
 int module_rank(const std::string& name) {
-  // Norms of queries and keys stand after the projections of attention.
-  if (name.find(".q_norm.") != std::string::npos || name.find(".k_norm.") != std::string::npos)
-    return 4;
-  for (int i = 0; i < static_cast<int>(kModules.size()); ++i)
-    if (name.find(kModules[static_cast<size_t>(i)]) != std::string::npos) return i + (i >= 4);
-  return -1;
+  if (name.starts_with("transformer.")) return -1;
+  const auto* found = std::ranges::find_if(
+      kModules, [&](std::string_view module) { return name.contains(module); });
+  return found == std::end(kModules) ? -1 : static_cast<int>(found - std::begin(kModules));
 }
 
 }  // namespace

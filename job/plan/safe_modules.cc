@@ -17,8 +17,10 @@ bool is_table(const std::string& name) {
 std::string_view module_class(const std::string& name) {
   if (name.contains("lora_")) return "torch.nn.Linear";
   if (is_table(name) || name.contains("wpe.")) return "torch.nn.Embedding";
+  // GPT-2's. StarCoder2 gives these names to linear layers.
   for (const char* part : {".c_attn.", ".c_proj.", ".c_fc."})
-    if (name.contains(part)) return "transformers.pytorch_utils.Conv1D";
+    if (name.contains(part))
+      return name.contains("layers.") ? "torch.nn.Linear" : "transformers.pytorch_utils.Conv1D";
   if (name.contains("_proj.") || name.contains("lm_head.")) return "torch.nn.Linear";
   return {};
 }

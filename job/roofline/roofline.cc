@@ -316,6 +316,16 @@ bool in_several_passes(dsconfig::OptimizerKind kind) {
 
 }  // namespace
 
+/// Whether UnitWork knows every operation of a layer.
+static bool counts_layers(const layout::ModelConfig& m) {
+  if (m.block == layout::Block::Gpt2) return true;
+  return m.norm == layout::NormKind::Rms && m.pre_norms && !m.post_norms && m.residual_scale == 1 && m.gated &&
+         m.activation == layout::Activation::Silu && !m.fused_qkv && !m.fused_gate_up &&
+         m.rotary_size() == m.head_dim && !m.rope_in_pairs && m.no_rope.empty() &&
+         !m.qk_norm_whole && m.embedding_scale == 1 && m.logits_scale == 1 && m.logits_cap == 0 &&
+         m.scores_cap == 0;
+}
+
 std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   const dsconfig::ResolvedConfig& config = input.config;
   constexpr const char* kNot = "what it launches on a GPU is not counted";
@@ -331,6 +341,10 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
                      "heads of " + std::to_string(input.model.head_dim) +
                          " elements take no flash kernel, and " + kNot,
                      "heads of a multiple of 8 up to 256"};
+  if (!counts_layers(input.model))
+    return Uncounted{"spec.training.modelNameOrPath",
+                     "layers of model_type \"" + input.model.model_type + "\": " + kNot,
+                     "plan without --device"};
   const auto& dropout = input.model.dropout;
   if (dropout.attention > 0 || dropout.embedding > 0 || dropout.residual > 0)
     return Uncounted{"spec.training.modelNameOrPath",

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes the tiny Llama, Mistral, Qwen3 and GPT-2 directories of tests/fixtures and what transformers computes with
-them, in fp32, in the form of qwen2_oracle.py. tests/fixtures/README.md describes the files.
+"""Makes the tiny model directories of tests/fixtures and what transformers computes with them, in fp32, in the form of
+qwen2_oracle.py: one for each family. tests/fixtures/README.md describes the files. With names it makes only those.
 
 The rows have equally many targets, so that the mean over a batch is the mean of its rows' means: one rank with two
 rows and two ranks with one row each are held to the same numbers.
 """
 # python: tests/oracle/model_venv.sh
 import os
+import sys
 
 import torch
 from safetensors.torch import save_file
@@ -53,6 +54,84 @@ MODELS = {
 }
 
 
+def family(architecture, model_type, **more):
+    """A small model of one family, of two layers unless `more` says otherwise."""
+    return {
+        "architectures": [architecture + "ForCausalLM"], "model_type": model_type, "attention_dropout": 0.0,
+        "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "hidden_size": 32, "intermediate_size": 48,
+        "initializer_range": 0.02, "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2,
+        "max_position_embeddings": 64, "vocab_size": 128, "torch_dtype": "float32",
+        "transformers_version": "4.57.0"} | more
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+MODELS |= {
+    "tiny-llama-yarn": family("Llama", "llama", rope_scaling=YARN, rope_theta=10000.0, hidden_act="silu",
+                              rms_norm_eps=1e-5, tie_word_embeddings=False),
+    "tiny-gemma": family("Gemma", "gemma", head_dim=16, hidden_act="gelu", hidden_activation=None, rms_norm_eps=1e-6,
+                         rope_theta=10000.0),
+    # Four layers: full attention in the second and the fourth.
+    "tiny-gemma2": family("Gemma2", "gemma2", head_dim=16, num_hidden_layers=4, hidden_activation="gelu_pytorch_tanh",
+                          query_pre_attn_scalar=24, sliding_window=6, final_logit_softcapping=4.0,
+                          attn_logit_softcapping=3.0, rope_theta=10000.0, cache_implementation="hybrid"),
+    "tiny-gemma3": family("Gemma3", "gemma3_text", head_dim=16, num_hidden_layers=4,
+                          hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=24, sliding_window=6,
+                          sliding_window_pattern=3, rope_theta=1000000.0, rope_local_base_freq=10000.0,
+                          rope_scaling={"factor": 8.0, "rope_type": "linear"}),
+    # longrope with lengths on both sides of the original one: prompts are shorter, the rows are longer.
+    "tiny-phi3": family("Phi3", "phi3", rms_norm_eps=1e-5, hidden_act="silu", sliding_window=12, rope_theta=10000.0,
+                        original_max_position_embeddings=14, tie_word_embeddings=False, resid_pdrop=0.0,
+                        embd_pdrop=0.0, rope_scaling={"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.5],
+                                                      "long_factor": [1.0, 2.0, 4.0, 8.0]}),
+    "tiny-phi4-mini": family("Phi3", "phi3", rms_norm_eps=1e-5, hidden_act="silu", sliding_window=None, head_dim=16,
+                             hidden_size=64, partial_rotary_factor=0.75, rope_theta=10000.0, rope_scaling=None,
+                             tie_word_embeddings=True),
+    "tiny-smollm3": family("SmolLM3", "smollm3", num_hidden_layers=4, hidden_act="silu", rms_norm_eps=1e-6,
+                           no_rope_layer_interval=2, rope_theta=5000000.0, tie_word_embeddings=True),
+    "tiny-granite": family("Granite", "granite", hidden_act="silu", rms_norm_eps=1e-5, attention_multiplier=0.2,
+                           embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4, rope_theta=10000.0,
+                           tie_word_embeddings=True),
+    "tiny-olmo2": family("Olmo2", "olmo2", hidden_act="silu", rms_norm_eps=1e-6, rope_theta=500000.0,
+                         tie_word_embeddings=False),
+    "tiny-olmo3": family("Olmo3", "olmo3", num_hidden_layers=4, hidden_act="silu", rms_norm_eps=1e-6,
+                         rope_theta=500000.0, rope_scaling=YARN | {"attention_factor": 1.2, "beta_fast": 32.0,
+                                                                   "beta_slow": 1.0},
+                         sliding_window=6, tie_word_embeddings=False),
+    "tiny-glm": family("Glm", "glm", head_dim=16, hidden_act="silu", rms_norm_eps=1.5625e-7, attention_bias=True,
+                       partial_rotary_factor=0.5, rope_theta=10000.0, tie_word_embeddings=False),
+    "tiny-glm4": family("Glm4", "glm4", head_dim=8, hidden_act="silu", rms_norm_eps=1e-5, attention_bias=True,
+                        partial_rotary_factor=0.5, rope_theta=10000.0, tie_word_embeddings=False),
+    "tiny-exaone4": family("Exaone4", "exaone4", num_hidden_layers=4, hidden_act="silu", rms_norm_eps=1e-5,
+                           sliding_window=6, sliding_window_pattern="LLG", rope_theta=1000000.0,
+                           tie_word_embeddings=False,
+                           layer_types=["sliding_attention", "sliding_attention", "full_attention",
+                                        "sliding_attention"]),
+    "tiny-seed-oss": family("SeedOss", "seed_oss", head_dim=16, hidden_act="silu", rms_norm_eps=1e-6,
+                            attention_bias=True, attention_out_bias=False, residual_dropout=0.0,
+                            rope_theta=10000000.0, tie_word_embeddings=False),
+    "tiny-ernie4.5": family("Ernie4_5", "ernie4_5", head_dim=16, hidden_act="silu", rms_norm_eps=1e-5, use_bias=True,
+                            rope_theta=500000.0, tie_word_embeddings=True),
+    "tiny-helium": family("Helium", "helium", head_dim=8, hidden_act="silu", rms_norm_eps=1e-8, rope_theta=100000.0,
+                          tie_word_embeddings=False),
+    "tiny-arcee": family("Arcee", "arcee", hidden_act="relu2", rms_norm_eps=1e-5, rope_theta=10000.0,
+                         rope_scaling={"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32,
+                                       "mscale": 1.0, "beta_fast": 32.0, "beta_slow": 1.0},
+                         tie_word_embeddings=False),
+    "tiny-cwm": family("Cwm", "cwm", head_dim=16, num_hidden_layers=4, hidden_act="silu", rms_norm_eps=1e-5,
+                       sliding_window=6, rope_theta=1000000.0, tie_word_embeddings=False),
+    "tiny-nemotron": family("Nemotron", "nemotron", hidden_act="relu2", norm_eps=1e-5, partial_rotary_factor=0.5,
+                            rope_theta=10000.0, tie_word_embeddings=False),
+    "tiny-starcoder2": family("Starcoder2", "starcoder2", hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-5,
+                              use_bias=True, sliding_window=6, rope_theta=10000.0, embedding_dropout=0.0,
+                              residual_dropout=0.0, tie_word_embeddings=True),
+    "tiny-stablelm": family("StableLm", "stablelm", hidden_act="silu", layer_norm_eps=1e-5, use_qkv_bias=True,
+                            partial_rotary_factor=0.5, qk_layernorm=False, use_parallel_residual=False,
+                            rope_theta=10000.0, hidden_dropout=0.0, tie_word_embeddings=False),
+}
+# Their norms multiply by 1 + weight.
+PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "nemotron")
+
+
 def weights(config, generator):
     """Random weights large enough that every bias, norm and head shows in the logits; tied ones once."""
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
@@ -61,7 +140,8 @@ def weights(config, generator):
         shape = parameter.shape
         noise = torch.randn(*shape, generator=generator)
         if "norm" in name or ".ln_" in name:
-            tensors[name] = noise * 0.1 + (1.0 if name.endswith("weight") else 0.0)
+            one = name.endswith("weight") and config["model_type"] not in PLUS_ONE
+            tensors[name] = noise * 0.1 + (1.0 if one else 0.0)
         elif name.endswith("bias"):
             tensors[name] = noise * 0.2
         elif any(part in name for part in ("embed_tokens", ".wte.", ".wpe.")):
@@ -121,6 +201,8 @@ def main():
     root = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures")
     torch.set_num_threads(1)
     for number, (name, config) in enumerate(MODELS.items()):
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         generator = torch.Generator().manual_seed(40 + number)
         directory = os.path.join(root, name)
         os.makedirs(directory, exist_ok=True)

@@ -2,7 +2,7 @@
 """Measures how far transformers' own fifty AdamW steps lie apart when only rounding changes, for the fixtures of
 qwen2_oracle.py and family_oracle.py: the scale of the tolerances in tests/engine/train/model_oracle_test.cc.
 
-Run by scripts/oracle.sh. Each fixture runs again under every switch of SWITCHES that this processor can take, and DRAWS
+Run by scripts/oracle.sh; with names it measures those fixtures and keeps what the file has of others. Each fixture runs again under every switch of SWITCHES that this processor can take, and DRAWS
 times from weights of which each is moved to a neighbouring fp32, up or down at random. Written per step: the
 largest distance of any run from the recorded one.
 """
@@ -22,11 +22,11 @@ DRAWS = 8
 FIXTURES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures")
 
 
-def runs(draws):
+def runs(draws, names):
     """The runs of this process, under the switch that its environment has: {fixture: [{"loss", "grad_norm"}]}."""
     torch.set_num_threads(1)
     plain, found = qwen2_oracle.load, {}
-    for name in fixtures():
+    for name in names:
         recorded = record(name)
         for draw in range(draws):
             def load(directory, draw=draw):
@@ -54,19 +54,22 @@ def record(name):
 
 
 def main():
-    if len(sys.argv) > 1:  # one switch, in a process of its own
-        json.dump(runs(int(sys.argv[1])), sys.stdout)
+    if sys.argv[1:2] == ["--switch"]:  # one, in a process of its own
+        json.dump(runs(int(sys.argv[2]), sys.argv[3:]), sys.stdout)
         return
-    every = {name: [] for name in fixtures()}
+    every = {name: [] for name in sys.argv[1:] or fixtures()}
     for switch in SWITCHES:
         environment = dict(os.environ, **dict([switch.split("=")] if switch else []))
         draws = 1 if switch else 1 + DRAWS
-        text = subprocess.run([sys.executable, os.path.abspath(__file__), str(draws)], env=environment, check=True,
-                              stdout=subprocess.PIPE).stdout
+        text = subprocess.run([sys.executable, os.path.abspath(__file__), "--switch", str(draws), *every], env=environment,
+                              check=True, stdout=subprocess.PIPE).stdout
         for name, found in json.loads(text).items():
             every[name] += found
         print(f"spread: {switch or 'no switch'} done", flush=True)
     result = {"switches": SWITCHES, "draws": DRAWS, "torch": torch.__version__, "fixtures": {}}
+    if sys.argv[1:]:
+        with open(os.path.join(FIXTURES, "spread.oracle.json"), encoding="utf-8") as file:
+            result["fixtures"] = json.load(file)["fixtures"]
     for name, found in every.items():
         adamw = record(name)["adamw"]
         apart = {key: [float(f"{max(abs(run[key][step] - adamw[key][step]) for run in found):.2g}")

@@ -44,16 +44,14 @@ Passed pass(const std::string& name, at::Device place, dsconfig::Precision preci
   at::Tensor labels = ids.clone();
   labels.narrow(0, 0, 30).fill_(-100);
   const MicroBatch batch(ids.to(place), labels, rows);
-  ops::RopeTables tables(model.rope, model.head_dim, at::TensorOptions().dtype(type).device(place));
+  ops::Ropes ropes(model, at::TensorOptions().dtype(type).device(place));
   const auto layer = make_layer(model);
   const EmbeddingCall embedding{.rows = &batch.rows(), .dropout_key = {}};
   const int head = static_cast<int>(state.units().size()) - 1;
   const auto call = [&](int unit) {
     return LayerCall{.layer = unit - 1,
                      .rows = &batch.rows(),
-                     .rope = model.block == layout::Block::Llama
-                                 ? &tables.below(batch.rows().positions_end())
-                                 : nullptr,
+                     .rope = ropes.of(unit - 1, batch.rows().positions_end()),
                      .dropout_key = {},
                      .outputs = unit == head - 1 ? batch.last_outputs() : nullptr};
   };

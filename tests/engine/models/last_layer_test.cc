@@ -100,8 +100,8 @@ TEST_P(LastLayer, GivesWhatAllOutputsGive) {
     const auto type = p.weight(0).scalar_type();
     const at::Tensor x = at::randn({tokens, model->hidden_size}).to(type);
     const at::Tensor dy = at::randn({wanted->size(0), model->hidden_size}).to(type);
-    const auto table = ops::rope_table(model->rope, model->head_dim, 12, p.weight(0).options());
-    LayerCall call{.layer = last - 1, .rows = &rows.rows(), .rope = &table};
+    ops::Ropes ropes(*model, p.weight(0).options());
+    LayerCall call{.layer = last - 1, .rows = &rows.rows(), .rope = ropes.of(last - 1, 12)};
     for (const int times : {1, 2}) {
       call.outputs = nullptr;
       const Pass all = pass(state, *model, x, put_back(dy, wanted, tokens), call, times);
@@ -122,6 +122,12 @@ INSTANTIATE_TEST_SUITE_P(
                     LastLayerCase{"head_norms_and_windows", "tiny-qwen3"},
                     LastLayerCase{"shared_heads", "tiny-mistral"},
                     LastLayerCase{"plain", "tiny-llama"}, LastLayerCase{"gpt2", "tiny-gpt2"},
+                    LastLayerCase{"fused", "tiny-phi3"},
+                    LastLayerCase{"norms_behind", "tiny-olmo2"},
+                    LastLayerCase{"caps", "tiny-gemma2"},
+                    LastLayerCase{"norms_on_both_sides", "tiny-gemma3"},
+                    LastLayerCase{"no_rope", "tiny-smollm3"},
+                    LastLayerCase{"plain_mlp", "tiny-starcoder2"},
                     LastLayerCase{.name = "lora",
                                   .model = "tiny-qwen2",
                                   .lora = {"q_proj", "v_proj", "o_proj", "up_proj"}},

@@ -40,7 +40,7 @@ class Model {
         group_(comm::make_single(place)),
         state(config_, resolved_, place, *group_),
         rows_(kLengths, place),
-        rope_(config_.rope, config_.head_dim,
+        ropes_(config_,
               at::TensorOptions().dtype(at::kBFloat16).device(place)),
         layer_(make_layer(config_)) {
     PosixFiles files;
@@ -62,11 +62,9 @@ class Model {
     const at::Tensor x = at::randn(size).to(at::kBFloat16).to(place_);
     const at::Tensor dx = at::randn({few ? 3 : size[0], size[1]}).to(at::kBFloat16).to(place_);
     const int unit = static_cast<int>(config_.num_layers);
-    const ops::RopeTable* const rope =
-        config_.block == layout::Block::Llama ? &rope_.below(rows_.positions_end()) : nullptr;
     const LayerCall call{.layer = unit - 1,
                          .rows = &rows_,
-                         .rope = rope,
+                         .rope = ropes_.of(unit - 1, rows_.positions_end()),
                          .dropout_key = {},
                          .outputs = few ? &outputs : nullptr};
     Passed passed;
@@ -118,7 +116,7 @@ class Model {
 
  private:
   const RowBounds rows_;
-  ops::RopeTables rope_;
+  ops::Ropes ropes_;
   const std::unique_ptr<const Layer> layer_;
 };
 

@@ -54,7 +54,7 @@ class Twin {
         group_(comm::make_single(place_)),
         state_(model_, config_, place_, *group_, lora_),
         batch_(micro_batch(lengths, of.every)),
-        rope_(model_.rope, model_.head_dim,
+        ropes_(model_,
               at::TensorOptions().dtype(at::kBFloat16).device(place_)),
         layer_(make_layer(model_)),
         units_(layout::units_of(model_, lora_)),
@@ -149,12 +149,9 @@ class Twin {
     return {ids.to(place_), labels, rows};
   }
   LayerCall call(int unit) {
-    const ops::RopeTable* const rope = model_.block == layout::Block::Llama
-                                           ? &rope_.below(batch_.rows().positions_end())
-                                           : nullptr;
     return {.layer = unit - 1,
             .rows = &batch_.rows(),
-            .rope = rope,
+            .rope = ropes_.of(unit - 1, batch_.rows().positions_end()),
             .dropout_key = {},
             .outputs = unit == model_.num_layers ? batch_.last_outputs() : nullptr};
   }
@@ -193,7 +190,7 @@ class Twin {
   const std::unique_ptr<comm::Collectives> group_;
   zero::ModelState state_;
   const MicroBatch batch_;
-  ops::RopeTables rope_;
+  ops::Ropes ropes_;
   const std::unique_ptr<const Layer> layer_;
   const std::vector<layout::UnitSpec> units_;
   const layout::FlatPlan plan_;

@@ -93,7 +93,8 @@ TEST_P(Generate, StopsAtAStopIdAndLeavesItOut) {
 INSTANTIATE_TEST_SUITE_P(Models, Generate,
                          testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5",
                                          "tiny-llama", "tiny-llama-linear", "tiny-llama-dynamic",
-                                         "tiny-mistral", "tiny-qwen3", "tiny-gpt2"),
+                                         "tiny-mistral", "tiny-qwen3", "tiny-gpt2",
+                                         "tiny-llama-yarn", "tiny-gemma", "tiny-gemma2", "tiny-gemma3", "tiny-phi3", "tiny-phi4-mini", "tiny-smollm3", "tiny-granite", "tiny-olmo2", "tiny-olmo3", "tiny-glm", "tiny-glm4", "tiny-exaone4", "tiny-seed-oss", "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron", "tiny-starcoder2", "tiny-stablelm"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace_if(

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <optional>
 
+#include "common/cpu.h"
+#include "job/layout/families.h"
 #include "job/plan/memory_model.h"
 #include "tests/engine/support/late_file.h"
 #include "tests/engine/train/support.h"
@@ -58,6 +60,11 @@ INSTANTIATE_TEST_SUITE_P(
                     LongCase{"stage_3", of("tiny-qwen2", 3)},
                     LongCase{"head_norms_and_windows", of("tiny-qwen3", 2)},
                     LongCase{"gpt2", of("tiny-gpt2", 2)},
+                    LongCase{"norms_behind", of("tiny-olmo2", 2)},
+                    LongCase{"norms_on_both_sides", of("tiny-gemma2", 3)},
+                    LongCase{"scaled", of("tiny-granite", 0)},
+                    LongCase{"plain_mlp", of("tiny-starcoder2", 2)},
+                    LongCase{"bf16_norms_on_both_sides", in_bf16(of("tiny-gemma3", 2)), 4e-3},
                     LongCase{"lora", with_lora(of("tiny-qwen2", 3), {"q_proj", "up_proj"})},
                     LongCase{"lora_gpt2", with_lora(of("tiny-gpt2", 0), {"c_fc", "c_proj"})},
                     // Products of other sizes round other elements: units of 2^-8.
@@ -180,6 +187,52 @@ TEST(LongRowsMemory, OfRowsThatAreNotCutIsWithinThePlan) {
       EXPECT_LE(measured, planned) << recompute << kv_heads;
       EXPECT_GE(1.25 * measured, planned) << recompute << kv_heads;
     }
+}
+
+/// A model of the family in long_model()'s sizes.
+layout::ModelConfig of_family(const layout::Family& family) {
+  nlohmann::json config = {{"model_type", family.model_type},
+                           {"vocab_size", 512},
+                           {"hidden_size", 128},
+                           {"intermediate_size", 512},
+                           {"num_hidden_layers", 3},
+                           {"num_attention_heads", 2},
+                           {"num_key_value_heads", 1},
+                           {"head_dim", 64},
+                           {"sliding_window", 64},
+                           {"n_embd", 128},
+                           {"n_layer", 3},
+                           {"n_head", 2},
+                           {"n_positions", 512}};
+  for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout",
+                              "attention_dropout"})
+    config[dropout] = 0;
+  return layout::model_config_from_json(config, family.model_type).value();
+}
+
+TEST(LongRowsMemory, OfEveryFamilyIsWithinThePlan) {
+  for (const layout::Family& family : layout::families())
+    for (const auto precision : {dsconfig::Precision::Fp32, dsconfig::Precision::Bf16})
+      for (const auto& [recompute, piece] :
+           {std::pair(false, int64_t{0}), {true, int64_t{0}}, {true, int64_t{64}}}) {
+        plan::MemoryInput input = long_input();
+        input.model = of_family(family);
+        input.config.precision = input.config.grad_accum_dtype =
+            input.config.communication_dtype = precision;
+        input.native_products = precision == dsconfig::Precision::Fp32 ||
+                                cpu_multiplies_bf16();
+        input.recompute = recompute;
+        input.tokens_per_row = 512;
+        input.pieces = {};
+        if (piece > 0) input.pieces.piece = piece;
+        const int64_t planned = plan::memory_model(input).bytes.activations;
+        const int64_t measured = peaks_of(input).activations;
+        const std::string which = std::string(family.model_type) +
+                                  (precision == dsconfig::Precision::Fp32 ? " fp32" : " bf16") +
+                                  (recompute ? " recompute" : "") + (piece > 0 ? " pieces" : "");
+        EXPECT_LE(measured, planned) << which;
+        EXPECT_GE(1.4 * measured, planned) << which;
+      }
 }
 
 TEST(LongRowsMemory, InAFileIsOneLayer) {

@@ -117,6 +117,13 @@ INSTANTIATE_TEST_SUITE_P(
         RowsCase{.name = "windows_of_some_layers", .model = "tiny-qwen3", .stage = 3},
         RowsCase{.name = "learned_positions", .model = "tiny-gpt2", .stage = 2, .longest = 24},
         RowsCase{.name = "rope_llama3", .model = "tiny-llama", .stage = 1},
+        RowsCase{.name = "caps", .model = "tiny-gemma2", .stage = 2},
+        RowsCase{.name = "two_ropes", .model = "tiny-gemma3", .stage = 3, .recompute = true},
+        RowsCase{.name = "rope_of_some_layers", .model = "tiny-smollm3", .stage = 3},
+        RowsCase{.name = "rope_in_pairs", .model = "tiny-glm4", .stage = 2, .recompute = true},
+        RowsCase{.name = "fused", .model = "tiny-phi4-mini", .stage = 3, .recompute = true},
+        RowsCase{.name = "two_ropes_lora", .model = "tiny-gemma3", .stage = 2, .lora = true},
+        RowsCase{.name = "layer_norms", .model = "tiny-starcoder2", .stage = 3},
         RowsCase{.name = "rope_dynamic", .model = "tiny-llama-dynamic", .longest = 8}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "job/layout/lora.h"
 #include "job/plan/zero_plan.h"
+#include "test_paths.h"
 
 namespace dsj::plan {
 namespace {
@@ -97,6 +102,29 @@ TEST(OneBitPlan, TheOneVectorHasHuggingFacesOrder) {
   const auto plan = plan_of(model_of(10, 6, 1), one_bit_config(Precision::Bf16), 2);
   EXPECT_EQ(plan.places[0][0].offset, 0) << "the embedding is first";
   EXPECT_EQ(plan.places[1][0].offset + 12, plan.places[2][0].offset) << "norms end a layer";
+}
+
+/// A fixture lists its gradients in the order of transformers' named_parameters().
+TEST(OneBitPlan, EveryFamilysLayerHasTransformersOrder) {
+  const std::string root = std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/";
+  int families = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(root)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_directory() || !name.starts_with("tiny-")) continue;
+    const auto model = layout::read_model_config(entry.path().string());
+    ASSERT_TRUE(model) << model.error().to_string();
+    const auto units = layout::units_of(*model);
+    std::vector<std::string> ours, theirs;
+    for (const int index : registration_order(units[1]))
+      ours.push_back(units[1].parameters[static_cast<size_t>(index)].name);
+    std::ifstream file(root + name + ".oracle.json");
+    const auto record = nlohmann::ordered_json::parse(file);
+    for (const auto& [parameter, gradient] : record["gradients"].items())
+      if (parameter.contains(".0.")) theirs.push_back(parameter);
+    EXPECT_EQ(ours, theirs) << name;
+    ++families;
+  }
+  EXPECT_GE(families, 30);
 }
 
 TEST(OneBitPlan, ACompressedStepSendsATwentyEighthOfFp32AtTwentyFourMillion) {

@@ -1,0 +1,60 @@
+#include "engine/models/norms.h"
+
+#include <ATen/ATen.h>
+
+#include "engine/models/factors.h"
+
+namespace dsj::models {
+namespace {
+
+using layout::NormKind;
+
+/// The factor on the normed values, in the type of x.
+at::Tensor factor(const layout::ModelConfig& config, const at::Tensor& weight,
+                  const at::Tensor& x) {
+  const bool plus_one =
+      config.norm == NormKind::RmsPlusOne || config.norm == NormKind::LayerPlusOne;
+  const at::Tensor w = weight.to(x.scalar_type());
+  return plus_one ? w.add(1) : w;
+}
+
+/// A LayerNorm without a bias adds nothing.
+at::Tensor bias_of(const zero::UnitParameters& p, const NormAt& at, const at::Tensor& x) {
+  return at.bias >= 0 ? p.weight(at.bias) : at::zeros({x.size(1)}, x.options());
+}
+
+}  // namespace
+
+at::Tensor head_norm_weight(const layout::ModelConfig& config, const at::Tensor& weight,
+                            const at::Tensor& x) {
+  return factor(config, weight, x);
+}
+
+ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& config, const NormAt& at,
+                 const at::Tensor& x) {
+  const at::Tensor wide = rounds_once(config) ? x.to(at::kFloat) : x;
+  const at::Tensor w = factor(config, p.weight(at.weight), wide);
+  ops::Normed normed = config.rms() ? ops::rms_norm(wide, w, config.norm_eps)
+                                    : ops::layer_norm(wide, w, bias_of(p, at, x), config.norm_eps);
+  normed.y = normed.y.to(x.scalar_type());
+  return normed;
+}
+
+void norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                   const NormAt& at, const at::Tensor& dy, const at::Tensor& x,
+                   const ops::Normed& normed, at::Tensor dx) {
+  const at::Tensor wide = rounds_once(config) ? x.to(at::kFloat) : x;
+  const at::Tensor w = factor(config, p.weight(at.weight), wide);
+  const auto dw = p.grad(at.weight);
+  const bool apart = wide.scalar_type() != dx.scalar_type();
+  const at::Tensor sum = apart ? at::zeros_like(wide) : dx;
+  if (config.rms()) {
+    ops::rms_norm_backward(as_read(dy, wide), wide, w, normed.rstd, sum, dw.tensor, dw.accumulate);
+  } else {
+    const at::Tensor db = at.bias >= 0 ? p.grad(at.bias).tensor : at::Tensor();
+    ops::layer_norm_backward(as_read(dy, wide), wide, w, normed, sum, dw.tensor, db, dw.accumulate);
+  }
+  if (apart) dx.add_(sum);
+}
+
+}  // namespace dsj::models

@@ -1,0 +1,34 @@
+// The norms of layers and of the head, of whichever kind the model has (layout::NormKind). Kinds
+// that round once work in fp32 where x has 16 bits: a copy of x while they run.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/models/ops.h"
+#include "engine/zero/model_state.h"
+#include "job/layout/model_config.h"
+
+namespace dsj::models {
+
+/// Where a norm's parameters are in its unit. bias -1: it has none.
+struct NormAt {
+  int weight = 0, bias = -1;
+};
+
+/// x [N, H] in the stream's type → y in the same type.
+ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& config, const NormAt& at,
+                 const at::Tensor& x);
+/// dy: of the norm's output, in any type. dx [N, H] += gradient of x. Writes the parameters' gradients.
+void norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                   const NormAt& at, const at::Tensor& dy, const at::Tensor& x,
+                   const ops::Normed& normed, at::Tensor dx);
+
+/// The weight of a head norm as its kernel takes it, in x's type.
+at::Tensor head_norm_weight(const layout::ModelConfig& config, const at::Tensor& weight,
+                            const at::Tensor& x);
+/// Whether norms of 16-bit tensors work in fp32.
+inline bool rounds_once(const layout::ModelConfig& config) {
+  return config.norm == layout::NormKind::RmsOnce || config.norm == layout::NormKind::RmsPlusOne;
+}
+
+}  // namespace dsj::models

@@ -1,0 +1,209 @@
+#include "job/layout/family_fields.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dsj::layout {
+namespace {
+
+using nlohmann::json;
+using Scaling = RopeConfig::Scaling;
+
+constexpr double kThetaMax = 1e15;
+
+/// The mscale of yarn.
+double mscale(double factor, double scale) {
+  return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+}
+
+void read_yarn(Fields& rope, int64_t max_position, RopeConfig& r) {
+  const double derived = std::max(
+      1.0, static_cast<double>(max_position) / static_cast<double>(r.original_max));
+  r.factor = rope.absent("factor") ? derived : rope.required("factor", 0, kFactorMax);
+  // transformers takes the default for 0, as for a missing one.
+  const auto rotations = [&](const char* key, double fallback) {
+    const double value = rope.number(key, fallback, 0, kFactorMax);
+    return value > 0 ? value : fallback;
+  };
+  r.beta_fast = rotations("beta_fast", 32);
+  r.beta_slow = rotations("beta_slow", 1);
+  r.truncate = rope.flag("truncate", true);
+  const double scale = rope.number("mscale", 0, 0, kFactorMax);
+  const double all = rope.number("mscale_all_dim", 0, 0, kFactorMax);
+  const double inferred = scale > 0 && all > 0 ? mscale(r.factor, scale) / mscale(r.factor, all)
+                                               : mscale(r.factor, 1);
+  r.attention_factor = rope.number("attention_factor", inferred, kTiny, kFactorMax);
+}
+
+std::vector<double> read_divisors(const json& object, const char* key, int64_t count,
+                                  Fields& rope) {
+  const auto it = object.find(key);
+  const bool list = it != object.end() && it->is_array() &&
+                    static_cast<int64_t>(it->size()) == count &&
+                    std::ranges::all_of(*it, [](const json& one) {
+                      return one.is_number() && one.get<double>() > 0;
+                    });
+  rope.require(list, key,
+               "is not a list of " + std::to_string(count) +
+                   " numbers above 0, one for each pair of rotated elements");
+  return list ? it->get<std::vector<double>>()
+              : std::vector<double>(static_cast<size_t>(count), 1.0);
+}
+
+void read_longrope(const json& object, Fields& rope, const ModelConfig& sizes, RopeConfig& r) {
+  const auto original = static_cast<double>(r.original_max);
+  const double derived = static_cast<double>(sizes.max_position) / original;
+  r.factor = rope.absent("factor") ? derived : rope.required("factor", 0, kFactorMax);
+  const double inferred = r.factor <= 1 || r.original_max < 2
+                              ? 1.0
+                              : std::sqrt(1 + std::log(r.factor) / std::log(original));
+  r.attention_factor = rope.number("attention_factor", inferred, kTiny, kFactorMax);
+  const int64_t pairs = sizes.rotary_size() / 2;
+  r.short_factor = read_divisors(object, "short_factor", pairs, rope);
+  r.long_factor = read_divisors(object, "long_factor", pairs, rope);
+}
+
+/// Elements of a head that are rotated. transformers cuts the product to a whole number.
+void read_partial(const json& config, Fields& fields, double fallback, ModelConfig& out) {
+  double partial = fields.number("partial_rotary_factor", fallback > 0 ? fallback : 1);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = config.find(key);
+    if (it == config.end() || !it->is_object() || !it->contains("partial_rotary_factor")) continue;
+    Fields rope(*it, {}, std::string(key) + ".");
+    partial = rope.number("partial_rotary_factor", partial);
+    fields.inherit(rope);
+  }
+  if (fallback <= 0) {
+    return fields.require(partial == 1, "partial_rotary_factor",
+                          "is not 1; this family rotates whole heads");
+  }
+  fields.require(partial > 0 && partial <= 1, "partial_rotary_factor",
+                 "is not above 0 and at most 1");
+  if (!(partial > 0 && partial < 1)) return;
+  const auto size = static_cast<int64_t>(static_cast<double>(out.head_dim) * partial);
+  fields.require(size >= 2 && size % 2 == 0, "partial_rotary_factor",
+                 "rotates " + std::to_string(size) +
+                     " elements of each head; rotary embedding needs pairs");
+  out.rotary_dim = std::max<int64_t>(2, size - size % 2);
+}
+
+/// transformers 5 keeps rope_theta and the scaling in rope_parameters; older versions keep
+/// rope_theta beside rope_scaling. rope_scaling wins if both are given.
+void read_rope(const json& config, Fields& fields, double theta, ModelConfig& out) {
+  out.rope.theta = fields.number("rope_theta", theta, kTiny, kThetaMax);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = config.find(key);
+    if (it == config.end() || it->is_null() || (it->is_object() && it->empty())) continue;
+    if (!it->is_object()) return fields.require(false, key, "is not an object");
+    out.rope = read_rope_object(*it, key, out.rope.theta, fields, out);
+    return;
+  }
+}
+
+Activation read_activation(Fields& fields, const Defaults& defaults) {
+  const std::string name = fields.text(defaults.activation_key, defaults.activation);
+  if (name == "silu" || name == "swish") return Activation::Silu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::GeluTanh;
+  if (name == "gelu") return Activation::Gelu;
+  fields.require(name == "relu2", defaults.activation_key,
+                 "is \"" + name + "\"; built are silu, gelu, gelu_new, gelu_pytorch_tanh and relu2");
+  return Activation::Relu2;
+}
+
+}  // namespace
+
+bool is_null(const json& config, const char* key) {
+  const auto it = config.find(key);
+  return it != config.end() && it->is_null();
+}
+
+RopeConfig read_rope_object(const json& object, const std::string& key, double theta,
+                            Fields& fields, const ModelConfig& sizes) {
+  Fields rope(object, {}, key + ".");
+  RopeConfig r;
+  r.theta = rope.number("rope_theta", theta, kTiny, kThetaMax);
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  // The pretraining length beside the object (Phi-3) comes before the one inside.
+  constexpr char kOriginal[] = "original_max_position_embeddings";
+  const bool beside = !fields.absent(kOriginal);
+  r.original_max = (beside ? fields : rope).positive(kOriginal, kIndexMax, sizes.max_position);
+  if (type == "linear" || type == "dynamic") {
+    r.scaling = type == "linear" ? Scaling::Linear : Scaling::Dynamic;
+    r.factor = rope.required("factor", 0, kFactorMax);
+    r.original_max = sizes.max_position;
+  } else if (type == "llama3") {
+    r.scaling = Scaling::Llama3;
+    r.factor = rope.required("factor", 0, kFactorMax);
+    r.low_freq_factor = rope.required("low_freq_factor", 0, kFactorMax);
+    r.high_freq_factor = rope.required("high_freq_factor", r.low_freq_factor, kFactorMax);
+  } else if (type == "yarn") {
+    r.scaling = Scaling::Yarn;
+    read_yarn(rope, sizes.max_position, r);
+  } else if (type == "longrope" || type == "su") {
+    r.scaling = Scaling::LongRope;
+    read_longrope(object, rope, sizes, r);
+  } else {
+    rope.require(type == "default", "rope_type",
+                 "is \"" + type +
+                     "\"; built are default, linear, dynamic, llama3, yarn and longrope");
+  }
+  fields.inherit(rope);
+  return r;
+}
+
+void read_windows(const json& config, Fields& fields, int64_t window_default,
+                  bool (*slides)(int64_t layer, int64_t pattern), int64_t pattern,
+                  ModelConfig& out) {
+  const bool none = is_null(config, "sliding_window") ||
+                    (fields.absent("sliding_window") && window_default == 0);
+  const int64_t window =
+      none ? 0 : fields.positive("sliding_window", kIndexMax, window_default);
+  out.windows.assign(static_cast<size_t>(out.num_layers), 0);
+  if (fields.absent("layer_types")) {
+    for (int64_t layer = 0; layer < out.num_layers; ++layer)
+      out.windows[layer] = slides(layer, pattern) ? window : 0;
+    return;
+  }
+  const json& types = config["layer_types"];
+  const bool fits = types.is_array() && static_cast<int64_t>(types.size()) == out.num_layers;
+  fields.require(fits, "layer_types", "is not a list with one entry per layer");
+  for (int64_t layer = 0; fits && layer < out.num_layers; ++layer) {
+    const bool slides_here = types[layer] == "sliding_attention";
+    fields.require(slides_here || types[layer] == "full_attention", "layer_types",
+                   "has " + json_brief(types[layer]) + "; built are full and sliding attention");
+    fields.require(!slides_here || window > 0, "layer_types",
+                   "asks for sliding attention, but there is no sliding_window");
+    out.windows[layer] = slides_here ? window : 0;
+  }
+}
+
+void read_shape(const json& config, Fields& fields, const Defaults& defaults, ModelConfig& out) {
+  out.vocab_size = fields.positive("vocab_size", kIndexMax);
+  out.hidden_size = fields.positive("hidden_size", kWidthMax);
+  out.intermediate_size = fields.positive("intermediate_size", kInnerMax);
+  out.num_layers = fields.positive("num_hidden_layers", kLayersMax);
+  out.num_heads = fields.positive("num_attention_heads", kWidthMax);
+  out.num_kv_heads = fields.positive("num_key_value_heads", kWidthMax, out.num_heads);
+  out.max_position =
+      fields.positive("max_position_embeddings", kIndexMax, defaults.max_position);
+  out.norm_eps = fields.number(defaults.norm_eps_key, defaults.norm_eps, 0, 1);
+  out.tied = fields.flag("tie_word_embeddings", defaults.tied);
+  const bool derived = defaults.head_dim == 0 && fields.absent("head_dim");
+  fields.require(!derived || out.hidden_size % out.num_heads == 0, "num_attention_heads",
+                 "does not divide hidden_size");
+  out.head_dim = fields.positive(
+      "head_dim", kWidthMax,
+      defaults.head_dim > 0 ? defaults.head_dim
+                            : std::max<int64_t>(out.hidden_size / out.num_heads, 1));
+  fields.require(out.num_heads * out.head_dim <= kWidthMax, "head_dim",
+                 "times num_attention_heads is above " + std::to_string(kWidthMax));
+  read_partial(config, fields, defaults.partial_rotary, out);
+  if (!defaults.rope_by_layer_type) read_rope(config, fields, defaults.theta, out);
+  fields.require(out.num_heads % out.num_kv_heads == 0, "num_key_value_heads",
+                 "does not divide num_attention_heads");
+  fields.require(out.head_dim % 2 == 0, "head_dim", "is odd; rotary embedding needs pairs");
+  out.activation = read_activation(fields, defaults);
+  out.dropout.attention = fields.probability("attention_dropout", 0.0);
+}
+
+}  // namespace dsj::layout

@@ -1,0 +1,52 @@
+// What the readers of families (families.cc) share: the fields that most have, with the defaults in
+// which they differ. Internal to layout.
+// Tested by: tests/job/layout/model_config_test.cc
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "job/layout/config_fields.h"
+#include "job/layout/model_shape.h"
+
+namespace dsj::layout {
+
+// Far above every model that exists. Within them no size, count or product of the plan overflows,
+// and no list is too long to make. Token ids and positions are 32-bit numbers.
+inline constexpr int64_t kWidthMax = int64_t{1} << 20;  ///< hidden size, heads, elements of a head
+inline constexpr int64_t kInnerMax = int64_t{1} << 23;
+inline constexpr int64_t kLayersMax = 10'000;
+inline constexpr int64_t kIndexMax = INT32_MAX;  ///< tokens of a vocabulary, positions
+inline constexpr double kFactorMax = 1e9;
+inline constexpr double kTiny = 1e-300;  ///< the least positive number that is taken where 0 is not
+
+/// Where families differ in what config.json may leave out, or in a field's name. The defaults are
+/// those of transformers' configuration classes.
+struct Defaults {
+  int64_t max_position = 2048;
+  int64_t head_dim = 0;  ///< 0: hidden_size / num_attention_heads
+  double norm_eps = 1e-6;
+  const char* norm_eps_key = "rms_norm_eps";
+  double theta = 10000;
+  bool tied = false;
+  double partial_rotary = 0;  ///< above 0: partial_rotary_factor is read, this is its default
+  bool rope_by_layer_type = false;  ///< rope_parameters has an object for each type of layer
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
+};
+
+/// Sizes, norm_eps, ties, rope, activation and attention_dropout.
+void read_shape(const nlohmann::json& config, Fields& fields, const Defaults& defaults,
+                ModelConfig& out);
+/// layer_types, a list of full_attention and sliding_attention, else `slides(layer)`. The window is
+/// sliding_window; null: none slides. window_default 0: none slides where it is missing, too.
+void read_windows(const nlohmann::json& config, Fields& fields, int64_t window_default,
+                  bool (*slides)(int64_t layer, int64_t pattern), int64_t pattern,
+                  ModelConfig& out);
+/// Written as null, which differs from missing if the default is not null.
+bool is_null(const nlohmann::json& config, const char* key);
+/// A rope object under `key`, with this theta unless it names one.
+RopeConfig read_rope_object(const nlohmann::json& object, const std::string& key, double theta,
+                            Fields& fields, const ModelConfig& sizes);
+
+}  // namespace dsj::layout

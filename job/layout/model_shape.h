@@ -1,0 +1,128 @@
+// A model's shape, torch-free: what a config.json (model_config.h) says of the layers. Biases, norms,
+// windows and rope are data; only `block` chooses code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dsj::layout {
+
+/// The two shapes of a decoder layer.
+enum class Block {
+  Llama,  ///< rotary positions, queries and keys and values apart; all else is data
+  Gpt2,   ///< LayerNorm, learned positions, gelu_new, weights stored [in, out]
+};
+
+/// Rotary positions, as in transformers' modeling_rope_utils.
+struct RopeConfig {
+  enum class Scaling { Default, Linear, Dynamic, Llama3, Yarn, LongRope };
+  Scaling scaling = Scaling::Default;
+  double theta = 10000.0;
+  double factor = 1;                                 ///< all but Default
+  double low_freq_factor = 1, high_freq_factor = 4;  ///< Llama3
+  double beta_fast = 32, beta_slow = 1;              ///< Yarn
+  bool truncate = true;                              ///< Yarn: the ramp's ends are whole numbers
+  double attention_factor = 1;  ///< Yarn, LongRope: on cosines and sines
+  /// LongRope: divisors of the frequencies, for sequences up to original_max and for longer ones.
+  std::vector<double> short_factor, long_factor;
+  /// Tokens: the pretraining length of Llama3, Yarn and LongRope, Dynamic's unscaled length.
+  int64_t original_max = 0;
+};
+
+enum class NormKind {
+  Rms,           ///< w * (x / rms), each factor rounded to x's type: Llama
+  RmsOnce,       ///< the same, rounded once: OLMo 2
+  RmsPlusOne,    ///< (1 + w) * (x / rms), rounded once: Gemma
+  Layer,         ///< LayerNorm
+  LayerPlusOne,  ///< LayerNorm with 1 + w: Nemotron
+};
+
+/// Of an MLP. Their names in config.json: silu, gelu_pytorch_tanh or gelu_new, gelu, relu2.
+enum class Activation { Silu, GeluTanh, Gelu, Relu2 };
+
+/// How a family names what families name differently, behind "model.layers.N.".
+struct LayerNames {
+  const char* post_attention_norm = "post_attention_layernorm";  ///< of attention's output
+  const char* norm2 = "post_attention_layernorm";                ///< before the MLP
+  const char* post_mlp_norm = "post_feedforward_layernorm";      ///< of the MLP's output
+  const char* up = "mlp.up_proj";
+  const char* down = "mlp.down_proj";
+};
+
+/// Probabilities, in training only. `residual`: of what attention and the MLP add to the residual.
+struct DropoutConfig {
+  double embedding = 0, attention = 0, residual = 0;
+};
+
+struct ModelConfig {
+  std::string model_type;  ///< "qwen2" ...
+  Block block = Block::Llama;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;     ///< query heads
+  int64_t num_kv_heads = 0;  ///< key and value heads; divides num_heads
+  int64_t head_dim = 0;      ///< elements, even; num_heads * head_dim may differ from hidden_size
+  int64_t max_position = 0;  ///< tokens
+  NormKind norm = NormKind::Rms;
+  bool norm_bias = false;  ///< Layer, LayerPlusOne
+  double norm_eps = 1e-6;
+  bool pre_norms = true;    ///< of what attention and the MLP read
+  bool post_norms = false;  ///< of what they give, before it is added to the residual
+  RopeConfig rope;          ///< Block::Llama
+  /// Of layers with a window; absent: as in all layers.
+  std::optional<RopeConfig> local_rope;
+  int64_t rotary_dim = 0;         ///< the first elements of each head are rotated; 0: all
+  bool rope_in_pairs = false;     ///< elements 2i and 2i+1 turn together, not i and i + half
+  std::vector<bool> no_rope = {};  ///< [layer]: it has no positions; empty: all have
+  bool tied = false;              ///< lm_head is the embedding
+  bool qkv_bias = true;
+  bool o_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;       ///< a norm over each query and key head
+  bool qk_norm_whole = false;  ///< that norm is over all query heads, and over all key heads, at once
+  bool fused_qkv = false;      ///< one weight holds q, k and v
+  bool fused_gate_up = false;  ///< one weight holds gate and up
+  bool gated = true;           ///< the MLP is down(act(gate) * up), else down(act(up))
+  Activation activation = Activation::Silu;
+  LayerNames names;
+  /// [layer]: how many tokens a token sees, itself included; 0: all before it. Empty: all 0.
+  std::vector<int64_t> windows;
+  bool scale_attention = true;  ///< scores / sqrt(head_dim)
+  std::optional<double> attention_multiplier;  ///< scores * this, instead
+  bool scale_by_layer = false;  ///< also / (layer + 1)
+  double embedding_scale = 1;  ///< on the embedding's rows
+  double residual_scale = 1;   ///< on what attention and the MLP add to the residual
+  double logits_scale = 1;     ///< on the logits
+  double logits_cap = 0;       ///< above 0: they are cap * tanh(logits / cap)
+  double scores_cap = 0;       ///< the same, of attention's scaled scores
+  DropoutConfig dropout;
+
+  int64_t query_size() const { return num_heads * head_dim; }
+  int64_t kv_size() const { return num_kv_heads * head_dim; }
+  int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[layer]; }
+  int64_t rotary_size() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
+  bool rotates(int64_t layer) const { return no_rope.empty() || !no_rope[layer]; }
+  bool rotates_locally(int64_t layer) const { return local_rope.has_value() && window(layer) > 0; }
+  bool rms() const { return norm <= NormKind::RmsPlusOne; }
+  /// The plain form of attention runs, which holds scores: flash kernels have no such operation.
+  bool plain_attention() const { return dropout.attention > 0 || scores_cap > 0; }
+  /// The layer is the plain one: the products' results go straight to the residual.
+  bool adds_products() const {
+    return !post_norms && residual_scale == 1 && dropout.residual == 0;
+  }
+  /// Columns of the MLP's first product.
+  int64_t mlp_width() const { return gated ? 2 * intermediate_size : intermediate_size; }
+  /// The factor on the scores.
+  double attention_scale(int64_t layer) const;
+  /// Tokens of the longest sequence that it was made for: max_position, unless rope scaling grows
+  /// with the sequence.
+  int64_t longest_sequence() const;
+  /// Whether positions are parameters: there are none behind the last. Rope goes on.
+  bool learned_positions() const { return block == Block::Gpt2; }
+};
+
+}  // namespace dsj::layout
