@@ -40,16 +40,16 @@ started. Under the output directory:
   metrics.jsonl   one line per optimizer step
   status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
   checkpoints/    model/    logs/rank-N.log
-The same command on the same output directory goes on from its newest checkpoint, unless
-resumeFromCheckpoint names another; a finished run is not repeated. With another model, other data, or
-other settings after the end it is refused: --overwrite_output_dir True starts anew there. Ctrl-C or
+The same command with the same output directory resumes from its newest checkpoint, unless
+resumeFromCheckpoint names another; a finished run is not repeated. Another model, other data, or
+other settings after the end are refused; --overwrite_output_dir True starts from the beginning. Ctrl-C or
 SIGTERM saves one step on all ranks and stops; a second one kills.
 
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
-up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
-of each start went), DSJ_ROWS_CACHE=0 (large data files are checked anew; docs/startup.md).
-Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the words make
-no job, or a rank refused what it read; 3 environment; 4 losses, gradients or weights are not finite; 130
+up), DSJ_TRAIN_PROGRAM (another program instead of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
+of each start went), DSJ_ROWS_CACHE=0 (large data files are checked at each start; docs/startup.md).
+Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the arguments
+are not a job, or a rank refused its input; 3 environment; 4 losses, gradients or weights are not finite; 130
 interrupted.
 )";
 
@@ -116,7 +116,7 @@ bool may_go_on(const EarlierRun& earlier, const nlohmann::json& inputs, const Jo
   const std::string& output = job.training.output_dir;
   if (course.kind == Course::Kind::GoOn) {
     for (const std::string& what : course.said)
-      std::fprintf(stderr, "warning: the run in %s goes on otherwise: %s\n", output.c_str(),
+      std::fprintf(stderr, "warning: the run in %s continues with a change: %s\n", output.c_str(),
                    what.c_str());
     return true;
   }
@@ -124,7 +124,7 @@ bool may_go_on(const EarlierRun& earlier, const nlohmann::json& inputs, const Jo
                earlier.finished ? ", which is complete" : "");
   for (const std::string& what : course.said) std::fprintf(stderr, "  %s\n", what.c_str());
   std::fprintf(stderr,
-               "name another output directory (--output_dir DIR), or start anew in this one: "
+               "name another output directory (--output_dir DIR), or start over in this one: "
                "--overwrite_output_dir True (in a manifest overwriteOutputDir: true)\n");
   return false;
 }
@@ -204,7 +204,7 @@ Result<int> run(Arguments args) {
   if (is_complete(job, status)) {
     std::printf(
         "this run is complete: all %ld steps are done, the model is in %s/%s\n"
-        "raise max_steps to go on; to start over, name another output directory or give "
+        "to continue, raise max_steps; to start over, name another output directory or give "
         "--overwrite_output_dir True\n",
         static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
     return 0;

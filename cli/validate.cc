@@ -150,11 +150,11 @@ int print_fields(const std::string& file) {
 
 int run_validate(Arguments args) {
   ArgumentParser parser{
-      "Checks a ds_config.json, a DeepSpeedJob, or the arguments of a torchrun line: what it passes, "
-      "`dsj run` starts. The files that a job names are opened and every row is checked; a manifest "
-      "with a pod template or another field that only a cluster has is checked as a cluster takes "
-      "it. A note says what a ds_config leaves to its job; it is no error. Exit code: 0 valid, 1 "
-      "not, 2 usage.",
+      "Checks a ds_config.json, a DeepSpeedJob, or the arguments of a torchrun line. `dsj run` "
+      "starts every job that passes. The command opens the files that a job names and checks "
+      "every row. It checks a manifest with a pod template, or with another field for clusters "
+      "only, as a cluster does. A note lists what a ds_config leaves to its job; it is not an "
+      "error. Exit code: 0 valid, 1 invalid, 2 usage.",
       "dsj validate"};
   std::string file, output = "text", keys;
   std::vector<std::string> overrides;
@@ -164,16 +164,16 @@ int run_validate(Arguments args) {
       "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML); or a line: --nproc_per_node=2 ...");
   parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
   parser.option("--set", overrides, "spec.path=value, any number of times").one_word_each();
-  parser.flag("--strict", strict, "a key that nobody reads is an error");
+  parser.flag("--strict", strict, "an unknown key is an error");
   parser.flag("--elsewhere", elsewhere,
               "the job is for another machine: a file that is not here is a warning");
   const auto table =
       parser.option("--keys", keys, "no FILE: every ds_config key, as markdown or json")
           .one_of({"markdown", "json"});
   given.excludes(table);
-  parser.flag("--arguments", arguments, "no FILE: what becomes of each argument, as markdown");
+  parser.flag("--arguments", arguments, "no FILE: how each argument is handled, as markdown");
   parser.flag("--fields", fields,
-              "what a DeepSpeedJob may say, as markdown; FILE of crds/: the resource as it has to be");
+              "the fields of a DeepSpeedJob, as markdown; FILE of crds/: the resource from them");
   JobWords words = split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--strict", false},
                                       {"--elsewhere", false}, {"--keys"}, {"--arguments", false}, {"--fields", false}, {"--help", false},
                                       {"-h", false}});
