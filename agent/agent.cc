@@ -192,7 +192,7 @@ void Agent::carry_out(const Command& command, Time now) {
                                           .restart = failed->restart});
   } else if (const auto* changed = std::get_if<StragglersChanged>(&command)) {
     const std::string text = stragglers_text(changed->stragglers, session_->slots);
-    log::warn(text.empty() ? "no rank holds up the others any more" : text);
+    log::warn(text.empty() ? "no rank delays the others any more" : text);
     report::Stragglers told{.count = static_cast<int64_t>(changed->stragglers.size())};
     if (!text.empty()) told.who = text;
     ports_.reports.report(told);

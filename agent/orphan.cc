@@ -13,7 +13,7 @@ Result<std::string> with_end(const std::string& status, const std::string& sourc
                              const LastReports& last, const std::string& now) {
   DSJ_TRY(const auto document, jobspec::parse_yaml(status, source));
   json object = document.value;
-  if (!object.is_object()) return bad_input("is no status", source);
+  if (!object.is_object()) return bad_input("is not a status", source);
   if (last.saved) {
     report::Saved saved{.time = now, .checkpoint = last.saved};
     if (last.world_size > 0) saved.world_size = last.world_size;

@@ -62,9 +62,9 @@ int run_show(Arguments args) {
 
 int run_import_checkpoint(Arguments args) {
   ArgumentParser parser{
-      "Makes a checkpoint of ours of one of DeepSpeed: ZeRO stages 0 to 3, universal; fp32, bf16, "
-      "fp16; any number of "
-      "ranks. A run with this output directory goes on from it, at any world size and stage.",
+      "Converts a checkpoint of DeepSpeed to one of ours: ZeRO stages 0 to 3, universal; fp32, "
+      "bf16, fp16; any number of ranks. A run with this output directory resumes from it, at any "
+      "world size and stage.",
       "dsj checkpoint import"};
   std::string from, out;
   bool universal = false;
@@ -148,14 +148,13 @@ Result<std::string> export_checkpoint(Files& files, const Export& wanted) {
 
 int run_export(Arguments args) {
   ArgumentParser parser{
-      "Writes a checkpoint of ours or of DeepSpeed for other programs: its fp32 weights, or with "
-      "them Adam's moments and "
-      "the counters as DeepSpeed's universal checkpoint.",
+      "Writes a checkpoint of ours or of DeepSpeed for other programs: its fp32 weights, or a "
+      "universal checkpoint of DeepSpeed, with Adam's moments and the counters.",
       "dsj checkpoint export"};
   Export wanted;
   parser.option("DIR", wanted.from, "as for show; of several checkpoints the newest").required();
   parser.option("OUT", wanted.out, "a directory; must not be there yet").required();
-  parser.option("--to", wanted.to, "fp32: the weights; universal: what DeepSpeed goes on from")
+  parser.option("--to", wanted.to, "fp32: the weights; universal: a checkpoint for DeepSpeed")
       .one_of({"fp32", "universal"})
       .required();
   parser
@@ -190,10 +189,10 @@ int run_checkpoint(Arguments args) {
   std::fputs(
       "usage: dsj checkpoint show DIR | import DS_DIR OUT\n"
       "       dsj checkpoint export DIR OUT --to fp32|universal [--model MODEL]\n\n"
-      "  show    what is in a checkpoint of ours or of DeepSpeed, and whether it is damaged\n"
-      "  import  makes a checkpoint of ours of one of DeepSpeed\n"
-      "  export  writes the weights of either, or what DeepSpeed goes on from; of a checkpoint of ours\n"
-      "          --model names the model that the run started from\n\n"
+      "  show    shows the contents of a checkpoint of ours or of DeepSpeed, and any damage\n"
+      "  import  converts a checkpoint of DeepSpeed to one of ours\n"
+      "  export  writes the weights of either, or a universal checkpoint for DeepSpeed; for a\n"
+      "          checkpoint of ours, --model names the model with which the run started\n\n"
       "`dsj checkpoint show --help` and so on show all arguments.\n",
       help ? stdout : stderr);
   if (help) return 0;

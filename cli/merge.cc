@@ -46,7 +46,7 @@ int run_merge(Arguments args) {
   const auto merged = merge(options);
   if (!merged) return report("merge", merged.error());
   for (const std::string& name : merged->left_out)
-    std::fprintf(stderr, "dsj merge: \"%s\" is no weight and was left out\n", name.c_str());
+    std::fprintf(stderr, "dsj merge: \"%s\" is not a weight and was left out\n", name.c_str());
   std::printf("%s: %lld tensors, %lld with an adapter added, %lld replaced\n",
               options.output.c_str(), static_cast<long long>(merged->tensors),
               static_cast<long long>(merged->updated), static_cast<long long>(merged->replaced));

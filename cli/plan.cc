@@ -213,7 +213,7 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
         name,
         [&to](const std::string& text) -> std::optional<std::string> {
           to = parse_quantity(text);
-          return to ? std::nullopt : std::optional("\"" + text + "\" is no amount of memory");
+          return to ? std::nullopt : std::optional("\"" + text + "\" is not an amount of memory");
         },
         what);
   };

@@ -164,7 +164,7 @@ std::string roofline_part(const json& plan) {
                            [](const json& part) { return part["milliseconds"].get<double>(); });
   if (parts.size() > 4) parts.resize(4);
   for (const json& part : parts)
-    out += format("  %-20s %9.4g ms, %.4g of them hidden\n", part["part"].get<std::string>().c_str(),
+    out += format("  %-20s %9.4g ms, %.4g hidden\n", part["part"].get<std::string>().c_str(),
                   part["milliseconds"].get<double>(), part["hiddenMilliseconds"].get<double>());
   return out;
 }

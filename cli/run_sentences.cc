@@ -14,7 +14,7 @@ std::string about_failure(const report::Failure& failure, const RunStatus& statu
   std::string text = "attempt " + std::to_string(failure.attempt) + " failed after step " +
                      std::to_string(failure.step) + ": " + failure.message;
   const bool by_others = failure.signal == SIGKILL && failure.reason != "HangDetected";
-  if (by_others) text += "; if nobody killed it, the kernel did for want of memory";
+  if (by_others) text += "; if nobody killed it, the kernel did because memory ran out";
   if (failure.rank >= 0) {
     text += "\n  log: " + output_dir + "/" + contract::kLogsDir + "/rank-" +
             std::to_string(failure.rank) + ".log";
@@ -35,7 +35,7 @@ std::string about_evaluation(const report::Eval& eval) {
   std::string text = text::format("step %ld eval_loss %s (%ld rows", eval.step, loss.c_str(),
                                   eval.rows.value_or(0));
   if (const int64_t without = eval.rows_without_target.value_or(0); without > 0 && eval.loss)
-    text += ", " + std::to_string(without) + " of them without a target";
+    text += ", " + std::to_string(without) + " without a target";
   return text + ")";
 }
 
@@ -97,7 +97,7 @@ std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus&
           },
           [](const Stragglers& told) -> Said {
             return {
-                {told.who ? "slow: " + *told.who : "no rank holds up the others any more", true}};
+                {told.who ? "slow: " + *told.who : "no rank delays the others any more", true}};
           },
           [](const Step& step) -> Said {
             if (!step.skipped.value_or(false)) return {};

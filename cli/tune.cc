@@ -34,7 +34,7 @@ struct TuneArguments {
 std::optional<int> parse(Arguments args, TuneArguments& to) {
   ArgumentParser parser{
       "Looks for a faster ds_config by short runs of the job on this machine. Configurations that "
-      "cannot fit are not started. Ctrl-C stops; the same command goes on. Exit code: 0 done, 1 "
+      "cannot fit are not started. Ctrl-C stops; the same command continues. Exit code: 0 done, 1 "
       "nothing ran, 2 bad input, 130 interrupted.",
       "dsj tune"};
   parser.option("JOB.yaml", to.file, "a DeepSpeedJob (YAML)").required();
@@ -50,7 +50,7 @@ std::optional<int> parse(Arguments args, TuneArguments& to) {
   parser.flag("--keep-batch", to.keep_batch,
               "train_batch_size stays: micro-batch x accumulation as in the file");
   parser.flag("--full", to.full, "then the other keys of ZeRO (autotuning.fast false)");
-  parser.flag("--all", to.everything, "tries everything that fits, whatever the others gave");
+  parser.flag("--all", to.everything, "tries every configuration that fits, without pruning");
   parser.option("--metric", to.metric, "throughput, latency or flops")
       .one_of({"throughput", "latency", "flops"});
   parser.option("--tuner", to.tuner, "gridsearch, random or model_based")
@@ -65,7 +65,7 @@ std::optional<int> parse(Arguments args, TuneArguments& to) {
   const auto memory = [&](const std::string& text) -> std::optional<std::string> {
     to.given.memory = parse_quantity(text);
     if (to.given.memory) return std::nullopt;
-    return "\"" + text + "\" is no amount of memory";
+    return "\"" + text + "\" is not an amount of memory";
   };
   parser.option("--memory", memory,
                 "of one worker, for example 8Gi (default: what its container may use)");

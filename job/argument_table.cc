@@ -446,10 +446,10 @@ std::string camel_case(std::string_view snake) {
 std::string argument_table_markdown() {
   std::string page =
       "# Arguments\n\n"
-      "What becomes of each argument of a torchrun line, for anyone who moves one here. `dsj "
+      "How each argument of a torchrun line is handled, for anyone who moves one here. `dsj "
       "validate --arguments` prints this page\nfrom the table that the programs read: never edit "
-      "it by hand. In a manifest the same argument stands in `spec.training`,\nin camelCase.\n\n"
-      "- **taken**: it does what it says.\n"
+      "it by hand. In a manifest the same argument is in `spec.training`,\nin camelCase.\n\n"
+      "- **taken**: it takes effect.\n"
       "- **no effect**: accepted with a warning, because no value can change a result here.\n"
       "- **refused**: a value that would change the result stops the run. `none`, `null`, `false` "
       "and the values in brackets are\n  accepted.\n";

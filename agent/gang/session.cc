@@ -96,7 +96,7 @@ void watch_for_a_stall(Session& s, Time now) {
       s.last_progress = now;
       return;
     case StallWatch::Verdict::Stalled:
-      s.hang = (looks.empty() ? "no rank told a step for " : "nothing moved for ") +
+      s.hang = (looks.empty() ? "no rank reported a step for " : "nothing moved for ") +
                std::to_string(quiet.count() / 1000) + " s";
       if (!looks.empty()) s.stall = judge_stall(looks);
       s.stacks = s.attempt;

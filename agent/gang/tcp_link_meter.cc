@@ -168,7 +168,7 @@ class LinkSender : public std::enable_shared_from_this<LinkSender> {
   void begin() {
     Problem problem;
     const auto address = asio::ip::make_address(order_.address, problem);
-    if (problem) return fail("\"" + order_.address + "\" is no address");
+    if (problem) return fail("\"" + order_.address + "\" is not an address");
     deadline_.set(limits_.sending, [self = shared_from_this()] {
       self->fail(self->connected_ ? "no answer in time" : "no connection in time");
     });

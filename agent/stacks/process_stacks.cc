@@ -211,7 +211,7 @@ class Process {
       const auto below = registers[kRegisterSp], above = caller->registers[kRegisterSp];
       // A signal may have its own stack anywhere.
       if (!above || (!caller->signal_frame && below && *above <= *below)) {
-        return stack.problem = "the stack does not go on upwards", stack;
+        return stack.problem = "the next frame is not further up the stack", stack;
       }
       registers = caller->registers;
       exact = caller->signal_frame;

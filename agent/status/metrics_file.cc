@@ -45,7 +45,7 @@ Status keep_foreign(const std::string& path) {
   if (::rename(path.c_str(), kept.c_str()) == 0) return {};
   return fail(
       ErrorKind::Environment,
-      "it is no file of a run, and cannot be moved aside: " + std::string(std::strerror(errno)),
+      "it is not a file of a run, and cannot be moved aside: " + std::string(std::strerror(errno)),
       path);
 }
 

@@ -50,7 +50,7 @@ int change(const char* verb, Target& target, const Json& spec, const std::string
 
 int run_scale(Arguments args, const Connect& connect) {
   ArgumentParser parser{
-      "Changes the number of workers. All ranks save one step; the new gang goes on from it.",
+      "Changes the number of workers. All ranks save one step; the new gang continues from it.",
       "dsj scale"};
   Target target;
   int64_t replicas = 0;
@@ -77,8 +77,8 @@ int run_scale(Arguments args, const Connect& connect) {
 
 int run_restart(Arguments args, const Connect& connect) {
   ArgumentParser parser{
-      "Makes all pods of a job anew, as `kubectl rollout restart` does. All ranks save one step; "
-      "the new gang goes on from it. Nothing is charged to backoffLimit.",
+      "Recreates all pods of a job, as `kubectl rollout restart` does. All ranks save one step; "
+      "the new gang continues from it. Nothing is charged to backoffLimit.",
       "dsj restart"};
   Target target;
   if (const auto over = find_target("restart", parser, args, connect, target)) return *over;
@@ -89,7 +89,7 @@ int run_restart(Arguments args, const Connect& connect) {
   const Json annotations = {{jobspec::kRestartedAt, kube::micro_time(target.session->clock.wall())}};
   return change("restart", target,
                 {{"workers", {{"template", {{"metadata", {{"annotations", annotations}}}}}}}},
-                "all ranks save one step, then its pods are made anew");
+                "all ranks save one step, then its pods are recreated");
 }
 
 }  // namespace dsj::cli

@@ -111,10 +111,9 @@ class Debug {
 
 int run_debug(Arguments args, const Connect& connect) {
   ArgumentParser parser{
-      "What one would send to a colleague: findings with advice, the description, the job, its "
-      "pods "
-      "and the ends of their logs. Secrets are not read; variables' values and what looks like a "
-      "credential are taken out. Read it before you send it.",
+      "Collects a support bundle, secrets removed: findings with advice, the description, the job, "
+      "its pods and the ends of their logs. Secret objects are not read; the values of variables "
+      "and strings that look like credentials are removed. Read it before you send it.",
       "dsj debug"};
   ClusterFlags flags;
   std::string name, output;
@@ -123,8 +122,8 @@ int run_debug(Arguments args, const Connect& connect) {
   add_cluster_flags(parser, flags);
   parser.option("-o,--output", output, "a file instead of standard output");
   parser.flag("--stacks", stacks,
-              "also where every thread of every rank is, by the names of its functions. It sets an "
-              "annotation of the job; the ranks go on");
+              "also the stack of every thread of every rank, by the names of its functions. It sets "
+              "an annotation of the job; the ranks keep running");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("debug", session.error());

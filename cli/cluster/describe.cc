@@ -11,7 +11,7 @@ int run_describe(Arguments args, const Connect& connect) {
   ArgumentParser parser{
       "One job: progress, checkpoint, ds_config with the origin of every \"auto\", conditions, "
       "rank "
-      "by pod and node, failures with their last words, events.",
+      "by pod and node, failures with their last log lines, events.",
       "dsj describe"};
   ClusterFlags flags;
   std::string name;

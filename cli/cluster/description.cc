@@ -140,10 +140,10 @@ class Page {
   }
 
   std::string restarts() const {
-    return std::to_string(whole(job_, "status.restarts.total")) + ", of them " +
+    return std::to_string(whole(job_, "status.restarts.total")) + "; " +
            std::to_string(whole(job_, "status.restarts.counted")) + " of " +
            std::to_string(whole(job_, "spec.backoffLimit", 3)) +
-           " charged since the newest checkpoint";
+           " counted since the newest checkpoint";
   }
 
   void config() {

@@ -21,15 +21,15 @@ struct Rule {
 /// The first rule that matches a condition counts.
 constexpr Rule kRules[] = {
     {"Accepted", "False", "ConfigMapMissing", "",
-     "make the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator looks "
-     "again by itself"},
+     "create the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator "
+     "checks again by itself"},
     {"Accepted", "False", "TemplateMissing", "",
-     "make the DeepSpeedJobTemplate that spec.workers.templateRef names (kubectl get "
-     "deepspeedjobtemplates lists them); the operator looks again by itself"},
+     "create the DeepSpeedJobTemplate that spec.workers.templateRef names (kubectl get "
+     "deepspeedjobtemplates lists them); the operator checks again by itself"},
     {"Accepted", "False", "", "",
      "`dsj validate` on the manifest says the same with line numbers; edit the job"},
     {"Scheduled", "False", "Unschedulable", "Insufficient",
-     "the nodes have less left than a worker asks for: lower workers.template's resources or "
+     "the nodes have less free than a worker requests: lower workers.template's resources or "
      "slotsPerWorker, free nodes, or wait"},
     {"Scheduled", "False", "Unschedulable", "persistentvolumeclaim",
      "a claim of workers.template is missing or not bound: kubectl get pvc"},
@@ -38,21 +38,21 @@ constexpr Rule kRules[] = {
     {"Scheduled", "False", "Unschedulable", "didn't match Pod's node affinity",
      "no node fits nodeSelector or affinity of workers.template; nodes that were lost "
      "(failureHistory, NodeLost) are avoided until they are Ready"},
-    {"Scheduled", "False", "Unschedulable", "", "the scheduler's sentence says what is missing"},
+    {"Scheduled", "False", "Unschedulable", "", "the scheduler's message says what is missing"},
     {"Scheduled", "False", "QuotaExceeded", "",
      "raise the namespace's ResourceQuota or suspend another job; the operator tries again"},
     {"Scheduled", "False", "Forbidden", "",
-     "an admission policy or missing right refuses the pods: see the sentence"},
+     "an admission policy or missing right refuses the pods: see the message"},
     {"Scheduled", "False", "NameTaken", "",
-     "an object of somebody else has a name that the job needs: delete it, or rename the job"},
+     "another object has a name that the job needs: delete it, or rename the job"},
     {"Scheduled", "False", "Invalid", "",
      "the API server refuses the pod made of workers.template: correct the field it names"},
     {"Initialized", "False", "ImagePullBackOff", "",
      "is the image's name right, is it in the registry, does the template name imagePullSecrets?"},
     {"Initialized", "False", "ContainerCannotStart", "",
-     "the kubelet's sentence says what is missing: a volume, a ConfigMap, a command"},
+     "the kubelet's message says what is missing: a volume, a ConfigMap, a command"},
     {"Initialized", "False", "Initializing", "",
-     "the image of spec.initializers is at work: kubectl logs POD -c initialize-model (or "
+     "the image of spec.initializers is running: kubectl logs POD -c initialize-model (or "
      "-dataset); runPolicy.activeDeadlineSeconds bounds it"},
     {"Initialized", "False", "WaitingForGang", "",
      "the pods run and the agents have not joined: a NetworkPolicy between the job's pods (ports "
@@ -61,14 +61,14 @@ constexpr Rule kRules[] = {
      "agent 0 has not reported: look at `dsj logs` and at its node; after "
      "liveness.stepTimeoutSeconds a hanging attempt is ended by itself"},
     {"Failed", "True", "BackoffLimitExceeded", "",
-     "the last failure says why it fails again and again; after mending it raise backoffLimit "
-     "under a new name"},
+     "the last failure shows why it keeps failing; fix the cause, then submit it under a "
+     "new name with the same outputDir"},
     {"Failed", "True", "DeadlineExceeded", "", "raise runPolicy.activeDeadlineSeconds"},
     {"Failed", "True", "StartupDeadlineExceeded", "",
-     "no attempt began in runPolicy.startupDeadlineSeconds: the conditions say what was waited "
-     "for"},
+     "no attempt began in runPolicy.startupDeadlineSeconds: the conditions show what the job "
+     "waited for"},
     {"Failed", "True", "FailurePolicy", "",
-     "a rule of failurePolicy said so: see the last failure"},
+     "a rule of failurePolicy ended the job: see the last failure"},
     {"Failed", "True", "", "", "see the last failure"},
 };
 
@@ -92,23 +92,22 @@ void from_failure(const Json& failure, std::vector<Advice>& all) {
         "perDeviceTrainBatchSize; `dsj plan` predicts the bytes per rank";
   } else if (reason == "InitializerFailed") {
     todo =
-        "the image of spec.initializers said why: the last words are below; is storageUri right, "
-        "does "
-        "secretRef's Secret have what the image reads, is there space on the volume?";
+        "the last log lines of the image are below: is storageUri right, does secretRef's Secret "
+        "have the keys that the image reads, is there space on the volume?";
   } else if (code == "2") {
-    todo = "the input is wrong and no attempt will help: the last words name the file or the key";
+    todo = "the input is wrong and no attempt will help: the last lines name the file or the key";
   } else if (reason == contract::kReasonNotFinite) {
     todo =
         "losses, gradients or weights became nan or infinite: the last checkpoint is sound; go on "
         "from it with a lower learningRate, or look at the rows";
   } else if (code == "3") {
-    todo = "the surroundings are wrong (a library, space, a permission): the last words say which";
+    todo = "the environment is wrong (a library, space, a permission): the last lines say which";
   } else if (reason == "NodeLost") {
     todo = "node " + word(failure, "node") + " went away: kubectl describe node";
   } else if (reason == "Evicted") {
     todo = "its node ran short of something (often ephemeral storage): kubectl describe the pod";
   } else {
-    todo = "the last words of the rank are below; its whole log is in the job's output directory";
+    todo = "the last lines of the rank are below; its whole log is in the job's output directory";
   }
   all.push_back({"last failure: " + reason + (code.empty() ? "" : ", exit code " + code) +
                      (signal.empty() ? "" : ", signal " + signal) + ": " + word(failure, "message"),

@@ -26,7 +26,7 @@ Result<Json> manifest_of(const SubmitOptions& options) {
   DSJ_TRY(auto document, jobspec::read_yaml(options.file));
   Json manifest = std::move(document.value);
   if (!manifest.is_object() || word(manifest, "kind") != contract::kKind)
-    return bad_input("this is no DeepSpeedJob", options.file, "kind: DeepSpeedJob is expected");
+    return bad_input("this is not a DeepSpeedJob", options.file, "kind: DeepSpeedJob is expected");
   DSJ_TRY_STATUS(take_in_config(manifest, options.file));
   if (!options.name.empty()) manifest["metadata"]["name"] = options.name;
   DSJ_TRY(auto job, jobspec::read_cluster_manifest(manifest));

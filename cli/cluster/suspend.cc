@@ -58,7 +58,7 @@ class Switch {
       if (state == "Failed")
         return Answer{false, "the job has failed", "dsj describe " + options_.name};
       if (const Json* wanted = find(job, "spec.suspend"); (wanted && *wanted == true) != suspend_)
-        return Answer{false, "somebody has turned spec.suspend back", ""};
+        return Answer{false, "spec.suspend was changed back meanwhile", ""};
       return std::nullopt;
     });
   }
@@ -86,13 +86,13 @@ int run(const char* verb, bool suspend, const char* help, Arguments args, const 
 
 int run_suspend(Arguments args, const Connect& connect) {
   return run("suspend", true,
-             "All ranks save one step, then the job's pods go; `dsj resume` goes on at the next "
-             "step. Sets spec.suspend.",
+             "All ranks save one step, then the job's pods are deleted; `dsj resume` continues at "
+             "the next step. Sets spec.suspend.",
              args, connect);
 }
 
 int run_resume(Arguments args, const Connect& connect) {
-  return run("resume", false, "A suspended job goes on at the step after the saved one.", args,
+  return run("resume", false, "A suspended job continues at the step after the saved one.", args,
              connect);
 }
 

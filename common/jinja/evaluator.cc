@@ -547,7 +547,7 @@ class Evaluator {
       case S::Generation: {
         if (captures_ > 0) {
           throw TemplateError{
-              "{% generation %} stands in a macro, a set, a call or a filter: its place in the "
+              "{% generation %} is in a macro, a set, a call or a filter: its place in the "
               "text is unknown"};
         }
         const size_t begin = out_->size();

@@ -313,7 +313,7 @@ class Lexer {
       value = value * 16 + static_cast<char32_t>(digit);
     }
     if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
-      fail("an escape in a text is no character");
+      fail("an escape in a text is not a character");
     }
     append_code_point(value, out);
     return width;

@@ -103,7 +103,7 @@ bool contains(const Value& container, const Value& item) {
   }
   if (const Dict* dict = container.dict()) {
     if (item.dict() || (item.sequence() && item.sequence()->kind == Sequence::Kind::List))
-      throw TemplateError{"a " + type_name(item) + " is no key"};
+      throw TemplateError{"a " + type_name(item) + " is not a key"};
     return dict->find(item) != nullptr;
   }
   const Values items = items_of(container);

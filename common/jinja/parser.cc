@@ -578,7 +578,7 @@ class Parser {
     int64_t value = 0;
     const auto end = std::from_chars(begin, text.data() + text.size(), value, base);
     if (end.ec != std::errc() || end.ptr != text.data() + text.size()) {
-      fail("'" + text + "' is no whole number of 64 bits");
+      fail("'" + text + "' is not a whole number of 64 bits");
     }
     return Value(value);
   }
@@ -662,7 +662,7 @@ class Parser {
         owner.named.emplace_back(std::move(name), expression());
       } else {
         if (owner.rest || owner.rest_named || !owner.named.empty())
-          fail("an argument without a name stands behind one with a name");
+          fail("a positional argument follows a keyword argument");
         owner.arguments.push_back(expression());
       }
     }

@@ -182,7 +182,7 @@ class Percent {
       ++at;
       spec.precision = is_number_at(text, at) ? number_at(text, at) : 0;
     }
-    if (at >= text.size()) refuse("% stands at the end of the text");
+    if (at >= text.size()) refuse("% is at the end of the text");
     const char type = text[at++];
     if (type == '%') return "%";
     return filled(spec, type, keyed ? *keyed : take());

@@ -13,7 +13,7 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 /// The rows of a metric's file in its order; each of `rows` stands there once.
 Status check_rows(const Lists& lists, int64_t rows, const std::string& path) {
-  const std::string hint = "`dsj analyze DATA` makes it anew from the data of this run";
+  const std::string hint = "`dsj analyze DATA` makes it again from the data of this run";
   if (std::ssize(lists.values) != rows)
     return bad_input("it has " + std::to_string(lists.values.size()) + " rows, the data has " +
                          std::to_string(rows),
@@ -22,7 +22,7 @@ Status check_rows(const Lists& lists, int64_t rows, const std::string& path) {
   for (const int64_t row : lists.values) {
     if (row < 0 || row >= rows || seen[static_cast<size_t>(row)])
       return bad_input("row " + std::to_string(row) +
-                           (row < 0 || row >= rows ? " is not in the data" : " stands there twice"),
+                           (row < 0 || row >= rows ? " is not in the data" : " is listed twice"),
                        path, hint);
     seen[static_cast<size_t>(row)] = true;
   }

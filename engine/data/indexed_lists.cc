@@ -75,7 +75,7 @@ Result<std::string> whole_file(Files& files, const std::string& path) {
 }
 
 std::unexpected<Error> damaged(const std::string& path, const std::string& what) {
-  return bad_input(what, path, "`dsj analyze DATA` makes it anew");
+  return bad_input(what, path, "`dsj analyze DATA` makes it again");
 }
 
 /// What PREFIX.idx says of PREFIX.bin.
@@ -88,7 +88,7 @@ struct Index {
 Result<Index> parse_index(std::string_view bytes, const std::string& path) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (size < kHeaderBytes || !bytes.starts_with(kIndexMagic))
-    return damaged(path, "this is no index of lists: it does not begin with MMIDIDX");
+    return damaged(path, "this is not an index of lists: it does not begin with MMIDIDX");
   if (value_at<int64_t>(bytes, 9) != kVersion)
     return damaged(path, "found version " + std::to_string(value_at<uint64_t>(bytes, 9)) +
                              " of the format, expected 1");

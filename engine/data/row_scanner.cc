@@ -119,7 +119,7 @@ class Scanner {
     return bad_input(
         columns ? "seems to be CSV or another text with columns: its first line begins "
                   "neither with [ nor with {"
-                : "begins neither with [ nor with {: it is no JSON array and no JSONL",
+                : "begins neither with [ nor with {: it is neither a JSON array nor JSONL",
         path_ + ":1",
         columns ? "write its rows as JSONL: pandas.read_csv(FILE).to_json(\"rows.jsonl\", "
                   "orient=\"records\", lines=True)"

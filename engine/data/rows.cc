@@ -262,7 +262,7 @@ Result<Conversation> conversation_of(const json& row, std::string_view text) {
   if (told.tools.is_str()) {
     DSJ_TRY(told.tools, jinja::value_of_json(std::string(told.tools.bytes())));
   }
-  if (!told.tools.sequence()) return bad_input("tools: is no list");
+  if (!told.tools.sequence()) return bad_input("tools: is not a list");
   return told;
 }
 

@@ -95,7 +95,7 @@ class ProtoReader {
       if (field.number == 3) return normalizer(field.text);
       return {};
     }));
-    if (model_.pieces.empty()) return refuse("holds no pieces: it is no SentencePiece model");
+    if (model_.pieces.empty()) return refuse("holds no pieces: it is not a SentencePiece model");
     if (type_ != 2) {
       static constexpr const char* kNames[] = {"", "Unigram", "BPE", "Word", "Char"};
       return refuse(std::string("the model is ") + (type_ <= 4 ? kNames[type_] : "of a new kind") +
@@ -119,7 +119,7 @@ class ProtoReader {
     while (!message.done()) {
       const auto field = message.next();
       if (!field) {
-        return refuse(std::string(what) + "is no protobuf from byte " +
+        return refuse(std::string(what) + "is not a protobuf from byte " +
                       std::to_string(message.at()) + " on");
       }
       DSJ_TRY_STATUS(take(*field));
@@ -143,7 +143,8 @@ class ProtoReader {
       return {};
     }));
     if (piece.text.empty() || find_invalid_utf8(piece.text) || !(piece.score == piece.score)) {
-      return refuse("piece " + std::to_string(model_.pieces.size()) + " is no text with a score");
+      return refuse("piece " + std::to_string(model_.pieces.size()) +
+                    " is not a text with a score");
     }
     // All ways to cut a piece are looked up, which would take too long for a long one.
     if (piece.text.size() > kPieceBytesMax) {

@@ -42,7 +42,7 @@ class TorchOptimizer {
       const Node indices = groups.item(g)["params"];
       for (size_t i = 0; i < indices.size(); ++i) {
         const auto index = indices.item(i).integer();
-        if (!index) return bad_input("a param group's \"params\" are no numbers", file_.path());
+        if (!index) return bad_input("a param group's \"params\" are not numbers", file_.path());
         out.group_of.push_back(g);
         out.updated.emplace_back();
         DSJ_TRY_STATUS(add_states(out, states.with_key(*index), groups.item(g)));

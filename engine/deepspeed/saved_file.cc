@@ -152,7 +152,7 @@ Result<double> SavedFile::scalar(Node node, const std::string& name) const {
 Result<int64_t> SavedFile::count(Node node, const std::string& name) const {
   DSJ_TRY(const double number, scalar(node, name));
   if (number >= 0 && number < 9e15) return static_cast<int64_t>(number);
-  return bad_input("\"" + name + "\" is no count", path_);
+  return bad_input("\"" + name + "\" is not a count", path_);
 }
 
 Status verify_archive(Files& files, const std::string& path) {

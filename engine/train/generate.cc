@@ -140,7 +140,7 @@ Result<Subject> subject_of(Files& files, const std::string& directory) {
   DSJ_TRY(auto config, weights::read_adapter_config(files, directory));
   DSJ_TRY(const bool there, files.exists(path_join(config.base, "config.json")));
   if (!there)
-    return bad_input("the base model \"" + config.base + "\" is no directory here", directory,
+    return bad_input("the base model \"" + config.base + "\" is not a directory here", directory,
                      "dsj merge --base DIR --adapter " + directory + " -o OUT makes one model");
   const std::string base = config.base;
   return Subject{base, std::move(config)};

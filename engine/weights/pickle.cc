@@ -94,7 +94,7 @@ class Machine {
     const size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() <= floor) return refuse("it takes from an empty stack");
     Value& value = values_[stack_.back()];
-    if (value.kind != kind) return refuse(std::string("items for what is no ") + what);
+    if (value.kind != kind) return refuse(std::string("items for something that is not a ") + what);
     return &value;
   }
 
@@ -194,7 +194,7 @@ class Machine {
         values_[value.items[0]].text != "storage" || !is(1, Kind::Name) ||
         name_of(value.items[1])->rule != PickleRule::Storage || !is(2, Kind::Text) ||
         !is(3, Kind::Text) || !is(4, Kind::Int)) {
-      return refuse("a persistent id that is no storage");
+      return refuse("a persistent id that is not a storage");
     }
     const auto dtype = static_cast<int64_t>(name_of(value.items[1])->dtype);
     return push({.kind = Kind::Storage, .number = dtype, .items = value.items});
@@ -202,7 +202,7 @@ class Machine {
   /// An OrderedDict's state is its _metadata: read and ignored.
   Status build() {
     DSJ_TRY(const Ref state, pop());
-    if (values_[state].kind != Kind::Dict) return refuse("state that is no dict");
+    if (values_[state].kind != Kind::Dict) return refuse("state that is not a dict");
     const size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() <= floor) return refuse("it takes from an empty stack");
     Value& value = values_[stack_.back()];

@@ -20,7 +20,8 @@ Result<std::vector<PickledTensor>> read_state_dict_pickle(std::string_view bytes
   std::set<std::string> names;
   for (size_t i = 0; i < dict.items.size(); i += 2) {
     const PickleValue &key = pickle.at(dict.items[i]), &value = pickle.at(dict.items[i + 1]);
-    if (key.kind != PickleKind::Text) return bad_input("pickle: a key is no text", path, kHint);
+    if (key.kind != PickleKind::Text)
+      return bad_input("pickle: a key is not a string", path, kHint);
     if (value.kind != PickleKind::Tensor) {
       return bad_input("pickle: \"" + key.text + "\" is not a tensor", path, kHint);
     }

@@ -143,7 +143,8 @@ Status check_request(const ElasticityRequest& request) {
                      "write \"version\": 0.2");
   if (request.version == 0.2 && request.ranks_per_node % request.model_parallel_size != 0)
     return bad_input(
-        "num_gpus_per_node, " + std::to_string(request.ranks_per_node) + ", is no multiple of it",
+        "num_gpus_per_node, " + std::to_string(request.ranks_per_node) +
+            ", is not a multiple of it",
         "elasticity.model_parallel_size");
   return {};
 }

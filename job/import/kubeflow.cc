@@ -233,7 +233,7 @@ class Import {
         training[name] = (fs::path(base) / path).lexically_normal().string();
       else
         out_.left_open.push_back(std::string("spec.training.") + name + ": " + path +
-                                 " is no absolute path in the container, which a cluster wants" +
+                                 " is not an absolute path in the container, as a cluster needs" +
                                  (hub ? "; hub names are not downloaded" : ""));
     }
     if (!training.contains("outputDir"))

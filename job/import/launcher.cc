@@ -206,13 +206,13 @@ class LineImport {
         workers_["maxReplicas"] = *most;
       }
     } else {
-      need("spec.workers.replicas", "--nnodes " + nodes + " is no number");
+      need("spec.workers.replicas", "--nnodes " + nodes + " is not a number");
     }
     const std::string ranks = option("nproc_per_node").value_or("1");
     if (const auto count = whole(ranks))
       workers_["slotsPerWorker"] = *count;
     else
-      need("spec.workers.slotsPerWorker", "--nproc_per_node " + ranks + " is no number");
+      need("spec.workers.slotsPerWorker", "--nproc_per_node " + ranks + " is not a number");
     if (const auto restarts = option("max_restarts")) {
       const auto count = text::parse_int(*restarts);
       if (count && *count >= 0 && *count <= 65'536)
@@ -249,10 +249,10 @@ class LineImport {
         workers_["slotsPerWorker"] = ranks;
       else
         need("spec.workers.slotsPerWorker",
-             ranks_text ? "--num_gpus " + *ranks_text + " is no number"
+             ranks_text ? "--num_gpus " + *ranks_text + " is not a number"
                         : "without --num_gpus or a hostfile it is the machine's devices");
       if (nodes_text && nodes == 0)
-        need("spec.workers.replicas", "--num_nodes " + *nodes_text + " is no number");
+        need("spec.workers.replicas", "--num_nodes " + *nodes_text + " is not a number");
       else
         workers_["replicas"] = std::max(nodes, 1);
       return {};

@@ -94,7 +94,7 @@ Result<ModelConfig> read_model_config(const std::string& directory) {
     return bad_input(ends ? "is not JSON: the text ends too early" : "is not JSON",
                      place_in(path, text.str(), error.byte));
   } catch (const json::exception&) {
-    return bad_input("holds a number that is no finite number", path);
+    return bad_input("has a number that is not finite", path);
   }
 }
 

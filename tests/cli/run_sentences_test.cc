@@ -31,14 +31,14 @@ TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
   EXPECT_EQ(said(report::Eval{.step = 7, .rows = 4, .rows_without_target = 4}),
             "step 7 eval_loss unknown: no row has a target (4 rows)");
   EXPECT_EQ(said(report::Eval{.step = 7, .loss = 1, .rows = 4, .rows_without_target = 3}),
-            "step 7 eval_loss 1.0000 (4 rows, 3 of them without a target)");
+            "step 7 eval_loss 1.0000 (4 rows, 3 without a target)");
   EXPECT_EQ(said(report::Step{.step = 8, .skipped = true, .bad_gradient = "lm_head.weight"}),
             "! warning: step 8 was skipped: the gradient of lm_head.weight is not finite");
   EXPECT_EQ(said(report::Note{"two\nlines\n\n"}), "two\nlines");
   EXPECT_EQ(said(report::Exported{"/o/model"}), "model written to /o/model");
   EXPECT_EQ(said(report::Stragglers{.count = 1, .who = "rank 1 needs 2 s"}),
             "! slow: rank 1 needs 2 s");
-  EXPECT_EQ(said(report::Stragglers{}), "! no rank holds up the others any more");
+  EXPECT_EQ(said(report::Stragglers{}), "! no rank delays the others any more");
   EXPECT_EQ(said(report::Warning{.rank = 1, .message = "w"}), "! warning: rank 1: w");
   for (const report::Report& told :
        {report::Report(report::Step{.step = 1}), report::Report(report::Log{.step = 1}),
@@ -62,8 +62,8 @@ TEST_F(RunSentencesTest, AFailureSaysWhatHappensNext) {
              .restart_limit = 6,
              .restart = true};
   const std::string text =
-      "! attempt 1 failed after step 6: rank 3 died; if nobody killed it, the kernel did for want "
-      "of memory\n  log: /o/logs/rank-3.log\n  | a\n  | b\nrestart 1 of 6 in 500 ms, ";
+      "! attempt 1 failed after step 6: rank 3 died; if nobody killed it, the kernel did because "
+      "memory ran out\n  log: /o/logs/rank-3.log\n  | a\n  | b\nrestart 1 of 6 in 500 ms, ";
   EXPECT_EQ(said(failure), text + "from the start");
   said(report::Checkpoint{.step = 5, .path = "/c/5"});
   EXPECT_EQ(said(failure), text + "from the checkpoint of step 5");

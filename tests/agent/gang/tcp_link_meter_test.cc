@@ -115,7 +115,7 @@ TEST(TcpLinkMeter, WhoSaysNothingIsShutOut) {
 TEST(TcpLinkMeter, WhatDoesNotWorkIsTold) {
   const auto own = meter(), hasty = meter({.sending = Time(100)});
   own->send({.round = 1, .address = "nowhere", .port = 1, .key = "k"});
-  EXPECT_THAT(result(*own).problem, HasSubstr("\"nowhere\" is no address"));
+  EXPECT_THAT(result(*own).problem, HasSubstr("\"nowhere\" is not an address"));
 
   int port = 0;
   {

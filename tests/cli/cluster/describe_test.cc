@@ -63,7 +63,7 @@ TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
   for (const char* part :
        {"State:        Restarting", "Step:         42 of 50, attempt 2, loss 1.93",
-        "Checkpoint:   step 40: /o/checkpoints/40\n", "3, of them 1 of 3 charged",
+        "Checkpoint:   step 40: /o/checkpoints/40\n", "3; 1 of 3 counted",
         "ds_config: in the job", "train_micro_batch_size_per_gpu",
         "training.perDeviceTrainBatchSize", "Scheduled   False    Unschedulable",
         "Insufficient nvidia.com/gpu", "  0-1     0        quick-worker-0-1   node-0   Running",

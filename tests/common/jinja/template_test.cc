@@ -89,7 +89,7 @@ TEST(Template, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_NE(refusal("{{ range }}").find("a value of type function range has no text"),
             std::string::npos);
   EXPECT_NE(refusal("{% macro m() %}{% generation %}a{% endgeneration %}{% endmacro %}{{ m() }}")
-                .find("{% generation %} stands in a macro"),
+                .find("{% generation %} is in a macro"),
             std::string::npos);
 }
 

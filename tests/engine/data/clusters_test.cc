@@ -62,7 +62,7 @@ TEST(Clusters, FilesOfOtherDataAreRefused) {
   twisted.index_to_sample = metric_file("out", "m", "sample_to_metric");
   EXPECT_NE(refused(twisted, 4).find("row 9 is not in the data"), std::string::npos);
   ASSERT_TRUE(write_metric(files, "out", "m", {1, 1, 2, 3}));
-  EXPECT_NE(refused(twisted, 4).find("row 1 stands there twice"), std::string::npos);
+  EXPECT_NE(refused(twisted, 4).find("row 1 is listed twice"), std::string::npos);
 }
 
 TEST(Clusters, ARowComesWithTheLastOfItsMetrics) {

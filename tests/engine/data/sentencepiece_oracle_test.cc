@@ -171,7 +171,7 @@ TEST(SentencePieceModelFile, RefusesByName) {
   EXPECT_NE(error(good + std::string("\x0A\x05\x0A\x01z\x18\x05", 7)).find("UNUSED"),
             std::string::npos);
   EXPECT_NE(error("").find("holds no pieces"), std::string::npos);
-  EXPECT_NE(error(good.substr(0, good.size() / 2 + 1)).find("is no protobuf from byte"),
+  EXPECT_NE(error(good.substr(0, good.size() / 2 + 1)).find("is not a protobuf from byte"),
             std::string::npos);
   EXPECT_NE(error(good, R"({"tokenizer_class": "T5Tokenizer"})").find("save_pretrained"),
             std::string::npos);

@@ -56,7 +56,7 @@ void expect_declared(const json& schema) {
   for (const auto& [name, value] : schema["properties"].items()) declared.insert(name);
   for_each_status_field<T>([&](const auto& field, const char* name) {
     SCOPED_TRACE(name);
-    EXPECT_TRUE(described.insert(name).second) << "it stands there twice";
+    EXPECT_TRUE(described.insert(name).second) << "it is listed twice";
     if (declared.contains(name)) {
       json type = schema["properties"][name];
       type.erase("description");
