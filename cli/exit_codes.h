@@ -28,7 +28,7 @@ inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
     {kExitOk, "done"},
     {kExitRefused, "the job failed, does not pass the check, or cannot do that now"},
     {kExitUsage, "usage, or a file that cannot be read"},
-    {kExitSurroundings, "the surroundings: no kubeconfig, a missing library, no space, no permission"},
+    {kExitSurroundings, "the environment: no kubeconfig, a missing library, no space, no permission"},
     {kExitNotFound, "no such job, or a cluster without DeepSpeedJobs"},
     {kExitForbidden, "not authenticated, or not allowed"},
     {kExitUnreachable, "no answer from the API server"},

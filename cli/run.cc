@@ -49,7 +49,7 @@ Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (
 up), DSJ_TRAIN_PROGRAM (another program instead of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
 of each start went), DSJ_ROWS_CACHE=0 (large data files are checked at each start; docs/startup.md).
 Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the arguments
-are not a job, or a rank refused its input; 3 environment; 4 losses, gradients or weights are not finite; 130
+are not a job, or a rank refused its input; 3 environment; 7 losses, gradients or weights are not finite; 130
 interrupted.
 )";
 
