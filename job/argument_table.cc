@@ -234,7 +234,7 @@ constexpr std::array kScripts = {
     ArgumentRow{"zero_stage", Refused, "write zero_optimization.stage into the ds_config"},
     ArgumentRow{"print_loss", NoEffect, "each step's loss is printed"},
     ArgumentRow{"packing", Taken, ""},
-    ArgumentRow{"use_lora", Taken, "docs/lora.md"},
+    ArgumentRow{"use_lora", Taken, "docs/models.md"},
     ArgumentRow{"use_peft", Taken, "use_lora"},
     ArgumentRow{"lora_r", Taken, ""},
     ArgumentRow{"lora_rank", Taken, "lora_r"},
