@@ -112,13 +112,15 @@ int run_analyze(Arguments args) {
       "dsj analyze"};
   parser.option("DATA", options.data, "a data file (.json, .jsonl)").required();
   parser.option("--model", options.model,
-                "the model directory or hub id whose tokenizer makes the tokens; rows that are "
-                "tokens already need none");
+                "the model directory or hub id with the tokenizer; not needed for pre-tokenized "
+                "rows");
   parser.option("-o,--output", options.output, "a directory; default: DATA.metrics");
   parser.option("--metric", options.metrics, "length or vocabulary_rarity; default: both")
       .one_of(data::metric_names())
       .one_word_each();
-  parser.option("--max-seq-length", options.max_seq_length, "rows are cut to it, as in training")
+  parser
+      .option("--max-seq-length", options.max_seq_length,
+              "cuts rows to this length, as in training")
       .positive()
       .show_default();
   parser.option("--chat-template", options.chat_template, "as training.chatTemplate")

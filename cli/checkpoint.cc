@@ -153,7 +153,7 @@ int run_export(Arguments args) {
       "dsj checkpoint export"};
   Export wanted;
   parser.option("DIR", wanted.from, "as for show; of several checkpoints the newest").required();
-  parser.option("OUT", wanted.out, "a directory; must not be there yet").required();
+  parser.option("OUT", wanted.out, "a directory that does not exist yet").required();
   parser.option("--to", wanted.to, "fp32: the weights; universal: a checkpoint for DeepSpeed")
       .one_of({"fp32", "universal"})
       .required();

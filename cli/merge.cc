@@ -29,8 +29,8 @@ Result<weights::Merged> merge(weights::MergeOptions options) {
 
 int run_merge(Arguments args) {
   ArgumentParser parser{
-      "Adds a LoRA adapter (PEFT's layout) into its base model: a model directory for "
-      "programs that know no adapters. Sums in fp32, the base's types.",
+      "Adds a LoRA adapter (PEFT's layout) to its base model and writes a model directory for "
+      "programs without adapter support. Sums in fp32, writes the types of the base.",
       "dsj merge"};
   weights::MergeOptions options;
   parser
@@ -38,10 +38,13 @@ int run_merge(Arguments args) {
               "the directory with adapter_config.json and adapter_model.safetensors")
       .required();
   parser.option("--base", options.base,
-                "the model directory or hub id; default: what adapter_config.json names");
-  parser.option("-o,--output", options.output, "the merged model; must not be there yet")
+                "the model directory or hub id; default: the base in adapter_config.json");
+  parser
+      .option("-o,--output", options.output,
+              "the merged model, a directory that does not exist yet")
       .required();
-  parser.option("--max-shard-bytes", options.shard_bytes_max, "of one weight file").positive();
+  parser.option("--max-shard-bytes", options.shard_bytes_max, "the largest size of a weight file")
+      .positive();
   if (const auto over = parser.parse(args)) return *over;
   const auto merged = merge(options);
   if (!merged) return report("merge", merged.error());

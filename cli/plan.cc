@@ -217,9 +217,9 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
         },
         what);
   };
-  bytes("--memory", "of one worker, for example 8Gi (default: what its container may use)",
+  bytes("--memory", "memory of one worker, for example 8Gi (default: the limit of its container)",
         options.given.memory);
-  bytes("--device-memory", "of one rank's accelerator (default: ranks compute in host memory)",
+  bytes("--device-memory", "memory of one rank's accelerator (default: ranks compute in host memory)",
         options.given.device_memory);
   parser.option(
       "--device",

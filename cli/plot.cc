@@ -82,15 +82,15 @@ Result<bool> draw(const PlotOptions& options) {
 int run_plot(Arguments args) {
   ArgumentParser parser{
       "Draws loss, lr, grad_norm and tokens per second of runs in the terminal, and writes a page "
-      "with the same curves to OUT/plot.html. Several OUTs share the page's drawings.",
+      "with the same curves to OUT/plot.html. Several OUTs share one page.",
       "dsj plot"};
   PlotOptions options;
   parser.option("OUT", options.directories, "output directory of a run").required();
   parser.option("-o,--page", options.page,
                 "the page's file (OUT/plot.html of the first OUT, if it can be written there)");
-  parser.option("--svg", options.svg, "also the drawing of the loss alone, as a picture file");
+  parser.option("--svg", options.svg, "also the loss curve as a picture file");
   parser.flag("--ascii", options.ascii, "stars instead of Braille dots");
-  parser.flag("--watch", options.watch, "again every two seconds until the runs are over");
+  parser.flag("--watch", options.watch, "redraws every two seconds until the runs end");
   if (const auto over = parser.parse(args)) return *over;
   while (true) {
     const auto over = draw(options);

@@ -33,32 +33,34 @@ struct TuneArguments {
 
 std::optional<int> parse(Arguments args, TuneArguments& to) {
   ArgumentParser parser{
-      "Looks for a faster ds_config by short runs of the job on this machine. Configurations that "
-      "cannot fit are not started. Ctrl-C stops; the same command continues. Exit code: 0 done, 1 "
-      "nothing ran, 2 bad input, 130 interrupted.",
+      "Searches for a faster ds_config with short runs of the job on this machine. Configurations "
+      "that cannot fit are not started. Ctrl-C stops; the same command continues. Exit code: 0 "
+      "done, 1 nothing ran, 2 bad input, 130 interrupted.",
       "dsj tune"};
   parser.option("JOB.yaml", to.file, "a DeepSpeedJob (YAML)").required();
   parser.option("--set", to.overrides, "spec.path=value, any number of times").one_word_each();
   parser
       .option("--stages", to.stages,
-              "ZeRO stages, for example 0,1,2,3; default: what the autotuning section tunes, "
-              "without one all")
+              "ZeRO stages, for example 0,1,2,3; default: those of the autotuning section, or all "
+              "without a section")
       .one_of({"0", "1", "2", "3"})
       .one_word_each()
       .separated_by(',');
   parser.flag("--offload", to.offload, "also with the optimizer's state in host memory");
   parser.flag("--keep-batch", to.keep_batch,
-              "train_batch_size stays: micro-batch x accumulation as in the file");
-  parser.flag("--full", to.full, "then the other keys of ZeRO (autotuning.fast false)");
+              "keeps train_batch_size: micro-batch x accumulation as in the file");
+  parser.flag("--full", to.full,
+              "also the other keys of ZeRO, around the best (autotuning.fast false)");
   parser.flag("--all", to.everything, "tries every configuration that fits, without pruning");
   parser.option("--metric", to.metric, "throughput, latency or flops")
       .one_of({"throughput", "latency", "flops"});
   parser.option("--tuner", to.tuner, "gridsearch, random or model_based")
       .one_of({"gridsearch", "random", "model_based"});
-  parser.option("--trials", to.trials, "at most").positive();
-  parser.option("--early-stopping", to.early_stopping, "trials without a better one").positive();
-  parser.option("--first-step", to.start, "the first step that is measured").positive();
-  parser.option("--last-step", to.end, "the last one; then the trial ends").positive();
+  parser.option("--trials", to.trials, "the largest number of trials").positive();
+  parser.option("--early-stopping", to.early_stopping, "stops after N trials without a better one")
+      .positive();
+  parser.option("--first-step", to.start, "the first measured step").positive();
+  parser.option("--last-step", to.end, "the last measured step, which ends the trial").positive();
   parser.option("--max-micro-batch", to.largest, "the largest micro-batch").positive();
   parser.option("--results", to.results, "a directory; default: autotuning.results_dir");
   parser.option("--experiments", to.experiments, "a directory; default: autotuning.exps_dir");
@@ -68,7 +70,7 @@ std::optional<int> parse(Arguments args, TuneArguments& to) {
     return "\"" + text + "\" is not an amount of memory";
   };
   parser.option("--memory", memory,
-                "of one worker, for example 8Gi (default: what its container may use)");
+                "memory of one worker, for example 8Gi (default: the limit of its container)");
   return parser.parse(args);
 }
 
