@@ -235,13 +235,10 @@ Result<std::string> resource_text(const std::string& committed) {
 std::string fields_markdown() {
   std::string page =
       "# Fields of a DeepSpeedJob\n\n"
-      "Made by `make docs` from `job/spec/schema.cc` and `job/training_schema.cc`. Edit those, not "
-      "this page. "
-      "`kubectl explain dsj.spec.workers` prints the same. \"fixed\": the value does not change in "
-      "a job's life. "
-      "What `dsj run` is not named for has effect in a cluster only. Everything else about each "
-      "group: "
-      "[operator.md](operator.md).\n";
+      "`make docs` makes this page from `job/spec/schema.cc` and `job/training_schema.cc`. Edit "
+      "those files, not this page. `kubectl explain dsj.spec.workers` prints the same. \"Fixed\" "
+      "marks an immutable value. If \"who acts\" does not name `dsj run`, a field has an effect "
+      "only on a cluster. More about each group: [jobs.md](jobs.md).\n";
   for (const Field& field : spec_of(job_schema()).fields) {
     Field alone = spec_of(job_schema());
     alone.fields = {field};
