@@ -1,29 +1,45 @@
-// What happens to a text before it is cut: canonical composition, then steps of SentencePiece's
-// form. Internal to engine/data.
+// What happens to a text before it is cut: the steps of tokenizer.json's normalizer. Internal to
+// engine/data. Tested by: tests/engine/data/pipeline_oracle_test.cc
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/result.h"
+#include "engine/data/split_pattern.h"
 #include "engine/data/unicode.h"
 
 namespace dsj::data {
 
 struct NormalStep {
-  enum class Kind { Prepend, Replace };
-  Kind kind = Kind::Prepend;
-  std::string find;  ///< Replace: plain text, not empty
-  std::string text;  ///< Prepend: put in front; Replace: the replacement
+  enum class Kind {
+    Form,          ///< a normal form of Unicode
+    Prepend,       ///< `text` in front of what is not empty
+    Replace,       ///< every match by `text`
+    Lowercase,     ///< each character by its small one
+    Strip,         ///< white space off the ends
+    StripAccents,  ///< without combining marks
+    Nmt,           ///< SentencePiece's NMT rules: no control characters, one kind of space
+  };
+  Kind kind = Kind::Form;
+  NormalForm form = NormalForm::Nfc;
+  NormalTables tables = NormalTables::Unicode9;
+  std::string find{};                             ///< Replace: plain text, not empty; or
+  std::shared_ptr<const SplitPattern> pattern{};  ///< a pattern
+  std::string text{};
+  bool left = true, right = true;  ///< Strip: at which ends
 };
 
 struct Normalizer {
-  Nfc nfc = Nfc::None;
-  std::vector<NormalStep> steps;  ///< after nfc, in order
+  std::vector<NormalStep> steps{};
 
-  bool empty() const { return nfc == Nfc::None && steps.empty(); }
-  /// Well-formed text in, well-formed text out. An empty text stays empty.
-  std::string apply(std::string_view text) const;
+  /// True: apply() would certainly change nothing.
+  bool keeps(std::string_view text) const;
+  /// Well-formed text in, well-formed text out. An empty text stays empty. Error: a pattern reaches
+  /// one of PCRE2's limits.
+  Result<std::string> apply(std::string_view text) const;
 };
 
 /// Replaces every `find` by `text`, from the left, without overlap.

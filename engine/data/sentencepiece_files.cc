@@ -95,12 +95,15 @@ Result<TokenizerSpec> read_sentencepiece(Files& files, const std::string& dir) {
   add_merges(model, spec);
 
   if (config.value("legacy", json()) == false) {
-    spec.metaspace = Metaspace{
-        .replacement = kSpace,
-        .prepend = model.add_dummy_prefix ? Metaspace::Prepend::First : Metaspace::Prepend::Never,
-        .split = false};
+    spec.steps.push_back(
+        {.metaspace = Metaspace{.replacement = kSpace,
+                                .prepend = model.add_dummy_prefix ? Metaspace::Prepend::First
+                                                                  : Metaspace::Prepend::Never,
+                                .split = false}});
   } else {
-    if (model.add_dummy_prefix) spec.normalizer.steps.push_back({.text = kSpace});
+    if (model.add_dummy_prefix) {
+      spec.normalizer.steps.push_back({.kind = NormalStep::Kind::Prepend, .text = kSpace});
+    }
     spec.normalizer.steps.push_back(
         {.kind = NormalStep::Kind::Replace, .find = " ", .text = kSpace});
   }

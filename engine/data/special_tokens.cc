@@ -218,14 +218,15 @@ class SpecialTokens {
   /// post-processor. The classes of kRebuildsPostProcessor follow them in transformers 4. Version 5
   /// takes them out of the configuration where there is a tokenizer.json (PreTrainedTokenizerBase,
   /// _from_pretrained), and so did other classes before. What the file's author has asked for is
-  /// followed where any version follows it, and said.
+  /// followed where any version follows it, and said. Without a tokenizer.json version 5 follows both.
   Status follow_switches(const json& config) {
-    if (!spec_.file.ends_with("/tokenizer.json")) return {};  // tokenizer.model: read with the file
+    const bool has_json = spec_.file.ends_with("/tokenizer.json");
+    if (!has_json && !spec_.file.ends_with("/vocab.json")) return {};  // read with the file
     const auto name = config.find("tokenizer_class");
-    const bool follows =
-        name != config.end() && name->is_string() &&
-        std::ranges::find(kRebuildsPostProcessor, name->get_ref<const std::string&>()) !=
-            kRebuildsPostProcessor.end();
+    const bool follows = !has_json || (name != config.end() && name->is_string() &&
+                                       std::ranges::find(kRebuildsPostProcessor,
+                                                         name->get_ref<const std::string&>()) !=
+                                           kRebuildsPostProcessor.end());
     struct Switch {
       const char *name, *role;
       std::optional<int32_t> id;
@@ -240,10 +241,10 @@ class SpecialTokens {
       const std::string said =
           dir_ + "/tokenizer_config.json: " + one.name + " is " + value->dump();
       if (!follows) {
-        if (!wanted && !one.ids.empty())
-          spec_.notes.push_back(said +
-                                ", but the post-processor of tokenizer.json adds a token, and "
-                                "that is what counts, as in transformers");
+        if (wanted != one.ids.empty()) continue;
+        spec_.notes.push_back(said + ", but the post-processor of tokenizer.json adds " +
+                              (wanted ? "no token" : "a token") +
+                              ", and that is what counts, as in transformers");
         continue;
       }
       if (wanted && !one.id) {
@@ -253,6 +254,7 @@ class SpecialTokens {
       const std::vector<int32_t> ids = wanted ? std::vector{*one.id} : std::vector<int32_t>{};
       if (ids == one.ids) continue;
       one.ids = ids;
+      if (!has_json) continue;
       spec_.notes.push_back(said +
                             ", and this is followed, as by transformers 4; transformers 5 reads "
                             "the post-processor of tokenizer.json alone, which says otherwise");
@@ -264,11 +266,13 @@ class SpecialTokens {
   Status check_switches(const json& config) const {
     const std::string file = dir_ + "/tokenizer_config.json";
     const auto prefix = config.find("add_prefix_space");
-    const bool has_prefix =
-        std::ranges::any_of(spec_.stages, &SplitStage::add_prefix_space) ||
-        (spec_.metaspace && spec_.metaspace->prepend != Metaspace::Prepend::Never) ||
-        std::ranges::find(spec_.normalizer.steps, NormalStep::Kind::Prepend, &NormalStep::kind) !=
-            spec_.normalizer.steps.end();
+    const auto prepends = [](const CutStep& step) {
+      return step.add_prefix_space ||
+             (step.metaspace && step.metaspace->prepend != Metaspace::Prepend::Never);
+    };
+    const bool has_prefix = std::ranges::any_of(spec_.steps, prepends) ||
+                            std::ranges::find(spec_.normalizer.steps, NormalStep::Kind::Prepend,
+                                              &NormalStep::kind) != spec_.normalizer.steps.end();
     if (prefix != config.end() && prefix->is_boolean() && *prefix != has_prefix) {
       return bad_input("add_prefix_space is " + prefix->dump() + ", but the pre-tokenizer of " +
                            spec_.file + " says otherwise",
@@ -278,6 +282,7 @@ class SpecialTokens {
       const auto found = config.find(name);
       return found != config.end() && *found == true;
     };
+    if (spec_.file.ends_with("/tokenizer.json")) return {};
     if (wants("add_bos_token") && spec_.prefix_ids.empty()) {
       return bad_input("add_bos_token is true, but no post-processor adds one", file);
     }

@@ -1,10 +1,12 @@
 // A pre-tokenizer's pattern: text is cut at its matches. Internal to engine/data. Only this file
 // pair calls PCRE2.
 //
-// tokenizer.json's patterns are written for Oniguruma. What both engines read alike is passed on.
-// \s and \S become Unicode's White_Space (PCRE2's own \s also holds U+180E). What they read
-// differently (\w, \b, \h, anchors, nested classes, && in a class, {,n}) is refused by name, as is
-// a pattern that can match the empty string.
+// tokenizer.json's patterns are written for Oniguruma with Ruby's syntax and Unicode 16. They are
+// translated: \s, \w, \h and \b to Oniguruma's classes, classes in classes and && to alternatives
+// and lookaheads, scripts to scripts (PCRE2 would take their extensions), anchors to those of
+// lines. Characters that PCRE2 10.42 does not know are matched as known ones of their category
+// (as_unicode14). What has no such form (\R, \X, \G, named groups, backreferences) is refused by
+// name, as is a pattern that can match the empty string.
 #pragma once
 
 #include <memory>
@@ -39,8 +41,9 @@ class SplitPattern {
 
  private:
   struct Code;
-  explicit SplitPattern(std::unique_ptr<Code> code);
+  SplitPattern(std::unique_ptr<Code> code, bool literal);
   std::unique_ptr<Code> code_;
+  bool literal_ = false;
 };
 
 inline constexpr std::string_view kGpt2Pattern =
@@ -51,5 +54,9 @@ inline constexpr std::string_view kQwen2Pattern =
 inline constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// Of the pre-tokenizer Whitespace: \w+|[^\w\s]+ with the \w of Rust's regex, which is not
+/// Oniguruma's. What lies between matches is dropped.
+std::string whitespace_pattern();
 
 }  // namespace dsj::data

@@ -8,26 +8,16 @@
 #include "common/files/posix_files.h"
 #include "engine/data/bpe.h"
 #include "engine/data/byte_alphabet.h"
-#include "engine/data/split_pattern.h"
+#include "engine/data/pre_tokenizer.h"
 #include "engine/data/tokenizer_files.h"
 #include "engine/data/tokenizer_spec.h"
 #include "engine/data/unicode.h"
 
 namespace dsj::data {
-namespace {
-
-struct Stage {
-  std::optional<SplitPattern> pattern;
-  bool drop_matches = false, invert = false, add_prefix_space = false;
-};
-
-}  // namespace
-
 struct Tokenizer::Parts {
   std::string file;
   Normalizer normalizer;
-  std::vector<Stage> stages;
-  std::optional<Metaspace> metaspace;
+  std::optional<PreTokenizer> pre_tokenizer;
   bool byte_level = true;
   std::vector<DecodeStep> decoders;
   /// Added words that are looked for in normalized text decode as that text (as in tokenizers
@@ -50,81 +40,6 @@ struct Tokenizer::Parts {
 
 namespace {
 
-/// A part of a text between its stages.
-struct TextPiece {
-  std::string_view text;   ///< a view into the text, or into TextPieces::owned
-  std::size_t begin = 0;   ///< its first byte in the text
-  std::size_t spaces = 0;  ///< 1: a stage put a space in front, which the text does not have
-};
-
-struct TextPieces {
-  std::vector<TextPiece> list;
-  std::vector<std::unique_ptr<std::string>> owned;  ///< of pieces that a space was put in front of
-};
-
-void cut(const Stage& stage, const TextPiece& piece, const std::vector<Span>& matches,
-         std::vector<TextPiece>& out) {
-  const auto put = [&](std::size_t begin, std::size_t end, bool is_match) {
-    if (begin == end || (stage.drop_matches && is_match != stage.invert)) return;
-    const std::size_t spaces = begin == 0 ? piece.spaces : 0;
-    out.push_back({piece.text.substr(begin, end - begin),
-                   piece.begin + std::max(begin, piece.spaces) - piece.spaces, spaces});
-  };
-  std::size_t done = 0;
-  for (const Span& match : matches) {
-    put(done, match.begin, false);
-    put(match.begin, match.end, true);
-    done = match.end;
-  }
-  put(done, piece.text.size(), false);
-}
-
-std::string with_spaces_shown(const Metaspace& metaspace, std::string_view text, bool first) {
-  std::string shown = replace_all(text, " ", metaspace.replacement);
-  const bool wanted = metaspace.prepend == Metaspace::Prepend::Always ||
-                      (metaspace.prepend == Metaspace::Prepend::First && first);
-  if (wanted && !shown.starts_with(metaspace.replacement)) shown.insert(0, metaspace.replacement);
-  return shown;
-}
-
-/// Each piece starts with the replacement, except perhaps the first.
-std::vector<TextPiece> pieces_of(const Metaspace& metaspace, std::string_view text) {
-  std::vector<TextPiece> pieces;
-  std::size_t begin = 0;
-  while (metaspace.split) {
-    const std::size_t next = text.find(metaspace.replacement, metaspace.replacement.size());
-    const std::size_t at =
-        text.starts_with(metaspace.replacement) ? next : text.find(metaspace.replacement);
-    if (at == text.npos) break;
-    pieces.push_back({text.substr(0, at), begin});
-    text.remove_prefix(at);
-    begin += at;
-  }
-  if (!text.empty()) pieces.push_back({text, begin});
-  return pieces;
-}
-
-Status run_stage(const Stage& stage, TextPieces& pieces) {
-  std::vector<TextPiece> out;
-  std::vector<Span> matches;
-  for (TextPiece piece : pieces.list) {
-    if (stage.add_prefix_space && !piece.text.starts_with(' ')) {
-      auto owned = std::make_unique<std::string>(1, ' ');
-      piece.text = owned->append(piece.text);
-      piece.spaces = 1;
-      pieces.owned.push_back(std::move(owned));
-    }
-    if (!stage.pattern) {
-      out.push_back(piece);
-      continue;
-    }
-    DSJ_TRY_STATUS(stage.pattern->match(piece.text, matches));
-    cut(stage, piece, matches, out);
-  }
-  pieces.list = std::move(out);
-  return {};
-}
-
 /// Counts the ids before each mark while a text is encoded.
 class Marks {
  public:
@@ -132,10 +47,13 @@ class Marks {
 
   /// The next id, `count` ids before it, begins at byte `begin`.
   void pass(std::size_t begin, std::size_t count) {
-    while (firsts_.size() < at_.size() && at_[firsts_.size()] <= begin) firsts_.push_back(count);
+    while (firsts_.size() < at_.size() && at_[firsts_.size()] <= begin)
+      put(count, count > 0 && at_[firsts_.size()] < begin);
   }
-  /// No id follows.
-  void end(std::size_t count) { firsts_.resize(at_.size(), count); }
+  /// No id follows; `inside`: the marks ahead lie within the last one.
+  void end(std::size_t count, bool inside) {
+    while (firsts_.size() < at_.size()) put(count, inside && count > 0);
+  }
 
   bool any_before(std::size_t end) const {
     return firsts_.size() < at_.size() && at_[firsts_.size()] < end;
@@ -151,32 +69,40 @@ class Marks {
   /// Takes over what such a part found.
   void take(const Marks& inner) {
     firsts_.insert(firsts_.end(), inner.firsts_.begin(), inner.firsts_.end());
+    crossed_.insert(crossed_.end(), inner.crossed_.begin(), inner.crossed_.end());
   }
-  std::vector<std::size_t> firsts() && { return std::move(firsts_); }
+  const std::vector<std::size_t>& firsts() const { return firsts_; }
+  const std::vector<bool>& crossed() const { return crossed_; }
 
  private:
   std::vector<std::size_t> at_;
+  void put(std::size_t count, bool crossed) {
+    firsts_.push_back(count);
+    crossed_.push_back(crossed);
+  }
   std::vector<std::size_t> firsts_;  ///< of the marks that are behind
+  std::vector<bool> crossed_;
 };
 
 std::unexpected<Error> at_file(const TokenizerSpec& spec, std::string message) {
   return bad_input(std::move(message), spec.file);
 }
 
+/// -1: a byte that UTF-8 never has, for which a vocabulary needs no token.
 Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const StringTable& ids) {
   std::array<int32_t, 256> byte_ids{};
   int missing = 0, first_missing = -1;
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
-    if (const auto id = ids.find(std::string_view(&c, 1))) {
-      byte_ids[static_cast<std::size_t>(byte)] = *id;
-    } else if (missing++ == 0) {
-      first_missing = byte;
-    }
+    const auto id = ids.find(std::string_view(&c, 1));
+    byte_ids[static_cast<std::size_t>(byte)] = id.value_or(-1);
+    const bool in_utf8 = byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
+    if (!id && in_utf8 && missing++ == 0) first_missing = byte;
   }
   if (missing > 0) {
     return at_file(spec, "the vocabulary lacks " + std::to_string(missing) +
-                             " of the 256 bytes (the first is " + std::to_string(first_missing) +
+                             " of the 243 bytes that text can have (the first is " +
+                             std::to_string(first_missing) +
                              "): it is not a byte-level BPE vocabulary");
   }
   return byte_ids;
@@ -249,22 +175,6 @@ MergeTable merges_by_id(const StringTable& ids) {
     }
   }
   return table;
-}
-
-Status build_stages(const TokenizerSpec& spec, std::vector<Stage>& stages) {
-  for (const SplitStage& stage : spec.stages) {
-    Stage built{.pattern = std::nullopt,
-                .drop_matches = stage.drop_matches,
-                .invert = stage.invert,
-                .add_prefix_space = stage.add_prefix_space};
-    if (!stage.pattern.empty()) {
-      auto pattern = SplitPattern::compile(stage.pattern, stage.literal);
-      if (!pattern) return at_file(spec, pattern.error().message);
-      built.pattern = std::move(*pattern);
-    }
-    stages.push_back(std::move(built));
-  }
-  return {};
 }
 
 }  // namespace
@@ -340,7 +250,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
     parts->special[static_cast<std::size_t>(token.id)] = token.special;
     if (token.normalized) {
       normalized.push_back(token);
-      normalized_patterns.push_back(spec.normalizer.apply(token.content));
+      DSJ_TRY(std::string normal, spec.normalizer.apply(token.content));
+      normalized_patterns.push_back(std::move(normal));
       parts->decoded_as[token.id] = normalized_patterns.back();
     } else {
       raw.push_back(token);
@@ -349,10 +260,11 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   }
   parts->added_raw.emplace(std::move(raw), raw_patterns);
   parts->added_normalized.emplace(std::move(normalized), normalized_patterns);
-  DSJ_TRY_STATUS(build_stages(spec, parts->stages));
+  auto pre_tokenizer = PreTokenizer::compile(spec.steps);
+  if (!pre_tokenizer) return at_file(spec, pre_tokenizer.error().message);
+  parts->pre_tokenizer = std::move(*pre_tokenizer);
   parts->file = std::move(spec.file);
   parts->normalizer = std::move(spec.normalizer);
-  parts->metaspace = std::move(spec.metaspace);
   parts->byte_level = !spec.characters;
   parts->decoders = std::move(spec.decoders);
   parts->prefix_ids = std::move(spec.prefix_ids);
@@ -386,7 +298,7 @@ class Tokenizer::Encoding {
         DSJ_TRY_STATUS(plain_text(segment.text, begin, marks));
       }
     }
-    marks.end(ids_.size());
+    marks.end(ids_.size(), false);
     return {};
   }
   std::vector<int32_t> ids() && { return std::move(ids_); }
@@ -400,14 +312,20 @@ class Tokenizer::Encoding {
   /// `begin`: of the text, in encode()'s input.
   Status plain_text(std::string_view text, std::size_t begin, Marks& marks) {
     const Normalizer& normalizer = parts_.normalizer;
-    const bool changes =
-        !normalizer.steps.empty() || (normalizer.nfc != Nfc::None && !is_trivially_nfc(text));
-    std::string composed;
-    if (changes) composed = normalizer.apply(text);
-    const std::string_view part = changes ? std::string_view(composed) : text;
+    const bool changes = !normalizer.keeps(text);
+    std::string normal;
+    if (changes) {
+      DSJ_TRY(normal, normalizer.apply(text));
+    }
+    const std::string_view part = changes ? std::string_view(normal) : text;
+    Status marked;
     Marks inner = marks.within(begin + text.size(), [&](std::size_t mark) {
-      return changes ? normalizer.apply(text.substr(0, mark - begin)).size() : mark - begin;
+      if (!changes) return mark - begin;
+      const auto before = normalizer.apply(text.substr(0, mark - begin));
+      if (!before) marked = std::unexpected(before.error());
+      return before ? before->size() : 0;
     });
+    DSJ_TRY_STATUS(marked);
     std::vector<Segment> segments;
     parts_.added_normalized->split(part, !options_.parse_special, segments);
     for (const Segment& segment : segments) {
@@ -420,37 +338,26 @@ class Tokenizer::Encoding {
         DSJ_TRY_STATUS(normal_text(segment.text, at, begin == 0 && at == 0, inner));
       }
     }
-    inner.end(ids_.size());
+    inner.end(ids_.size(), true);
     marks.take(inner);
     return {};
   }
 
   /// `begin`: of the text, in the normalized one. `first`: it lies at the start of encode()'s input.
   Status normal_text(std::string_view text, std::size_t begin, bool first, Marks& marks) {
-    TextPieces pieces{.list = {{text}}, .owned = {}};
-    std::string spaced;
-    const auto& metaspace = parts_.metaspace;
-    if (metaspace) {
-      spaced = with_spaces_shown(*metaspace, text, first);
-      pieces.list = pieces_of(*metaspace, spaced);
-    }
-    Marks inner = marks.within(begin + text.size(), [&](std::size_t mark) {
-      const std::string_view before = text.substr(0, mark - begin);
-      return metaspace ? with_spaces_shown(*metaspace, before, first).size() : before.size();
-    });
-    for (const Stage& stage : parts_.stages) DSJ_TRY_STATUS(run_stage(stage, pieces));
+    DSJ_TRY(const TextPieces pieces, parts_.pre_tokenizer->cut(text, first));
+    Marks inner = marks.within(begin + text.size(), [&](std::size_t mark) { return mark - begin; });
     const std::unique_lock lock(parts_.cache_mutex, std::try_to_lock);
     for (const TextPiece& piece : pieces.list) {
       if (full()) break;
-      inner.pass(piece.begin, ids_.size());
-      const std::size_t end = piece.begin + piece.text.size() - piece.spaces;
-      if (inner.any_before(end)) {
+      inner.pass(piece.origin(0), ids_.size());
+      if (inner.any_before(piece.origin(piece.text.size()))) {
         piece_with_marks(piece, inner);
       } else {
         parts_.bpe->encode(piece.text, lock ? &parts_.cache : nullptr, ids_);
       }
     }
-    inner.end(ids_.size());
+    inner.end(ids_.size(), true);
     marks.take(inner);
     return {};
   }
@@ -460,7 +367,7 @@ class Tokenizer::Encoding {
     std::vector<std::size_t> begins;
     parts_.bpe->encode(piece.text, ids, begins);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      marks.pass(piece.begin + std::max(begins[i], piece.spaces) - piece.spaces, ids_.size());
+      marks.pass(piece.origin(begins[i]), ids_.size());
       ids_.push_back(ids[i]);
     }
   }
@@ -495,7 +402,10 @@ Result<MarkedIds> Tokenizer::encode(std::string_view text, std::span<const std::
   Marks marks(at);
   Encoding encoding(*parts_, options, limit);
   DSJ_TRY_STATUS(encoding.text(text, marks));
-  MarkedIds found{std::move(encoding).ids(), std::move(marks).firsts()};
+  MarkedIds found{std::move(encoding).ids(), marks.firsts(), marks.crossed()};
+  // What is cut off reaches over no mark.
+  for (std::size_t i = 0; i < at.size(); ++i)
+    found.crossed[i] = found.crossed[i] && found.firsts[i] <= std::min(found.ids.size(), limit);
   found.ids.resize(std::min(found.ids.size(), limit));
   for (std::size_t& first : found.firsts) first = prefix.size() + std::min(first, found.ids.size());
   found.ids.insert(found.ids.begin(), prefix.begin(), prefix.end());

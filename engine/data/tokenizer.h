@@ -1,16 +1,15 @@
 // Text to token ids and back, equal to Hugging Face's `tokenizers` for BPE: byte-level (GPT-2,
-// Qwen2, Llama 3), and of SentencePiece's form (Llama 2, Mistral: byte fallback, Metaspace).
+// Qwen2, Llama 3), and from characters (Llama 2, Gemma: byte fallback, Metaspace).
 //
-// It reads a model directory: tokenizer.json (the patterns of GPT-2, Qwen2, Llama 3, or any other
-// that PCRE2 and Oniguruma read alike), else vocab.json + merges.txt (GPT-2, Qwen2), else
-// qwen.tiktoken, else tokenizer.model (a SentencePiece BPE model, as Llama's tokenizer takes it).
-// Special tokens come from tokenizer_config.json, special_tokens_map.json, generation_config.json
-// and config.json. Anything else (Unigram, WordPiece, other normalizers ...) is refused by name: a
-// text is never tokenized in another way than the file says.
+// It reads a model directory: tokenizer.json (docs/models.md lists the steps), else vocab.json +
+// merges.txt (GPT-2, Qwen2), else qwen.tiktoken, else tokenizer.model (a SentencePiece BPE model, as
+// Llama's tokenizer takes it). Special tokens come from tokenizer_config.json,
+// special_tokens_map.json, generation_config.json and config.json. Anything else (Unigram,
+// WordPiece ...) is refused by name: a text is never tokenized in another way than the file says.
 //
 // Used by the data set (dataset.h) and by generate. Left out: chat templates, the padding and
 // truncation settings in tokenizer.json (transformers ignores them too, and sets its own per
-// call). Equality is promised for characters assigned in Unicode 14.
+// call). Equality is promised for characters assigned in Unicode 16.
 //
 // Threads: several may call every method but load(). The cache of pieces serves one caller at a
 // time; a second one at the same moment does without it.
@@ -47,6 +46,8 @@ struct MarkedIds {
   /// [mark]: the number of ids that begin before the mark, at most ids.size(). So ids from here on
   /// begin at the mark or behind it; one that reaches over the mark does not belong to them.
   std::vector<std::size_t> firsts;
+  /// [mark]: whether the last of those ids reaches over the mark.
+  std::vector<bool> crossed;
 };
 
 class Tokenizer {

@@ -94,10 +94,11 @@ Result<TokenizerSpec> read_vocab_and_merges(Files& files, const std::string& dir
                      "add tokenizer.json, or tokenizer_class GPT2Tokenizer or Qwen2Tokenizer to "
                      "tokenizer_config.json");
   }
-  SplitStage stage{.pattern = std::string(gpt2 ? kGpt2Pattern : kQwen2Pattern)};
-  DSJ_TRY(stage.add_prefix_space, config_flag(files, dir, "add_prefix_space"));
-  spec.stages.push_back(stage);
-  spec.normalizer.nfc = qwen2 ? Nfc::Unicode9 : Nfc::None;
+  CutStep step{.match = CutStep::Match::Pattern,
+               .pattern = std::string(gpt2 ? kGpt2Pattern : kQwen2Pattern)};
+  DSJ_TRY(step.add_prefix_space, config_flag(files, dir, "add_prefix_space"));
+  spec.steps.push_back(step);
+  if (qwen2) spec.normalizer.steps.push_back({.form = NormalForm::Nfc});
   DSJ_TRY_STATUS(read_special_tokens(files, dir, kEndOfText, spec));
   return spec;
 }
@@ -157,9 +158,10 @@ Result<TokenizerSpec> read_qwen_tiktoken(Files& files, const std::string& dir) {
   TokenizerSpec spec;
   spec.file = dir + "/qwen.tiktoken";
   DSJ_TRY_STATUS(read_ranks(files, spec.file, spec));
-  spec.normalizer.nfc = Nfc::Current;  // its code calls Python's unicodedata
+  // Its code calls Python's unicodedata.
+  spec.normalizer.steps.push_back({.form = NormalForm::Nfc, .tables = NormalTables::Current});
   spec.merge_by_id = spec.whole_pieces = true;
-  spec.stages.push_back({.pattern = std::string(kQwen2Pattern)});
+  spec.steps.push_back({.match = CutStep::Match::Pattern, .pattern = std::string(kQwen2Pattern)});
   std::vector<std::string> special = {kEndOfText, "<|im_start|>", "<|im_end|>"};
   for (int i = 0; i < 205; ++i) special.push_back("<|extra_" + std::to_string(i) + "|>");
   auto id = static_cast<int32_t>(spec.vocab.size());

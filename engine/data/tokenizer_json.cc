@@ -1,6 +1,8 @@
 // tokenizer.json. Every field is either carried out here or refused by name.
 #include <algorithm>
 #include <initializer_list>
+#include <map>
+#include <memory>
 #include <unordered_map>
 
 #include "engine/data/split_pattern.h"
@@ -13,10 +15,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kBpeHint = "BPE of GPT-2, Qwen2, Llama 2, Llama 3 and Mistral is built here";
+constexpr const char* kBpeHint =
+    "models of the type BPE are built here, with the steps that docs/models.md lists";
 
-constexpr std::size_t kStepBytesMax = 16;  // per Prepend or Replace
-constexpr std::size_t kStepsMax = 4;       // per list
+constexpr std::size_t kStepBytesMax = 256;   // per Prepend or Replace
+constexpr std::size_t kStepsMax = 16;        // per list
+constexpr std::size_t kGrowthMax = 1 << 16;  // by which all Replace steps may lengthen a text
 
 std::string type_of(const json& object) {
   return object.is_object() && object.contains("type") && object["type"].is_string()
@@ -40,7 +44,7 @@ class JsonReader {
     DSJ_TRY_STATUS(model(field(root, "model")));
     DSJ_TRY_STATUS(normalizer(field(root, "normalizer"), "normalizer"));
     DSJ_TRY_STATUS(pre_tokenizer(field(root, "pre_tokenizer"), "pre_tokenizer"));
-    DSJ_TRY_STATUS(form(field(root, "decoder")));
+    if (!byte_level_) spec_.characters = characters_;
     DSJ_TRY_STATUS(post_processor(field(root, "post_processor"), "post_processor"));
     DSJ_TRY_STATUS(spec_.characters ? character_decoder(field(root, "decoder"), "decoder")
                                     : decoder(field(root, "decoder"), "decoder"));
@@ -90,7 +94,8 @@ class JsonReader {
         return refuse(std::string("model.") + name, "is " + affix.dump());
       }
     }
-    // In a byte-level vocabulary they change nothing: build() makes sure that all bytes are tokens.
+    // In a byte-level vocabulary they change nothing: build() makes sure that every byte that text
+    // can have is a token.
     DSJ_TRY(characters_.byte_fallback, flag(model, "model", "byte_fallback", false));
     DSJ_TRY(characters_.fuse_unk, flag(model, "model", "fuse_unk", false));
     const json& unk = field(model, "unk_token");
@@ -136,12 +141,6 @@ class JsonReader {
   Status normalizer(const json& normalizer, const std::string& where) {
     if (normalizer.is_null()) return {};
     const std::string type = type_of(normalizer);
-    if (type == "NFC") {
-      if (!spec_.normalizer.steps.empty()) return refuse(where, "comes after another step");
-      spec_.normalizer.nfc = Nfc::Unicode9;
-      return only(normalizer, where, {"type"});
-    }
-    if (type == "Prepend" || type == "Replace") return normal_step(normalizer, where, type);
     if (type == "Sequence" && field(normalizer, "normalizers").is_array()) {
       DSJ_TRY_STATUS(only(normalizer, where, {"type", "normalizers"}));
       std::size_t i = 0;
@@ -151,7 +150,10 @@ class JsonReader {
       }
       return {};
     }
-    return refuse(where, "is '" + type + "' (NFC, Prepend and Replace are what is supported)");
+    if (spec_.normalizer.steps.size() >= kStepsMax) return refuse(where, "is one step too many");
+    DSJ_TRY(NormalStep step, normal_step(normalizer, where, type));
+    spec_.normalizer.steps.push_back(std::move(step));
+    return {};
   }
 
   /// A text of the file that goes into every text. It must be short, so that steps cannot pile it
@@ -163,46 +165,74 @@ class JsonReader {
     return value.get<std::string>();
   }
 
-  Result<std::string> literal(const json& pattern, const std::string& where) const {
-    const json& text = pattern.is_object() ? field(pattern, "String") : pattern;
-    if (!pattern.is_object() || !text.is_string() || text == "" || pattern.size() != 1) {
-      return refuse(where, "is not {\"String\": ...}");
+  struct Pattern {
+    std::string text;
+    bool literal = false;
+  };
+  Result<Pattern> pattern(const json& pattern, const std::string& where) const {
+    for (const char* kind : {"Regex", "String"}) {
+      if (!pattern.is_object() || pattern.size() != 1 || !field(pattern, kind).is_string())
+        continue;
+      Pattern found{pattern[kind].get<std::string>(), std::string_view(kind) == "String"};
+      if (!found.text.empty()) return found;
     }
-    return short_text(text, where);
+    return refuse(where, "is neither {\"Regex\": ...} nor {\"String\": ...} with a text");
   }
 
-  Status normal_step(const json& step, const std::string& where, const std::string& type) {
+  /// Notes that every `shortest` bytes of a text may become `text`.
+  Status grow(const std::string& text, std::size_t shortest, const std::string& where) {
+    growth_ *= std::max<std::size_t>(1, (text.size() + shortest - 1) / shortest);
+    if (growth_ <= kGrowthMax) return {};
+    return refuse(where, "lengthens text too much, with the steps before");
+  }
+
+  Result<NormalStep> normal_step(const json& step, const std::string& where,
+                                 const std::string& type) {
+    using Kind = NormalStep::Kind;
     NormalStep built;
-    if (spec_.normalizer.steps.size() >= kStepsMax) return refuse(where, "is one step too many");
+    static const std::map<std::string, NormalStep> kPlain = {
+        {"NFC", {.form = NormalForm::Nfc}},
+        {"NFD", {.form = NormalForm::Nfd}},
+        {"NFKC", {.form = NormalForm::Nfkc}},
+        {"NFKD", {.form = NormalForm::Nfkd}},
+        {"Lowercase", {.kind = Kind::Lowercase}},
+        {"StripAccents", {.kind = Kind::StripAccents}},
+        {"Nmt", {.kind = Kind::Nmt}}};
+    if (const auto plain = kPlain.find(type); plain != kPlain.end()) {
+      DSJ_TRY_STATUS(only(step, where, {"type"}));
+      return plain->second;
+    }
     if (type == "Prepend") {
       DSJ_TRY_STATUS(only(step, where, {"type", "prepend"}));
+      built.kind = Kind::Prepend;
       DSJ_TRY(built.text, short_text(field(step, "prepend"), where + ".prepend"));
-    } else {
+      return built;
+    }
+    if (type == "Strip") {
+      DSJ_TRY_STATUS(only(step, where, {"type", "strip_left", "strip_right"}));
+      built.kind = Kind::Strip;
+      DSJ_TRY(built.left, flag(step, where, "strip_left", true));
+      DSJ_TRY(built.right, flag(step, where, "strip_right", true));
+      return built;
+    }
+    if (type == "Replace") {
       DSJ_TRY_STATUS(only(step, where, {"type", "pattern", "content"}));
-      built.kind = NormalStep::Kind::Replace;
-      DSJ_TRY(built.find, literal(field(step, "pattern"), where + ".pattern"));
+      built.kind = Kind::Replace;
+      DSJ_TRY(Pattern find, pattern(field(step, "pattern"), where + ".pattern"));
       DSJ_TRY(built.text, short_text(field(step, "content"), where + ".content"));
-    }
-    spec_.normalizer.steps.push_back(std::move(built));
-    return {};
-  }
-
-  /// Byte-level or SentencePiece's form: the pre-tokenizer says it, else byte fallback.
-  Status form(const json& decoder) {
-    if (byte_level_) {
-      if (characters_.byte_fallback) return refuse("model.byte_fallback", "is true with ByteLevel");
-      if (!spec_.normalizer.steps.empty()) {
-        return refuse("normalizer", "has Prepend or Replace together with ByteLevel");
+      if (!find.literal) {
+        auto compiled = SplitPattern::compile(find.text);
+        if (!compiled) return refuse(where + ".pattern", "is refused: " + compiled.error().message);
+        built.pattern = std::make_shared<const SplitPattern>(std::move(*compiled));
       }
-      return {};
+      DSJ_TRY_STATUS(grow(built.text, find.literal ? find.text.size() : 1, where));
+      built.find = std::move(find.text);
+      return built;
     }
-    const bool by_decoder = type_of(decoder) == "Sequence" || type_of(decoder) == "Metaspace";
-    if (!spec_.stages.empty() || !(spec_.metaspace || characters_.byte_fallback || by_decoder)) {
-      return refuse("pre_tokenizer",
-                    "has no ByteLevel step, and the file is not of SentencePiece's form");
-    }
-    spec_.characters = characters_;
-    return {};
+    return refuse(where,
+                  "is '" + type +
+                      "' (NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Prepend "
+                      "and Replace are what is supported)");
   }
 
   Result<std::string> one_character(const json& value, const std::string& where) const {
@@ -239,8 +269,6 @@ class JsonReader {
   Status pre_tokenizer(const json& pre, const std::string& where) {
     if (pre.is_null()) return {};
     const std::string type = type_of(pre);
-    if (byte_level_) return refuse(where, "comes after ByteLevel");
-    if (spec_.metaspace) return refuse(where, "comes after Metaspace");
     if (type == "Sequence" && field(pre, "pretokenizers").is_array()) {
       DSJ_TRY_STATUS(only(pre, where, {"type", "pretokenizers"}));
       std::size_t i = 0;
@@ -249,47 +277,95 @@ class JsonReader {
       }
       return {};
     }
+    if (spec_.steps.size() >= kStepsMax) return refuse(where, "is one step too many");
+    CutStep step;
     if (type == "ByteLevel") {
+      if (byte_level_) return refuse(where, "is a second ByteLevel");
       DSJ_TRY_STATUS(only(pre, where, {"type", "add_prefix_space", "trim_offsets", "use_regex"}));
-      SplitStage stage;
-      DSJ_TRY(stage.add_prefix_space, flag(pre, where, "add_prefix_space", true));
+      DSJ_TRY(step.add_prefix_space, flag(pre, where, "add_prefix_space", true));
       DSJ_TRY(const bool use_regex, flag(pre, where, "use_regex", true));
-      if (use_regex) stage.pattern = kGpt2Pattern;
-      if (use_regex || stage.add_prefix_space) spec_.stages.push_back(stage);
+      if (use_regex) {
+        step.match = CutStep::Match::Pattern;
+        step.pattern = kGpt2Pattern;
+      }
+      if (use_regex || step.add_prefix_space) spec_.steps.push_back(std::move(step));
       byte_level_ = true;
       return {};
     }
-    if (type == "Split") return split(pre, where);
     if (type == "Metaspace") {
-      if (!spec_.stages.empty()) return refuse(where, "comes after Split");
-      DSJ_TRY(spec_.metaspace, metaspace(pre, where));
-      return {};
+      if (byte_level_) return refuse(where, "comes after ByteLevel");
+      DSJ_TRY(step.metaspace, metaspace(pre, where));
+    } else {
+      DSJ_TRY(step, cut_step(pre, where, type));
+      step.in_byte_alphabet = byte_level_;
     }
-    return refuse(where,
-                  "is '" + type + "' (Split, ByteLevel and Metaspace are what is supported)");
+    spec_.steps.push_back(std::move(step));
+    return {};
   }
 
-  Status split(const json& pre, const std::string& where) {
-    DSJ_TRY_STATUS(only(pre, where, {"type", "pattern", "behavior", "invert"}));
-    SplitStage stage;
-    const json& pattern = field(pre, "pattern");
-    for (const char* kind : {"Regex", "String"}) {
-      if (!pattern.is_object() || !field(pattern, kind).is_string()) continue;
-      stage.pattern = pattern[kind].get<std::string>();
-      stage.literal = std::string_view(kind) == "String";
+  Result<CutStep> cut_step(const json& pre, const std::string& where,
+                           const std::string& type) const {
+    using Match = CutStep::Match;
+    using Behavior = CutStep::Behavior;
+    CutStep step;
+    if (type == "Split") {
+      DSJ_TRY_STATUS(only(pre, where, {"type", "pattern", "behavior", "invert"}));
+      DSJ_TRY(Pattern found, pattern(field(pre, "pattern"), where + ".pattern"));
+      step.match = found.literal ? Match::Literal : Match::Pattern;
+      step.pattern = std::move(found.text);
+      DSJ_TRY(step.behavior, behavior(field(pre, "behavior"), where));
+      DSJ_TRY(step.invert, flag(pre, where, "invert", false));
+    } else if (type == "Digits") {
+      DSJ_TRY_STATUS(only(pre, where, {"type", "individual_digits"}));
+      step.match = Match::Digit;
+      DSJ_TRY(const bool each, flag(pre, where, "individual_digits", false));
+      step.behavior = each ? Behavior::Isolated : Behavior::Contiguous;
+    } else if (type == "Punctuation") {
+      DSJ_TRY_STATUS(only(pre, where, {"type", "behavior"}));
+      step.match = Match::Punctuation;
+      if (pre.contains("behavior")) {
+        DSJ_TRY(step.behavior, behavior(pre["behavior"], where));
+      }
+    } else if (type == "Whitespace") {
+      DSJ_TRY_STATUS(only(pre, where, {"type"}));
+      step.match = Match::Pattern;
+      step.pattern = whitespace_pattern();
+      step.behavior = Behavior::Removed;
+      step.invert = true;
+    } else if (type == "WhitespaceSplit") {
+      DSJ_TRY_STATUS(only(pre, where, {"type"}));
+      step.match = Match::WhiteSpace;
+      step.behavior = Behavior::Removed;
+    } else if (type == "CharDelimiterSplit") {
+      DSJ_TRY_STATUS(only(pre, where, {"type", "delimiter"}));
+      step.match = Match::Literal;
+      DSJ_TRY(step.pattern, one_character(field(pre, "delimiter"), where + ".delimiter"));
+      step.behavior = Behavior::Removed;
+    } else {
+      return refuse(where, "is '" + type +
+                               "' (Split, ByteLevel, Digits, Punctuation, Whitespace, "
+                               "WhitespaceSplit, CharDelimiterSplit and Metaspace are what is "
+                               "supported)");
     }
-    if (stage.pattern.empty()) {
-      return refuse(where + ".pattern", "is neither {\"Regex\": ...} nor {\"String\": ...}");
-    }
-    const json& behavior = field(pre, "behavior");
-    if (behavior != "Isolated" && behavior != "Removed") {
+    return step;
+  }
+
+  Result<CutStep::Behavior> behavior(const json& value, const std::string& where) const {
+    using Behavior = CutStep::Behavior;
+    static const std::map<std::string, Behavior> kKnown = {
+        {"Removed", Behavior::Removed},
+        {"Isolated", Behavior::Isolated},
+        {"MergedWithPrevious", Behavior::MergedWithPrevious},
+        {"MergedWithNext", Behavior::MergedWithNext},
+        {"Contiguous", Behavior::Contiguous}};
+    const auto found = value.is_string() ? kKnown.find(value.get<std::string>()) : kKnown.end();
+    if (found == kKnown.end()) {
       return refuse(where + ".behavior",
-                    "is " + behavior.dump() + " (Isolated and Removed are what is supported)");
+                    "is " + value.dump().substr(0, 60) +
+                        " (Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous "
+                        "are what is supported)");
     }
-    stage.drop_matches = behavior == "Removed";
-    DSJ_TRY(stage.invert, flag(pre, where, "invert", false));
-    spec_.stages.push_back(stage);
-    return {};
+    return found->second;
   }
 
   Status post_processor(const json& post, const std::string& where) {
@@ -304,17 +380,38 @@ class JsonReader {
       return {};
     }
     if (type == "TemplateProcessing") return post_template(post, where);
-    return refuse(where,
-                  "is '" + type + "' (ByteLevel and TemplateProcessing are what is supported)");
+    if (type == "RobertaProcessing" || type == "BertProcessing") return post_pair(post, where);
+    return refuse(where, "is '" + type +
+                             "' (ByteLevel, TemplateProcessing, RobertaProcessing and "
+                             "BertProcessing are what is supported)");
+  }
+
+  /// "cls" in front of the text and "sep" behind it, each [token, id].
+  Status post_pair(const json& post, const std::string& where) {
+    DSJ_TRY_STATUS(only(post, where, {"type", "sep", "cls", "trim_offsets", "add_prefix_space"}));
+    DSJ_TRY_STATUS(only_template(where));
+    for (const auto& [name, ids] :
+         {std::pair{"cls", &spec_.prefix_ids}, std::pair{"sep", &spec_.suffix_ids}}) {
+      const json& pair = field(post, name);
+      if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() ||
+          !pair[1].is_number_integer()) {
+        return refuse(where + "." + name, "is not [token, id]");
+      }
+      ids->push_back(pair[1].get<int32_t>());
+    }
+    return {};
+  }
+
+  Status only_template(const std::string& where) const {
+    if (spec_.prefix_ids.empty() && spec_.suffix_ids.empty()) return {};
+    return refuse(where, "is a second template");
   }
 
   Status post_template(const json& post, const std::string& where) {
     const json& single = field(post, "single");
     const json& tokens = field(post, "special_tokens");
     if (!single.is_array()) return refuse(where + ".single", "is not an array");
-    if (!spec_.prefix_ids.empty() || !spec_.suffix_ids.empty()) {
-      return refuse(where, "is a second template");
-    }
+    DSJ_TRY_STATUS(only_template(where));
     int sequences = 0;
     for (std::size_t i = 0; i < single.size(); ++i) {
       const std::string place = where + ".single[" + std::to_string(i) + "]";
@@ -341,7 +438,9 @@ class JsonReader {
   Status decoder(const json& decoder, const std::string& where) const {
     if (decoder.is_null() || type_of(decoder) == "ByteLevel") return {};
     const json& inner = field(decoder, "decoders");
-    if (type_of(decoder) == "Sequence" && inner.is_array() && inner.size() == 1) {
+    if (type_of(decoder) == "Sequence" && inner.is_array() && !inner.empty() &&
+        std::all_of(inner.begin() + 1, inner.end(),
+                    [](const json& step) { return type_of(step) == "Fuse"; })) {
       return this->decoder(inner[0], where + ".decoders[0]");
     }
     return refuse(where, "is '" + type_of(decoder) + "' (ByteLevel is what is supported)");
@@ -362,8 +461,11 @@ class JsonReader {
     }
     if (type == "Replace") {
       step.kind = DecodeStep::Kind::Replace;
-      DSJ_TRY(step.find, literal(field(decoder, "pattern"), where + ".pattern"));
+      DSJ_TRY(Pattern find, pattern(field(decoder, "pattern"), where + ".pattern"));
+      if (!find.literal) return refuse(where + ".pattern", "is not {\"String\": ...}");
+      step.find = std::move(find.text);
       DSJ_TRY(step.text, short_text(field(decoder, "content"), where + ".content"));
+      DSJ_TRY_STATUS(grow(step.text, step.find.size(), where));
     } else if (type == "ByteFallback") {
       step.kind = DecodeStep::Kind::ByteFallback;
     } else if (type == "Fuse") {
@@ -419,6 +521,7 @@ class JsonReader {
   TokenizerSpec spec_;
   CharacterForm characters_;
   bool byte_level_ = false, in_sequence_ = false;
+  std::size_t growth_ = 1;
 };
 
 }  // namespace

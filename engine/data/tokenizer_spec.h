@@ -10,41 +10,24 @@
 
 #include "engine/data/added_tokens.h"
 #include "engine/data/normalizer.h"
+#include "engine/data/pre_tokenizer.h"
 #include "engine/data/token_decoder.h"
 
 namespace dsj::data {
 
-/// One step of cutting text into pieces.
-struct SplitStage {
-  std::string pattern;            ///< empty: this stage does not cut
-  bool literal = false;           ///< the pattern is plain text
-  bool drop_matches = false;      ///< behavior Removed: matches are dropped
-  bool invert = false;            ///< what lies between matches counts as the match
-  bool add_prefix_space = false;  ///< a piece that does not start with a space gets one
-};
-
-/// SentencePiece's form: tokens are plain text, and a space is a character of its own.
+/// Without ByteLevel: tokens are plain text, and merging starts from characters.
 struct CharacterForm {
   bool byte_fallback = false;
   bool fuse_unk = false;
   std::optional<std::string> unk_token;
 };
 
-/// The pre-tokenizer that makes spaces visible.
-struct Metaspace {
-  enum class Prepend { First, Always, Never };
-  std::string replacement;  ///< one character
-  Prepend prepend = Prepend::Always;
-  bool split = true;  ///< cut before every replacement
-};
-
 struct TokenizerSpec {
   std::string file;  ///< where it was read, for messages
   Normalizer normalizer;
-  std::vector<SplitStage> stages;  ///< byte-level form
-  std::optional<CharacterForm> characters;
-  std::optional<Metaspace> metaspace;  ///< character form
-  std::vector<DecodeStep> decoders;    ///< character form
+  std::vector<CutStep> steps;               ///< of the pre-tokenizer
+  std::optional<CharacterForm> characters;  ///< nullopt: byte-level
+  std::vector<DecodeStep> decoders;         ///< character form
 
   std::vector<std::pair<std::string, int32_t>> vocab;  ///< token in its own alphabet, id
   std::vector<std::pair<std::string, std::string>> merges;

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
+#include <span>
 
 #include "common/check.h"
+#include "engine/data/unicode_tables.h"
 
 namespace dsj::data {
 namespace {
@@ -44,34 +47,30 @@ Sequence sequence_at(std::string_view text, std::size_t at) {
   return {length, true};
 }
 
-// What Unicode 10 to 14 added that takes part in canonical ordering or composition. Unicode 9's
-// tables take each for a starter that composes with nothing, so text is composed up to it and after
-// it. Found by comparing the two libraries over all of Unicode 14 (tests/oracle).
-struct CodePoints {
-  char32_t first, last;
-};
-constexpr CodePoints kNewerMarks[] = {
-    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
-    {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},
-    {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0x10D24, 0x10D27},
-    {0x10EAB, 0x10EAC}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070},
-    {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930},
-    {0x11935, 0x11935}, {0x11938, 0x11938}, {0x1193D, 0x1193E}, {0x11943, 0x11943},
-    {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99},
-    {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x16FF0, 0x16FF1},
-    {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}};
-
-bool is_newer_mark(char32_t c) {
-  const auto* after = std::ranges::upper_bound(kNewerMarks, c, {}, &CodePoints::first);
-  return after != kNewerMarks && c <= (after - 1)->last;
+/// The row of a sorted table that holds the code point; null: none does.
+template <typename Row>
+const Row* row_of(std::span<const Row> rows, char32_t c) {
+  const auto after = std::ranges::upper_bound(rows, c, {}, &Row::first);
+  if (after == rows.begin() || c > std::prev(after)->last) return nullptr;
+  return &*std::prev(after);
 }
 
-void compose(std::string_view text, std::string& result) {
+const StandIn* stand_in_of(char32_t c) {
+  // Most text lies below the first newer character, or among ideographs and syllables that are old.
+  if (c < 0x897 || (c >= 0x3200 && c < 0xA7CB) || (c >= 0xAC00 && c < 0x10000)) return nullptr;
+  return row_of(stand_ins(), c);
+}
+
+void append_normal(std::string_view text, NormalForm form, std::string& result) {
   if (text.empty()) return;
+  int options = UTF8PROC_STABLE;
+  options |=
+      form == NormalForm::Nfc || form == NormalForm::Nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::Nfkc || form == NormalForm::Nfkd) options |= UTF8PROC_COMPAT;
   utf8proc_uint8_t* mapped = nullptr;
   const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                    static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                   utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+                                   static_cast<utf8proc_option_t>(options));
   DSJ_CHECK(length >= 0, "utf8proc: %s", utf8proc_errmsg(length));
   result.append(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(length));
   std::free(mapped);
@@ -132,29 +131,52 @@ void append_utf8(char32_t code_point, std::string& text) {
   text.append(reinterpret_cast<const char*>(buffer), static_cast<std::size_t>(length));
 }
 
-std::string to_nfc(std::string_view text, Nfc tables) {
+std::string to_normal_form(std::string_view text, NormalForm form, NormalTables tables) {
   std::string result;
   result.reserve(text.size());
-  if (tables == Nfc::None || is_trivially_nfc(text)) return result.append(text);
+  if (is_trivially_normal(text, form)) return result.append(text);
   std::size_t done = 0;
-  for (std::size_t at = 0; tables == Nfc::Unicode9 && at < text.size();) {
+  // Unicode 9's tables take a newer mark for a starter that has no part in anything: text is made
+  // normal up to it and after it.
+  for (std::size_t at = 0; tables == NormalTables::Unicode9 && at < text.size();) {
     const CodePoint c = code_point_at(text, at);
     at += c.length;
-    if (!is_newer_mark(c.value)) continue;
-    compose(text.substr(done, at - c.length - done), result);
+    if (row_of(newer_marks(), c.value) == nullptr) continue;
+    append_normal(text.substr(done, at - c.length - done), form, result);
     result.append(text.substr(at - c.length, c.length));
     done = at;
   }
-  compose(text.substr(done), result);
+  append_normal(text.substr(done), form, result);
   return result;
 }
 
-bool is_trivially_nfc(std::string_view text) {
-  // U+0300 starts with byte CC: every lower lead byte is below the first combining mark.
+bool is_trivially_normal(std::string_view text, NormalForm form) {
+  // The lead byte of the first character that a form may change: U+0300 (a combining mark), U+00C0
+  // (has a canonical decomposition), U+00A0 (has one of compatibility).
+  const uint8_t first = form == NormalForm::Nfc ? 0xCC : form == NormalForm::Nfd ? 0xC3 : 0xC2;
   for (const char c : text) {
-    if (static_cast<uint8_t>(c) >= 0xCC) return false;
+    if (static_cast<uint8_t>(c) >= first) return false;
   }
   return true;
+}
+
+std::string as_unicode14(std::string_view text) {
+  std::string other;
+  for (std::size_t at = 0; at < text.size();) {
+    if (static_cast<uint8_t>(text[at]) < 0xE0) {
+      ++at;
+      continue;
+    }
+    const CodePoint c = code_point_at(text, at);
+    if (const StandIn* row = stand_in_of(c.value)) {
+      if (other.empty()) other = text;
+      std::string known;
+      append_utf8(row->other, known);
+      other.replace(at, c.length, known);
+    }
+    at += c.length;
+  }
+  return other;
 }
 
 bool is_white_space(char32_t c) {
@@ -164,6 +186,7 @@ bool is_white_space(char32_t c) {
 }
 
 bool is_word(char32_t c) {
+  if (const StandIn* row = stand_in_of(c)) c = row->other;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
@@ -184,6 +207,31 @@ bool is_word(char32_t c) {
   return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C ||
          c == 0x200D;
+}
+
+bool is_numeric(char32_t c) {
+  return c < 0x80 ? c >= '0' && c <= '9' : row_of(numeric(), c) != nullptr;
+}
+
+bool is_punctuation(char32_t c) {
+  return row_of(punctuation(), c) != nullptr;
+}
+
+bool is_accent(char32_t c) {
+  return c >= 0x300 && row_of(marks_of_unicode9(), c) != nullptr;
+}
+
+void append_lower(char32_t c, std::string& text) {
+  if (c == 0x130) {  // the only character whose lower case is two
+    text.append("i\u0307");
+    return;
+  }
+  if (const Lower* row = row_of(newer_lower(), c)) {
+    c = static_cast<char32_t>(static_cast<int32_t>(c) + row->distance);
+  } else {
+    c = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+  }
+  append_utf8(c, text);
 }
 
 }  // namespace dsj::data

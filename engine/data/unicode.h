@@ -1,5 +1,5 @@
-// UTF-8, NFC, and the two character classes that the tokenizer needs beside its patterns. Internal
-// to engine/data. Only this file pair calls utf8proc.
+// UTF-8, normal forms, and the character classes that the tokenizer needs beside its patterns.
+// Internal to engine/data. Only this file pair calls utf8proc.
 #pragma once
 
 #include <cstddef>
@@ -26,20 +26,31 @@ CodePoint code_point_at(std::string_view text, std::size_t offset);
 CodePoint code_point_before(std::string_view text, std::size_t end);
 void append_utf8(char32_t code_point, std::string& text);
 
-/// Which characters canonical composition (NFC) knows.
-enum class Nfc {
-  None,      ///< text stays as it is
-  Unicode9,  ///< Hugging Face tokenizers' tables: a mark assigned later has combining class 0
+enum class NormalForm { Nfc, Nfd, Nfkc, Nfkd };
+
+/// Which characters a normal form knows.
+enum class NormalTables {
+  Unicode9,  ///< Hugging Face tokenizers' tables: of later characters each stays as it is
   Current,   ///< utf8proc's tables; Python's unicodedata on characters of Unicode 14
 };
-/// Canonical composition of well-formed text.
-std::string to_nfc(std::string_view text, Nfc tables);
-/// True: to_nfc would certainly change nothing, because no code point is U+0300 or above.
-bool is_trivially_nfc(std::string_view text);
+/// Well-formed text in a normal form.
+std::string to_normal_form(std::string_view text, NormalForm form, NormalTables tables);
+/// True: to_normal_form would certainly change nothing, because no code point is high enough.
+bool is_trivially_normal(std::string_view text, NormalForm form);
+
+/// The text for a library that knows Unicode 14: each character that is newer becomes another one
+/// of the same category and length (StandIn). Empty: the text has no newer one.
+std::string as_unicode14(std::string_view text);
 
 /// Unicode's White_Space.
 bool is_white_space(char32_t code_point);
-/// \w in Rust's regex: Alphabetic, M, Nd, Pc and Join_Control.
+/// \w in Rust's regex, of Unicode 16: Alphabetic, M, Nd, Pc and Join_Control.
 bool is_word(char32_t code_point);
+bool is_numeric(char32_t code_point);  ///< what Digits cuts at: N of Unicode 17
+bool is_punctuation(
+    char32_t code_point);             ///< what Punctuation cuts at: P of Unicode 8, ASCII's signs
+bool is_accent(char32_t code_point);  ///< what StripAccents drops: M of Unicode 9
+/// Appends the character's lower case, as Rust's to_lowercase: of each character alone.
+void append_lower(char32_t code_point, std::string& text);
 
 }  // namespace dsj::data

@@ -405,7 +405,7 @@ TEST(Chat, OnePassGivesTheIdsAndLabelsOfTheSlowWay) {
       crossing += !is_prefix;
       std::string text;
       for (const ChatPiece& piece : pieces) text += piece.text;
-      if (is_trivially_nfc(text)) {
+      if (is_trivially_normal(text, NormalForm::Nfc)) {
         EXPECT_EQ(once->sample.labels,
                   labels_by_length(pieces, slow.sample.input_ids, *model.tokenizer))
             << name << " " << seed;

@@ -8,6 +8,7 @@ namespace {
 std::vector<std::string> pieces(std::string_view pattern, std::string_view text) {
   const auto compiled = SplitPattern::compile(pattern);
   EXPECT_TRUE(compiled) << compiled.error().to_string();
+  if (!compiled) return {};
   std::vector<Span> spans;
   EXPECT_TRUE(compiled->match(text, spans));
   std::vector<std::string> found;
@@ -58,22 +59,49 @@ TEST(SplitPattern, Translation) {
   EXPECT_EQ(translate_pattern(R"(\p{Lu}\r?[\n-]\.\u4e00)").value(), R"(\p{Lu}\r?[\n-]\.\x{4e00})");
 }
 
+TEST(SplitPattern, ClassesAreOnigurumas) {
+  EXPECT_EQ(pieces(R"(\w+)", "a_1\u0301-\U0001FA77"), (Pieces{"a_1\u0301"}));
+  EXPECT_EQ(pieces(R"(\bx)", "x axx x"), (Pieces{"x", "x"}));
+  EXPECT_EQ(pieces(R"(\h+)", "zabZ12"), (Pieces{"ab", "12"}));
+  EXPECT_EQ(pieces("[a[bc]]+", "xabcx"), (Pieces{"abc"}));
+  EXPECT_EQ(pieces(R"([^(\s|[.,!?])]+)", "a b,c(d|"), (Pieces{"a", "b", "c", "d"}));
+  EXPECT_EQ(pieces(R"([\p{L}&&[^\p{Han}]]+)", "ab\u4e2dc"), (Pieces{"ab", "c"}));
+  EXPECT_EQ(pieces(R"([^\S ]+)", "a \n\tb"), (Pieces{"\n\t"}));
+}
+
+TEST(SplitPattern, AnchorsAreOfLines) {
+  EXPECT_EQ(pieces("^a|a$", "ab\naa\n"), (Pieces{"a", "a", "a"}));
+}
+
+TEST(SplitPattern, RepeatedIntervalsAreRubys) {
+  EXPECT_EQ(pieces(R"(\p{N}{1,3}+)", "1234567"), (Pieces{"1234567"}));
+  EXPECT_EQ(pieces("a{,2}b", "aaab"), (Pieces{"aab"}));
+  EXPECT_EQ(pieces("a{2}?b", "aabb"), (Pieces{"aab", "b"}));
+}
+
+TEST(SplitPattern, NewerCharactersHaveTheirCategory) {
+  EXPECT_EQ(pieces(R"( ?[\p{P}\p{S}]+)", "I \U0001FA77 you"), (Pieces{" \U0001FA77"}));
+  EXPECT_EQ(pieces(R"(\p{Han}+)", "a\U0002EBF0\u4e2d"), (Pieces{"\U0002EBF0\u4e2d"}));
+}
+
 TEST(SplitPattern, RefusesWhatTheEnginesReadDifferently) {
   struct Case {
     const char* pattern;
     const char* says;
   };
-  for (const Case& c : {Case{R"(\w+)", "\\w"},
-                        {R"(\bx)", "\\b"},
-                        {R"(\h)", "\\h"},
-                        {"^a", "anchor ^"},
-                        {"a$", "anchor $"},
-                        {"[a[b]]", "class in a class"},
-                        {"[a&&b]", "&&"},
-                        {"a{,3}", "{,n}"},
+  for (const Case& c : {Case{R"(\R)", "\\R"},
+                        {R"(\X)", "\\X"},
+                        {R"(\Ga)", "\\G"},
+                        {R"((a)\1)", "\\1"},
+                        {"[[:alpha:]]", "POSIX class"},
+                        {"[a", "unclosed class"},
+                        {"[]a]", "empty class"},
+                        {"[&&a]", "&&"},
+                        {"[a&&]", "&&"},
                         {"(?<n>a)", "group"},
-                        {"(?<=a)b", "group"},
-                        {R"([\S])", "\\S in a class"},
+                        {"a(?i)b", "(?i)"},
+                        {"(*SKIP)a", "verb"},
+                        {R"([\R])", "\\R in a class"},
                         {"a*", "empty"},
                         {"(", "compile"},
                         {"\\", "backslash"},

@@ -192,21 +192,24 @@ TEST(Tokenizer, RefusesByName) {
   for (const Case& c : {
            Case{"/model/type", R"("Unigram")", "model.type is 'Unigram'"},
            {"/model/type", R"("WordPiece")", "model.type is 'WordPiece'"},
-           {"/model/byte_fallback", "true", "model.byte_fallback"},
            {"/model/dropout", "0.1", "model.dropout"},
            {"/model/end_of_word_suffix", R"("</w>")", "model.end_of_word_suffix"},
            {"/model/strange", "1", "model.strange"},
            {"/model/vocab/x", R"("y")", "model.vocab['x']"},
            {"/model/merges/3", R"("a b c")", "model.merges[3]"},
            {"/model/merges/3", R"(["\u0120", "nosuchtoken"])", "'nosuchtoken' is not in"},
-           {"/normalizer", R"({"type": "Lowercase"})", "normalizer is 'Lowercase'"},
+           {"/normalizer", R"({"type": "Precompiled"})", "normalizer is 'Precompiled'"},
+           {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a*"}, "content": ""})",
+            "empty string"},
            {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Prepend"}]})",
             "normalizer.normalizers[0].prepend is null"},
            {"/pre_tokenizer", R"({"type": "Metaspace"})", "pre_tokenizer.replacement is null"},
-           {"/pre_tokenizer", "null", "no ByteLevel"},
-           {"/pre_tokenizer/pretokenizers/0/behavior", R"("MergedWithNext")", "MergedWithNext"},
-           {"/pre_tokenizer/pretokenizers/0/pattern/Regex", R"("\\w+")", "\\w is not supported"},
-           {"/post_processor", R"({"type": "RobertaProcessing"})", "RobertaProcessing"},
+           {"/pre_tokenizer", R"({"type": "UnicodeScripts"})", "pre_tokenizer is 'UnicodeScripts'"},
+           {"/pre_tokenizer/pretokenizers/0/behavior", R"("Merged")", "behavior is \"Merged\""},
+           {"/pre_tokenizer/pretokenizers/0/pattern/Regex", R"("\\R+")", "\\R is not supported"},
+           {"/pre_tokenizer/pretokenizers/0", R"({"type": "ByteLevel", "add_prefix_space": false})",
+            "is a second ByteLevel"},
+           {"/post_processor", R"({"type": "RobertaProcessing"})", "post_processor.cls"},
            {"/decoder", R"({"type": "WordPiece"})", "decoder is 'WordPiece'"},
            {"/added_tokens/0/id", "2", "Hugging Face's loader gives it"},
            {"/added_tokens/0/shape", "2", "added_tokens[0].shape"},
@@ -223,6 +226,22 @@ TEST(Tokenizer, RefusesByName) {
     EXPECT_NE(error.find(c.says), std::string::npos) << c.path << ": " << error;
     EXPECT_NE(error.find("m/tokenizer.json"), std::string::npos) << error;
   }
+}
+
+TEST(Tokenizer, RefusesStepsThatPileUpText) {
+  json root = fixture("gpt2");
+  json step = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}};
+  step["content"] = std::string(300, 'a');
+  root["normalizer"] = step;
+  EXPECT_NE(ModelDirectory().with("tokenizer.json", root).error().find("expected a short text"),
+            std::string::npos);
+  step["content"] = std::string(64, 'a');
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", {step, step, step}}};
+  EXPECT_NE(ModelDirectory()
+                .with("tokenizer.json", root)
+                .error()
+                .find("normalizer.normalizers[2] lengthens text too much"),
+            std::string::npos);
 }
 
 TEST(Tokenizer, AnyDamageIsRefusedOrHarmless) {
@@ -272,7 +291,49 @@ TEST(Tokenizer, RefusesAVocabularyWithoutAllBytes) {
   root["model"]["merges"] = json::array();
   root["added_tokens"] = json::array();
   const std::string error = ModelDirectory().with("tokenizer.json", root).error();
-  EXPECT_NE(error.find("lacks 1 of the 256 bytes (the first is 32)"), std::string::npos) << error;
+  EXPECT_NE(error.find("lacks 1 of the 243 bytes that text can have (the first is 32)"),
+            std::string::npos)
+      << error;
+}
+
+TEST(Tokenizer, AVocabularyNeedsNoBytesThatUtf8NeverHas) {
+  json root = fixture("gpt2");
+  root["added_tokens"] = json::array();
+  const auto whole = ModelDirectory().with("tokenizer.json", root).load();
+  for (int byte = 0; byte < 256; ++byte) {
+    if (byte != 0xC0 && byte != 0xC1 && byte < 0xF5) continue;
+    root["model"]["vocab"].erase(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+  }
+  const auto tokenizer = ModelDirectory().with("tokenizer.json", root).load();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ((*tokenizer)->encode(kText).value(), (*whole)->encode(kText).value());
+}
+
+TEST(Tokenizer, AByteLevelPostProcessorAddsNoBosWhateverTheSwitchSays) {
+  const auto tokenizer = ModelDirectory()
+                             .with("tokenizer.json", fixture("gpt2"))
+                             .with("tokenizer_config.json", json{{"add_bos_token", true}})
+                             .load();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ((*tokenizer)->encode("a").value().size(), 1u);
+  ASSERT_EQ((*tokenizer)->notes().size(), 1u);
+  EXPECT_NE((*tokenizer)->notes()[0].find("adds no token"), std::string::npos);
+}
+
+TEST(Tokenizer, WithoutATokenizerJsonTheSwitchesMakeThePostProcessor) {
+  const json root = fixture("gpt2");
+  const auto tokenizer =
+      ModelDirectory()
+          .with("vocab.json", vocab_of(root))
+          .with("merges.txt", merges_of(root))
+          .with("tokenizer_config.json", json{{"tokenizer_class", "GPT2Tokenizer"},
+                                              {"add_bos_token", true},
+                                              {"bos_token", "<|endoftext|>"}})
+          .load();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  const auto ids = (*tokenizer)->encode("a").value();
+  ASSERT_EQ(ids.size(), 2u);
+  EXPECT_EQ(ids[0], (*tokenizer)->bos_id());
 }
 
 TEST(Tokenizer, RefusesConfigsThatContradict) {
@@ -282,7 +343,6 @@ TEST(Tokenizer, RefusesConfigsThatContradict) {
     const char* says;
   };
   for (const Case& c : {Case{{{"add_prefix_space", true}}, "add_prefix_space"},
-                        {{{"add_bos_token", true}}, "add_bos_token"},
                         {{{"eos_token", "</s>"}}, "eos_token '</s>' is not a token"},
                         {{{"added_tokens_decoder", {{"3", {{"content", "<tool>"}}}}}},
                          "token '<tool>' has id 3"}}) {
@@ -317,7 +377,7 @@ TEST(Tokenizer, MarksCountTheIdsThatBeginBeforeThem) {
       EXPECT_EQ(marked.firsts.front(), 0u);
       EXPECT_EQ(marked.firsts.back(), marked.ids.size());
       EXPECT_TRUE(std::ranges::is_sorted(marked.firsts));
-      if (is_trivially_nfc(text)) {
+      if (is_trivially_normal(text, NormalForm::Nfc)) {
         // Byte-level tokens are the text's bytes in order: their lengths say where each begins.
         size_t begin = 0;
         std::vector<size_t> begins;
@@ -345,6 +405,21 @@ TEST(Tokenizer, MarksCountTheIdsThatBeginBeforeThem) {
       }
     }
   }
+}
+
+TEST(Tokenizer, AMarkKnowsWhetherATokenReachesOverIt) {
+  const auto tokenizer = Tokenizer::load(fixtures() + "/gpt2").value();
+  const std::string text = "of the model training 2024 x";
+  const auto marked = tokenizer->encode(text, character_starts(text), {}).value();
+  // Of the ids before a mark the last reaches over it, if the ids up to the mark alone are others.
+  for (size_t at = 1; at < text.size(); ++at) {
+    const auto before = tokenizer->encode(text.substr(0, at)).value();
+    const std::vector<int32_t> same(
+        marked.ids.begin(), marked.ids.begin() + static_cast<std::ptrdiff_t>(marked.firsts[at]));
+    EXPECT_EQ(!marked.crossed[at], before == same && tokenizer->decode(before, false).size() == at)
+        << at;
+  }
+  EXPECT_FALSE(marked.crossed.front() || marked.crossed.back());
 }
 
 TEST(Tokenizer, MarksFollowThroughSentencePiecesForm) {

@@ -40,17 +40,54 @@ TEST(Unicode, CodePointsBothWays) {
   EXPECT_EQ(backward, forward);
 }
 
+std::string nfc(std::string_view text, NormalTables tables) {
+  return to_normal_form(text, NormalForm::Nfc, tables);
+}
+
 TEST(Unicode, NfcByBothTables) {
-  for (const Nfc tables : {Nfc::Unicode9, Nfc::Current}) {
-    EXPECT_EQ(to_nfc("cafe\u0301", tables), "caf\u00e9");
-    EXPECT_EQ(to_nfc("\u1112\u1161\u11ab", tables), "\ud55c");
+  for (const NormalTables tables : {NormalTables::Unicode9, NormalTables::Current}) {
+    EXPECT_EQ(nfc("cafe\u0301", tables), "caf\u00e9");
+    EXPECT_EQ(nfc("\u1112\u1161\u11ab", tables), "\ud55c");
   }
-  EXPECT_EQ(to_nfc("e\u0301", Nfc::None), "e\u0301");
   // U+1AC4 came with Unicode 14, class 220: it sorts before U+0301 only where it is known.
-  EXPECT_EQ(to_nfc("x\u0301\u1ac4", Nfc::Current), "x\u1ac4\u0301");
-  EXPECT_EQ(to_nfc("x\u0301\u1ac4", Nfc::Unicode9), "x\u0301\u1ac4");
-  EXPECT_EQ(to_nfc("\U00011935\U00011930", Nfc::Current), "\U00011938");
-  EXPECT_EQ(to_nfc("\U00011935\U00011930", Nfc::Unicode9), "\U00011935\U00011930");
+  EXPECT_EQ(nfc("x\u0301\u1ac4", NormalTables::Current), "x\u1ac4\u0301");
+  EXPECT_EQ(nfc("x\u0301\u1ac4", NormalTables::Unicode9), "x\u0301\u1ac4");
+  EXPECT_EQ(nfc("\U00011935\U00011930", NormalTables::Current), "\U00011938");
+  EXPECT_EQ(nfc("\U00011935\U00011930", NormalTables::Unicode9), "\U00011935\U00011930");
+}
+
+TEST(Unicode, TheFourNormalForms) {
+  const std::string text = "\u00e9\ufb01\u00a0\u1e9b\u0323";
+  const auto form = [&](NormalForm wanted) {
+    return to_normal_form(text, wanted, NormalTables::Unicode9);
+  };
+  EXPECT_EQ(form(NormalForm::Nfc), "\u00e9\ufb01\u00a0\u1e9b\u0323");
+  EXPECT_EQ(form(NormalForm::Nfd), "e\u0301\ufb01\u00a0\u017f\u0323\u0307");
+  EXPECT_EQ(form(NormalForm::Nfkc), "\u00e9fi \u1e69");
+  EXPECT_EQ(form(NormalForm::Nfkd), "e\u0301fi s\u0323\u0307");
+}
+
+TEST(Unicode, NewerCharactersAreMatchedAsKnownOnesOfTheirLength) {
+  // A pink heart (Unicode 15, So), an ideograph of extension I (15.1), a Garay letter (16).
+  for (const char* text : {"\U0001FA77", "\U0002EBF0", "\U00010D50", "\uA7CB"}) {
+    const std::string known = as_unicode14(text);
+    EXPECT_EQ(known.size(), std::string(text).size());
+    EXPECT_NE(known, text);
+    EXPECT_EQ(as_unicode14(known), "");
+  }
+  EXPECT_EQ(as_unicode14("caf\u00e9 \u4e2d \U0001F600"), "");
+}
+
+TEST(Unicode, ClassesOfEachLibrary) {
+  EXPECT_TRUE(is_numeric('7') && is_numeric(0xBD) && is_numeric(0x11DE0) && !is_numeric('a'));
+  EXPECT_TRUE(is_punctuation('$') && is_punctuation(0x3002) && is_punctuation(0x166D));
+  EXPECT_FALSE(is_punctuation(0x20AC) || is_punctuation(0x2E43) || is_punctuation('a'));
+  EXPECT_TRUE(is_accent(0x301) && !is_accent(0x1AC4) && !is_accent('a'));
+  EXPECT_TRUE(is_word(0x10D50) && is_word(0x24B6) && !is_word(0x1FA77));
+  std::string lower;
+  for (const char32_t c : {U'A', U'\u0130', U'\u03A3', U'\U00010D50', U'\uA7CB'})
+    append_lower(c, lower);
+  EXPECT_EQ(lower, "ai\u0307\u03c3\U00010D70\u0264");
 }
 
 TEST(Unicode, WhiteSpaceIsTheProperty) {
