@@ -17,7 +17,10 @@
 //
 // What is learned: the template's {% generation %} blocks. A template without them is rendered up to
 // each answer, with the generation prompt, and up to its end; both must begin the whole text, as far
-// as chat.cc says. White space behind the answer's last special token is not learned.
+// as answers.cc says. White space behind the answer's last special token is not learned.
+//
+// A token that begins before an answer and reaches into it is learned where {% generation %} marks
+// the answer, as by transformers' mask, and else not, as by TRL's prompts.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +46,7 @@ struct Turn {
 struct ChatPiece {
   std::string text;
   bool learned = false;
+  bool joins = false;  ///< learned together with a token that begins before it and reaches into it
 };
 
 /// A template with what it reads of the tokenizer. Copies share it; several threads may use it.

@@ -10,6 +10,9 @@
 
 namespace dsj::data {
 
+inline constexpr char kChatTemplateHint[] =
+    "name one: chatTemplate: chatml, qwen, qwen2.5, llama2, llama3, mistral, or a .jinja file";
+
 struct NamedTemplate {
   std::string_view name, source;
   std::vector<std::string> tokens;  ///< without them its text would be read as plain letters

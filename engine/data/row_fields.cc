@@ -25,34 +25,30 @@ constexpr char kFunctions[] =
 constexpr char kPartOfTurn[] =
     "marks parts of a turn, and a turn is learned as a whole or not at all: use weight or train";
 
+constexpr auto kMediaFields = std::to_array<Refused>({{"image", kMedia},
+                                                      {"images", kMedia},
+                                                      {"video", kMedia},
+                                                      {"videos", kMedia},
+                                                      {"audio", kMedia},
+                                                      {"audios", kMedia}});
 constexpr auto kOfRow = std::to_array<Refused>({{"chosen", kPreference},
                                                 {"rejected", kPreference},
                                                 {"preferred_output", kPreference},
                                                 {"non_preferred_output", kPreference},
-                                                {"image", kMedia},
-                                                {"images", kMedia},
-                                                {"video", kMedia},
-                                                {"videos", kMedia},
-                                                {"audio", kMedia},
-                                                {"audios", kMedia},
                                                 {"functions", kFunctions}});
-
 constexpr auto kOfTurn = std::to_array<Refused>({{"function_call", kFunctions},
-                                                 {"image", kMedia},
-                                                 {"images", kMedia},
-                                                 {"video", kMedia},
-                                                 {"videos", kMedia},
-                                                 {"audio", kMedia},
-                                                 {"audios", kMedia},
                                                  {"train_detail", kPartOfTurn},
                                                  {"training_detail", kPartOfTurn}});
 
 constexpr std::array kMarks = {"<image>", "<video>", "<audio>"};
 constexpr std::array kLabels = {"label", "kto_tag"};
 
+/// The first field of the table, else the first of other media, that the object holds.
 std::optional<RowProblem> first_of(std::span<const Refused> table, const json& object) {
-  for (const Refused& one : table) {
-    if (holds(object, one.field)) return RowProblem{one.field, one.why};
+  for (const auto& fields : {table, std::span<const Refused>(kMediaFields)}) {
+    for (const Refused& one : fields) {
+      if (holds(object, one.field)) return RowProblem{one.field, one.why};
+    }
   }
   return std::nullopt;
 }

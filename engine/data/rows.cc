@@ -272,8 +272,12 @@ Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& to
                           bool special, int64_t max_seq_length) {
   std::string text;
   std::vector<size_t> ends;  // where a learned piece begins and where it ends, in turn
+  std::vector<bool> joins;   // of the learned pieces
   for (const ChatPiece& piece : pieces) {
-    if (piece.learned) ends.push_back(text.size());
+    if (piece.learned) {
+      ends.push_back(text.size());
+      joins.push_back(piece.joins);
+    }
     text += piece.text;
     if (piece.learned) ends.push_back(text.size());
   }
@@ -287,7 +291,8 @@ Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& to
   }
   cut.sample.labels.assign(found.ids.size(), kIgnoredLabel);
   for (size_t i = 0; i + 1 < ends.size(); i += 2) {
-    for (size_t token = found.firsts[i]; token < found.firsts[i + 1]; ++token)
+    const size_t crossing = joins[i / 2] && found.crossed[i] ? 1 : 0;
+    for (size_t token = found.firsts[i] - crossing; token < found.firsts[i + 1]; ++token)
       cut.sample.labels[token] = found.ids[token];
   }
   cut.sample.input_ids = std::move(found.ids);

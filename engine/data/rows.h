@@ -48,7 +48,8 @@ struct Conversation {
 /// BadInput: tools that are text hold no JSON list.
 Result<Conversation> conversation_of(const nlohmann::json& row, std::string_view text);
 /// All turns in one text. Only the assistant's turns, and the tokens that end them, have labels. A
-/// token that starts before such a turn and reaches into it has none.
+/// token that starts before such a turn and reaches into it has one where the piece says so
+/// (ChatPiece::joins).
 Result<Cut> chat_sample(const nlohmann::json& row, std::string_view text,
                         const Tokenizer& tokenizer, const ChatTemplate& chat_template,
                         int64_t max_seq_length);
