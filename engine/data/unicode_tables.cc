@@ -122,7 +122,7 @@ constexpr CodePoints kNumeric[] = {
     {0x1FBF0, 0x1FBF9}};
 
 // Unicode 9's M.
-constexpr CodePoints kMarks[] = {
+constexpr CodePoints kMarksOfUnicode9[] = {
     {0x300, 0x36F}, {0x483, 0x489}, {0x591, 0x5BD}, {0x5BF, 0x5BF}, {0x5C1, 0x5C2}, {0x5C4, 0x5C5},
     {0x5C7, 0x5C7}, {0x610, 0x61A}, {0x64B, 0x65F}, {0x670, 0x670}, {0x6D6, 0x6DC}, {0x6DF, 0x6E4},
     {0x6E7, 0x6E8}, {0x6EA, 0x6ED}, {0x711, 0x711}, {0x730, 0x74A}, {0x7A6, 0x7B0}, {0x7EB, 0x7F3},
@@ -206,7 +206,7 @@ constexpr Lower kNewerLower[] = {
 std::span<const StandIn> stand_ins() { return kStandIns; }
 std::span<const CodePoints> punctuation() { return kPunctuation; }
 std::span<const CodePoints> numeric() { return kNumeric; }
-std::span<const CodePoints> marks_of_unicode9() { return kMarks; }
+std::span<const CodePoints> marks_of_unicode9() { return kMarksOfUnicode9; }
 std::span<const CodePoints> newer_marks() { return kNewerMarks; }
 std::span<const Lower> newer_lower() { return kNewerLower; }
 

@@ -170,7 +170,7 @@ def main():
         body("kStandIns", "StandIn", stand_ins(), "Unicode 15 to 16, and what changed its category since 14."),
         body("kPunctuation", "CodePoints", punctuation(), "Unicode 8's P, and all of ASCII's signs."),
         body("kNumeric", "CodePoints", numeric(), "Unicode 17's N."),
-        body("kMarks", "CodePoints", marks(), "Unicode 9's M."),
+        body("kMarksOfUnicode9", "CodePoints", marks(), "Unicode 9's M."),
         body("kNewerMarks", "CodePoints", newer_marks(),
              "Unicode 10 to 17: takes part in canonical ordering, in a decomposition or in a composition."),
         body("kNewerLower", "Lower", newer_lower(), "Unicode 15 to 17: letters and how far away their small one is.")]
@@ -183,7 +183,7 @@ def main():
                   "std::span<const StandIn> stand_ins() { return kStandIns; }\n"
                   "std::span<const CodePoints> punctuation() { return kPunctuation; }\n"
                   "std::span<const CodePoints> numeric() { return kNumeric; }\n"
-                  "std::span<const CodePoints> marks_of_unicode9() { return kMarks; }\n"
+                  "std::span<const CodePoints> marks_of_unicode9() { return kMarksOfUnicode9; }\n"
                   "std::span<const CodePoints> newer_marks() { return kNewerMarks; }\n"
                   "std::span<const Lower> newer_lower() { return kNewerLower; }\n\n"
                   "}  // namespace dsj::data\n")
