@@ -6,6 +6,7 @@
 #include "common/files/files.h"
 #include "job/contract.h"
 #include "job/node_health.h"
+#include "job/spec/pod_policies.h"
 
 namespace dsj::agent {
 namespace {
@@ -53,18 +54,16 @@ Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& 
   pod.incarnation = number(kEnvIncarnation, 1);
   pod.revision = get(kEnvRevision);
   pod.tls = !get(kEnvJoinTls).empty();
-  const std::string health = get(kEnvNodeHealth);
-  if (health == "Move") pod.node_health = jobspec::NodeHealthAction::Move;
-  if (health == "Report") pod.node_health = jobspec::NodeHealthAction::Report;
-  if (!health.empty() && pod.node_health == jobspec::NodeHealthAction::Off) {
-    wrong(std::string(kEnvNodeHealth) + " is \"" + health + "\", expected Move or Report");
+  pod.node_health.action = jobspec::NodeHealthAction::Off;
+  if (const std::string text = get(jobspec::kEnvPolicies); !text.empty()) {
+    if (const auto policies = jobspec::policies_from_pod(text); policies)
+      pod.node_health = policies->failure.node_health;
+    else
+      wrong(policies.error().to_string());
   }
   if (!get(kEnvMemoryRequest).empty()) pod.memory_request = number(kEnvMemoryRequest, 0);
   if (!get(kEnvGpus).empty()) pod.gpus = static_cast<int>(number(kEnvGpus, 0));
   pod.node = get(kEnvNode);
-  if (!get(kEnvMinPeerBandwidth).empty()) {
-    pod.min_peer_bandwidth = static_cast<int>(number(kEnvMinPeerBandwidth, 0));
-  }
   if (problems.empty() && pod.name != worker_pod_name(pod.job, pod.worker, pod.incarnation)) {
     wrong("the pod's name is \"" + pod.name + "\", expected \"" +
           worker_pod_name(pod.job, pod.worker, pod.incarnation) + "\"");
@@ -116,7 +115,8 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   config.predecessor = pod.incarnation > 1;
   config.budget.limit = job.restart_limit;
   config.operated = true;
-  config.link_percent = pod.min_peer_bandwidth;
+  if (pod.node_health.action != jobspec::NodeHealthAction::Off)
+    config.link_percent = static_cast<int>(pod.node_health.min_peer_bandwidth_percent);
   config.silence = Time(15'000);
   config.lease = Time(10'000);
   config.grace = job.save_timeout;

@@ -18,12 +18,11 @@ struct Pod {
   int worker = 0;
   int64_t incarnation = 1;
   std::string worker_zero_host, name, ip, service_account;
-  jobspec::NodeHealthAction node_health = jobspec::NodeHealthAction::Off;
-  int64_t memory_request = 0;  ///< bytes; 0: none
-  int gpus = 0;                ///< that its container asks for
-  std::string node;            ///< empty: not told
-  int min_peer_bandwidth = 0;  ///< percent of the gang's median; 0: links are not measured
-  bool tls = false;            ///< worker 0 has keys (job/join_keys.h); an older operator made none
+  jobspec::NodeHealth node_health;  ///< of an older operator: Off
+  int64_t memory_request = 0;       ///< bytes; 0: none
+  int gpus = 0;                     ///< that its container asks for
+  std::string node;                 ///< empty: not told
+  bool tls = false;  ///< worker 0 has keys (job/join_keys.h); an older operator made none
 };
 
 /// Reads the environment by `get` (empty: not set). BadInput: lists at once everything that is

@@ -169,7 +169,7 @@ void PodAgent::heed_the_link(Agent& agent) {
   slow_link_ = told;
   tell_problems();
   if (told.empty() || stopping_ || departing_ || abandoned_) return;
-  if (pod_.node_health != jobspec::NodeHealthAction::Move) {
+  if (pod_.node_health.action != jobspec::NodeHealthAction::Move) {
     return log::warn("this worker's node: " + told);
   }
   unfit_ = told;

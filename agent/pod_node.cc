@@ -46,14 +46,16 @@ std::unique_ptr<NodeCheck> make_node_check(const Pod& pod, const AgentConfig& co
       std::make_unique<PosixNodeProbe>(
           places, [token, api, cancel] { return clock_hints(token, api, cancel); }),
       NodeNeeds{.memory_request = pod.memory_request, .ranks = config.slots, .gpus = pod.gpus},
-      pod.node_health);
+      pod.node_health.action);
 }
 
 std::unique_ptr<LinkMeter> make_link_meter(const Pod& pod, int replicas) {
   using jobspec::NodeHealthAction;
-  const bool wanted = pod.node_health != NodeHealthAction::Off && pod.min_peer_bandwidth > 0;
+  const bool wanted = pod.node_health.action != NodeHealthAction::Off &&
+                      pod.node_health.min_peer_bandwidth_percent > 0;
   if (!wanted || replicas < 2 || pod.node.empty()) return nullptr;
-  auto meter = TcpLinkMeter::open(pod.ip, pod.node, pod.node_health == NodeHealthAction::Move);
+  auto meter =
+      TcpLinkMeter::open(pod.ip, pod.node, pod.node_health.action == NodeHealthAction::Move);
   if (meter) return std::move(*meter);
   log::warn("this node's link is not measured: " + meter.error().to_string());
   return nullptr;

@@ -5,8 +5,6 @@
 
 namespace dsj::contract {
 
-/// "Move" or "Report"; unset: the agent does not look. Not in job.json, which a revision follows from.
-inline constexpr char kEnvNodeHealth[] = "DSJ_NODE_HEALTH";
 /// Bytes that the container requests, by the downward API; 0: none.
 inline constexpr char kEnvMemoryRequest[] = "DSJ_MEMORY_REQUEST";
 /// GPUs (nvidia.com/gpu) that the container asks for; unset: none.
@@ -14,8 +12,6 @@ inline constexpr char kEnvGpus[] = "DSJ_GPUS";
 
 /// The node that the pod is on, by the downward API.
 inline constexpr char kEnvNode[] = "DSJ_NODE";
-/// nodeHealth.minPeerBandwidthPercent; unset: links are not measured.
-inline constexpr char kEnvMinPeerBandwidth[] = "DSJ_MIN_PEER_BANDWIDTH";
 
 /// Exit code and reason of an agent whose ranks must not start on its node: the same pod on another
 /// node may do.

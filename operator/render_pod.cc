@@ -7,6 +7,7 @@
 #include "job/contract.h"
 #include "job/join_keys.h"
 #include "job/node_health.h"
+#include "job/spec/pod_policies.h"
 #include "job/spec/user_program.h"
 #include "job/worker_job.h"
 #include "operator/keys.h"
@@ -80,22 +81,20 @@ void add_environment(Json& container, const JobView& job, const std::string& rev
   }
 }
 
-/// What the agent needs to judge its node.
-void add_node_health(Json& container, const jobspec::NodeHealth& health, int64_t gpus) {
-  if (health.action == jobspec::NodeHealthAction::Off) return;
+/// What the agent obeys, and what it needs to judge its node.
+void add_policies(Json& container, const jobspec::Policies& policies, int64_t gpus) {
+  const jobspec::NodeHealth& health = policies.failure.node_health;
   Json& env = child(container, "env", Json::array());
-  env.push_back(value_of(contract::kEnvNodeHealth,
-                         health.action == jobspec::NodeHealthAction::Move ? "Move" : "Report"));
+  env.push_back(value_of(jobspec::kEnvPolicies, jobspec::pod_policies_text(policies)));
+  if (health.action == jobspec::NodeHealthAction::Off) return;
   env.push_back(
       {{"name", contract::kEnvMemoryRequest},
        {"valueFrom",
         {{"resourceFieldRef",
           {{"containerName", contract::kContainerName}, {"resource", "requests.memory"}}}}}});
   if (gpus > 0) env.push_back(value_of(contract::kEnvGpus, std::to_string(gpus)));
-  if (health.min_peer_bandwidth_percent == 0) return;
-  env.push_back(field_of(contract::kEnvNode, "spec.nodeName"));
-  env.push_back(
-      value_of(contract::kEnvMinPeerBandwidth, std::to_string(health.min_peer_bandwidth_percent)));
+  if (health.min_peer_bandwidth_percent > 0)
+    env.push_back(field_of(contract::kEnvNode, "spec.nodeName"));
 }
 
 /// Adds a volume of ours, unless the user mounts something at that path.
@@ -149,7 +148,6 @@ void set_worker_image(Json& container, const Settings& settings) {
     fill(container, {{"imagePullPolicy", settings.image_pull_policy}});
   }
 }
-
 
 /// launcher: Command: an init container of the worker image brings the agent into the user's image.
 /// The user's command follows the agent as arguments, so that the kubelet replaces $(NAME) in it.
@@ -265,8 +263,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
       {{"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
-  add_node_health(container, accepted.job.policies.failure.node_health,
-                  jobspec::worker_gpus(pod_template).whole);
+  add_policies(container, accepted.job.policies, jobspec::worker_gpus(pod_template).whole);
   add_volumes(spec, container, job, accepted.revision, settings);
   if (!keys.empty()) {
     metadata["labels"][contract::kLabelKeys] = keys;

@@ -14,7 +14,14 @@
 namespace dsj::jobspec {
 
 /// Who acts on a field. What nobody acts on is known and refused.
-enum Actor : unsigned { kOperator = 1, kAgent = 2, kEngine = 4, kLocal = 8 };
+enum Actor : unsigned {
+  kOperator = 1,
+  kAgent =
+      2,  ///< reads it in job.json or in the job's status: an edit holds at once, or is a new revision
+  kEngine = 4,
+  kLocal = 8,  ///< `dsj run`
+  kPod = 16,   ///< an agent, as its pod was made (pod_policies.h)
+};
 
 enum class Type {
   Object,       ///< fields: its members
@@ -40,9 +47,12 @@ struct Target {
   std::function<void(void* owner, const nlohmann::json& value,
                      const std::vector<std::string>& choices)>
       set;
+  /// As a manifest writes it; null: an optional member without a value.
+  std::function<nlohmann::json(void* owner, const std::vector<std::string>& choices)> get;
   std::function<void*(void* owner)> reach;  ///< of an object: its struct; of a list: a new element
   std::function<void(void* owner)> reset;   ///< of an optional object: takes it away again
-  nlohmann::json preset;                    ///< what the member holds if nobody sets it
+  /// What the member holds if nobody sets it.
+  std::function<nlohmann::json(const std::vector<std::string>& choices)> preset;
 };
 
 /// A rule in CEL that an API server checks, and its message.

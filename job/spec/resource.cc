@@ -96,7 +96,7 @@ ordered type_schema(const Field& field) {
 
 /// What a manifest means that lacks the field; null: nothing to tell.
 nlohmann::json default_of(const Field& field) {
-  const nlohmann::json& preset = field.target.preset;
+  const nlohmann::json preset = field.target.preset ? field.target.preset(field.choices) : nullptr;
   const bool tells = !field.required && !preset.empty() && preset != "" && preset != false;
   return tells ? preset : nlohmann::json();
 }
@@ -119,7 +119,7 @@ class SchemaWriter {
     const std::string name = field.name.empty() ? "" : field.name + ":";
     ordered schema = type_schema(field);
     if (!field.description.empty()) schema["description"] = description_of(field);
-    if (field.filled_in) schema["default"] = field.target.preset;
+    if (field.filled_in) schema["default"] = field.target.preset(field.choices);
     schema.update(ordered(field.extra));
     ordered rules = ordered::array();
     for (const CelRule& rule : field.rules)
@@ -189,7 +189,8 @@ std::string actors_text(const Field& field) {
   for (const auto& [actor, name] : {std::pair{kOperator, "operator"},
                                     {kAgent, "agent"},
                                     {kEngine, "engine"},
-                                    {kLocal, "`dsj run`"}})
+                                    {kLocal, "`dsj run`"},
+                                    {kPod, "agent (the next pod)"}})
     if (field.actors & actor) text += (text.empty() ? "" : ", ") + std::string(name);
   return text.empty() ? "refused" : text;
 }
@@ -205,7 +206,7 @@ void add_lines(const Field& object, const std::string& path, std::string& page) 
     std::string preset = plain(default_of(field));
     if (preset == "null") preset = field.required ? "(required)" : "";
     page += "| `" + at + "` | " + expected_of(field) + " | " + preset + " | " + actors_text(field) +
-            " | " + (is_fixed(field) ? "fixed. " : "") + field.description + " |\n";
+            " | " + (is_fixed(field) ? "Fixed. " : "") + field.description + " |\n";
     add_lines(field, at + ".", page);
   }
 }

@@ -38,6 +38,7 @@ Target gang_scheduler() {
                                                  : word == "kueue" ? GangScheduler::Kueue
                                                                    : GangScheduler::None;
   };
+  target.get = nullptr;
   target.preset = nullptr;
   return target;
 }
@@ -250,7 +251,7 @@ Row failure_policy() {
                        "Move: the pod ends and its successor avoids the node (with Kueue the "
                        "default "
                        "is Report). Report: the agent's log and metrics say it. Off: nobody looks.")
-                       .by(kOperator | kAgent),
+                       .by(kOperator | kPod),
                    whole("avoidSeconds", to(&NodeHealth::avoid_seconds), seconds(600),
                          "How long later pods of the job avoid the node."),
                    // Above it a usual difference between nodes would count.
@@ -259,7 +260,7 @@ Row failure_policy() {
                          "A node's link to the others is too slow below so many percent of the "
                          "gang's "
                          "median. 0: links are not measured.")
-                       .by(kAgent)})})
+                       .by(kPod)})})
       .by(kOperator);
 }
 

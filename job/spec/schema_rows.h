@@ -54,11 +54,12 @@ void assign(Value& member, const nlohmann::json& value, const std::vector<std::s
 }
 
 template <typename Value>
-nlohmann::json preset_of(const Value& member) {
+nlohmann::json written(const Value& member, const std::vector<std::string>& choices) {
   if constexpr (Holds<Value>::kOptional)
-    return member ? preset_of(*member) : nlohmann::json();
-  else if constexpr (std::is_enum_v<Value>)
-    return static_cast<int>(member);
+    return member ? written(*member, choices) : nlohmann::json();
+  else if constexpr (std::is_enum_v<Value> || std::is_same_v<Value, bool>)
+    return choices.empty() ? nlohmann::json(member)
+                           : nlohmann::json(choices[static_cast<size_t>(member)]);
   else
     return member;
 }
@@ -83,8 +84,13 @@ Target to(First Owner::*first, Rest... rest) {
                      const std::vector<std::string>& choices) {
       assign(at(owner), value, choices);
     };
-    Owner fresh;
-    target.preset = preset_of(at(&fresh));
+    target.get = [=](void* owner, const std::vector<std::string>& choices) {
+      return written(at(owner), choices);
+    };
+    target.preset = [get = target.get](const std::vector<std::string>& choices) {
+      Owner fresh;
+      return get(&fresh, choices);
+    };
   }
   return target;
 }
@@ -195,8 +201,6 @@ inline Row choice(const char* name, Target target, std::vector<std::string> choi
                   std::string description) {
   Row made = row(name, Type::Choice, std::move(target), std::move(description));
   made.choices = std::move(choices);
-  if (nlohmann::json& preset = made.target.preset; preset.is_number() || preset.is_boolean())
-    preset = made.choices[preset.is_number() ? preset.get<size_t>() : preset.get<bool>()];
   return made;
 }
 

@@ -6,6 +6,7 @@
 
 #include "job/contract.h"
 #include "job/node_health.h"
+#include "job/spec/pod_policies.h"
 
 namespace dsj::agent {
 namespace {
@@ -53,23 +54,23 @@ TEST(Pod, IsReadFromItsEnvironment) {
 
 TEST(Pod, HowItsNodeIsJudged) {
   auto variables = environment();
-  EXPECT_EQ(read(variables)->node_health, jobspec::NodeHealthAction::Off) << "an older operator";
-  variables[kEnvNodeHealth] = "Move";
+  const auto action = [&] { return read(variables)->node_health.action; };
+  EXPECT_EQ(action(), jobspec::NodeHealthAction::Off) << "an older operator";
+  EXPECT_EQ(pod_config(*read(variables), worker_job(), "/s", "/p", {})->link_percent, 0);
+  variables[jobspec::kEnvPolicies] =
+      R"({"failurePolicy": {"nodeHealth": {"action": "Move", "minPeerBandwidthPercent": 30}},
+          "later": {"field": 1}})";
   variables[kEnvMemoryRequest] = "4096";
   variables[kEnvGpus] = "8";
+  variables[kEnvNode] = "node-4";
   const auto pod = read(variables);
   ASSERT_TRUE(pod) << pod.error().to_string();
-  EXPECT_EQ(pod->node_health, jobspec::NodeHealthAction::Move);
+  EXPECT_EQ(action(), jobspec::NodeHealthAction::Move);
   EXPECT_EQ(pod->memory_request, 4096);
   EXPECT_EQ(pod->gpus, 8);
-  EXPECT_EQ(pod->min_peer_bandwidth, 0) << "an older operator";
-  variables[kEnvNode] = "node-4";
-  variables[kEnvMinPeerBandwidth] = "30";
-  EXPECT_EQ(read(variables)->node, "node-4");
-  EXPECT_EQ(read(variables)->min_peer_bandwidth, 30);
-  const auto config = pod_config(*read(variables), worker_job(), "/s", "/p", {});
-  EXPECT_EQ(config->link_percent, 30);
-  variables[kEnvNodeHealth] = "Maybe";
+  EXPECT_EQ(pod->node, "node-4");
+  EXPECT_EQ(pod_config(*pod, worker_job(), "/s", "/p", {})->link_percent, 30);
+  variables[jobspec::kEnvPolicies] = R"({"failurePolicy": {"nodeHealth": {"action": "Maybe"}}})";
   EXPECT_FALSE(read(variables));
 }
 

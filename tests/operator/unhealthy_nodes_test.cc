@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "job/node_health.h"
+#include "job/spec/pod_policies.h"
 #include "operator/lost_nodes.h"
 #include "tests/operator/rendered_pod.h"
 #include "tests/operator/world.h"
@@ -233,23 +234,31 @@ std::string told(World& world, const std::string& name) {
   return env(pod_of(world)["spec"]["containers"][0], name);
 }
 
+jobspec::NodeHealth told_health(World& world) {
+  const auto policies = jobspec::policies_from_pod(told(world, jobspec::kEnvPolicies));
+  EXPECT_TRUE(policies);
+  return policies ? policies->failure.node_health : jobspec::NodeHealth{};
+}
+
+using Action = jobspec::NodeHealthAction;
+
 TEST(UnhealthyNodePod, IsToldWhatToDo) {
   Json spec = quick_spec(2);
   World plain(spec);
-  EXPECT_EQ(told(plain, contract::kEnvNodeHealth), "Move");
+  EXPECT_EQ(told_health(plain).action, Action::Move);
   EXPECT_EQ(told(plain, contract::kEnvMemoryRequest), "requests.memory");
   EXPECT_EQ(told(plain, contract::kEnvGpus), "");
   EXPECT_EQ(told(plain, contract::kEnvNode), "spec.nodeName");
-  EXPECT_EQ(told(plain, contract::kEnvMinPeerBandwidth), "20");
+  EXPECT_EQ(told_health(plain).min_peer_bandwidth_percent, 20);
   const std::string revision = plain.o.wanted.accepted->revision;
   spec["failurePolicy"]["nodeHealth"]["action"] = "Report";
   World report(spec);
-  EXPECT_EQ(told(report, contract::kEnvNodeHealth), "Report");
+  EXPECT_EQ(told_health(report).action, Action::Report);
   EXPECT_EQ(report.o.wanted.accepted->revision, revision) << "running pods stay";
   spec["failurePolicy"]["nodeHealth"]["minPeerBandwidthPercent"] = 0;
   World unmeasured(spec);
-  EXPECT_EQ(told(unmeasured, contract::kEnvNodeHealth), "Report");
-  EXPECT_EQ(told(unmeasured, contract::kEnvMinPeerBandwidth), "");
+  EXPECT_EQ(told_health(unmeasured).action, Action::Report);
+  EXPECT_EQ(told_health(unmeasured).min_peer_bandwidth_percent, 0);
   EXPECT_EQ(told(unmeasured, contract::kEnvNode), "");
   EXPECT_EQ(unmeasured.o.wanted.accepted->revision, revision);
   spec["failurePolicy"]["nodeHealth"].erase("minPeerBandwidthPercent");
@@ -257,8 +266,8 @@ TEST(UnhealthyNodePod, IsToldWhatToDo) {
   spec["workers"]["template"]["spec"]["containers"] =
       Json::parse(R"([{"name": "worker", "resources": {"limits": {"nvidia.com/gpu": 8}}}])");
   World off(spec);
-  EXPECT_EQ(told(off, contract::kEnvNodeHealth), "");
-  EXPECT_EQ(told(off, contract::kEnvMinPeerBandwidth), "");
+  EXPECT_EQ(told_health(off).action, Action::Off);
+  EXPECT_EQ(told(off, contract::kEnvNode), "");
   spec["failurePolicy"].erase("nodeHealth");
   World gpus(spec);
   EXPECT_EQ(told(gpus, contract::kEnvGpus), "8");
@@ -268,7 +277,7 @@ TEST(UnhealthyNodePod, KueuesGroupsTakeNoPodThatAvoidsANode) {
   Json spec = quick_spec(2);
   spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
   World world(spec);
-  EXPECT_EQ(told(world, contract::kEnvNodeHealth), "Report");
+  EXPECT_EQ(told_health(world).action, Action::Report);
   spec["failurePolicy"]["nodeHealth"]["action"] = "Move";
   World refused(spec);
   EXPECT_EQ(refused.o.wanted.accepted, nullptr);

@@ -8,6 +8,7 @@
 
 #include "job/spec/field_reader.h"
 #include "job/spec/job.h"
+#include "job/spec/pod_policies.h"
 #include "job/spec/yaml.h"
 #include "test_paths.h"
 
@@ -157,6 +158,22 @@ TEST(Schema, NamesWhatNeverChanges) {
   EXPECT_THAT(immutable_fields(),
               ::testing::UnorderedElementsAre("/spec/training/modelNameOrPath",
                                               "/spec/training/outputDir", "/spec/launcher"));
+}
+
+TEST(Schema, WhatPodsAreToldReadsBack) {
+  Policies policies;
+  policies.failure.node_health = {NodeHealthAction::Report, 7200, 35};
+  policies.save_timeout_seconds = 9;  // an agent reads it in the status
+  const std::string text = pod_policies_text(policies);
+  EXPECT_EQ(json::parse(text), json::parse(R"({"failurePolicy": {"nodeHealth": {
+      "action": "Report", "minPeerBandwidthPercent": 35}}})"));
+  const auto back = policies_from_pod(text);
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(back->failure.node_health.action, NodeHealthAction::Report);
+  EXPECT_EQ(back->failure.node_health.min_peer_bandwidth_percent, 35);
+  EXPECT_EQ(policies_from_pod("{}")->failure.node_health.action, NodeHealthAction::Move);
+  for (const char* bad : {"", "[]", R"({"failurePolicy": {"nodeHealth": {"action": "x"}}})"})
+    EXPECT_FALSE(policies_from_pod(bad)) << bad;
 }
 
 /// Each has somebody who acts on it, a reason why it is refused, or an object around such fields.

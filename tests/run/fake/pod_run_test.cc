@@ -19,6 +19,7 @@
 #include "common/http/http_listener.h"
 #include "job/contract.h"
 #include "job/node_health.h"
+#include "job/spec/pod_policies.h"
 #include "job/worker_job.h"
 #include "test_paths.h"
 #include "tests/agent/gang/test_tokens.h"
@@ -33,6 +34,11 @@ namespace {
 using namespace dsj::contract;
 using agent::ChildExit;
 using testing::HasSubstr;
+
+std::string node_health(const std::string& action, int link_percent) {
+  return R"({"failurePolicy": {"nodeHealth": {"action": ")" + action +
+         R"(", "minPeerBandwidthPercent": )" + std::to_string(link_percent) + "}}}";
+}
 
 /// FakeApiServer behind HTTP, and the cluster's token keys. A watch ends as Gone: the client lists
 /// again.
@@ -261,7 +267,7 @@ TEST_F(PodRun, ARankThatDiesIsAnAttemptAndNotAPod) {
 /// A node without the memory that the scheduler set aside: no rank starts there, and the worker that
 /// waits for it is not disturbed.
 TEST_F(PodRun, ANodeThatIsNotFitIsLeftBeforeARankStarts) {
-  variables[kEnvNodeHealth] = "Move";
+  variables[jobspec::kEnvPolicies] = node_health("Move", 0);
   start(0);
   variables[kEnvMemoryRequest] = std::to_string(int64_t(1) << 60);
   start(1);
@@ -281,7 +287,7 @@ TEST_F(PodRun, ANodeThatIsNotFitIsLeftBeforeARankStarts) {
 
 /// Its clock is set back while it trains, and its rank dies: the next attempt is elsewhere.
 TEST_F(PodRun, ANodeThatBecomesUnfitIsLeftAfterItsRankFailed) {
-  variables[kEnvNodeHealth] = "Move";
+  variables[jobspec::kEnvPolicies] = node_health("Move", 0);
   variables["FAKE_FAULT"] = "attempt=1,rank=1,step=15,do=exit1";
   variables["FAKE_HOLD"] = here / "go";
   start(0);
@@ -303,7 +309,7 @@ TEST_F(PodRun, ANodeThatBecomesUnfitIsLeftAfterItsRankFailed) {
 }
 
 TEST_F(PodRun, WhatIsOnlyReportedStopsNothing) {
-  variables[kEnvNodeHealth] = "Report";
+  variables[jobspec::kEnvPolicies] = node_health("Report", 0);
   variables[kEnvMemoryRequest] = std::to_string(int64_t(1) << 60);
   start(0);
   start(1);
@@ -314,8 +320,7 @@ TEST_F(PodRun, WhatIsOnlyReportedStopsNothing) {
 
 /// Two nodes, and transfers that are what a transfer is.
 TEST_F(PodRun, LinksBetweenNodesAreMeasuredBeforeRanksStart) {
-  variables[kEnvNodeHealth] = "Move";
-  variables[kEnvMinPeerBandwidth] = "1";
+  variables[jobspec::kEnvPolicies] = node_health("Move", 1);
   variables[kEnvNode] = "node-a";
   start(0);
   variables[kEnvNode] = "node-b";
@@ -383,8 +388,7 @@ struct PlayedWorker {
 /// Workers 2 and 3 hear worker 1 slowly, and the others fast: its node's link is too slow.
 TEST_F(PodRun, APodWhoseLinkIsSlowMovesBeforeARankStarts) {
   job.replicas = 4;
-  variables[kEnvNodeHealth] = "Move";
-  variables[kEnvMinPeerBandwidth] = "2";
+  variables[jobspec::kEnvPolicies] = node_health("Move", 2);
   for (const int worker : {0, 1}) {
     variables[kEnvNode] = "node-" + std::to_string(worker);
     start(worker);
