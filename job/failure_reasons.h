@@ -1,6 +1,6 @@
 // Words that explain a failure, and who may say which. Ranks, agents and the operator name failures in one word each,
 // and a program of the user's may write any. What the operator and the agent decide by are reserved: such a word in
-// the mouth of somebody else is replaced where it comes in. Pure.
+// the mouth of somebody else is replaced where it comes in, and metrics name none that is not listed. Pure.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +33,16 @@ inline constexpr std::array<std::string_view, 6> kAgentsReasons = {
     "WorkerLost",
     "Superseded"};
 
+/// What else is said by our own programs and by kubelets.
+inline constexpr std::array<std::string_view, 25> kOtherReasons = {
+    kReasonRankFailed, contract::kReasonNotFinite, "BadInput", "ContainerCannotRun",
+    "ContainerStatusUnknown", "Environment", "Error", "Failed", "HangDetected", "Killed",
+    "NoLastWords", "NodeAffinity", "NodeShutdown", "OOMKilled", "OutOfcpu", "OutOfmemory",
+    "OutOfnvidia_com_gpu", "OutOfpods", "PeerLost", "Preempting", "StartError",
+    "SupervisorLost", "Terminated", "TopologyAffinityError", "UnexpectedAdmissionError"};
+/// In a metric, of every other word: a program of the user's says what it likes, and each value of a label is a series.
+inline constexpr char kReasonOther[] = "Other";
+
 /// A word of letters and digits, a letter first.
 constexpr bool is_reason_word(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
@@ -50,6 +60,13 @@ inline std::string reason_of_agent(std::string_view said) {
 /// `said` by a rank, or kReasonRankFailed.
 inline std::string reason_of_rank(std::string_view said) {
   return std::ranges::count(kAgentsReasons, said) == 0 ? reason_of_agent(said) : kReasonRankFailed;
+}
+
+/// `said` as a label of a metric: itself if it is listed above, or kReasonOther.
+inline std::string reason_label(std::string_view said) {
+  const auto listed = [&](const auto& words) { return std::ranges::count(words, said) > 0; };
+  const bool known = listed(kOperatorsReasons) || listed(kAgentsReasons) || listed(kOtherReasons);
+  return std::string(known ? said : kReasonOther);
 }
 
 }  // namespace dsj

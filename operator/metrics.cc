@@ -3,6 +3,7 @@
 #include <prometheus/text_serializer.h>
 
 #include "common/json.h"
+#include "job/failure_reasons.h"
 #include "operator/own_status.h"
 
 namespace dsj::op {
@@ -101,15 +102,13 @@ void Metrics::transition(const JobView& before, const Plan& plan) {
   const OwnStatus old = own_status_from_json(before.own_status);
   const OwnStatus now = own_status_from_json(plan.status);
   if (now.restarts.total > old.restarts.total) {
-    const std::string reason =
-        now.last_failure.is_object() ? json_text(now.last_failure, "reason") : "Unknown";
-    restarts_.Add({{"reason", reason}})
+    restarts_.Add({{"reason", reason_label(json_text(now.last_failure, "reason"))}})
         .Increment(static_cast<double>(now.restarts.total - old.restarts.total));
   }
   for (const char* result : {"Complete", "Failed"}) {
     if (!is_true(now.conditions, result) || is_true(old.conditions, result)) continue;
     const Condition* condition = find_condition(now.conditions, result);
-    completed_.Add({{"result", result}, {"reason", condition->reason}}).Increment();
+    completed_.Add({{"result", result}, {"reason", reason_label(condition->reason)}}).Increment();
   }
   if (old.phase.empty()) created_.Increment();
   for (const Json& failure : new_failures(old, now)) {

@@ -5,6 +5,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include "job/failure_reasons.h"
+
 namespace dsj::agent {
 namespace {
 
@@ -101,7 +103,7 @@ void AgentMetrics::take(const report::Report& report) {
                    all.stragglers.Set(static_cast<double>(told.count));
                  },
                  [&](const report::Failure& failure) {
-                   all.failures.Add({{"reason", failure.reason}}).Increment();
+                   all.failures.Add({{"reason", reason_label(failure.reason)}}).Increment();
                  },
                  [](const auto&) {}},
              report);

@@ -35,5 +35,12 @@ TEST(FailureReasons, WhatIsNoWordIsReplaced) {
   EXPECT_EQ(reason_of_rank(std::string(64, 'x')), std::string(64, 'x'));
 }
 
+TEST(FailureReasons, ALabelIsAListedWordOrOther) {
+  for (const std::string_view word : {"NodeLost", "Preempted", "HangDetected", "OOMKilled"})
+    EXPECT_EQ(reason_label(word), word);
+  for (const std::string_view word : {"", "CudaOutOfMemory", "E1", "two words", "oomkilled"})
+    EXPECT_EQ(reason_label(word), kReasonOther) << word;
+}
+
 }  // namespace
 }  // namespace dsj

@@ -84,5 +84,19 @@ TEST_F(MetricsTest, RequestsByVerbAndCode) {
   EXPECT_THAT(text(), HasSubstr("deepspeedjob_api_requests_total{code=\"409\",verb=\"PATCH\"} 1"));
 }
 
+/// Prometheus keeps a series for each value of a label, for ever.
+TEST_F(MetricsTest, WordsOfAUsersProgramMakeNoSeries) {
+  for (int i = 0; i < 100; ++i) {
+    pass([&](OwnStatus& s) { fail(s, ("Batch" + std::to_string(i)).c_str(), i); });
+  }
+  pass([](OwnStatus& s) { fail(s, "OOMKilled", 101); });
+  pass([](OwnStatus& s) { set(s, "Failed", true, "MyOwnReason", kStart); });
+  const std::string all = text();
+  EXPECT_THAT(all, HasSubstr("deepspeedjob_restarts_total{reason=\"Other\"} 100"));
+  EXPECT_THAT(all, HasSubstr("deepspeedjob_restarts_total{reason=\"OOMKilled\"} 1"));
+  EXPECT_THAT(all, HasSubstr("completed_total{reason=\"Other\",result=\"Failed\"} 1"));
+  EXPECT_THAT(all, Not(HasSubstr("Batch")));
+}
+
 }  // namespace
 }  // namespace dsj::op::testing
