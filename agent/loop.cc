@@ -81,7 +81,8 @@ Result<int> run(const LoopOptions& options) {
     return bad_input("worker " + std::to_string(options.worker) + " of " +
                      std::to_string(config.replicas) + " workers");
   }
-  PosixRanks ranks;
+  DSJ_TRY(const int64_t log_bytes, log_bytes_max(std::getenv(kEnvLogBytesMax)));
+  PosixRanks ranks(log_bytes);
   PipeReports pipe(options.report_fd);
   KeptReports reports(pipe);
   DSJ_TRY(const Transports transports, open_transports(config, options.worker));

@@ -326,7 +326,8 @@ Result<int> PodAgent::run() {
   DSJ_TRY_STATUS(join_.open(pod_, config_.replicas, cluster_.transport.get()));
   links_ = make_link_meter(pod_, config_.replicas);
   look_at_the_job();
-  PosixRanks ranks;
+  DSJ_TRY(const int64_t log_bytes, log_bytes_max(std::getenv(kEnvLogBytesMax)));
+  PosixRanks ranks(log_bytes);
   PodReports reports(cluster_.publisher.get(), *metrics_);
   const AgentPorts ports{.ranks = ranks,
                          .files = files_,

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "agent/ranks/log_rotation.h"
 #include "agent/ranks/spawn.h"
 
 namespace dsj::agent {
@@ -38,15 +39,25 @@ void LogMirror::line(int rank, const std::string& text) {
 
 /// Reads one part. False: there is none.
 bool LogMirror::take(int rank, Followed& log) {
-  const int64_t behind = size_of(log.path) - log.next;
+  if (size_of(log.path) < log.next) {  // it was cut (log_rotation.h)
+    const std::string kept = rotated_log(log.path);
+    while (take_part(rank, kept, log)) {
+    }
+    log.next = 0;
+  }
+  return take_part(rank, log.path, log);
+}
+
+bool LogMirror::take_part(int rank, const std::string& path, Followed& log) {
+  const int64_t behind = size_of(path) - log.next;
   if (behind <= 0) return false;
   if (behind > behind_bytes_max_) {
     const int64_t skipped = behind - behind_bytes_max_ / 2;
-    line(rank, "(" + std::to_string(skipped) + " bytes left out here: see " + log.path + ")");
+    line(rank, "(" + std::to_string(skipped) + " bytes left out here: see " + path + ")");
     log.next += skipped;
     log.partial.clear();
   }
-  const int fd = open(log.path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   std::string part(kPartBytes, '\0');
   const ssize_t got = pread(fd, part.data(), part.size(), log.next);

@@ -1,6 +1,6 @@
 // Copies the ranks' logs to this process's output, each line behind "[rank 3] ". It follows the
 // files that the ranks write, so a slow reader never holds up a rank, and the files keep
-// everything. One thread.
+// what log_rotation.h leaves them. One thread.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@ class LogMirror {
     std::string partial;
   };
   bool take(int rank, Followed& log);
+  bool take_part(int rank, const std::string& path, Followed& log);
   void line(int rank, const std::string& text);
   /// True: nothing is waiting any more.
   bool send();

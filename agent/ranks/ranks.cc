@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <utility>
 
 #include "common/log.h"
 #include "common/startup_trace.h"
@@ -34,14 +35,14 @@ std::string header_line(const RankStart& start) {
          " ====\n";
 }
 
-Status append_line(const std::string& path, const std::string& line) {
+/// 0, or what is wrong.
+int append_line(const std::string& path, const std::string& line) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return std::unexpected(os_error("cannot open the log", path));
-  const bool wrote = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  const Error problem = os_error("cannot write to the log", path);
+  if (fd < 0) return errno;
+  const ssize_t wrote = write(fd, line.data(), line.size());
+  const int problem = wrote < 0 ? errno : wrote < std::ssize(line) ? ENOSPC : 0;
   close(fd);
-  if (!wrote) return std::unexpected(problem);
-  return {};
+  return problem;
 }
 
 /// Memory that a rank writes and this agent reads. The rank cannot make it smaller. -1: this kernel
@@ -68,9 +69,24 @@ bool is_stopped(pid_t pid) {
 
 }  // namespace
 
+/// Begins an attempt's part of a rank's log. False: the disk is full and there is no file: the rank has this process's
+/// output instead.
+Result<bool> PosixRanks::begin_log(const RankStart& start) {
+  const int problem = append_line(start.log_file, header_line(start));
+  if (problem == 0) return true;
+  if (problem != ENOSPC && problem != EDQUOT) {
+    errno = problem;
+    return std::unexpected(os_error("cannot write to the log", start.log_file));
+  }
+  if (!std::exchange(disk_full_told_, true))
+    log::warn("the disk has no room for " + start.log_file +
+              ": what its rank writes is lost in part. The job goes on");
+  return access(start.log_file.c_str(), W_OK) == 0;
+}
+
 Result<RankProcess> PosixRanks::start(const RankStart& start) {
   RankProcess rank{.log_file = start.log_file};
-  DSJ_TRY_STATUS(append_line(start.log_file, header_line(start)));
+  DSJ_TRY(const bool logs, begin_log(start));
   rank.log_from = size_of(start.log_file);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -84,7 +100,7 @@ Result<RankProcess> PosixRanks::start(const RankStart& start) {
   place.startup_trace = startup::recorder().for_child();
   SpawnSpec spec{.command = start.command,
                  .environment = rank_environment(inherited_environment(), place),
-                 .log_file = start.log_file,
+                 .log_file = logs ? start.log_file : "",
                  .keep_fds = {ends[1]}};
   if (place.flight_fd >= 0) spec.keep_fds.push_back(place.flight_fd);
   if (place.rank == 0 && place.store_fd >= 0) spec.keep_fds.push_back(place.store_fd);
@@ -97,6 +113,7 @@ Result<RankProcess> PosixRanks::start(const RankStart& start) {
   }
   rank.pid = *pid;
   rank.event_fd = ends[0];
+  if (logs) rotation_.watch(start.log_file);
   return rank;
 }
 
@@ -122,6 +139,7 @@ std::optional<ChildExit> PosixRanks::poll_exit(const RankProcess& rank) {
 }
 
 void PosixRanks::forget(const RankProcess& rank) {
+  rotation_.forget(rank.log_file);
   close(rank.event_fd);
   if (rank.flight_fd >= 0) close(rank.flight_fd);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/ranks/log_rotation.h"
 #include "agent/ranks/rank_env.h"
 #include "agent/ranks/spawn.h"
 #include "agent/stacks/stack_taker.h"
@@ -31,7 +32,7 @@ struct RankProcess {
   int event_fd = -1;   ///< non-blocking; -1 in fakes
   int flight_fd = -1;  ///< of its flight log; -1: it keeps none
   std::string log_file;
-  int64_t log_from = 0;  ///< byte where this attempt begins
+  int64_t log_from = 0;  ///< byte where this attempt begins, until the log is cut
 };
 
 /// What can be seen of a rank from outside, whether it answers or not.
@@ -69,6 +70,8 @@ class Ranks {
 
 class PosixRanks final : public Ranks {
  public:
+  /// `log_bytes_max`: of a rank's log (log_rotation.h). A disk without room for logs is told once, and ends no rank.
+  explicit PosixRanks(int64_t log_bytes_max = kLogBytesMaxDefault) : rotation_(log_bytes_max) {}
   Result<RankProcess> start(const RankStart& start) override;
   void signal(const RankProcess& rank, int signal) override;
   std::string read_events(const RankProcess& rank) override;
@@ -82,7 +85,10 @@ class PosixRanks final : public Ranks {
   void close_store(const StoreSocket& store) override;
 
  private:
+  Result<bool> begin_log(const RankStart& start);
   StackTaker taker_;
+  LogRotation rotation_;
+  bool disk_full_told_ = false;
 };
 
 }  // namespace dsj::agent

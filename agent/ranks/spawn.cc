@@ -189,6 +189,7 @@ std::vector<int> read_signals(int fd) {
 
 std::string tail_of(const std::string& path, int64_t from, size_t bytes_max) {
   const int64_t size = size_of(path);
+  if (size < from) from = 0;  // it was cut since (log_rotation.h)
   const int64_t start = std::max(from, size - static_cast<int64_t>(bytes_max));
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
