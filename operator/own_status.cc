@@ -5,11 +5,15 @@
 #include "common/cut_text.h"
 #include "common/json.h"
 #include "job/report/status.h"
+#include "job/report/training_status.h"
 
 namespace dsj::op {
 namespace {
 
 using nlohmann::json;
+
+static_assert(kOwnStatusBytesMax + report::kDocumentBytesMax + report::kResolvedBytesMax + 200 <=
+              32 * 1024);
 
 constexpr int64_t kCountMax = 1'000'000'000'000'000;
 
@@ -51,6 +55,10 @@ void cut(report::FailureRecord& failure, size_t most) {
   if (failure.last_words && failure.last_words->size() > most)
     failure.last_words = text::last_bytes(*failure.last_words, most);
   for (auto* text : {&failure.collective, &failure.missing_ranks}) cut(*text, most / 2);
+}
+
+size_t size_of(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace).size();
 }
 
 void put(json& object, const char* name, const std::optional<Time>& value) {
@@ -200,6 +208,7 @@ OwnStatus own_status_from_json(const json& object) {
   status.save_timeout_seconds = whole(timeouts, "saveSeconds").value_or(0);
   status.step_timeout_seconds = whole(timeouts, "stepSeconds").value_or(0);
   status.incarnation = whole(object, "incarnation").value_or(0);
+  if (status.incarnation > kPodNumberMax) status.incarnation = 0;
   status.completed = whole(object, "completedAttempt").value_or(0);
   status.completed_since = time(object, "completedAttemptTime");
   status.world_size = whole(object, "worldSize").value_or(0);
@@ -239,31 +248,41 @@ std::optional<report::FailureRecord> failure_record(const json& object) {
 
 void keep_small(OwnStatus& status) {
   for (Condition& condition : status.conditions) cut(condition.message, kMessageBytesMax);
-  const auto fits = [&] {
-    return to_json(status).dump(-1, ' ', false, json::error_handler_t::replace).size() <=
-           kOwnStatusBytesMax;
+  size_t size = size_of(to_json(status));
+  const auto fits = [&] { return size <= kOwnStatusBytesMax; };
+  const auto cut_text = [&](std::string& text, size_t most) {
+    const size_t before = size_of(text);
+    cut(text, most);
+    size -= before - size_of(text);
   };
-  const auto cut_json = [](json& failure, size_t most) {
+  const auto cut_failure = [&](json& failure, size_t most) {
     auto record = report::failure_from_status(failure);
     if (!record) return;
+    const size_t before = size_of(failure);
     cut(*record, most);
     failure = status_json(*record);
+    size -= before - size_of(failure);
   };
   for (const size_t room : {300u, 100u, 20u}) {
     for (size_t i = 0; i + 1 < status.failure_history.size() && !fits(); ++i)
-      cut_json(status.failure_history[i], room);
+      cut_failure(status.failure_history[i], room);
     for (size_t i = 0; i + 1 < status.unhealthy.size() && !fits(); ++i)
-      cut(status.unhealthy[i].message, room);
+      cut_text(status.unhealthy[i].message, room);
   }
-  while (status.failure_history.size() > 1 && !fits())
+  while (status.failure_history.size() > 1 && !fits()) {
     status.failure_history.erase(status.failure_history.begin());
-  while (status.unhealthy.size() > 1 && !fits()) status.unhealthy.erase(status.unhealthy.begin());
+    size = size_of(to_json(status));
+  }
+  while (status.unhealthy.size() > 1 && !fits()) {
+    status.unhealthy.erase(status.unhealthy.begin());
+    size = size_of(to_json(status));
+  }
   for (const size_t room : {1000u, 300u, 100u}) {
     for (Condition& condition : status.conditions)
-      if (!fits()) cut(condition.message, room);
+      if (!fits()) cut_text(condition.message, room);
     if (fits()) continue;
-    cut_json(status.last_failure, room);
-    for (json& failure : status.failure_history) cut_json(failure, room);
+    cut_failure(status.last_failure, room);
+    for (json& failure : status.failure_history) cut_failure(failure, room);
   }
 }
 

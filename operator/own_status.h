@@ -25,6 +25,8 @@ inline constexpr size_t kNameBytesMax = 316;
 inline constexpr size_t kMessageBytesMax = 4000;
 /// Of the whole part of the operator, as JSON. Agent 0's has the rest of 32 KiB.
 inline constexpr size_t kOwnStatusBytesMax = 20'000;
+/// The highest number of a pod that a status is believed. No job makes so many (pod_pace.h).
+inline constexpr int64_t kPodNumberMax = 1'000'000'000;
 /// Keys of a job's ConfigMap beside contract.h's.
 inline constexpr char kSpecKey[] = "spec.json";
 inline constexpr const char* kConfigKey = kDsConfigKey;
@@ -58,7 +60,7 @@ struct OwnStatus {
   /// What the accepted spec hashes to, if defaults of a newer CRD made that differ from `revision`.
   std::string spec_hash;
   /// The highest pod number known to have existed. The next pod of a worker without one is above
-  /// it.
+  /// it. Above kPodNumberMax it counts as missing.
   int64_t incarnation = 0;
   /// The newest attempt of which an agent said Completed, while other workers were still to be heard.
   int64_t completed = 0;

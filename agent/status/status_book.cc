@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/cut_text.h"
 #include "job/contract.h"
 #include "job/report/told.h"
 
@@ -26,6 +27,19 @@ json part(const json& object, const char* name) {
 void fill(json& object, const json& others) {
   for (const auto& [key, value] : others.items()) {
     if (!object.contains(key)) object[key] = value;
+  }
+}
+
+size_t size_of(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace).size();
+}
+
+/// Cuts every text in it to `most` bytes.
+void cut_texts(json& value, size_t most) {
+  if (value.is_string() && value.get_ref<const std::string&>().size() > most) {
+    value = text::first_bytes(value.get<std::string>(), most);
+  } else if (value.is_structured()) {
+    for (json& one : value) cut_texts(one, most);
   }
 }
 
@@ -75,7 +89,12 @@ void StatusBook::take(const report::Report& told, const std::string& wall) {
              saved && stopping_ && saved->last.value_or(true)) {
     stop_step_ = saved->step;  // not one that was saved behind the steps before the stop
   }
-  if (const auto* resolved = std::get_if<report::Resolved>(&told)) resolved_ = resolved->config;
+  if (const auto* resolved = std::get_if<report::Resolved>(&told)) {
+    resolved_ = resolved->config;
+    if (const size_t size = size_of(resolved_); size > report::kResolvedBytesMax)
+      resolved_ = {{"omitted", "it has " + std::to_string(size) + " bytes; a status takes " +
+                                   std::to_string(report::kResolvedBytesMax)}};
+  }
   const Urgency urgency = urgency_of(told);
   if (urgency == Urgency::Never) return;
   ++version_;
@@ -116,6 +135,15 @@ StatusBook::Document StatusBook::document() const {
   document.training.erase(kResolved);
   fill(document.training, earlier_training_);
   fill(document.checkpoint, earlier_checkpoint_);
+  const auto fits = [&] {
+    return size_of(document.training) + size_of(document.checkpoint) <= report::kDocumentBytesMax;
+  };
+  for (const size_t room : {1000u, 300u, 100u, 30u}) {
+    if (fits()) break;
+    cut_texts(document.training, room);
+    cut_texts(document.checkpoint, room);
+  }
+  if (!fits()) document.training.erase(report::status_name<&report::Memory::peak>());
   return document;
 }
 
@@ -126,6 +154,10 @@ void StatusBook::inherit(const json& current) {
   earlier_training_.erase(report::status_name<&report::Training::stop_step>());
   earlier_training_.erase(report::status_name<&report::Training::seconds_left>());
   earlier_training_.erase(report::status_name<&report::Stragglers::who>());
+  constexpr const char* kLast = report::status_name<&report::Training::last_failure>();
+  const auto last = report::failure_from_status(json_child(earlier_training_, kLast));
+  earlier_training_.erase(kLast);
+  if (last) earlier_training_[kLast] = status_json(*last);  // without what others wrote into it
   earlier_checkpoint_ = part(status, report::kCheckpoint);
 }
 

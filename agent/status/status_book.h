@@ -44,7 +44,8 @@ class StatusBook {
     nlohmann::json training, checkpoint;
   };
   Document document() const;
-  /// The resolved ds_config if it is not in the status yet, else null; then resolved_stored().
+  /// The resolved ds_config if it is not in the status yet, else null; then resolved_stored(). One that is larger than
+  /// kResolvedBytesMax is left out but for a sentence.
   const nlohmann::json& resolved() const;
   void resolved_stored() { resolved_told_ = resolved_; }
 

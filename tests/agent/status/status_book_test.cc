@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "common/text.h"
+
 namespace dsj::agent {
 namespace {
 
@@ -260,6 +264,85 @@ TEST_F(BookTest, AnOlderAttemptNeverWrites) {
   const auto body = status_body(fresh.document(), current(9), true);
   ASSERT_TRUE(body);
   EXPECT_EQ((*body)["status"]["training"]["attempt"], 9);
+}
+
+/// Ranks of a user's own program report what they like, and an earlier life, or anybody who may patch the status, has
+/// left what it likes.
+TEST_F(BookTest, WhateverIsReportedAWriteIsSmall) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto words = [&] {
+      static constexpr size_t kSizes[] = {0, 5, 30, 31, 500, 1001, 4000, 200'000};
+      std::string text;
+      const size_t size = kSizes[random() % std::size(kSizes)];
+      while (text.size() < size) text += random() % 3 == 0 ? "\xe2\x82\xac" : "a\"\n";
+      return text;
+    };
+    const auto take = [&] {
+      switch (random() % 9) {
+        case 0:
+          return book.take(report::Resumed{.step = 1, .path = words()}, kWall);
+        case 1:
+          return book.take(report::Damage{.step = 1, .message = words()}, kWall);
+        case 2:
+          return book.take(report::Step{.step = 1, .bad_gradient = words()}, kWall);
+        case 3:
+          return book.take(report::Stragglers{.who = words()}, kWall);
+        case 4:
+          return book.take(report::Checkpoint{.step = 1, .path = words()}, kWall);
+        case 5:
+          return book.take(report::Exported{.path = words()}, kWall);
+        case 6: {
+          report::Failure failure{.reason = words(), .message = words(), .last_words = words()};
+          if (random() % 2) failure.collective = failure.missing_ranks = words();
+          return book.take(failure, kWall);
+        }
+        case 7: {
+          report::Memory memory;
+          for (uint64_t i = random() % 2000; i > 0; --i) memory.peak[std::to_string(i)] = 1;
+          memory.peak[words()] = 2;
+          return book.take(memory, kWall);
+        }
+        default: {
+          report::Resolved resolved;
+          for (uint64_t i = random() % 5; i > 0; --i) resolved.config[std::to_string(i)] = words();
+          return book.take(resolved, kWall);
+        }
+      }
+    };
+    book = StatusBook(4);
+    if (random() % 2) {
+      json before = current(2);
+      before["status"]["training"]["stragglers"] = words();
+      before["status"]["training"]["modelPath"] = words();
+      before["status"]["training"]["lastFailure"] = {{"message", words()}, {"mine", words()}};
+      before["status"]["checkpoint"]["lastDamaged"] = {{"message", words()}, {"step", 4}};
+      book.inherit(before);
+    }
+    for (uint64_t i = random() % 12; i > 0; --i) take();
+    const auto document = book.document();
+    const std::string text = document.training.dump() + document.checkpoint.dump();
+    EXPECT_LE(text.size(), report::kDocumentBytesMax) << "seed " << seed;
+    EXPECT_EQ(text::invalid_utf8(text), std::string::npos) << "seed " << seed;
+    EXPECT_LE(book.resolved().dump().size(), report::kResolvedBytesMax) << "seed " << seed;
+  }
+}
+
+TEST_F(BookTest, WhatIsShortEnoughIsNotCut) {
+  const std::string path = "/c/" + std::string(900, 'p'), message(1000, 'm');
+  book.take(kAttempt, kWall);
+  book.take(report::Checkpoint{.step = 5, .path = path}, kWall);
+  book.take(report::Failure{.attempt = 3, .reason = "Killed", .message = message}, kWall);
+  book.take(report::Memory{.peak = {{"params", 1}}, .total = 1}, kWall);
+  EXPECT_EQ(book.document().checkpoint["lastSaved"]["path"], path);
+  EXPECT_EQ(book.document().training["lastFailure"]["message"], message);
+  EXPECT_EQ(book.document().training["peakBytes"]["params"], 1);
+}
+
+TEST_F(BookTest, AResolvedConfigThatIsTooLargeIsLeftOutWithAWord) {
+  book.take(report::Resolved{.config = {{"x", std::string(8000, 'x')}}}, kWall);
+  EXPECT_EQ(book.resolved(),
+            json({{"omitted", "it has 8008 bytes; a status takes 7500"}}));
 }
 
 }  // namespace
