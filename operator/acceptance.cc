@@ -142,6 +142,13 @@ bool refers_to_nothing(const Verdict& verdict) {
   return verdict.reason == kConfigMapMissing || verdict.reason == kTemplateMissing;
 }
 
+Verdict agreeing_with(const std::string& queue_label, Verdict verdict) {
+  if (!verdict.accepted) return verdict;
+  const auto& policy = verdict.accepted->job.policies.run.scheduling;
+  const auto finding = jobspec::queue_contradiction(policy, queue_label);
+  return finding ? refused({*finding}) : verdict;
+}
+
 Verdict possible_with(Verdict verdict, bool volcano, bool kueue) {
   if (!verdict.accepted) return verdict;
   const auto scheduler = verdict.accepted->job.policies.run.scheduling.scheduler;

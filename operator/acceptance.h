@@ -55,6 +55,9 @@ std::shared_ptr<const Accepted> accepted_before(const std::string& name, const n
 /// The job waits for an object that nothing tells the operator of.
 bool refers_to_nothing(const Verdict& verdict);
 
+/// Refuses a job whose label for Kueue (job/spec/cluster_spec.h) contradicts its spec.
+Verdict agreeing_with(const std::string& queue_label, Verdict verdict);
+
 /// Refuses a job that needs Volcano or Kueue if this operator was started without it.
 Verdict possible_with(Verdict verdict, bool volcano, bool kueue);
 

@@ -198,11 +198,14 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
     memory = memory_[key];
   }
   if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
-  if (memory.generation != job.generation) {
+  if (memory.generation != job.generation || memory.queue_label != job.queue_label) {
     std::string problem;
     const auto text = config_text(observed, problem);
-    memory.wanted = possible_with(judge(job.name, job.spec, text, problem, template_text(observed)),
-                                  options_.settings.volcano, options_.settings.kueue);
+    memory.queue_label = job.queue_label;
+    memory.wanted = agreeing_with(
+        job.queue_label, judge(job.name, job.spec, text, problem, template_text(observed)));
+    memory.wanted = possible_with(std::move(memory.wanted), options_.settings.volcano,
+                                  options_.settings.kueue);
     memory.generation = refers_to_nothing(memory.wanted) ? -1 : job.generation;
   }
   if (!memory.wanted.accepted) {

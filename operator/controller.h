@@ -56,6 +56,7 @@ class Controller {
   struct Memory {
     std::string uid;
     int64_t generation = -1;
+    std::string queue_label;  ///< an edit of it is no new generation
     Verdict wanted;
     std::string in_force_revision;
     std::shared_ptr<const Accepted> in_force;

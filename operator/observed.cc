@@ -9,6 +9,7 @@
 #include "job/node_health.h"
 #include "job/report/termination_message.h"
 #include "job/report/told.h"
+#include "job/spec/cluster_spec.h"
 #include "operator/fetch_status.h"
 #include "operator/kueue.h"
 #include "operator/own_status.h"
@@ -22,6 +23,24 @@ std::optional<int64_t> number_of(const std::string& digits) {
     return std::nullopt;
   }
   return std::stoll(digits);
+}
+
+/// Of a name as worker_pod_name() makes it.
+struct PodPlace {
+  int worker = 0;
+  int64_t incarnation = 0;
+};
+
+std::optional<PodPlace> worker_pod_place(const std::string& name) {
+  const size_t last = name.rfind('-');
+  if (last == std::string::npos || last == 0) return std::nullopt;
+  const size_t before = name.rfind('-', last - 1);
+  if (before == std::string::npos || !name.substr(0, before).ends_with("-worker"))
+    return std::nullopt;
+  const auto worker = number_of(name.substr(before + 1, last - before - 1));
+  const auto incarnation = number_of(name.substr(last + 1));
+  if (!worker || *worker > 1'000'000 || !incarnation) return std::nullopt;
+  return PodPlace{static_cast<int>(*worker), *incarnation};
 }
 
 /// Of many conditions or finalizers only so many are read.
@@ -176,8 +195,9 @@ JobView job_view(const Json& object) {
               .resource_version = json_text(metadata, "resourceVersion"),
               .generation = counted(json_whole(metadata, "generation").value_or(0)),
               .deleting = metadata.contains("deletionTimestamp"),
-              .spec = json_child(object, "spec"),
+              .queue_label = label_of(object, jobspec::kQueueLabel),
               .own_status = own_part(status)};
+  job.spec = jobspec::with_queue(json_child(object, "spec"), job.queue_label);
   for (const Json& finalizer : json_child(metadata, "finalizers"))
     job.orphaning |= finalizer == "orphan";
   const Json& training = json_child(status, report::kTraining);
@@ -209,10 +229,11 @@ JobView job_view(const Json& object) {
 
 std::optional<PodView> pod_view(const Json& object) {
   const Json& metadata = json_child(object, "metadata");
-  const auto worker = number_of(label_of(object, contract::kLabelReplicaIndex));
-  const auto incarnation = number_of(label_of(object, contract::kLabelIncarnation));
-  if (!worker || *worker > 1'000'000 || !incarnation) return std::nullopt;
-  PodView pod{.name = json_text(metadata, "name"),
+  const std::string name = json_text(metadata, "name");
+  // Whoever may patch a pod may change its labels. Its name stays, and the next pod's name has to differ from it.
+  const auto place = worker_pod_place(name);
+  if (!place) return std::nullopt;
+  PodView pod{.name = name,
               .uid = json_text(metadata, "uid"),
               .owner_uid = owner_of(object),
               .resource_version = json_text(metadata, "resourceVersion"),
@@ -221,8 +242,8 @@ std::optional<PodView> pod_view(const Json& object) {
               .gang = label_of(object, contract::kLabelGang),
               .image = agents_image(json_child(object, "spec")),
               .keys = label_of(object, contract::kLabelKeys),
-              .worker = static_cast<int>(*worker),
-              .incarnation = counted(*incarnation)};
+              .worker = place->worker,
+              .incarnation = place->incarnation};
   const std::string made_at =
       json_text(json_child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);

@@ -45,7 +45,8 @@ struct JobView {
   int64_t generation = 0;
   bool deleting = false;
   bool orphaning = false;  ///< deleted with --cascade=orphan: its children stay
-  Json spec;
+  Json spec;                ///< with the queue of the job's label in it (job/spec/cluster_spec.h)
+  std::string queue_label;  ///< empty: none
   Json own_status;  ///< the operator's part (own_status.h)
   AgentStatus agent;
 };

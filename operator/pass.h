@@ -69,6 +69,7 @@ class Pass {
   enum class Drained { No, Saved, NotSaved };
 
   // reconcile.cc
+  void believe_pods();
   void set(const char* type, bool yes, const std::string& reason, const std::string& message);
   void set_unknown(const char* type, const std::string& reason, const std::string& message);
   void due(Time time);

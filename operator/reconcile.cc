@@ -17,6 +17,15 @@ Pass::Pass(const Observed& observed, Time now) : o_(observed), now_(now) {
   for (const PodView& pod : o_.pods) {
     if (!o_.job || pod.owner_uid == job().uid) pods_.push_back(&pod);
   }
+  believe_pods();
+}
+
+/// Pods have numbers that the status does not know: of a worker at most two, the one that is kept for its logs and its
+/// successor, while the gang is not whole. More, and somebody has written the number: the pods say which are taken.
+void Pass::believe_pods() {
+  int64_t highest = 0;
+  for (const PodView* pod : pods_) highest = std::max(highest, pod->incarnation);
+  if (highest > st_.incarnation + 2) st_.incarnation = highest;
 }
 
 void Pass::set(const char* type, bool yes, const std::string& reason, const std::string& message) {

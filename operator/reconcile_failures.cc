@@ -132,10 +132,10 @@ void Pass::failures() {
     }
   }
   if (found.empty()) return;
-  // An attempt was reported, so its pods existed. If the operator was away, they may have had the
-  // number that is remembered or the next one.
-  if (open && gone) ++st_.incarnation;
   charge(std::move(found), true);
+  // An attempt was reported, so its pods existed. If the operator was away, they may have had the
+  // number that is remembered or the next one. Once, when the attempt is accounted for.
+  if (open && gone && !attempt_open()) ++st_.incarnation;
 }
 
 }  // namespace dsj::op

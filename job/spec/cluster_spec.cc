@@ -7,6 +7,26 @@ namespace dsj::jobspec {
 using dsconfig::Finding;
 using nlohmann::json;
 
+json with_queue(json spec, const std::string& queue) {
+  if (queue.empty() || !spec.is_object()) return spec;
+  json& policy = spec["runPolicy"];
+  if (policy.is_null()) policy = json::object();
+  if (policy.is_object() && (!policy.contains("schedulingPolicy") || policy["schedulingPolicy"].is_null()))
+    policy["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", queue}};
+  return spec;
+}
+
+std::optional<Finding> queue_contradiction(const Scheduling& policy, const std::string& queue) {
+  if (queue.empty() || (policy.scheduler == GangScheduler::Kueue && policy.queue == queue))
+    return std::nullopt;
+  const std::string found = policy.scheduler == GangScheduler::Kueue
+                                ? "the queue is \"" + policy.queue + "\""
+                                : "the scheduler is not kueue";
+  return Finding{Finding::Severity::Error, "spec.runPolicy.schedulingPolicy",
+                 found + ", and the label " + kQueueLabel + " says \"" + queue + "\"",
+                 "remove one of the two"};
+}
+
 ClusterSpec check_cluster_spec(const std::string& name, const json& spec,
                                const std::optional<std::string>& config_text) {
   ClusterSpec checked;

@@ -23,6 +23,15 @@ struct ClusterSpec {
 ClusterSpec check_cluster_spec(const std::string& name, const nlohmann::json& spec,
                                const std::optional<std::string>& config_text);
 
+/// The label by which a job of any kind asks Kueue for a place in a queue.
+inline constexpr char kQueueLabel[] = "kueue.x-k8s.io/queue-name";
+/// The spec of a job with that label, as if it said so in runPolicy.schedulingPolicy. A policy that is there stays. Empty: there is
+/// no label.
+nlohmann::json with_queue(nlohmann::json spec, const std::string& queue);
+/// What is wrong with a job of this policy under that label; nullopt: nothing.
+std::optional<dsconfig::Finding> queue_contradiction(const Scheduling& policy,
+                                                     const std::string& queue);
+
 /// "spec.training.x: message (hint)".
 std::string to_sentence(const dsconfig::Finding& finding);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "common/json_depth.h"
 #include "job/spec/cluster_spec.h"
 #include "job/spec/schema.h"
@@ -31,10 +32,17 @@ std::string text_at(const json& object, const char* pointer) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
+std::string queue_of(const json& object) {
+  return json_text(json_child(json_child(object, "metadata"), "labels"), jobspec::kQueueLabel);
+}
+
 std::vector<Finding> findings_of(const json& object) {
-  const json& spec = at(object, "/spec");
+  const std::string queue = queue_of(object);
+  const json spec = jobspec::with_queue(at(object, "/spec"), queue);
   auto checked = jobspec::check_cluster_spec(text_at(object, "/metadata/name"), spec, std::nullopt);
   auto findings = std::move(checked.resolution.findings);
+  const auto& policy = checked.job.policies.run.scheduling;
+  if (auto wrong = jobspec::queue_contradiction(policy, queue)) findings.push_back(std::move(*wrong));
   if (!checked.config_known) {
     findings.push_back({Severity::Warning, "spec.deepspeed.configFrom",
                         "not read here: condition Accepted says what is wrong with it", ""});
@@ -132,7 +140,8 @@ Result<Reviewed> review(const std::string& text) {
   const std::string operation = text_at(request, "/operation");
   const bool deleting = at(object, "/metadata/deletionTimestamp").is_string();
   if (operation == "DELETE" || deleting ||
-      (before.is_object() && at(before, "/spec") == at(object, "/spec"))) {
+      (before.is_object() && at(before, "/spec") == at(object, "/spec") &&
+       queue_of(before) == queue_of(object))) {
     return Reviewed{.answer = response_of(uid, {}, {})};
   }
   if (!object.is_object() || text_at(object, "/kind") != jobspec::kKind) {

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import random
 import struct
 import sys
 import types
@@ -251,6 +252,7 @@ def main():
         "jinja_fuzz": [one.encode() + b"\0" + json.dumps({"messages": [{"role": "user", "content": "a"}], "n": 3}).encode() for one in JINJA],
         "sentencepiece_fuzz": [sentencepiece()],
         "roll_fuzz": [ROLL.encode() + b"\0" + ROLL_B.encode()],
+        "reconcile_fuzz": [random.Random(seed).randbytes(512) for seed in range(16)],
         "launcher_fuzz": [b"s" + SCRIPT.encode(), b"hw0 slots=2\nw1 slots=2 # c\n\0w1:0@w0", b"dlist(range(0,8)) + [9]"],
     }
     for target, inputs in seeds.items():

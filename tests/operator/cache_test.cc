@@ -13,23 +13,24 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+/// What follows in the names of these pods.
+constexpr char kOfWorker[] = "-worker-0-1";
+
 Json pod(const std::string& name, int version, const std::string& ns = "n") {
   return {{"metadata",
-           {{"name", name},
+           {{"name", name + kOfWorker},
             {"namespace", ns},
             {"uid", "uid-of-" + name},
             {"resourceVersion", std::to_string(version)},
-            {"labels",
-             {{contract::kLabelJobName, "j"},
-              {contract::kLabelReplicaIndex, "0"},
-              {contract::kLabelIncarnation, "1"}}}}}};
+            {"labels", {{contract::kLabelJobName, "j"}}}}}};
 }
 
 class CacheTest : public ::testing::Test {
  protected:
   std::vector<std::string> pods(const std::string& key = "n/j") {
     std::vector<std::string> names;
-    for (const PodView& pod : cache.observe(key).pods) names.push_back(pod.name);
+    for (const PodView& pod : cache.observe(key).pods)
+      names.push_back(pod.name.substr(0, pod.name.find(kOfWorker)));
     return names;
   }
   static void list(kube::Sink& sink, const std::vector<Json>& objects, int at = 5) {
@@ -131,9 +132,9 @@ TEST_F(CacheTest, AnObjectThatCannotBeReadCostsItself) {
 TEST_F(CacheTest, WhatTheServerDoesNotHaveIsGone) {
   kube::Sink& sink = cache.sink("Pod");
   list(sink, {pod("a", 5), pod("b", 6)});
-  cache.absent("Pod", "n", "a", "uid-of-another");
+  cache.absent("Pod", "n", std::string("a") + kOfWorker, "uid-of-another");
   EXPECT_THAT(pods(), ElementsAre("a", "b"));
-  cache.absent("Pod", "n", "a", "uid-of-a");
+  cache.absent("Pod", "n", std::string("a") + kOfWorker, "uid-of-a");
   EXPECT_THAT(pods(), ElementsAre("b"));
 }
 

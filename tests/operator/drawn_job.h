@@ -52,8 +52,9 @@ class Draw {
         "node-1",       "NotRestarting",      "SpecChanged", "HangDetected", "NodeAffinity"};
     const std::string word = one_of(kWords);
     if (!happens(12)) return word;
+    static constexpr size_t kSizes[] = {20, 99, 101, 317, 999, 1001, 4001, 40'000};
     std::string many;
-    const size_t size = size_t{1} << (4 + below(14));
+    const size_t size = one_of(kSizes);
     while (many.size() < size) many += word.empty() ? "x" : word;
     return many;
   }
@@ -414,6 +415,12 @@ class DrawnJob : public World {
           {"conditions", conditions},
           {"containerStatuses",
            Json::array({{{"name", contract::kContainerName}, {"state", state()}}})}}}};
+    if (draw_.happens(10)) {
+      static constexpr const char* kLabels[] = {
+          contract::kLabelReplicaIndex, contract::kLabelIncarnation, contract::kLabelRevision,
+          contract::kLabelGang, contract::kLabelKeys};
+      object["metadata"]["labels"][draw_.one_of(kLabels)] = draw_.odd();
+    }
     if (!pod.node.empty() || draw_.happens(128))
       object["spec"]["nodeName"] =
           pod.node.empty() ? "node-" + std::to_string(draw_.below(4)) : pod.node;

@@ -22,7 +22,7 @@ std::vector<uint8_t> bytes_of(uint64_t seed) {
 TEST(DrawnJob, KeepsEveryPromise) {
   const char* most = std::getenv("DSJ_DRAWN_PASSES");
   const char* first = std::getenv("DSJ_DRAWN_SEED");
-  const int64_t passes = most ? std::atoll(most) : 3'000;
+  const int64_t passes = most ? std::atoll(most) : 10'000;
   int64_t done = 0;
   uint64_t seed = first ? std::strtoull(first, nullptr, 10) : 0;
   const uint64_t begin = seed;

@@ -5,6 +5,7 @@
 
 #include "common/text.h"
 #include "job/contract.h"
+#include "tests/operator/world.h"
 
 namespace dsj::op::testing {
 namespace {
@@ -19,8 +20,7 @@ TEST(Observed, WhatAPodSaysIsCutBetweenCharacters) {
     const Json ended = {{"exitCode", 1}, {"message", message.dump()}};
     const auto pod = pod_view(
         {{"metadata",
-          {{"name", "j-worker-0-1"},
-           {"labels", {{contract::kLabelReplicaIndex, "0"}, {contract::kLabelIncarnation, "1"}}}}},
+          {{"name", "j-worker-0-1"}}},
          {"status",
           {{"phase", "Failed"},
            {"containerStatuses", Json::array({{{"name", contract::kContainerName},
@@ -49,6 +49,45 @@ TEST(Observed, WhatAgent0TellsOfDamagedCheckpoints) {
   for (const Json& odd : {Json(), Json(5), Json::object(), Json::object({{"attempt", "x"}})}) {
     EXPECT_EQ(job(odd).agent.damaged_attempt, 0);
   }
+}
+
+/// Whoever may patch a pod may write any label, and the name of the next pod has to differ.
+TEST(PodView, ItsNameSaysWhichWorkerItIs) {
+  const auto place = [](const std::string& name) -> std::pair<int, int64_t> {
+    const auto pod = pod_view({{"metadata",
+                                {{"name", name},
+                                 {"labels",
+                                  {{contract::kLabelReplicaIndex, "5"},
+                                   {contract::kLabelIncarnation, "x"}}}}}});
+    return pod ? std::pair(pod->worker, pod->incarnation) : std::pair(-1, int64_t{-1});
+  };
+  EXPECT_EQ(place("j-worker-3-17"), std::pair(3, int64_t{17}));
+  EXPECT_EQ(place("a-worker-1-2-worker-0-1000000000000001"), std::pair(0, 1000000000000001));
+  for (const char* name : {"", "j", "j-worker-1", "worker-1-1-", "j-other-1-1", "j-worker--1",
+                           "j-worker-1-", "j-worker-1-x", "j-worker-1-9999999999999999999"}) {
+    EXPECT_EQ(place(name).first, -1) << name;
+  }
+}
+
+TEST(JobView, AQueueLabelIsItsSchedulingPolicy) {
+  Json object = {{"metadata", {{"name", "j"}, {"labels", {{"kueue.x-k8s.io/queue-name", "q"}}}}},
+                 {"spec", quick_spec()}};
+  const JobView job = job_view(object);
+  const Json policy = {{"scheduler", "kueue"}, {"queue", "q"}};
+  EXPECT_EQ(job.spec["runPolicy"]["schedulingPolicy"], policy);
+  const Verdict queued = agreeing_with("q", judge("j", job.spec, std::nullopt, ""));
+  ASSERT_TRUE(queued.accepted) << queued.message;
+  EXPECT_EQ(queued.accepted->job.policies.run.scheduling.queue, "q");
+
+  object["spec"]["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "other"}};
+  const JobView contrary = job_view(object);
+  EXPECT_EQ(contrary.spec, object["spec"]) << "nothing is guessed";
+  const Verdict refused = agreeing_with("q", judge("j", contrary.spec, std::nullopt, ""));
+  EXPECT_FALSE(refused.accepted);
+  EXPECT_EQ(refused.reason, "ConfigInvalid");
+  EXPECT_EQ(refused.message,
+            "spec.runPolicy.schedulingPolicy: the queue is \"other\", and the label "
+            "kueue.x-k8s.io/queue-name says \"q\" (remove one of the two)");
 }
 
 }  // namespace

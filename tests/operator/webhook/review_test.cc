@@ -99,6 +99,31 @@ TEST(Review, WhatIsNotBuiltIsAWarning) {
   EXPECT_THAT(warnings(response), HasSubstr("unsupported: spec.network: not built"));
 }
 
+/// As on every kind that Kueue knows.
+TEST(Review, TheLabelOfAQueueIsTheQueueOrAContradiction) {
+  const json label = {{"kueue.x-k8s.io/queue-name", "research"}};
+  const json job = changed(good_job(), "/metadata/labels", label);
+  EXPECT_EQ(answer(request(job))["allowed"], true);
+  const json policy = {{"scheduler", "kueue"}, {"queue", "research"}};
+  EXPECT_EQ(answer(request(changed(job, "/spec/runPolicy/schedulingPolicy", policy)))["allowed"],
+            true);
+  const json others[] = {{{"scheduler", "kueue"}, {"queue", "other"}}, {{"scheduler", "volcano"}}};
+  for (const json& other : others) {
+    const json contrary = changed(job, "/spec/runPolicy/schedulingPolicy", other);
+    const json response = answer(request(contrary));
+    EXPECT_EQ(response["allowed"], false);
+    EXPECT_THAT(response["status"]["message"].get<std::string>(),
+                AllOf(HasSubstr("spec.runPolicy.schedulingPolicy: the "),
+                      HasSubstr("and the label kueue.x-k8s.io/queue-name says \"research\"")));
+    // The label alone is edited.
+    const json before = changed(contrary, "/metadata/labels", json::object());
+    EXPECT_EQ(answer(request(contrary, before))["allowed"], false);
+  }
+  // What such a job has for its queue is checked as if it said so itself.
+  const json elastic = changed(job, "/spec/elastic", {{"minReplicas", 1}, {"maxReplicas", 2}});
+  EXPECT_THAT(answer(request(elastic)).dump(), HasSubstr("Kueue admits a pod group whole"));
+}
+
 TEST(Review, AConfigMapIsLeftToTheOperatorAndTheRestIsChecked) {
   json job = good_job();
   job["spec"]["deepspeed"] = {{"configFrom", {{"configMapKeyRef", {{"name", "c"}, {"key", "k"}}}}}};
