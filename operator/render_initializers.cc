@@ -28,7 +28,8 @@ bool is_anothers(const Json& init, const jobspec::Job& job, int worker) {
 /// The worker's own mount at /tmp, with whatever volume is there.
 void add_tmp(Json& init, const Json& worker) {
   for (const Json& mount : json_child(worker, "volumeMounts")) {
-    if (json_text(mount, "mountPath") == "/tmp") init["volumeMounts"].push_back(mount);
+    const std::string path = json_text(mount, "mountPath");
+    if (path == "/tmp" || path == "/tmp/") init["volumeMounts"].push_back(mount);
   }
 }
 

@@ -97,12 +97,18 @@ void add_policies(Json& container, const jobspec::Policies& policies, int64_t gp
     env.push_back(field_of(contract::kEnvNode, "spec.nodeName"));
 }
 
+/// "/tmp/" is "/tmp".
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
 /// Adds a volume of ours, unless the user mounts something at that path.
 void add_volume(Json& spec, Json& container, const char* name, const char* path, Json volume,
                 bool read_only) {
   Json& mounts = child(container, "volumeMounts", Json::array());
   const bool taken = std::ranges::any_of(
-      mounts, [&](const Json& mount) { return mount.value("mountPath", "") == path; });
+      mounts, [&](const Json& mount) { return without_slash(mount.value("mountPath", "")) == path; });
   if (taken) return;
   Json mount = {{"name", name}, {"mountPath", path}};
   if (read_only) mount["readOnly"] = true;
@@ -134,12 +140,38 @@ void add_volumes(Json& spec, Json& container, const JobView& job, const std::str
   add_volume(spec, container, "dsj-shm", "/dev/shm", {{"emptyDir", {{"medium", "Memory"}}}}, false);
 }
 
-/// What the namespace's Pod Security level "restricted" demands.
+bool adds_capability(const Json& context, const char* name) {
+  const Json& added = json_child(json_child(context, "capabilities"), "add");
+  return std::ranges::any_of(added, [&](const Json& one) {
+    return one == name || one == std::string("CAP_") + name;
+  });
+}
+
+/// What the namespace's Pod Security level "restricted" demands, where the template says nothing against it: who is privileged or
+/// administers the system gains rights by nature, and an API server refuses the contrary.
 void restrict(Json& container) {
-  fill(child(container, "securityContext", Json::object()),
-       {{"allowPrivilegeEscalation", false},
-        {"readOnlyRootFilesystem", true},
-        {"capabilities", {{"drop", Json::array({"ALL"})}}}});
+  Json& context = child(container, "securityContext", Json::object());
+  const bool privileged = json_flag(context, "privileged");
+  if (!privileged && !adds_capability(context, "SYS_ADMIN") && !adds_capability(context, "ALL"))
+    fill(context, {{"allowPrivilegeEscalation", false}});
+  if (!privileged) fill(context, {{"capabilities", {{"drop", Json::array({"ALL"})}}}});
+  fill(context, {{"readOnlyRootFilesystem", true}});
+}
+
+/// Users other than root, where the template does not name root: for the pod, or for one container of it.
+void keep_from_root(Json& spec) {
+  Json& context = child(spec, "securityContext", Json::object());
+  fill(context, {{"seccompProfile", {{"type", "RuntimeDefault"}}}});
+  if (context.contains("runAsNonRoot") || json_whole(context, "runAsUser") == 0) return;
+  context["runAsNonRoot"] = true;
+  for (const char* list : {"containers", "initContainers"}) {
+    const auto found = spec.find(list);
+    if (found == spec.end()) continue;
+    for (Json& container : *found) {
+      if (json_whole(json_child(container, "securityContext"), "runAsUser") == 0)
+        fill(container["securityContext"], {{"runAsNonRoot", false}});
+    }
+  }
 }
 
 void set_worker_image(Json& container, const Settings& settings) {
@@ -165,11 +197,9 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
   const Json mount = {{"name", kAgentContainer}, {"mountPath", contract::kAgentMountPath}};
   Json init = {{"name", kAgentContainer},
                {"command", {"dsj-agent", "--install", contract::kAgentMountPath}},
-               {"volumeMounts", Json::array({mount})},
-               // Equal, so that a Guaranteed pod stays one; small, so that they do not matter.
-               {"resources",
-                {{"requests", {{"cpu", "100m"}, {"memory", "64Mi"}}},
-                 {"limits", {{"cpu", "100m"}, {"memory", "64Mi"}}}}}};
+               {"volumeMounts", Json::array({mount})}};
+  if (Json same = jobspec::worker_resources(job.worker_template); !same.empty())
+    init["resources"] = std::move(same);
   set_worker_image(init, settings);
   restrict(init);
   Json& inits = child(spec, "initContainers", Json::array());
@@ -244,7 +274,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   if (worker == 0 || !spec.contains("automountServiceAccountToken")) {
     spec["automountServiceAccountToken"] = worker == 0;
   }
-  spec["enableServiceLinks"] = false;
+  fill(spec, {{"enableServiceLinks", false}});
   // Else such a pod asks the node's DNS, which does not know worker 0.
   if (spec.value("hostNetwork", false)) fill(spec, {{"dnsPolicy", "ClusterFirstWithHostNet"}});
   Json& container = worker_container(spec);
@@ -257,10 +287,10 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   }
   add_stop_hook(spec, container);
   container["terminationMessagePath"] = contract::kTerminationLog;
-  container["terminationMessagePolicy"] = "File";
   fill(
       container,
-      {{"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
+      {{"terminationMessagePolicy", "File"},
+       {"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
   add_policies(container, accepted.job.policies, jobspec::worker_gpus(pod_template).whole);
@@ -271,8 +301,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
     add_volume(spec, container, "dsj-keys", kJoinKeysMountPath, key_volume(job.name, keys, worker),
                true);
   }
-  fill(child(spec, "securityContext", Json::object()),
-       {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
+  keep_from_root(spec);
   restrict(container);
   for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init);
   enter_gang(accepted.job, gang, metadata, spec);

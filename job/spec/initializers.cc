@@ -142,19 +142,6 @@ class Reader {
     return env;
   }
 
-  /// As much as the worker has anyway, but for devices: a pod asks for the larger of both.
-  static json worker_resources(const json& worker_template) {
-    json same = json::object();
-    const json& resources = json_child(worker_container(worker_template), "resources");
-    for (const char* kind : {"requests", "limits"}) {
-      for (const char* name : {"cpu", "memory", "ephemeral-storage"}) {
-        const json& amount = json_child(json_child(resources, kind), name);
-        if (!amount.is_null()) same[kind][name] = amount;
-      }
-    }
-    return same;
-  }
-
   std::string where(const std::string& name) {
     const std::string target = normal(initializer_target(name, in_.training));
     const std::string field =

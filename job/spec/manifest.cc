@@ -68,6 +68,14 @@ void check_topology(const Topology& topology, GangScheduler scheduler, const jso
                   "mode: Preferred");
 }
 
+bool is_job_name(const std::string& name, size_t most) {
+  const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  return !name.empty() && name.size() <= most && is_lower(name[0]) && name.back() != '-' &&
+         std::ranges::all_of(name, [&](char c) {
+           return is_lower(c) || (c >= '0' && c <= '9') || c == '-';
+         });
+}
+
 class ManifestReader : private FieldReader {
  public:
   ManifestReader(Origin origin, Job& job)
@@ -100,17 +108,23 @@ class ManifestReader : private FieldReader {
   void name(const json& metadata) {
     if (!metadata.is_object()) return;
     const json& name = json_child(metadata, "name");
+    const json& prefix = json_child(metadata, "generateName");
+    if (!name.is_string() && prefix.is_string()) return generated_name(prefix);
     if (!name.is_string())
       return report(Severity::Error, "metadata.name", "a name is missing", "add name: my-job");
-    const std::string& n = job_.name = name.get<std::string>();
-    const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
-    const bool good = !n.empty() && n.size() <= 40 && is_lower(n[0]) && n.back() != '-' &&
-                      std::all_of(n.begin(), n.end(), [&](char c) {
-                        return is_lower(c) || (c >= '0' && c <= '9') || c == '-';
-                      });
-    if (!good)
-      report(Severity::Error, "metadata.name",
-             "found " + shown(n) + ", expected at most 40 of a-z, 0-9 and -, a letter first");
+    job_.name = name.get<std::string>();
+    if (!is_job_name(job_.name, 40))
+      report(
+          Severity::Error, "metadata.name",
+          "found " + shown(job_.name) + ", expected at most 40 of a-z, 0-9 and -, a letter first");
+  }
+
+  /// An API server appends five characters, for `kubectl create`. Here the job has the name without them.
+  void generated_name(const std::string& prefix) {
+    job_.name = prefix.substr(0, prefix.find_last_not_of('-') + 1);
+    if (!is_job_name(job_.name, 35) || prefix.size() > 35)
+      report(Severity::Error, "metadata.generateName",
+             "found " + shown(prefix) + ", expected at most 35 of a-z, 0-9 and -, a letter first");
   }
 
   /// What `dsj run` does not act on.
@@ -159,8 +173,17 @@ class ManifestReader : private FieldReader {
   /// Workers that ask for GPUs train on GPUs, or not at all.
   void device() {
     const WorkerGpus gpus = worker_gpus(job_.worker_template);
-    if (gpus.all() == 0) return;
     auto& device = job_.training.device;
+    const Severity severity = origin_.in_cluster() ? Severity::Error : Severity::Warning;
+    if (!gpus.other.empty() && device != "cpu")
+      report(severity, "spec.workers.template.spec.containers[worker].resources",
+             gpus.other + ": the ranks of this engine train on GPUs of NVIDIA or on the CPU",
+             "ask for nvidia.com/gpu, or bring a program for it with launcher: Command");
+    if (gpus.claimed && !device)
+      report(severity, "spec.training.device",
+             "a field is missing: what the workers' resource claims bring is not known here",
+             "write cuda if it is GPUs of NVIDIA, or cpu");
+    if (gpus.all() == 0) return;
     if (!device) device = "cuda";
     if (device == "cpu")
       report(
@@ -178,8 +201,8 @@ class ManifestReader : private FieldReader {
            "spec.workers.slotsPerWorker",
            std::to_string(job_.slots_per_worker) + ", and " +
                (gpus.parts > 0
-                    ? "each worker asks for parts of a divided GPU (nvidia.com/mig-*): a process "
-                      "sees one of them"
+                    ? "each worker asks for parts of a GPU (nvidia.com/mig-*, nvidia.com/*.shared): "
+                      "a process sees one of them"
                     : "each worker asks for " + seen + (gpus.whole == 1 ? " GPU" : " GPUs")) +
                "; each rank needs a GPU of its own",
            "set it to " + seen + " and take more replicas" +

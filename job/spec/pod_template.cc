@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "job/contract.h"
+#include "job/join_keys.h"
 #include "job/spec/field_reader.h"
 #include "job/spec/worker_template.h"
 
@@ -112,6 +113,117 @@ void check_host_network(const json& spec, const std::string& path, FieldReader& 
                 "with another policy the workers do not find worker 0: remove it");
 }
 
+bool is_true(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && *found == true;
+}
+
+const json& context_of(const json& object) {
+  static const json kNone = json::object();
+  const auto found = object.find("securityContext");
+  return found != object.end() && found->is_object() ? *found : kNone;
+}
+
+/// What one part of the template says against another. A kubelet or the API server would refuse the pod, and only then.
+void check_security(const json& spec, const std::string& path, FieldReader& reader) {
+  const json& pod = context_of(spec);
+  for (const char* list : {"containers", "initContainers"}) {
+    const auto found = spec.find(list);
+    if (found == spec.end() || !found->is_array()) continue;
+    for (const json& container : *found) {
+      const json& own = context_of(container);
+      const std::string name = container.contains("name") && container["name"].is_string()
+                                   ? container["name"].get<std::string>()
+                                   : "?";
+      const std::string at = path + "." + list + "[" + name + "].securityContext";
+      const bool user_here = own.contains("runAsUser"), rule_here = own.contains("runAsNonRoot");
+      const json& user = user_here ? own : pod;
+      if (user.contains("runAsUser") && user["runAsUser"] == 0 &&
+          is_true(rule_here ? own : pod, "runAsNonRoot"))
+        reader.report(Severity::Error, (user_here ? at : path + ".securityContext") + ".runAsUser",
+                      "found 0, and " + (rule_here ? at : path + ".securityContext") +
+                          ".runAsNonRoot is true",
+                      "remove one of the two");
+      const auto added = own.find("capabilities");
+      const bool admin = added != own.end() && added->is_object() && added->contains("add") &&
+                         (*added)["add"].is_array() &&
+                         std::ranges::count((*added)["add"], json("CAP_SYS_ADMIN")) > 0;
+      const char* gains = is_true(own, "privileged") ? ".privileged is true"
+                          : admin                    ? ".capabilities adds CAP_SYS_ADMIN"
+                                                     : nullptr;
+      if (gains && own.contains("allowPrivilegeEscalation") &&
+          own["allowPrivilegeEscalation"] == false)
+        reader.report(Severity::Error, at + ".allowPrivilegeEscalation",
+                      "found false, and " + at + gains, "remove one of the two");
+    }
+  }
+}
+
+/// "/tmp//a/" as "/tmp/a".
+std::string plain_path(const std::string& path) {
+  std::string plain;
+  for (const char c : path)
+    if (c != '/' || plain.empty() || plain.back() != '/') plain += c;
+  if (plain.size() > 1 && plain.back() == '/') plain.pop_back();
+  return plain;
+}
+
+/// Where the agent finds what the operator mounts for it.
+void check_mounts(const json& container, const std::string& path, FieldReader& reader) {
+  const auto mounts = container.find("volumeMounts");
+  if (mounts == container.end()) return;
+  for (const json& mount : *mounts) {
+    const std::string place = plain_path(mount["mountPath"]);
+    for (const std::string ours :
+         {contract::kConfigMountPath, contract::kTokenMountPath, contract::kScratchMountPath,
+          contract::kAgentMountPath, kJoinKeysMountPath})
+      if (place == ours || place.starts_with(ours + "/"))
+        reader.report(Severity::Error, path + ".volumeMounts",
+                      FieldReader::shown(mount["mountPath"]) + ": the operator mounts " + ours,
+                      "mount it elsewhere");
+  }
+}
+
+/// The operator adds its own by these.
+void check_names(const json& spec, const std::string& path, FieldReader& reader) {
+  static constexpr const char* kVolumes[] = {"dsj-config", "dsj-token", "dsj-scratch",
+                                             "dsj-tmp",    "dsj-shm",   "dsj-keys",
+                                             "dsj-agent",  "dsj-no-token"};
+  for (const char* list : {"volumes", "containers", "initContainers"}) {
+    const auto found = spec.find(list);
+    if (found == spec.end() || !found->is_array()) continue;
+    for (const json& one : *found) {
+      const auto name = one.find("name");
+      if (name == one.end()) continue;
+      const bool taken = list == std::string("volumes")
+                             ? std::ranges::any_of(kVolumes, [&](auto ours) { return *name == ours; })
+                             : *name == "dsj-agent";
+      if (taken)
+        reader.report(Severity::Error, FieldReader::join(path, list),
+                      FieldReader::shown(*name) + " is the name of one of the operator's",
+                      "give it another name");
+    }
+  }
+}
+
+/// A container's restart policy would start the agent again in a pod that the operator takes for ended.
+void check_life(const json& container, const std::string& path, FieldReader& reader) {
+  if (container.contains("restartPolicy") && container["restartPolicy"] != "Never")
+    reader.report(Severity::Error, path + ".restartPolicy",
+                  "found " + FieldReader::shown(container["restartPolicy"]) + ", expected Never",
+                  "the job restarts its ranks; spec.restartPolicy says whether");
+  if (container.contains("restartPolicyRules"))
+    reader.report(Severity::Error, path + ".restartPolicyRules",
+                  "they would start the agent again in a pod that has ended for the operator",
+                  "failurePolicy.rules has rules for the job");
+  if (container.contains("terminationMessagePath") &&
+      container["terminationMessagePath"] != contract::kTerminationLog)
+    reader.report(Severity::Error, path + ".terminationMessagePath",
+                  "found " + FieldReader::shown(container["terminationMessagePath"]) +
+                      ", expected " + contract::kTerminationLog,
+                  "the agent writes its last words there: remove it");
+}
+
 void check_worker(const json& container, const std::string& path, FieldReader& reader) {
   const bool good = shapes(container, path,
                            {{"image", Shape::Text},
@@ -123,6 +235,8 @@ void check_worker(const json& container, const std::string& path, FieldReader& r
   if (!good || !named(container, "env", "name", path, reader) ||
       !named(container, "volumeMounts", "mountPath", path, reader))
     return;
+  check_mounts(container, path, reader);
+  check_life(container, path, reader);
   const auto env = container.find("env");
   if (env == container.end()) return;
   for (const json& variable : *env) {
@@ -188,6 +302,10 @@ void check_template(const json& pod, const std::string& path, RankProgram progra
   for (const char* name : {"hostname", "subdomain", "nodeName"})
     if (spec->contains(name))
       reader.report(Severity::Error, path + ".spec." + name, "set by the operator", "remove it");
+  if (spec->contains("activeDeadlineSeconds"))
+    reader.report(Severity::Error, path + ".spec.activeDeadlineSeconds",
+                  "it would end single pods, and the job would start them again",
+                  "spec.runPolicy.activeDeadlineSeconds ends the job");
   if (spec->contains("restartPolicy") && (*spec)["restartPolicy"] != "Never")
     reader.report(Severity::Error, path + ".spec.restartPolicy",
                   "found " + FieldReader::shown((*spec)["restartPolicy"]) + ", expected Never",
@@ -208,6 +326,10 @@ void check_template(const json& pod, const std::string& path, RankProgram progra
                             {"securityContext", Shape::Object},
                             {"serviceAccountName", Shape::Text}},
                            reader);
+  if (good) {
+    check_security(*spec, path + ".spec", reader);
+    check_names(*spec, path + ".spec", reader);
+  }
   const auto containers = spec->find("containers");
   const std::string at = path + ".spec.containers";
   if (!good || containers == spec->end() ||

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "common/text.h"
 #include "job/contract.h"
 
@@ -15,6 +16,17 @@ const json& list_of(const json& object, const char* name) {
   if (!object.is_object()) return kNull;
   const auto found = object.find(name);
   return found != object.end() && found->is_array() ? *found : kNull;
+}
+
+/// By the names that the vendors' device plugins give: "amd.com/gpu", "gpu.intel.com/xe", "huawei.com/Ascend910".
+bool is_accelerator(const std::string& name) {
+  static constexpr const char* kOthers[] = {"habana.ai/",          "google.com/tpu",
+                                            "aws.amazon.com/neuron", "huawei.com/Ascend",
+                                            "cambricon.com/",      "qualcomm.com/qaic",
+                                            "furiosa.ai/",         "rebellions.ai/",
+                                            "tenstorrent.com/"};
+  return name.find("gpu") != std::string::npos ||
+         std::ranges::any_of(kOthers, [&](const char* other) { return name.starts_with(other); });
 }
 
 }  // namespace
@@ -38,15 +50,31 @@ WorkerGpus worker_gpus(const json& worker_template) {
     if (!container.is_object() || !container.contains(at) || !container[at].is_object()) continue;
     WorkerGpus asked;
     for (const auto& [name, amount] : container[at].items()) {
-      const bool part = name.starts_with("nvidia.com/mig-");
+      const bool nvidia = name.starts_with("nvidia.com/");
+      const bool part = nvidia && (name.starts_with("nvidia.com/mig-") || name.ends_with(".shared"));
+      if (!nvidia && is_accelerator(name)) most.other = name;
       if (name != "nvidia.com/gpu" && !part) continue;
       int64_t& count = part ? asked.parts : asked.whole;
       if (amount.is_number_integer()) count += amount.get<int64_t>();
       if (amount.is_string()) count += text::parse_int(amount.get<std::string>()).value_or(0);
     }
-    most = {.whole = std::max(most.whole, asked.whole), .parts = std::max(most.parts, asked.parts)};
+    most.whole = std::max(most.whole, asked.whole);
+    most.parts = std::max(most.parts, asked.parts);
   }
+  most.claimed = !list_of(json_child(container, "resources"), "claims").empty();
   return most;
+}
+
+json worker_resources(const json& worker_template) {
+  json same = json::object();
+  const json& resources = json_child(worker_container(worker_template), "resources");
+  for (const char* kind : {"requests", "limits"}) {
+    for (const char* name : {"cpu", "memory", "ephemeral-storage"}) {
+      const json& amount = json_child(json_child(resources, kind), name);
+      if (!amount.is_null()) same[kind][name] = amount;
+    }
+  }
+  return same;
 }
 
 std::vector<std::string> user_command(const json& worker_template) {

@@ -159,6 +159,17 @@ TEST(Render, ATemplateThatAsksForTheTokenGetsItOnEachWorker) {
   EXPECT_EQ(pod_of(world, 1)["spec"]["automountServiceAccountToken"], true);
 }
 
+/// A LimitRange that takes the worker's container takes it, and a Guaranteed pod stays one.
+TEST(Render, TheInitContainerThatBringsTheAgentIsAsLargeAsTheWorkers) {
+  Json spec = command_spec();
+  spec["workers"]["template"]["spec"]["containers"][0]["resources"] =
+      Json::parse(R"({"requests": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": 1},
+                      "limits": {"memory": "4Gi", "nvidia.com/gpu": 1}})");
+  World world(spec);
+  EXPECT_EQ(pod_of(world)["spec"]["initContainers"][0]["resources"],
+            Json::parse(R"({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}})"));
+}
+
 TEST(Render, ScratchIsLimited) {
   World world;
   const auto limit = [&](const char* name) {
@@ -218,7 +229,6 @@ TEST(Render, AUsersOwnProgramIsEnteredByAnInitContainer) {
     "name": "dsj-agent", "image": "registry/dsj-worker:1", "imagePullPolicy": "IfNotPresent",
     "command": ["dsj-agent", "--install", "/opt/dsj-agent"],
     "volumeMounts": [{"name": "dsj-agent", "mountPath": "/opt/dsj-agent"}],
-    "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}},
     "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
                         "capabilities": {"drop": ["ALL"]}}})"));
   const Json& container = spec["containers"][0];

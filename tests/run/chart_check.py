@@ -67,6 +67,21 @@ class Chart:
                     "watchNamespaces={team}").stdout
         expect("alidatingWebhookConfiguration" not in roles and "DSJ_WEBHOOK" not in roles, "roles alone have no webhook")
 
+    def versions(self):
+        """A version may have build metadata, as the digest that Flux appends: every label's value is one all the same."""
+        chart = os.path.join(self.room, "versioned")
+        shutil.copytree(self.chart, chart)
+        path = os.path.join(chart, "Chart.yaml")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for version in ("0.1.0+5f1c2ab90d11", "0.1.0+" + "5f1c2ab90d11" * 6, "1.2.3-rc.1+a.b-c"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(re.sub(r"^(version|appVersion): .*", rf"\1: {version}", text, flags=re.MULTILINE))
+            found = run("helm", "template", "r", chart, "--kube-version", "1.30.0").stdout
+            labels = re.findall(r"(?:helm.sh/chart|app.kubernetes.io/version): (.*)", found)
+            wrong = {value for value in labels if not re.fullmatch(r'"?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"?', value)}
+            expect(labels and not wrong, f"version {version}: {wrong}")
+
     def matrix(self):
         """Values that concern each other, each with each: the manifests are whole, and each object is there when it should be."""
         scopes = {"whole": [], "some": ["watchNamespaces={team,other}"],
@@ -430,7 +445,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.values, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

@@ -13,11 +13,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{/* A version may have a +, as the digest that Flux appends; a label may not. */}}
+{{- define "dsj.labelValue" -}}
+{{- . | replace "+" "_" | trunc 63 | trimSuffix "-" | trimSuffix "_" | trimSuffix "." }}
+{{- end }}
+
 {{- define "dsj.labels" -}}
 {{ include "dsj.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ include "dsj.labelValue" .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+helm.sh/chart: {{ include "dsj.labelValue" (printf "%s-%s" .Chart.Name .Chart.Version) | quote }}
 {{- end }}
 
 {{- define "dsj.image" -}}

@@ -220,6 +220,27 @@ TEST_F(JobTest, EveryWrongFieldIsRefusedWithItsPath) {
   EXPECT_FALSE(load_job_yaml(at("absent.yaml")));
 }
 
+/// As `kubectl create` takes it. An API server appends five characters.
+TEST_F(JobTest, ANameMayBeGenerated) {
+  const auto with = [](const std::string& metadata) {
+    std::string text = kManifest;
+    text.replace(text.find("name: qwen-alpaca"), 17, metadata);
+    return parse_job_yaml(text, "job.yaml");
+  };
+  const auto job = with("generateName: nightly-");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->name, "nightly");
+  EXPECT_EQ(with("generateName: nightly-\n  name: mine")->name, "mine");
+  EXPECT_TRUE(with("generateName: " + std::string(34, 'a') + "-"));
+  for (const std::string& bad : {std::string("Nightly-"), std::string("\"\""), std::string("\"-\""),
+                                 std::string(35, 'a') + "-", std::string("9-")}) {
+    const auto refused = with("generateName: " + bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_NE(refused.error().to_string().find("metadata.generateName"), std::string::npos)
+        << refused.error().to_string();
+  }
+}
+
 TEST_F(JobTest, WhatIsNotBuiltStopsARunAndKeepsTheJobValid) {
   for (const char* field : {"parallelism: {tensor: 2}", "network: {tls: Required}",
                             "runPolicy: {cleanPodPolicy: All}", "suspend: true"}) {

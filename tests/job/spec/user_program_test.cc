@@ -137,8 +137,54 @@ TEST(WorkerGpus, AreLimitsOrRequestsInWholeGpusOrParts) {
   EXPECT_EQ(worker_gpus(template_of(limits({{"nvidia.com/gpu", 8}}))), WorkerGpus{8});
   EXPECT_EQ(worker_gpus(template_of(limits({{"nvidia.com/gpu", "2"}}))), WorkerGpus{2});
   EXPECT_EQ(worker_gpus(template_of(limits({{"nvidia.com/mig-1g.10gb", 2}}))), (WorkerGpus{0, 2}));
+  EXPECT_EQ(worker_gpus(template_of(limits({{"nvidia.com/gpu.shared", 2}}))), (WorkerGpus{0, 2}));
   EXPECT_EQ(worker_gpus(template_of({{"resources", {{"requests", {{"nvidia.com/gpu", 4}}}}}})),
             WorkerGpus{4});
+  EXPECT_EQ(worker_gpus(template_of(limits({{"amd.com/gpu", 8}}))).other, "amd.com/gpu");
+  EXPECT_TRUE(
+      worker_gpus(template_of({{"resources", {{"claims", json::array({{{"name", "gpu"}}})}}}}))
+          .claimed);
+}
+
+/// Never silently on the CPU.
+TEST(WorkerGpus, AnotherAcceleratorIsRefusedForRanksOfThisEngine) {
+  const auto errors = [](json container, json device = nullptr, const char* launcher = "Native") {
+    json object = job(std::move(container));
+    object["spec"]["launcher"] = launcher;
+    object["spec"]["training"]["device"] = device;
+    const auto read = read_cluster_manifest(object);
+    std::string text;
+    for (const auto& finding : read->findings)
+      if (finding.severity == Severity::Error &&
+          (finding.path.ends_with("resources") || finding.path.ends_with("device")))
+        text += finding.path + ": " + finding.message + "\n";
+    return text;
+  };
+  for (const char* name :
+       {"amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi",
+        "google.com/tpu", "aws.amazon.com/neuroncore", "huawei.com/Ascend910"}) {
+    EXPECT_THAT(errors(limits({{name, 8}})),
+                HasSubstr("resources: " + std::string(name) + ": the ranks of this engine train on"))
+        << name;
+    EXPECT_EQ(errors(limits({{name, 8}}), "cpu"), "") << "as asked for";
+    EXPECT_THAT(errors(limits({{name, 8}}), "cuda"), HasSubstr(name));
+  }
+  for (const char* name : {"rdma/hca", "example.com/nic", "memory", "hugepages-2Mi"})
+    EXPECT_EQ(errors(limits({{name, 1}})), "") << name;
+  const json claims = {{"resources", {{"claims", json::array({{{"name", "gpu"}}})}}}};
+  EXPECT_THAT(errors(claims), HasSubstr("spec.training.device: a field is missing"));
+  EXPECT_EQ(errors(claims, "cuda"), "");
+  EXPECT_EQ(errors(claims, "cpu"), "");
+}
+
+TEST(WorkerGpus, AProgramOfTheUsersOwnMayUseAny) {
+  json object = job({{"image", "i"},
+                     {"command", {"a"}},
+                     {"resources", {{"limits", {{"amd.com/gpu", 8}}}}}});
+  object["spec"]["launcher"] = "Command";
+  const auto read = read_cluster_manifest(object);
+  for (const auto& finding : read->findings)
+    EXPECT_NE(finding.severity, Severity::Error) << finding.path << finding.message;
 }
 
 TEST(WorkerGpus, EachRankHasOneOfItsOwn) {
@@ -166,8 +212,8 @@ TEST(WorkerGpus, EachRankHasOneOfItsOwn) {
             "take more replicas, "
             "or ask for as many GPUs as slots)");
   EXPECT_EQ(refused({{"nvidia.com/mig-1g.10gb", 2}}, 2, "auto"),
-            "2, and each worker asks for parts of a divided GPU (nvidia.com/mig-*): a process sees "
-            "one of them; each rank "
+            "2, and each worker asks for parts of a GPU (nvidia.com/mig-*, nvidia.com/*.shared): a "
+            "process sees one of them; each rank "
             "needs a GPU of its own (set it to 1 and take more replicas)");
 }
 
