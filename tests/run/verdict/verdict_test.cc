@@ -348,6 +348,7 @@ class Plenty : public cli::Machine {
   std::optional<int64_t> container_memory() const override { return int64_t{1} << 50; }
   std::optional<int64_t> memory() const override { return int64_t{1} << 50; }
   std::optional<int64_t> free_disk(const std::string&) const override { return int64_t{1} << 55; }
+  std::string lacking_gpu() const override { return {}; }
 };
 
 TEST(Verdict, WhateverValidatePassesTheRanksReadAndLoad) {
