@@ -9,7 +9,9 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace dsj::aio {
@@ -87,41 +89,46 @@ Result<std::unique_ptr<Scratch>> Scratch::make(const std::string& root, const Sc
   if (::stat(root.c_str(), &there) != 0 || !S_ISDIR(there.st_mode))
     return bad_input("\"" + root + "\" is not a directory", key, "name a directory");
   made->remove_dead(name);
-  // Another attempt that starts now may take a directory without a lock for a leftover.
-  constexpr int kTries = 10;
+  // Another attempt that starts now may take a directory whose lock is not held yet for a leftover:
+  // it holds the lock for the moment of its removal.
+  constexpr int kTries = 40;
+  Held held = Held::Yes;
   for (int i = 0; i < kTries; ++i) {
-    DSJ_TRY(const bool held, made->hold());
-    if (held) return made;
+    DSJ_TRY(held, made->hold());
+    if (held == Held::Yes) return made;
+    if (held == Held::ByAnother) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+  if (held == Held::ByAnother)
+    return fail(ErrorKind::Environment, "\"" + made->path_ + "\" is in use by another process", key,
+                "give one of the jobs another name or another path");
   return fail(ErrorKind::Environment, "\"" + made->path_ + "\": another process keeps removing it",
               key, "give one of the jobs another name or another path");
 }
 
-Result<bool> Scratch::hold() {
+Result<Scratch::Held> Scratch::hold() {
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
     return fail(ErrorKind::Environment, "\"" + path_ + "\": making it: " + errno_text(errno), key_,
                 "the directory must be writable");
   }
   const std::string file = path_ + "/" + kLockFile;
   const int lock = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0 && errno == ENOENT) return false;
+  if (lock < 0 && errno == ENOENT) return Held::Removed;
   if (lock < 0)
     return fail(ErrorKind::Environment, "\"" + file + "\": creating it: " + errno_text(errno),
                 key_);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(lock);
-    return fail(ErrorKind::Environment, "\"" + path_ + "\" is in use by another process", key_,
-                "give one of the jobs another name or another path");
+    return Held::ByAnother;
   }
   struct stat locked {
   }, named{};
   if (::fstat(lock, &locked) != 0 || ::stat(file.c_str(), &named) != 0 ||
       locked.st_ino != named.st_ino) {
     ::close(lock);
-    return false;
+    return Held::Removed;
   }
   lock_ = lock;
-  return true;
+  return Held::Yes;
 }
 
 void Scratch::remove_dead(const ScratchName& name) {

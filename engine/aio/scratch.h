@@ -43,8 +43,9 @@ class Scratch {
  private:
   Scratch() = default;
   void remove_dead(const ScratchName& name);
-  /// Makes the directory and takes its lock. False: another process removed it meanwhile.
-  Result<bool> hold();
+  enum class Held { Yes, Removed, ByAnother };
+  /// Makes the directory and takes its lock. Removed: by another process meanwhile.
+  Result<Held> hold();
 
   std::string root_, path_, key_;
   bool made_root_ = false;

@@ -64,16 +64,17 @@ bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
 }
 
 /// torch_autocast, or norms that round once: queries and keys are rotated, and their heads normed,
-/// in fp32. A part of each head, or neighbours, turn by operations with results of their own.
+/// in fp32.
 int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
-  const int64_t columns = s.rows * (s.query + model.kv_size());
-  int64_t bytes = 0;
-  if (s.casts() || (model.qk_norm && widens_norms(s, model)))
-    bytes = columns * 4 * (model.qk_norm ? 2 : 1);
-  if (model.block == layout::Block::Gpt2) return bytes;
-  if (model.rope_in_pairs || model.rotary_size() != model.head_dim)
-    bytes += 4 * s.rows * (4 * (model.num_heads + model.num_kv_heads) + 2) * model.rotary_size() / 2;
-  return bytes;
+  if (!s.casts() && !(model.qk_norm && widens_norms(s, model))) return 0;
+  return s.rows * (s.query + model.kv_size()) * 4 * (model.qk_norm ? 2 : 1);
+}
+/// A part of each head, or neighbours, turn by operations with results of their own: four halves of
+/// what turns, and the cosines and sines of all rows.
+int64_t rope_terms(const StepShape& s, const layout::ModelConfig& model) {
+  if (model.block == layout::Block::Gpt2) return 0;
+  if (!model.rope_in_pairs && model.rotary_size() == model.head_dim) return 0;
+  return 4 * s.rows * (4 * (model.num_heads + model.num_kv_heads) + 2) * model.rotary_size() / 2;
 }
 /// A gradient of a norm's output in both types; the copies of a norm that rounds once.
 int64_t norm_gradient(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
@@ -203,16 +204,20 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
                       norm_gradient(s, model, input.pieces.piece) +
                       branch_results(s, model, input.pieces.piece) +
                       branches(s, model, input.pieces.piece) / 2;
-  const int64_t turned = rotated(s, input.model);
-  a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, input.model) + turned,
+  const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
+  a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, model) + turned,
                         row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
                         row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums +
                             branch_results(s, model, s.rows) + norm_copies(s, model, s.rows),
                         2 * x + mlp + input.pieces.piece * s.hidden * s.wide + packing(s)});
   const auto backward = [&](int64_t tokens) {  // so many behind attention
     const int64_t x2 = tokens * s.wide * s.hidden;
-    const int64_t again = row * s.hidden + std::max(attention_forward(s) + tile, turned) - x2;
-    const int64_t attended = attention_backward(s) + std::max(tile, turned) - x2;
+    // While heads turn again, attention's result is not there yet.
+    const int64_t turning = turned - row * s.query - sums - attended_branch;
+    const int64_t again =
+        row * s.hidden + std::max({attention_forward(s) + tile, wide, turning}) - x2;
+    const int64_t attended =
+        std::max(attention_backward(s) + (s.casts() ? std::max(tile, wide) : tile), turned) - x2;
     const int64_t freed = x2 + row * s.query + sums;
     const int64_t picked =
         tokens < s.rows ? tokens * (s.element * (s.query + s.hidden) + s.wide * s.hidden) : 0;
@@ -244,13 +249,13 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t branch = branch_results(s, model, s.rows) + norm_copies(s, model, s.rows);
   const int64_t result = a.boundary + branch;              // the layer's output
   const int64_t product = s.casts() ? row * s.hidden : 0;  // before it is added to x2
-  const int64_t turned = rotated(s, input.model);
+  const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
   const int64_t at_mlp = row * s.inner + result + product;
   if (!input.recompute) {
     a.forward = std::max({at_mlp, attention_forward(s) + tile, turned});
   } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
     const int64_t first = x2 + row * (s.hidden + s.qkv + s.query) + sums +
-                          std::max(attention_forward(s) + tile, turned);
+                          std::max({attention_forward(s) + tile, wide, turned - row * s.query - sums});
     const int64_t second = x2 + row * (s.hidden + s.mlp_width + s.inner) + product + result + sums;
     a.forward = std::max(first, second);
   }
@@ -264,7 +269,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
                         activation_terms(s, model, tokens) + branch_results(s, model, tokens);
     const int64_t mlp_freed =  // x2, h2, gate_up
         tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width);
-    const int64_t attended = attention_backward(s) + std::max(tile, turned) - mlp_freed;
+    const int64_t attended =
+        std::max(attention_backward(s) + (s.casts() ? std::max(tile, wide) : tile), turned) - mlp_freed;
     const int64_t again = input.recompute ? attention_forward(s) + tile - mlp_freed : 0;
     return std::max({mlp, a.boundary, norm_gradient(s, model, s.rows) + branch, attended, again});
   };
