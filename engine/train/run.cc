@@ -332,6 +332,7 @@ class Loop {
     flight_.enter(FlightPhase::Reading, progress.step + 1);
     if (!ahead_) ahead_ = read(rows, progress.step);
     DSJ_TRY(const StepRows own, *std::exchange(ahead_, std::nullopt));
+    tried_.reset();  // a step holds its own rows alone, as the plan counts
     std::vector<models::MicroBatch> batches;
     for (const data::Batch& batch : own.micro_batches) batches.push_back(on_device(batch, device_));
     flight_.enter(FlightPhase::Training, progress.step + 1);

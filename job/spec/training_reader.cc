@@ -58,7 +58,7 @@ class TrainingReader : private FieldReader {
     training.output_dir = origin_.absolute(training.output_dir);
     resume(path + ".resumeFromCheckpoint");
     if (origin_.in_cluster() && training.overwrite_output_dir.value_or(false))
-      report(Severity::Unsupported, path + ".overwriteOutputDir", "has effect with dsj run only",
+      report(Severity::Error, path + ".overwriteOutputDir", "has effect with dsj run only",
              "name another outputDir");
   }
 

@@ -57,7 +57,7 @@ def pack(build, carried):
     libraries = {}
     for name in PROGRAMS:
         to = os.path.join(carried, "bin", name)
-        subprocess.run(["strip", "--strip-debug", "-o", to, os.path.join(programs, name)], check=True)
+        subprocess.run(["strip", "--strip-unneeded", "-o", to, os.path.join(programs, name)], check=True)
         if not name.endswith(".so"):
             libraries |= libraries_of(os.path.join(programs, name))
     for name, path in libraries.items():
