@@ -9,11 +9,12 @@ import faults_fetch
 import faults_life
 import faults_platform
 import faults_ranks
+import faults_sidecars
 import faults_size
 import harness
 
 CASES = [faults_platform.installed, *faults_platform.CASES, *faults_ranks.CASES, *faults_size.CASES, *faults_fetch.CASES,
-         *faults_life.CASES, faults_platform.uninstalled]
+         *faults_life.CASES, *faults_sidecars.CASES, faults_platform.uninstalled]
 
 if __name__ == "__main__":
     sys.exit(harness.main("ClusterFaults", __file__, CASES, nodes=3))

@@ -10,7 +10,6 @@ import time
 import harness
 from cases import expect
 from kube import eventually, get, kubectl, run
-from static_image import static_image
 from world import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, children_of, kill_operator, operator_ready
 
 
@@ -127,29 +126,6 @@ def suspend_and_resume(world):
                              "next step", "no restart", harness.NEVER, harness.NEVER)
 
 
-def sidecars_that_never_end(world):
-    """A plain second container and a native sidecar: the workers' own ends decide, and no pod runs on."""
-    static_image("sidecar:1", "sidecar.c", world.cluster)
-    manifest = world.manifest("sidecars", steps=20, save=10)
-    beside = {"image": "localhost/sidecar:1", "imagePullPolicy": "Never",
-              "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
-    pod = manifest["spec"]["workers"]["template"]["spec"]
-    pod["containers"].append({"name": "proxy", **beside})
-    pod["initContainers"] = [{"name": "mesh", "restartPolicy": "Always", **beside}]
-    with Job(world, manifest) as job:
-        job.until_step(1)
-        uids = job.uids()
-        for worker in job.pods().values():
-            beside_it = worker["status"]["containerStatuses"] + worker["status"]["initContainerStatuses"]
-            running = {c["name"] for c in beside_it if "running" in c["state"]}
-            expect({"proxy", "mesh"} <= running, f"both run beside the worker: {worker['status']}")
-        job.complete()
-        expect(job.status("restarts")["total"] == 0, job.status("restarts"))
-        eventually(lambda: not job.pods(), lambda: f"a pod runs on: {job.pods()}")
-        for uid in uids.values():
-            expect((0, "Completed") in harness.terminations(job, uid), harness.terminations(job, uid))
-
-
 def uninstalled(world):
     """The resource stays, and nothing else."""
     run("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait")
@@ -167,7 +143,7 @@ def uninstalled(world):
 
 
 CASES = [installed_by_the_chart, a_bad_job_is_refused, two_by_one_to_complete, a_rank_is_killed, a_pod_is_deleted,
-         the_operator_is_killed, suspend_and_resume, sidecars_that_never_end, uninstalled]
+         the_operator_is_killed, suspend_and_resume, uninstalled]
 
 if __name__ == "__main__":
     sys.exit(harness.main("ClusterJobs", __file__, CASES, nodes=2))
