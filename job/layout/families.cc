@@ -13,21 +13,12 @@ using nlohmann::json;
 
 // ---- which layers have a window, where config.json does not list layer_types
 
-bool every_layer(int64_t, int64_t) {
+bool every_layer(int64_t) {
   return true;
 }
-bool no_layer(int64_t, int64_t) {
-  return false;
-}
-/// All but each pattern-th.
-bool but_each(int64_t layer, int64_t pattern) {
-  return pattern > 0 && (layer + 1) % pattern != 0;
-}
-bool but_each_from_first(int64_t layer, int64_t pattern) {
-  return layer % pattern != 0;
-}
-bool from(int64_t layer, int64_t first) {
-  return layer >= first;
+/// All but each pattern-th; 0: none.
+auto but_each(int64_t pattern) {
+  return [pattern](int64_t layer) { return pattern > 0 && (layer + 1) % pattern != 0; };
 }
 
 // ---- Llama and what differs from it in data alone
@@ -51,25 +42,15 @@ void read_llama(const json& config, Fields& fields, ModelConfig& out) {
 void read_mistral(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.max_position = 131072}, out);
   out.qkv_bias = false;
-  read_windows(config, fields, 4096, every_layer, 0, out);
+  read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
 }
 
 /// Qwen2 and Qwen3: use_sliding_window; per layer either layer_types or max_window_layers.
 void read_qwen_windows(const json& config, Fields& fields, ModelConfig& out) {
-  const bool used = fields.flag("use_sliding_window", false) && !is_null(config, "sliding_window");
-  const int64_t first = used ? fields.whole("max_window_layers", 0, INT64_MAX, 28) : 0;
-  if (used) return read_windows(config, fields, 4096, from, first, out);
-  out.windows.assign(static_cast<size_t>(out.num_layers), 0);
-  if (fields.absent("layer_types")) return;
-  const json& types = config["layer_types"];
-  const bool fits = types.is_array() && static_cast<int64_t>(types.size()) == out.num_layers;
-  fields.require(fits, "layer_types", "is not a list with one entry per layer");
-  for (int64_t layer = 0; fits && layer < out.num_layers; ++layer) {
-    fields.require(types[layer] != "sliding_attention", "layer_types",
-                   "asks for sliding attention, but use_sliding_window is off");
-    fields.require(types[layer] == "full_attention" || fields.failed(), "layer_types",
-                   "has " + json_brief(types[layer]) + "; built are full and sliding attention");
-  }
+  const int64_t window =
+      fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
+  const int64_t first = window > 0 ? fields.whole("max_window_layers", 0, INT64_MAX, 28) : 0;
+  read_windows(config, fields, window, [first](int64_t layer) { return layer >= first; }, out);
 }
 
 void read_qwen2(const json& config, Fields& fields, ModelConfig& out) {
@@ -110,11 +91,8 @@ void read_smollm3(const json& config, Fields& fields, ModelConfig& out) {
   for (int64_t layer = 0; fits && layer < out.num_layers; ++layer)
     out.no_rope[layer] = listed ? list[layer] == 0 : (layer + 1) % every == 0;
   if (!fields.flag("use_sliding_window", false)) return;
-  read_windows(config, fields, 0, no_layer, 0, out);
-  if (!fields.absent("layer_types") || fields.absent("sliding_window")) return;
-  const int64_t window = fields.positive("sliding_window", kIndexMax);
-  for (int64_t layer = 0; layer < out.num_layers; ++layer)
-    out.windows[layer] = out.no_rope[layer] ? window : 0;
+  read_windows(config, fields, read_window(config, fields, 0),
+               [&](int64_t layer) { return out.no_rope[layer]; }, out);
 }
 
 void read_seed_oss(const json& config, Fields& fields, ModelConfig& out) {
@@ -132,7 +110,7 @@ void read_phi3(const json& config, Fields& fields, ModelConfig& out) {
   out.qkv_bias = false;
   out.fused_qkv = out.fused_gate_up = true;
   out.dropout.residual = fields.probability("resid_pdrop", 0);
-  read_windows(config, fields, 0, every_layer, 0, out);
+  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
 }
 
 void read_cwm(const json& config, Fields& fields, ModelConfig& out) {
@@ -144,7 +122,8 @@ void read_cwm(const json& config, Fields& fields, ModelConfig& out) {
                 .theta = 1e6,
                 .factor = 16,
                 .original_max = 8192};
-  read_windows(config, fields, 8192, but_each_from_first, 4, out);
+  read_windows(config, fields, read_window(config, fields, 8192),
+               [](int64_t layer) { return layer % 4 != 0; }, out);
 }
 
 void read_ernie(const json& config, Fields& fields, ModelConfig& out) {
@@ -191,24 +170,22 @@ void read_olmo2(const json& config, Fields& fields, ModelConfig& out) {
 /// Layers with a window keep the unscaled rope.
 void read_olmo3(const json& config, Fields& fields, ModelConfig& out) {
   Defaults defaults{.norm_eps = 1e-5, .theta = 500000};
-  const auto it = config.find("rope_parameters");
-  const bool by_type = it != config.end() && it->is_object() && it->contains("full_attention");
+  const bool by_type = !rope_object_of(config, "full_attention").empty();
   defaults.rope_by_layer_type = by_type;
   read_shape(config, fields, defaults, out);
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::RmsOnce;
   out.pre_norms = false;
   out.post_norms = out.qk_norm = out.qk_norm_whole = true;
-  read_windows(config, fields, 4096, but_each, 4, out);
+  read_windows(config, fields, read_window(config, fields, 4096), but_each(4), out);
   if (!by_type) {
     out.local_rope = RopeConfig{.theta = out.rope.theta};
     return;
   }
   const double theta = fields.number("rope_theta", defaults.theta, kTiny, 1e15);
   const auto of = [&](const char* type) {
-    const json object = it->value(type, json::object());
-    return read_rope_object(object.is_object() ? object : json::object(),
-                            std::string("rope_parameters.") + type, theta, fields, out);
+    return read_rope_object(rope_object_of(config, type), std::string("rope_parameters.") + type,
+                            theta, fields, out);
   };
   out.rope = of("full_attention");
   out.local_rope = of("sliding_attention");
@@ -226,7 +203,7 @@ void read_exaone4(const json& config, Fields& fields, ModelConfig& out) {
     every = static_cast<int64_t>(pattern.get_ref<const std::string&>().size());
   else
     every = fields.whole("sliding_window_pattern", 0, kIndexMax, 4);
-  read_windows(config, fields, 4096, but_each, every, out);
+  read_windows(config, fields, read_window(config, fields, 4096), but_each(every), out);
   const bool hybrid = !is_null(config, "sliding_window");
   out.no_rope.assign(static_cast<size_t>(out.num_layers), false);
   for (int64_t layer = 0; layer < out.num_layers; ++layer)
@@ -287,12 +264,10 @@ void read_gemma2(const json& config, Fields& fields, ModelConfig& out) {
   const bool no_logits = is_null(config, "final_logit_softcapping");
   const bool no_scores = is_null(config, "attn_logit_softcapping");
   read_gemma_layers(fields, no_logits ? 0 : 30, no_scores ? 0 : 50, out);
-  read_windows(config, fields, 4096, but_each, 2, out);
+  read_windows(config, fields, read_window(config, fields, 4096), but_each(2), out);
 }
 
 void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
-  const auto it = config.find("rope_parameters");
-  const json by_type = it != config.end() && it->is_object() ? *it : json::object();
   read_gemma_shape(config, fields,
                    {.max_position = 131072,
                     .rope_by_layer_type = true,
@@ -300,11 +275,10 @@ void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
                    out);
   read_gemma_layers(fields, 0, 0, out);
   out.qk_norm = true;
-  read_windows(config, fields, 4096, but_each,
-               fields.positive("sliding_window_pattern", kIndexMax, 6), out);
+  read_windows(config, fields, read_window(config, fields, 4096),
+               but_each(fields.positive("sliding_window_pattern", kIndexMax, 6)), out);
   const auto rope = [&](const char* type, const char* theta_key, double theta) {
-    json object = by_type.value(type, json::object());
-    if (!object.is_object()) object = json::object();
+    json object = rope_object_of(config, type);
     const bool full = std::string(type) == "full_attention";
     if (full && !fields.absent("rope_scaling") && config["rope_scaling"].is_object())
       object.update(config["rope_scaling"]);
@@ -333,7 +307,7 @@ void read_starcoder2(const json& config, Fields& fields, ModelConfig& out) {
   out.names.down = "mlp.c_proj";
   out.dropout.embedding = fields.probability("embedding_dropout", 0);
   out.dropout.residual = fields.probability("residual_dropout", 0);
-  read_windows(config, fields, 0, every_layer, 0, out);
+  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
 }
 
 void read_stablelm(const json& config, Fields& fields, ModelConfig& out) {

@@ -151,17 +151,18 @@ RopeConfig read_rope_object(const json& object, const std::string& key, double t
   return r;
 }
 
-void read_windows(const json& config, Fields& fields, int64_t window_default,
-                  bool (*slides)(int64_t layer, int64_t pattern), int64_t pattern,
-                  ModelConfig& out) {
-  const bool none = is_null(config, "sliding_window") ||
-                    (fields.absent("sliding_window") && window_default == 0);
-  const int64_t window =
-      none ? 0 : fields.positive("sliding_window", kIndexMax, window_default);
+int64_t read_window(const json& config, Fields& fields, int64_t fallback) {
+  if (is_null(config, "sliding_window")) return 0;
+  if (fields.absent("sliding_window")) return fallback;
+  return fields.positive("sliding_window", kIndexMax);
+}
+
+void read_windows(const json& config, Fields& fields, int64_t window,
+                  const std::function<bool(int64_t layer)>& slides, ModelConfig& out) {
   out.windows.assign(static_cast<size_t>(out.num_layers), 0);
   if (fields.absent("layer_types")) {
     for (int64_t layer = 0; layer < out.num_layers; ++layer)
-      out.windows[layer] = slides(layer, pattern) ? window : 0;
+      out.windows[layer] = slides(layer) ? window : 0;
     return;
   }
   const json& types = config["layer_types"];
@@ -172,9 +173,17 @@ void read_windows(const json& config, Fields& fields, int64_t window_default,
     fields.require(slides_here || types[layer] == "full_attention", "layer_types",
                    "has " + json_brief(types[layer]) + "; built are full and sliding attention");
     fields.require(!slides_here || window > 0, "layer_types",
-                   "asks for sliding attention, but there is no sliding_window");
+                   "asks for sliding attention, but sliding_window is missing, or "
+                   "use_sliding_window is off");
     out.windows[layer] = slides_here ? window : 0;
   }
+}
+
+json rope_object_of(const json& config, const char* layer_type) {
+  const auto all = config.find("rope_parameters");
+  if (all == config.end() || !all->is_object()) return json::object();
+  const auto one = all->find(layer_type);
+  return one != all->end() && one->is_object() ? *one : json::object();
 }
 
 void read_shape(const json& config, Fields& fields, const Defaults& defaults, ModelConfig& out) {

@@ -3,6 +3,7 @@
 // Tested by: tests/job/layout/model_config_test.cc
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -38,13 +39,16 @@ struct Defaults {
 /// Sizes, norm_eps, ties, rope, activation and attention_dropout.
 void read_shape(const nlohmann::json& config, Fields& fields, const Defaults& defaults,
                 ModelConfig& out);
-/// layer_types, a list of full_attention and sliding_attention, else `slides(layer)`. The window is
-/// sliding_window; null: none slides. window_default 0: none slides where it is missing, too.
-void read_windows(const nlohmann::json& config, Fields& fields, int64_t window_default,
-                  bool (*slides)(int64_t layer, int64_t pattern), int64_t pattern,
-                  ModelConfig& out);
+/// sliding_window; null: 0. Missing: `fallback`.
+int64_t read_window(const nlohmann::json& config, Fields& fields, int64_t fallback);
+/// Which layers have the window (0: none may): layer_types, a list of full_attention and
+/// sliding_attention, else those that `slides` names.
+void read_windows(const nlohmann::json& config, Fields& fields, int64_t window,
+                  const std::function<bool(int64_t layer)>& slides, ModelConfig& out);
 /// Written as null, which differs from missing if the default is not null.
 bool is_null(const nlohmann::json& config, const char* key);
+/// The object of a type of layer in rope_parameters; {}: there is none.
+nlohmann::json rope_object_of(const nlohmann::json& config, const char* layer_type);
 /// A rope object under `key`, with this theta unless it names one.
 RopeConfig read_rope_object(const nlohmann::json& object, const std::string& key, double theta,
                             Fields& fields, const ModelConfig& sizes);

@@ -210,6 +210,8 @@ layout::ModelConfig of_family(const layout::Family& family) {
   return layout::model_config_from_json(config, family.model_type).value();
 }
 
+/// The plan may never be below what a step takes. It may be above: it adds up the largest temporaries of
+/// a stage, which not every family has at one time. A class counted twice would be beyond 1.4.
 TEST(LongRowsMemory, OfEveryFamilyIsWithinThePlan) {
   for (const layout::Family& family : layout::families())
     for (const auto precision : {dsconfig::Precision::Fp32, dsconfig::Precision::Bf16})
