@@ -122,7 +122,8 @@ JobWords split_words(Arguments args, std::initializer_list<OwnOption> own) {
     to.push_back(word);
     if (two) to.push_back(args[++i]);
   }
-  const bool line = !rest.empty() && (rest[0].starts_with("-") || rest[0].ends_with(".py"));
+  const bool line = !rest.empty() && (rest[0].starts_with("-") || rest[0].ends_with(".py") ||
+                                      jobspec::is_launcher(rest[0]));
   (line ? words.line : words.file) = std::move(rest);
   return words;
 }

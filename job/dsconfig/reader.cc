@@ -215,6 +215,12 @@ class Parser {
     return key.size() > 60 ? key.substr(0, 57) + "..." : key;
   }
 
+  /// What Python's json.dump writes for such numbers, as in accelerate's `steps_per_print`. JSON has
+  /// no number for them: the key's check gets the word.
+  static bool is_python_literal(std::string_view word) {
+    return word == "Infinity" || word == "-Infinity" || word == "NaN";
+  }
+
   /// An unquoted string runs to the end of its line: the usual cause of a missing brace.
   std::string swallowed() const {
     if (bare_line_ == 0) return "";
@@ -234,6 +240,7 @@ class Parser {
         if (word == "true") return true;
         if (word == "false") return false;
         if (word == "null") return nullptr;
+        if (is_python_literal(word)) return std::string(word);
         if (looks_like_number(word)) return number(word);
         if (line_end) {
           bare_line_ = line_;

@@ -35,9 +35,8 @@ const std::vector<HuggingFaceType>& types() {
 
 const std::vector<std::pair<std::string, std::string>>& refused_types() {
   static const std::vector<std::pair<std::string, std::string>> table = {
-      {"reduce_lr_on_plateau",
-       "it follows an evaluation's metric, and there is no evaluation here"},
-      {"greedy", "it follows a metric, and there is no evaluation here"},
+      {"reduce_lr_on_plateau", "its rate follows an evaluation's metric"},
+      {"greedy", "its rate follows the loss"},
   };
   return table;
 }

@@ -13,4 +13,8 @@ inline constexpr char kCommandLine[] = "command line";
 /// "spec.training.learningRate" → "--learning_rate". Empty: no argument stands for the field.
 std::string argument_of(const std::string& path);
 
+/// `text` with the arguments' names in place of the manifest's: "give evalDataPath" → "give
+/// --eval_data_path". Only camelCase words and words after "training." are names of fields.
+std::string in_arguments(const std::string& text);
+
 }  // namespace dsj::jobspec

@@ -23,16 +23,17 @@ using Severity = Finding::Severity;
 struct LoraArgument {
   const char* name;
   const char* field;
-  bool list = false;  ///< several words, or one with commas
+  bool list = false;       ///< several words, or one with commas
   const char* other = "";  ///< LLaMA-Factory's name
 };
-constexpr LoraArgument kLoraArguments[] = {{"lora_r", "r", false, "lora_rank"},
-                                           {"lora_alpha", "alpha"},
-                                           {"lora_dropout", "dropout"},
-                                           {"lora_target_modules", "targetModules", true, "lora_target"},
-                                           {"lora_modules_to_save", "modulesToSave", true},
-                                           {"lora_bias", "bias"},
-                                           {"use_rslora", "useRslora"}};
+constexpr LoraArgument kLoraArguments[] = {
+    {"lora_r", "r", false, "lora_rank"},
+    {"lora_alpha", "alpha"},
+    {"lora_dropout", "dropout"},
+    {"lora_target_modules", "targetModules", true, "lora_target"},
+    {"lora_modules_to_save", "modulesToSave", true},
+    {"lora_bias", "bias"},
+    {"use_rslora", "useRslora"}};
 
 const LoraArgument* lora_argument(const std::string& name) {
   for (const LoraArgument& argument : kLoraArguments)
@@ -69,8 +70,8 @@ bool is_switch(const std::string& name) {
 
 /// Arguments of several words, which argparse takes until the next "--".
 bool is_list(const std::string& name) {
-  constexpr std::string_view kLists[] = {"report_to",   "include_for_metrics",  "label_names",
-                                         "debug",       "optim_target_modules", "fsdp"};
+  constexpr std::string_view kLists[] = {"report_to", "include_for_metrics",  "label_names",
+                                         "debug",     "optim_target_modules", "fsdp"};
   const LoraArgument* lora = lora_argument(name);
   return (lora != nullptr && lora->list) || std::ranges::find(kLists, name) != std::end(kLists);
 }
@@ -89,9 +90,27 @@ std::string plain_name(const std::string& shown) {
   return name;
 }
 
-/// `lenient`: takes what would be an error as a finding (job.h). Else the first error ends it.
-Result<std::vector<Argument>> split(const std::vector<std::string>& args, bool lenient,
-                                    std::vector<Finding>& findings) {
+/// Why a word that begins with no dashes has no place in the line.
+Error stray_word(const std::vector<std::string>& args, size_t at) {
+  const std::string& word = args[at];
+  const Error error{.kind = ErrorKind::BadInput, .where = word};
+  const auto with = [&](const char* message, std::string hint) {
+    Error filled = error;
+    filled.message = message;
+    filled.hint = std::move(hint);
+    return filled;
+  };
+  if (word.ends_with(".py") || word == "-m")
+    return with("a Python script is not run here", "leave it out: the engine trains by itself");
+  if (is_launcher(word))
+    return with("the agent starts the ranks", "remove it: dsj takes its place");
+  return with("expected an argument that begins with --",
+              at > 0 ? "does it belong to " + args[at - 1] + "? quote it" : "");
+}
+
+/// `lenient`: takes what would be an error as a finding (job.h). Else errors go to `errors`.
+std::vector<Argument> split(const std::vector<std::string>& args, bool lenient,
+                            std::vector<Finding>& findings, std::vector<Error>& errors) {
   std::vector<Argument> list;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& word = args[i];
@@ -100,11 +119,9 @@ Result<std::vector<Argument>> split(const std::vector<std::string>& args, bool l
         findings.push_back({Severity::Unsupported, word, "a word that belongs to no argument"});
         continue;
       }
-      if (word.ends_with(".py"))
-        return bad_input("a Python script is not run here", word,
-                         "leave it out: the engine trains by itself");
-      return bad_input("expected an argument that begins with --", word,
-                       i > 0 ? "does it belong to " + args[i - 1] + "? quote it" : "");
+      errors.push_back(stray_word(args, i));
+      if (word == "-m" && i + 1 < args.size()) ++i;  // the module's name
+      continue;
     }
     Argument argument;
     const size_t equals = word.find('=');
@@ -133,7 +150,8 @@ class CommandLine {
   explicit CommandLine(bool lenient) : lenient_(lenient) {}
 
   Status take(const Argument& argument) {
-    if (!argument.value && !is_switch(argument.name) && is_known(argument.name))
+    const bool needs_value = !is_switch(argument.name) && argument.name != "deepspeed";
+    if (!argument.value && needs_value && is_known(argument.name))
       return bad_input("a value is missing", argument.shown);
     const std::string value = argument.value.value_or("true");
     if (const auto training = training_names().find(argument.name);
@@ -150,12 +168,15 @@ class CommandLine {
     if (is_lora_switch(argument.name)) return take_lora_switch(argument, value);
     if (const LoraArgument* lora = lora_argument(argument.name))
       return take_lora(*lora, argument, value);
-    if (const ArgumentRow* row = argument_row(argument.name)) return take_row(*row, argument, value);
+    if (const ArgumentRow* row = argument_row(argument.name))
+      return take_row(*row, argument, value);
     return unknown(argument);
   }
 
   /// Call after the last argument: LoRA's settings count only if LoRA is on.
   Status finish() {
+    if (deepspeed_switch_ && !spec_.contains("deepspeed"))
+      return bad_input("a value is missing", "--deepspeed", "write --deepspeed ds_config.json");
     if (use_lora_ == true) spec_["training"]["lora"] = lora_;
     if (lora_first_.empty() || use_lora_ == true) return {};
     if (!use_lora_) {
@@ -174,6 +195,7 @@ class CommandLine {
   }
 
   std::vector<Finding> findings;
+  std::map<std::string, std::string> written;  ///< Job::written
 
   static bool is_known(const std::string& name) {
     const auto all = names();
@@ -192,8 +214,9 @@ class CommandLine {
 
   Status unknown(const Argument& argument) {
     const std::string near = text::closest(argument.name, names());
-    return bad_input("not an argument of dsj run", argument.shown,
-                     near.empty() ? "leave it out" : "did you mean \"--" + near + "\"?");
+    return bad_input(
+        "not an argument of dsj run", argument.shown,
+        near.empty() ? "docs/arguments.md lists them" : "did you mean \"--" + near + "\"?");
   }
 
   Status take_training(const std::string& camel, const Argument& argument,
@@ -206,6 +229,7 @@ class CommandLine {
     if (training.contains(camel) && training[camel] != typed)
       return bad_input("given twice, under two names", argument.shown);
     training[camel] = typed;
+    written["spec.training." + camel] = argument.shown;
     return {};
   }
 
@@ -214,6 +238,7 @@ class CommandLine {
     if (!on) return bad_input("found \"" + value + "\", expected true or false", argument.shown);
     if (use_lora_ && use_lora_ != on) return bad_input("given twice, on and off", argument.shown);
     use_lora_ = on;
+    written["spec.training.lora"] = argument.shown;
     return {};
   }
 
@@ -232,14 +257,20 @@ class CommandLine {
     const auto read = lora_args_from_json({{lora.field, field}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
     lora_[lora.field] = to_json(*read).value(lora.field, field);
+    written[std::string("spec.training.lora.") + lora.field] = argument.shown;
     if (lora_first_.empty()) lora_first_ = argument.shown;
     return {};
   }
 
   Status take_config(const Argument& argument, const std::string& value) {
+    if (!argument.value && argument.name == "deepspeed") {  // DeepSpeed's own examples: a switch
+      deepspeed_switch_ = true;
+      return {};
+    }
     if (!argument.value) return bad_input("a value is missing", argument.shown);
     if (spec_.contains("deepspeed")) return bad_input("given twice", argument.shown);
     spec_["deepspeed"] = {{"configFrom", {{"file", value}}}};
+    written["spec.deepspeed.configFrom.file"] = argument.shown;
     return {};
   }
 
@@ -257,6 +288,7 @@ class CommandLine {
           argument.shown);
     if (where.contains(field)) return bad_input("given twice, under two names", argument.shown);
     where[field] = *count;
+    written[std::string(&where == &spec_ ? "spec." : "spec.workers.") + field] = argument.shown;
     return {};
   }
 
@@ -304,9 +336,25 @@ class CommandLine {
   json lora_ = json::object();
   std::string lora_first_;  ///< the first LoRA argument, for messages
   std::optional<bool> use_lora_;
+  bool deepspeed_switch_ = false;  ///< --deepspeed without a file
 };
 
+/// All errors of a line as one.
+Error joined(const std::vector<Error>& errors) {
+  if (errors.size() == 1) return errors.front();
+  std::string all = std::to_string(errors.size()) + " arguments cannot be taken";
+  for (const Error& error : errors) all += "\n  " + error.to_string();
+  return {.kind = ErrorKind::BadInput, .message = std::move(all)};
+}
+
 }  // namespace
+
+bool is_launcher(const std::string& word) {
+  const std::string program = std::filesystem::path(word).filename().string();
+  constexpr std::string_view kLaunchers[] = {"torchrun", "deepspeed", "accelerate",
+                                             "python",   "python3",   "llamafactory-cli"};
+  return std::ranges::find(kLaunchers, program) != std::end(kLaunchers);
+}
 
 bool is_line_argument(const std::string& word) {
   if (!word.starts_with("--")) return false;
@@ -317,24 +365,23 @@ bool is_line_argument(const std::string& word) {
 Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
                                                   bool lenient) {
   CommandLine line(lenient);
-  DSJ_TRY(const std::vector<Argument> list, split(args, lenient, line.findings));
-  for (const Argument& argument : list) {
-    const Status taken = line.take(argument);
-    if (taken) continue;
-    if (!lenient) return std::unexpected(taken.error());
-    line.findings.push_back({Severity::Unsupported,
-                             argument.shown + (argument.value ? " " + *argument.value : ""),
-                             taken.error().message, taken.error().hint});
-  }
-  if (const Status whole = line.finish(); !whole) {
-    if (!lenient) return std::unexpected(whole.error());
-    line.findings.push_back(
-        {Severity::Unsupported, whole.error().where, whole.error().message, whole.error().hint});
-  }
+  std::vector<Error> errors;
+  const std::vector<Argument> list = split(args, lenient, line.findings, errors);
+  const auto refuse = [&](const Error& error, const std::string& shown) {
+    if (lenient)
+      line.findings.push_back({Severity::Unsupported, shown, error.message, error.hint});
+    else
+      errors.push_back(error);
+  };
+  for (const Argument& argument : list)
+    if (const Status taken = line.take(argument); !taken)
+      refuse(taken.error(), argument.shown + (argument.value ? " " + *argument.value : ""));
+  if (const Status whole = line.finish(); !whole) refuse(whole.error(), whole.error().where);
   json manifest = line.manifest();
-  if (!lenient && !manifest["spec"].contains("deepspeed"))
+  if (!lenient && errors.empty() && !manifest["spec"].contains("deepspeed"))
     return bad_input("no ds_config is named", kCommandLine, "add --deepspeed ds_config.json");
-  return ArgumentsManifest{std::move(manifest), std::move(line.findings)};
+  if (!errors.empty()) return std::unexpected(joined(errors));
+  return ArgumentsManifest{std::move(manifest), std::move(line.findings), std::move(line.written)};
 }
 
 Result<Job> job_from_arguments(const std::vector<std::string>& args,
@@ -344,6 +391,7 @@ Result<Job> job_from_arguments(const std::vector<std::string>& args,
   document.value = std::move(line.manifest);
   DSJ_TRY(Job job, read_manifest(document, ".", overrides));
   job.findings.insert(job.findings.begin(), line.findings.begin(), line.findings.end());
+  job.written = std::move(line.written);
   return job;
 }
 
@@ -364,6 +412,32 @@ std::string argument_of(const std::string& path) {
     for (const auto& [name, field] : training_names())
       if (path.substr(kTraining.size()) == field && name == snake_case(field)) return "--" + name;
   return {};
+}
+
+std::string in_arguments(const std::string& text) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    const auto in_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+    };
+    while (end < text.size() && in_word(text[end])) ++end;
+    if (end == at) {
+      result += text[at++];
+      continue;
+    }
+    std::string word = text.substr(at, end - at);
+    at = end;
+    const size_t tail = word.find_last_not_of('.') + 1;  // the end of a sentence
+    std::string name = word.substr(0, tail);
+    if (name.starts_with("spec.")) name.erase(0, 5);
+    const bool field = name.starts_with("training.");
+    if (field) name.erase(0, 9);
+    const bool camel = std::ranges::any_of(name, [](unsigned char c) { return std::isupper(c); });
+    const std::string argument = field || camel ? argument_of("spec.training." + name) : "";
+    result += argument.empty() ? word : argument + word.substr(tail);
+  }
+  return result;
 }
 
 }  // namespace dsj::jobspec

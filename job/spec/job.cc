@@ -116,7 +116,9 @@ FindingPlace place_of(const Job& job, const Finding& finding) {
   FindingPlace place{own ? job.source : job.ds_config_source, finding.line, finding.column,
                      finding.path};
   if (!own || job.source != kCommandLine) return place;
-  if (const std::string argument = argument_of(finding.path); !argument.empty())
+  if (const auto written = job.written.find(finding.path); written != job.written.end())
+    place.name = written->second;
+  else if (const std::string argument = argument_of(finding.path); !argument.empty())
     place.name = argument;
   return place;
 }
@@ -126,9 +128,9 @@ std::string to_line(const Job& job, const Finding& finding) {
   const FindingPlace place = place_of(job, finding);
   std::string line = shown(place) + ": " + kNames[static_cast<int>(finding.severity)] + ": ";
   if (!place.name.empty()) line += place.name + ": ";
-  line += finding.message;
-  if (!finding.hint.empty()) line += " (" + finding.hint + ")";
-  return line;
+  std::string text = finding.message;
+  if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+  return line + (job.source == kCommandLine ? in_arguments(text) : text);
 }
 
 JobFile to_job_file(const Job& job, int64_t attempt, int world_size) {

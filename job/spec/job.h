@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -33,6 +34,8 @@ struct Job {
   std::string name;               ///< metadata.name; of a command line, from --output_dir
   std::string source;             ///< the manifest's path, or "command line"
   dsconfig::Positions positions;  ///< of the manifest's fields; empty for a command line
+  /// Of a command line: the field's path → the argument as it was written ("--model_max_length").
+  std::map<std::string, std::string> written;
 
   TrainingArgs training;  ///< spec.training; paths are absolute (a hub id stays)
 
@@ -72,6 +75,8 @@ Result<Job> load_job_yaml(const std::string& path, const std::vector<std::string
 Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
                            const std::vector<std::string>& overrides = {});
 
+/// Whether the word is a program that starts ranks of Python: "torchrun", "/usr/bin/deepspeed".
+bool is_launcher(const std::string& word);
 /// Whether a torchrun line may have this argument, whatever becomes of it. `word`: "--learning-rate".
 bool is_line_argument(const std::string& word);
 /// Reads a torchrun line: `--nproc_per_node=2 --deepspeed ds_config.json --model_name_or_path DIR
@@ -88,6 +93,7 @@ Result<Job> job_from_arguments(const std::vector<std::string>& args,
 struct ArgumentsManifest {
   nlohmann::json manifest;
   std::vector<dsconfig::Finding> findings;
+  std::map<std::string, std::string> written;  ///< as Job::written
 };
 Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
                                                   bool lenient);

@@ -42,6 +42,15 @@ TEST(ReaderTest, WhatHjsonAdds) {
       "note": "any words, with a comma } and a brace", "text": "two\n  lines"})"));
 }
 
+/// Python's json.dump writes these words, and its json.load reads them anywhere in a line.
+TEST(ReaderTest, PythonsWordsForNumbersOutsideJson) {
+  const auto document = parse_text(
+      R"({"steps_per_print": Infinity, "a": [-Infinity,NaN], "b": {"c": NaN}, "d": 1})", "f");
+  ASSERT_TRUE(document) << document.error().to_string();
+  EXPECT_EQ(document->value, json::parse(R"({"steps_per_print": "Infinity",
+      "a": ["-Infinity", "NaN"], "b": {"c": "NaN"}, "d": 1})"));
+}
+
 TEST(ReaderTest, PositionsOfKeysAndValues) {
   const auto document = parse_text("{\n  \"zero\": {\n    \"stage\": 2,\n \"list\": [5, 6]}}", "f");
   ASSERT_TRUE(document);
@@ -79,7 +88,7 @@ TEST(ReaderTest, RefusalsSayWhere) {
            Bad{"{} {}", "f:1:4", "after the end"},
            Bad{"{/* x }", "f:1:2", "has no end"},
            Bad{"{\"a\": 1e999}", "f:1:12", "out of range"},
-           Bad{"{\"a\": NaN}", "f:1:11", "no closing brace"},
+           Bad{"{\"a\": nan}", "f:1:11", "no closing brace"},
            Bad{"{,}", "f:1:2", "expected a key"},
            Bad{"{\"a\": \"\xff\"}", "f:1:8", "not UTF-8"},
        }) {

@@ -60,8 +60,7 @@ class ArgumentsTest : public testing::Test {
     const auto job = read_manifest(document, ".", {});
     ASSERT_TRUE(job) << job.error().to_string();
     ASSERT_EQ(job->findings.size(), 1u);
-    const bool refused =
-        row.verdict == ArgumentVerdict::Refused && !asks_for_nothing(row, value);
+    const bool refused = row.verdict == ArgumentVerdict::Refused && !asks_for_nothing(row, value);
     EXPECT_EQ(job->findings[0].severity, refused ? Severity::Unsupported : Severity::Warning);
     EXPECT_EQ(job->findings[0].path, "spec.training." + camel_case(row.name));
   }
@@ -151,6 +150,62 @@ TEST_F(ArgumentsTest, WordsOfALineAreKnown) {
     EXPECT_FALSE(is_line_argument(word)) << word;
 }
 
+/// Findings name the argument as it was written, and advise arguments instead of the manifest's fields.
+TEST_F(ArgumentsTest, FindingsSpeakOfArguments) {
+  const std::string base =
+      "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o ";
+  struct Case {
+    std::string argument, starts, ends;
+  };
+  for (const Case& one : {
+           Case{"--eval_strategy steps", "command line: error: --eval_strategy: ",
+                "(give --eval_data_path or --validation_split_percentage)"},
+           Case{"--evaluation-strategy steps", "command line: error: --evaluation-strategy: ",
+                "(give --eval_data_path or --validation_split_percentage)"},
+           Case{"--per_gpu_train_batch_size -1",
+                "command line: error: --per_gpu_train_batch_size: ",
+                "found -1, expected at least 1"},
+           Case{"--cutoff_len 0", "command line: error: --cutoff_len: ", "expected at least 2"},
+       }) {
+    const auto job = parse(base + one.argument);
+    ASSERT_TRUE(job) << one.argument << job.error().to_string();
+    const auto resolution = resolve(*job, {});
+    std::string found;
+    for (const auto& finding : resolution.findings)
+      if (const std::string line = to_line(*job, finding); line.starts_with(one.starts))
+        found = line;
+    EXPECT_TRUE(found.ends_with(one.ends)) << one.argument << ": " << found;
+  }
+}
+
+/// A line of another program is refused once, with everything that has to change.
+TEST_F(ArgumentsTest, EveryRefusedArgumentIsNamedAtOnce) {
+  const auto job = parse(
+      "torchrun --nproc_per_node=2 -m finetune --deepspeed @ds --model_name_or_path @model "
+      "--data_path /d --output_dir /o --lora_enable True --learning_rte 1 --max_steps x");
+  ASSERT_FALSE(job);
+  EXPECT_EQ(job.error().message,
+            "5 arguments cannot be taken\n"
+            "  torchrun: the agent starts the ranks (remove it: dsj takes its place)\n"
+            "  -m: a Python script is not run here (leave it out: the engine trains by itself)\n"
+            "  --lora_enable: not an argument of dsj run (docs/arguments.md lists them)\n"
+            "  --learning_rte: not an argument of dsj run (did you mean \"--learning_rate\"?)\n"
+            "  --max_steps: found \"x\", expected a whole number");
+}
+
+/// DeepSpeed's own examples: a switch, and the file under another name.
+TEST_F(ArgumentsTest, DeepSpeedMayBeASwitch) {
+  const auto job = parse(
+      "--deepspeed --deepspeed_config @ds --model_name_or_path @model --data_path /d --output_dir "
+      "/o");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->ds_config.value("train_micro_batch_size_per_gpu", ""), "auto");
+  const auto none = parse("--deepspeed --model_name_or_path @model --data_path /d --output_dir /o");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().to_string(),
+            "--deepspeed: a value is missing (write --deepspeed ds_config.json)");
+}
+
 TEST_F(ArgumentsTest, WhatBecomesOfAnEarlierRunIsAnArgument) {
   const auto job = parse(
       "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o "
@@ -196,7 +251,8 @@ TEST_F(ArgumentsTest, WhatDoesNotMatterIsSaid) {
 
 /// argparse's rule. What is said names the argument.
 TEST_F(ArgumentsTest, TheLastOfTwoCounts) {
-  const auto job = parse(std::string(kLine) + "--max_steps 1 --seed 3 --max-steps 2 --bf16 --bf16 False");
+  const auto job =
+      parse(std::string(kLine) + "--max_steps 1 --seed 3 --max-steps 2 --bf16 --bf16 False");
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_EQ(*job->training.max_steps, 2);
   EXPECT_FALSE(*job->training.bf16);
@@ -230,13 +286,13 @@ TEST_F(ArgumentsTest, OtherNamesAndWords) {
 TEST_F(ArgumentsTest, OtherNamesInAManifest) {
   const auto read = [](const nlohmann::json& more) {
     dsconfig::Document document{.source = "job"};
-    document.value = {{"apiVersion", kApiVersion},
-                      {"kind", kKind},
-                      {"metadata", {{"name", "n"}}},
-                      {"spec",
-                       {{"deepspeed", {{"config", {{"train_batch_size", 1}}}}},
-                        {"training",
-                         {{"modelNameOrPath", "/m"}, {"dataPath", "/d"}, {"outputDir", "/o"}}}}}};
+    document.value = {
+        {"apiVersion", kApiVersion},
+        {"kind", kKind},
+        {"metadata", {{"name", "n"}}},
+        {"spec",
+         {{"deepspeed", {{"config", {{"train_batch_size", 1}}}}},
+          {"training", {{"modelNameOrPath", "/m"}, {"dataPath", "/d"}, {"outputDir", "/o"}}}}}};
     document.value["spec"]["training"].update(more);
     return read_manifest(document, ".", {});
   };
@@ -265,8 +321,8 @@ TEST_F(ArgumentsTest, EveryRowIsWhatHappens) {
   int taken = 0, warned = 0, refused = 0;
   for (const ArgumentGroup& group : argument_groups()) {
     for (const ArgumentRow& row : group.rows) {
-      if (row.name == "output_dir" || row.name == "data_path" ||
-          row.name == "model_name_or_path" || row.name == "deepspeed")
+      if (row.name == "output_dir" || row.name == "data_path" || row.name == "model_name_or_path" ||
+          row.name == "deepspeed")
         continue;  // of kLine
       for (int draw = 0; draw < 4; ++draw) {
         const std::string value = values[random() % values.size()];
@@ -382,20 +438,37 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
 
 /// The CRD takes numbers and booleans where a line has words.
 TEST_F(ArgumentsTest, AManifestOfALineHasTheTypesOfTheCrd) {
-  const auto line = manifest_from_arguments(
-      {"--nproc_per_node", "2", "--deepspeed", "ds.json", "--max_steps", "2000", "--bf16", "True",
-       "--learning_rate", "1e-6", "--weight_decay", "0.", "--lr_scheduler_type", "cosine",
-       "--use_lora", "True", "--lora_r", "4", "--lora_dropout", "0.1", "--lora_target_modules",
-       "all-linear"},
-      false);
+  const auto line = manifest_from_arguments({"--nproc_per_node",
+                                             "2",
+                                             "--deepspeed",
+                                             "ds.json",
+                                             "--max_steps",
+                                             "2000",
+                                             "--bf16",
+                                             "True",
+                                             "--learning_rate",
+                                             "1e-6",
+                                             "--weight_decay",
+                                             "0.",
+                                             "--lr_scheduler_type",
+                                             "cosine",
+                                             "--use_lora",
+                                             "True",
+                                             "--lora_r",
+                                             "4",
+                                             "--lora_dropout",
+                                             "0.1",
+                                             "--lora_target_modules",
+                                             "all-linear"},
+                                            false);
   ASSERT_TRUE(line) << line.error().to_string();
-  const nlohmann::json expected = {{"maxSteps", 2000},
-                                   {"bf16", true},
-                                   {"learningRate", 1e-6},
-                                   {"weightDecay", 0.0},
-                                   {"lrSchedulerType", "cosine"},
-                                   {"lora",
-                                    {{"r", 4}, {"dropout", 0.1}, {"targetModules", "all-linear"}}}};
+  const nlohmann::json expected = {
+      {"maxSteps", 2000},
+      {"bf16", true},
+      {"learningRate", 1e-6},
+      {"weightDecay", 0.0},
+      {"lrSchedulerType", "cosine"},
+      {"lora", {{"r", 4}, {"dropout", 0.1}, {"targetModules", "all-linear"}}}};
   EXPECT_EQ(line->manifest["spec"]["training"], expected);
   EXPECT_TRUE(line->manifest["spec"]["training"]["maxSteps"].is_number_integer());
 }
@@ -403,7 +476,8 @@ TEST_F(ArgumentsTest, AManifestOfALineHasTheTypesOfTheCrd) {
 /// Each finding names what the user typed: an argument of the line, or a key of the ds_config.
 TEST_F(ArgumentsTest, FindingsNameTheArgumentAndNotAFieldOfAManifest) {
   const auto job = parse(
-      "--nproc_per_node=2 --deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o "
+      "--nproc_per_node=2 --deepspeed @ds --model_name_or_path @model --data_path /d --output_dir "
+      "/o "
       "--ddp_timeout 1800 --max_steps 10");
   ASSERT_TRUE(job) << job.error().to_string();
   using Severity = dsconfig::Finding::Severity;
