@@ -8,6 +8,7 @@
 #include "common/files/posix_files.h"
 #include "job/import/kubeflow.h"
 #include "job/import/launcher.h"
+#include "job/import/recipe.h"
 #include "job/import/roll.h"
 #include "job/spec/job.h"
 #include "job/spec/yaml.h"
@@ -26,6 +27,7 @@ constexpr char kImportHelp[] =
        dsj import deepspeed SCRIPT.sh                or:  dsj import deepspeed -- deepspeed ...
        dsj import hostfile FILE
        dsj import pytorchjob|mpijob|trainjob FILE.yaml
+       dsj import llamafactory|axolotl FILE.yaml
 
 Prints a DeepSpeedJob that `dsj validate --elsewhere` accepts; above it, as comments and on stderr, what is left
 open and what could not be carried over. Files are read, never run.
@@ -128,6 +130,13 @@ Result<Imported> import_object(PosixFiles& files, const Options& options) {
       {.keep_program = options.launcher == "Command", .ds_config = options.ds_config});
 }
 
+Result<Imported> import_training_file(PosixFiles& files, const Options& options) {
+  DSJ_TRY(const auto document, jobspec::read_yaml(options.file));
+  const auto recipe =
+      options.kind == "axolotl" ? jobimport::Recipe::Axolotl : jobimport::Recipe::LlamaFactory;
+  return import_recipe(files, recipe, document.value, options.file);
+}
+
 int import_to_manifest(PosixFiles& files, const Options& options, Result<Imported> imported) {
   if (!imported) return report("import", imported.error());
   if (const auto done = jobimport::finish(*imported, options.overrides); !done)
@@ -185,7 +194,8 @@ int run_import(Arguments args) {
   parser.no_help();
   parser.option("KIND", options.kind)
       .required()
-      .one_of({"roll", "torchrun", "deepspeed", "hostfile", "pytorchjob", "mpijob", "trainjob"});
+      .one_of({"roll", "torchrun", "deepspeed", "hostfile", "pytorchjob", "mpijob", "trainjob",
+               "llamafactory", "axolotl"});
   parser.option("FILE", options.file);
   parser.option("-o,--output", options.output);
   parser.flag("--force", options.force);
@@ -209,6 +219,8 @@ int run_import(Arguments args) {
                                                  : jobimport::Launcher::DeepSpeed));
   if (kubeflow_kind(options.kind))
     return import_to_manifest(files, options, import_object(files, options));
+  if (options.kind == "llamafactory" || options.kind == "axolotl")
+    return import_to_manifest(files, options, import_training_file(files, options));
   const auto text = files.read_all(options.file, kMaxBytes);
   if (!text) return report("import", text.error());
   return import_to_manifest(files, options, jobimport::import_hostfile(*text, options.file));

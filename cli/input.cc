@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "common/text.h"
+#include "job/import/recipe.h"
 #include "job/spec/yaml.h"
 
 namespace dsj::cli {
@@ -62,6 +63,9 @@ Result<Input> read_input(const std::string& path, const std::vector<std::string>
   if (has_yaml_name(path) && is_roll(document->value))
     return bad_input("this is a ROLL pipeline", path,
                      "`dsj import roll` makes a DeepSpeedJob of one of its roles");
+  if (const auto kind = jobimport::recipe_kind(document->value))
+    return bad_input("this is a training file of " + *kind, path,
+                     "`dsj import " + *kind + "` makes a DeepSpeedJob of it");
   if (!has_yaml_name(path) && !is_job(document->value)) {
     input.ds_config = std::move(*document);
     return input;
@@ -116,8 +120,9 @@ JobWords split_words(Arguments args, std::initializer_list<OwnOption> own) {
       continue;
     }
     const bool two = option->takes_value && equals == std::string::npos && i + 1 < args.size();
-    const std::string value = two ? args[i + 1]
-                              : equals == std::string::npos ? "" : word.substr(equals + 1);
+    const std::string value = two                           ? args[i + 1]
+                              : equals == std::string::npos ? ""
+                                                            : word.substr(equals + 1);
     auto& to = option->is_own && !option->is_own(value) ? rest : words.own;
     to.push_back(word);
     if (two) to.push_back(args[++i]);
@@ -136,4 +141,3 @@ Result<Input> read_line(const std::vector<std::string>& line,
 }
 
 }  // namespace dsj::cli
-

@@ -1,0 +1,335 @@
+#include "job/import/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "common/text.h"
+#include "job/spec/job.h"
+
+namespace dsj::jobimport {
+namespace {
+
+using nlohmann::json;
+
+/// As an argument of a line: true → "True", [a, b] → "a,b", an object → its JSON.
+std::string word_of(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_array()) return value.dump();
+  std::string words;
+  for (const json& one : value) words += (words.empty() ? "" : ",") + word_of(one);
+  return words;
+}
+
+bool is_empty(const json& value) {
+  return value.is_null() || value == "" || value == json::array() || value == json::object();
+}
+
+/// Keys that decide what is learnt, and their values that are built: another one is refused, not listed.
+const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
+    {"stage", {"sft"}},
+    {"finetuning_type", {"full", "lora"}},
+    {"adapter", {"lora", "qlora"}},
+    {"rl", {}}};
+
+/// A ds_config whose every value comes from the training arguments.
+json plain_config() {
+  return {{"train_micro_batch_size_per_gpu", "auto"},
+          {"gradient_accumulation_steps", "auto"},
+          {"gradient_clipping", "auto"},
+          {"bf16", {{"enabled", "auto"}}},
+          {"fp16", {{"enabled", "auto"}}},
+          {"zero_optimization", {{"stage", 0}}}};
+}
+
+/// What both tools share: keys become the words of a line, and the line becomes a manifest.
+class RecipeImport {
+ public:
+  RecipeImport(Files& files, const json& document, const std::string& source)
+      : files_(files), document_(document) {
+    imported_.origin = source;
+  }
+
+  Result<Imported> llamafactory() {
+    const std::string datasets = word_of(document_.value("dataset", json()));
+    for (const auto& [key, value] : document_.items()) {
+      if (is_empty(value) || key == "dataset" || key == "dataset_dir") continue;
+      if (key == "template") {
+        note("template " + word_of(value) +
+             ": the model's own chat template is used; `dsj data show` prints the rows as they are "
+             "read");
+      } else if (key == "val_size") {
+        validation(value);
+      } else if (key == "eval_dataset") {
+        if (const std::string file = dataset_file(word_of(value)); !file.empty())
+          give("eval_data_path", file);
+        else
+          lose(key, word_of(value) + " is not a file in dataset_info.json");
+      } else {
+        give(key, word_of(value));
+      }
+    }
+    if (!datasets.empty()) {
+      const std::string file = dataset_file(datasets);
+      if (file.empty())
+        need("spec.training.dataPath", "the data set " + datasets + " is not a file of " +
+                                           dataset_directory() + "/dataset_info.json");
+      else
+        give("data_path", file);
+    }
+    return finish_line("llamafactory-cli starts one rank per GPU");
+  }
+
+  Result<Imported> axolotl();
+
+ private:
+  void give(const std::string& argument, const std::string& value) {
+    line_.push_back("--" + argument + "=" + value);
+  }
+  void note(std::string text) { imported_.left_open.push_back(std::move(text)); }
+  void lose(const std::string& key, const std::string& why) {
+    imported_.not_carried.push_back(key + ": " + why);
+  }
+  void need(const std::string& path, const std::string& why) {
+    imported_.missing.push_back({path, why});
+  }
+
+  /// Both tools take a share of the rows below 1, and a number of rows from there on.
+  void validation(const json& size) {
+    const double rows = size.is_number() ? size.get<double>() : 0;
+    if (rows <= 0) return;
+    if (rows < 1)
+      give("validation_split_percentage", text::number(rows * 100));
+    else
+      lose("val_size", "a number of rows: write validationSplitPercentage, a share in percent");
+  }
+
+  std::string dataset_directory() const { return document_.value("dataset_dir", "data"); }
+
+  /// The local file of a name in dataset_info.json. Empty: there is none, or there are several.
+  std::string dataset_file(const std::string& names) {
+    if (names.find(',') != std::string::npos) return {};
+    const auto text = files_.read_all(dataset_directory() + "/dataset_info.json", 16 << 20);
+    if (!text) return {};
+    const json info = json::parse(*text, nullptr, false);
+    if (!info.is_object() || !info.contains(names) || !info[names].is_object()) return {};
+    const json& entry = info[names];
+    for (const char* key : {"columns", "tags", "formatting", "ranking", "split", "num_samples"})
+      if (entry.contains(key) && entry[key] != "alpaca")
+        note("dataset_info.json: " + std::string(key) + " of " + names + " is " +
+             entry[key].dump() + "; `dsj data show` prints how the rows are read");
+    const std::string file = entry.value("file_name", "");
+    return file.empty() ? file : dataset_directory() + "/" + file;
+  }
+
+  Result<Imported> finish_line(const std::string& ranks) {
+    DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_, true));
+    imported_.manifest = std::move(taken.manifest);
+    for (const auto& finding : taken.findings) {
+      std::string text = finding.path + ": " + finding.message;
+      if (text.starts_with("--")) text.erase(0, 2);
+      if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+      imported_.not_carried.push_back(std::move(text));
+    }
+    json& spec = imported_.manifest["spec"];
+    if (!spec.contains("deepspeed")) {
+      spec["deepspeed"] = {{"config", plain_config()}};
+      note("spec.deepspeed.config: the file names no ds_config; ZeRO stage 0 is data parallelism");
+    }
+    if (!spec.contains("workers")) {
+      spec["workers"] = {{"slotsPerWorker", 1}};
+      note("spec.workers.slotsPerWorker: " + ranks + "; write the number");
+    }
+    const json training = spec.value("training", json::object());
+    for (const char* field : {"modelNameOrPath", "outputDir"})
+      if (!training.contains(field))
+        need(std::string("spec.training.") + field, "the file does not name it");
+    const bool asked = std::ranges::any_of(
+        imported_.missing, [](const Missing& one) { return one.path == "spec.training.dataPath"; });
+    if (!training.contains("dataPath") && !asked)
+      need("spec.training.dataPath", "the file names no data");
+    return std::move(imported_);
+  }
+
+  Files& files_;
+  const json& document_;
+  Imported imported_;
+  std::vector<std::string> line_;
+};
+
+/// Keys of axolotl's that other names stand for.
+constexpr std::pair<const char*, const char*> kAxolotlNames[] = {
+    {"base_model", "model_name_or_path"},
+    {"sequence_len", "max_seq_length"},
+    {"sample_packing", "packing"},
+    {"micro_batch_size", "per_device_train_batch_size"},
+    {"eval_batch_size", "per_device_eval_batch_size"},
+    {"num_epochs", "num_train_epochs"},
+    {"optimizer", "optim"},
+    {"lr_scheduler", "lr_scheduler_type"},
+    {"peft_use_rslora", "use_rslora"},
+    {"lora_modules_to_save", "lora_modules_to_save"},
+    {"bfloat16", "bf16"},
+    {"float16", "fp16"}};
+
+/// Keys of axolotl's without a counterpart that change nothing, or nothing that is learnt.
+constexpr const char* kAxolotlQuiet[] = {"model_type",
+                                         "tokenizer_type",
+                                         "is_llama_derived_model",
+                                         "is_mistral_derived_model",
+                                         "is_falcon_derived_model",
+                                         "is_qwen_derived_model",
+                                         "processor_type",
+                                         "strict",
+                                         "dataset_prepared_path",
+                                         "dataset_processes",
+                                         "pad_to_sequence_len",
+                                         "lora_fan_in_fan_out",
+                                         "xformers_attention",
+                                         "flash_attention",
+                                         "flash_attn_cross_entropy",
+                                         "flash_attn_rms_norm",
+                                         "flash_attn_fuse_qkv",
+                                         "flash_attn_fuse_mlp",
+                                         "eager_attention",
+                                         "sdp_attention",
+                                         "debug",
+                                         "local_rank",
+                                         "eval_table_size",
+                                         "eval_max_new_tokens",
+                                         "eval_sample_packing",
+                                         "save_safetensors",
+                                         "skip_prepare_dataset",
+                                         "plugins",
+                                         "gradient_checkpointing_kwargs",
+                                         "lora_mlp_kernel",
+                                         "lora_qkv_kernel",
+                                         "lora_o_kernel",
+                                         "base_model_config",
+                                         "base_model_ignore_patterns",
+                                         "wandb_watch",
+                                         "wandb_name",
+                                         "wandb_log_model",
+                                         "wandb_entity",
+                                         "shuffle_merged_datasets"};
+
+Result<Imported> RecipeImport::axolotl() {
+  const auto number = [&](const char* key, double otherwise) {
+    const json value = document_.value(key, json());
+    return value.is_number() ? value.get<double>() : otherwise;
+  };
+  const double epochs = std::max(number("num_epochs", 1), 1e-9);
+  bool schedule = false;
+  for (const auto& [key, value] : document_.items()) {
+    if (is_empty(value)) continue;
+    if (key == "lr_scheduler" && document_.contains("cosine_min_lr_ratio")) continue;
+    const auto renamed =
+        std::ranges::find_if(kAxolotlNames, [&](const auto& names) { return key == names.first; });
+    if (key == "bf16" || key == "bfloat16" || key == "gradient_checkpointing") {
+      // "auto", "full", "unsloth", "offload": other ways to the same result
+      if (value.is_string()) lose(key, word_of(value) + " is read as true");
+      give(key == "bfloat16" ? "bf16" : key, value.is_string() ? "True" : word_of(value));
+    } else if (renamed != std::end(kAxolotlNames)) {
+      give(renamed->second, word_of(value));
+    } else if (key == "datasets" || key == "test_datasets") {
+      const bool test = key == "test_datasets";
+      if (!value.is_array() || !value[0].is_object()) {
+        lose(key, "expected a list of data sets");
+        continue;
+      }
+      json set = value[0];
+      std::string file = set.value("path", "");
+      if (set.contains("data_files")) file = word_of(set["data_files"]);
+      const auto there = files_.exists(file);
+      if (!test && !(there && *there))
+        need("spec.training.dataPath", "the data set \"" + file + "\" is not a file here");
+      else
+        give(test ? "eval_data_path" : "data_path", file);
+      for (const char* known : {"path", "data_files", "ds_type"}) set.erase(known);
+      if (!set.empty())
+        note(key + "[0]: " + set.dump() + "; `dsj data show` prints how the rows are read");
+      for (size_t other = 1; other < value.size(); ++other)
+        lose(key + "[" + std::to_string(other) + "]", "a job reads one file: join them");
+    } else if (key == "val_set_size") {
+      validation(value);
+    } else if (key == "adapter") {
+      if (value == "lora" || value == "qlora") give("use_peft", "True");
+      if (value == "qlora")
+        lose(key, "a base of 4 bits is not built: LoRA with a 16-bit base is written");
+    } else if (key == "lora_target_linear") {
+      if (value == true) give("lora_target_modules", "all-linear");
+    } else if (key == "evals_per_epoch" || key == "saves_per_epoch") {
+      const std::string what = key.starts_with("eval") ? "eval" : "save";
+      const double count = number(key.c_str(), 0);
+      if (count <= 0) continue;
+      give(what + "_strategy", "steps");
+      give(what + "_steps", text::number(1 / (count * epochs)));
+    } else if (key == "eval_steps" || key == "save_steps") {
+      give(key.substr(0, 4) + "_strategy", "steps");
+      give(key, word_of(value));
+    } else if (key == "cosine_min_lr_ratio") {
+      give("lr_scheduler_type", "cosine_with_min_lr");
+      give("lr_scheduler_kwargs", json{{"min_lr_rate", value}}.dump());
+    } else if (key == "special_tokens") {
+      for (const auto& [name, token] : value.items())
+        if (name == "eos_token")
+          give("eos_token", word_of(token));
+        else
+          lose("special_tokens." + name, "it is read from the model's tokenizer");
+    } else if (key == "chat_template") {
+      if (value != "tokenizer_default")
+        note("chat_template " + word_of(value) +
+             ": the model's own is used; `dsj data show` prints the rows as they are read");
+    } else if (key == "wandb_project") {
+      give("report_to", "wandb");
+      lose(key, "W&B's project: docs/watching.md shows how to upload a run");
+    } else if (std::ranges::find(kAxolotlQuiet, key) != std::end(kAxolotlQuiet)) {
+      lose(key, "no effect here");
+    } else if (jobspec::is_line_argument("--" + key)) {
+      give(key, word_of(value));
+    } else {
+      lose(key, "not known here");
+    }
+    schedule = schedule || key == "warmup_steps" || key == "warmup_ratio";
+  }
+  const bool evaluates = document_.contains("test_datasets") || number("val_set_size", 0) > 0;
+  const auto says = [&](const char* key) { return !is_empty(document_.value(key, json())); };
+  if (evaluates && !says("eval_steps") && !says("evals_per_epoch") && !says("eval_strategy"))
+    give("eval_strategy", "epoch");
+  if (!says("save_steps") && !says("saves_per_epoch") && !says("save_strategy"))
+    give("save_strategy", "epoch");
+  if (!schedule) {
+    give("warmup_ratio", "0.03");
+    note("spec.training.warmupRatio: axolotl warms up over 3 % of the steps, at most 100");
+  }
+  return finish_line("axolotl starts one rank per GPU");
+}
+
+}  // namespace
+
+std::optional<std::string> recipe_kind(const json& document) {
+  if (!document.is_object() || document.contains("kind")) return std::nullopt;
+  const auto has = [&](const char* key) { return document.contains(key); };
+  if (has("base_model") && (has("datasets") || has("micro_batch_size"))) return "axolotl";
+  if (has("model_name_or_path") && (has("finetuning_type") || has("stage") || has("dataset")))
+    return "llamafactory";
+  return std::nullopt;
+}
+
+Result<Imported> import_recipe(Files& files, Recipe recipe, const json& document,
+                               const std::string& source) {
+  if (!document.is_object()) return bad_input("expected keys and values", source);
+  for (const auto& [key, built] : kDecides) {
+    const json value = document.value(key, json());
+    if (is_empty(value)) continue;
+    if (std::ranges::find(built, word_of(value)) == built.end())
+      return bad_input(std::string(key) + " " + word_of(value) + " is not built", source,
+                       built.empty() ? "" : "expected " + word_of(built));
+  }
+  RecipeImport import(files, document, source);
+  return recipe == Recipe::LlamaFactory ? import.llamafactory() : import.axolotl();
+}
+
+}  // namespace dsj::jobimport

@@ -1,0 +1,163 @@
+#include "job/import/recipe.h"
+
+#include "job/spec/yaml.h"
+#include "tests/job/import/support.h"
+
+namespace dsj::jobimport {
+namespace {
+
+using nlohmann::json;
+
+Result<Imported> import_text(Folder& folder, Recipe recipe, const std::string& text) {
+  DSJ_TRY(const auto document, jobspec::parse_yaml(text, "train.yaml"));
+  EXPECT_EQ(recipe_kind(document.value), recipe == Recipe::Axolotl ? "axolotl" : "llamafactory");
+  return import_recipe(folder.files, recipe, document.value, "train.yaml");
+}
+
+TEST(RecipeTest, ALlamaFactoryFile) {
+  Folder folder;
+  folder.add("/data/dataset_info.json", R"({"mine": {"file_name": "mine.json"},
+      "chats": {"file_name": "c.jsonl", "formatting": "sharegpt"}, "hub": {"hf_hub_url": "a/b"}})");
+  auto imported = import_text(folder, Recipe::LlamaFactory, R"(
+model_name_or_path: ./model
+trust_remote_code: true
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_rank: 8
+lora_target: all
+deepspeed: examples/deepspeed/ds_z3_config.json
+dataset: mine
+dataset_dir: /data
+eval_dataset: chats
+template: qwen3_nothink
+cutoff_len: 2048
+preprocessing_num_workers: 16
+output_dir: saves/x
+logging_steps: 10
+save_steps: 500
+plot_loss: true
+report_to: none
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+learning_rate: 1.0e-4
+num_train_epochs: 3.0
+lr_scheduler_type: cosine
+warmup_ratio: 0.1
+bf16: true
+resume_from_checkpoint: null
+)");
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  ASSERT_TRUE(finish(*imported, {}));
+  const json& spec = imported->manifest["spec"];
+  EXPECT_EQ(spec["deepspeed"]["configFrom"]["file"], "examples/deepspeed/ds_z3_config.json");
+  EXPECT_EQ(spec["training"], json::parse(R"({"modelNameOrPath": "./model",
+      "dataPath": "/data/mine.json", "evalDataPath": "/data/c.jsonl", "outputDir": "saves/x",
+      "maxSeqLength": 2048, "loggingSteps": 10, "saveSteps": 500, "reportTo": "none",
+      "perDeviceTrainBatchSize": 1, "gradientAccumulationSteps": 8, "learningRate": 1e-4,
+      "numTrainEpochs": 3, "lrSchedulerType": "cosine", "warmupRatio": 0.1, "bf16": true,
+      "lora": {"r": 8, "targetModules": "all-linear"}})"));
+  for (const char* open : {"template qwen3_nothink", "formatting of chats", "slotsPerWorker"})
+    EXPECT_TRUE(any_contains(imported->left_open, open)) << open;
+  EXPECT_TRUE(any_contains(imported->not_carried, "trust_remote_code: no effect"));
+}
+
+TEST(RecipeTest, ADataSetOfTheHubIsAskedFor) {
+  Folder folder;
+  folder.add("/data/dataset_info.json", R"({"hub": {"hf_hub_url": "a/b"}})");
+  auto imported =
+      import_text(folder, Recipe::LlamaFactory,
+                  "model_name_or_path: m\nstage: sft\ndataset: hub\ndataset_dir: /data\n"
+                  "output_dir: o\n");
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  const auto done = finish(*imported, {});
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().to_string().find("spec.training.dataPath"), std::string::npos)
+      << done.error().to_string();
+}
+
+TEST(RecipeTest, AnAxolotlFile) {
+  Folder folder;
+  folder.add("/rows.jsonl", "{}");
+  auto imported = import_text(folder, Recipe::Axolotl, R"(
+base_model: ./llama
+model_type: LlamaForCausalLM
+load_in_8bit: false
+datasets:
+  - path: /rows.jsonl
+    ds_type: json
+    type: alpaca
+  - path: other/rows
+val_set_size: 0.05
+output_dir: ./out
+sequence_len: 4096
+sample_packing: true
+adapter: qlora
+lora_r: 32
+lora_alpha: 16
+lora_target_linear: true
+lora_model_dir:
+gradient_accumulation_steps: 4
+micro_batch_size: 2
+num_epochs: 2
+optimizer: adamw_bnb_8bit
+lr_scheduler: cosine
+cosine_min_lr_ratio: 0.1
+learning_rate: 0.0002
+bf16: auto
+gradient_checkpointing: true
+evals_per_epoch: 4
+saves_per_epoch: 1
+weight_decay: 0.1
+fsdp:
+special_tokens:
+  eos_token: "</s>"
+unheard_of: 1
+)");
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  ASSERT_TRUE(finish(*imported, {}));
+  const json& spec = imported->manifest["spec"];
+  EXPECT_EQ(spec["deepspeed"]["config"]["zero_optimization"]["stage"], 0);
+  EXPECT_EQ(spec["training"], json::parse(R"({"modelNameOrPath": "./llama",
+      "dataPath": "/rows.jsonl", "validationSplitPercentage": 5, "outputDir": "./out",
+      "maxSeqLength": 4096, "packing": true, "lora": {"r": 32, "alpha": 16,
+      "targetModules": "all-linear"}, "gradientAccumulationSteps": 4,
+      "perDeviceTrainBatchSize": 2, "numTrainEpochs": 2, "lrSchedulerType": "cosine_with_min_lr",
+      "lrSchedulerKwargs": {"min_lr_rate": 0.1}, "optim": "adamw_bnb_8bit", "learningRate": 2e-4, "bf16": true,
+      "gradientCheckpointing": true, "evaluationStrategy": "steps", "evalSteps": 0.125,
+      "saveStrategy": "steps", "saveSteps": 0.5, "weightDecay": 0.1, "eosToken": "</s>",
+      "warmupRatio": 0.03})"));
+  for (const char* lost :
+       {"adapter: a base of 4 bits", "datasets[1]", "unheard_of: not known here", "bf16: auto"})
+    EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
+}
+
+/// What is trained is never changed in silence.
+TEST(RecipeTest, OtherObjectivesAreRefused) {
+  Folder folder;
+  for (const auto& [text, says] :
+       {std::pair{"model_name_or_path: m\nstage: dpo\n", "stage dpo is not built"},
+        std::pair{"model_name_or_path: m\nstage: sft\nfinetuning_type: oft\n",
+                  "finetuning_type oft is not built"}}) {
+    const auto imported = import_text(folder, Recipe::LlamaFactory, text);
+    ASSERT_FALSE(imported) << text;
+    EXPECT_EQ(imported.error().message, says);
+  }
+  for (const auto& [text, says] :
+       {std::pair{"base_model: m\nmicro_batch_size: 1\nrl: dpo\n", "rl dpo is not built"},
+        std::pair{"base_model: m\nmicro_batch_size: 1\nadapter: llama-adapter\n",
+                  "adapter llama-adapter is not built"}}) {
+    const auto imported = import_text(folder, Recipe::Axolotl, text);
+    ASSERT_FALSE(imported) << text;
+    EXPECT_EQ(imported.error().message, says);
+  }
+}
+
+TEST(RecipeTest, OtherFilesAreNeither) {
+  for (const char* text : {R"({"kind": "DeepSpeedJob", "model_name_or_path": 1, "stage": "sft"})",
+                           R"({"zero_optimization": {"stage": 1}})", "[]"})
+    EXPECT_FALSE(recipe_kind(json::parse(text))) << text;
+}
+
+}  // namespace
+}  // namespace dsj::jobimport
