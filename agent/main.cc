@@ -2,12 +2,15 @@
 // copies it to where a container of another image can start it.
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "agent/install.h"
 #include "agent/loop.h"
 #include "agent/pod_loop.h"
 #include "agent/signals_ready.h"
 #include "common/argument_parser.h"
+#include "common/version/version.h"
 #include "job/contract.h"
 
 namespace {
@@ -25,6 +28,9 @@ int install(const std::string& directory) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (const auto over = dsj::answer_version("dsj-agent", words))
+    return *over == 0 ? 0 : dsj::contract::kExitBadInput;
   dsj::agent::LoopOptions options;
   dsj::agent::PodOptions pod;
   std::string install_into;

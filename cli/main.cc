@@ -9,6 +9,7 @@
 #include "cli/exit_codes.h"
 #include "cli/verbs.h"
 #include "common/text.h"
+#include "common/version/version.h"
 
 namespace {
 
@@ -78,7 +79,7 @@ void print_help(std::FILE* out) {
   list(Place::Machine);
   std::fputs("\non a cluster, also as `kubectl dsj VERB`:\n", out);
   list(Place::Cluster);
-  std::fputs("\n`dsj VERB --help` shows a verb's arguments, `dsj --version` the version.\n\n", out);
+  std::fputs("\n`dsj VERB --help` shows a verb's arguments, `dsj --version [-o json]` the version.\n\n", out);
   std::fputs("exit codes:\n", out);
   for (const auto& [code, meaning] : dsj::cli::kExitMeanings)
     std::fprintf(out, "  %-10d  %s\n", code, meaning);
@@ -102,10 +103,7 @@ int main(int argc, char** argv) {
     print_help(stdout);
     return 0;
   }
-  if (args[0] == "--version") {
-    std::puts("dsj " DSJ_VERSION);
-    return 0;
-  }
+  if (const auto over = dsj::answer_version("dsj", args)) return *over;
   std::vector<std::string> names;
   for (const Verb& verb : verbs()) {
     names.emplace_back(verb.name);

@@ -1,11 +1,12 @@
 // dsj-train: the rank process. Without a verb it trains, as its environment says
-// (job/contract.h); `generate` completes prompts with a model directory.
+// (job/contract.h); `generate` completes prompts with a model directory, --version shows the build.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/version/version.h"
 #include "engine/train/generate.h"
 #include "engine/train/run.h"
 
@@ -16,6 +17,8 @@ int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty()) return dsj::train::run_rank();
   if (args[0] == "generate") return dsj::train::run_generate({args.begin() + 1, args.end()});
-  std::fprintf(stderr, "dsj-train: unknown verb \"%s\"; known: generate\n", args[0].c_str());
+  if (const auto over = dsj::answer_version("dsj-train", args)) return *over;
+  std::fprintf(stderr, "dsj-train: unknown verb \"%s\"; known: generate, --version\n",
+               args[0].c_str());
   return 2;
 }

@@ -2,9 +2,12 @@
 #include <malloc.h>
 #include <signal.h>
 
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/log.h"
+#include "common/version/version.h"
 #include "job/contract.h"
 #include "kube/access.h"
 #include "kube/api_transport.h"
@@ -23,6 +26,9 @@ int exit_code_of(const Error& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (const auto over = answer_version("dsj-operator", words))
+    return *over == 0 ? 0 : contract::kExitBadInput;
   int exit_code = 0;
   const auto options = op::parse_options(argc, argv, exit_code);
   if (!options) return exit_code;

@@ -14,6 +14,7 @@ import sys
 ARROWS = {
     # What any program could use; it knows nothing of training.
     "common": [],
+    "common/version": ["common"],
     "common/files": ["common"],
     "common/jinja": ["common"],
     "common/http": ["common"],
@@ -34,9 +35,9 @@ ARROWS = {
     "agent/health": ["common"],
     "agent/ranks": ["common", "job", "agent/gang", "agent/stacks"],
     "agent/status": ["common", "job", "job/report", "common/files", "common/http", "kube", "agent/gang"],
-    "agent": ["common", "job", "job/report", "common/files", "common/http", "job/layout", "job/dsconfig",
+    "agent": ["common", "common/version", "job", "job/report", "common/files", "common/http", "job/layout", "job/dsconfig",
               "job/spec", "kube", "agent/gang", "agent/health", "agent/ranks", "agent/stacks", "agent/status"],
-    "operator": ["common", "job", "job/report", "common/http", "job/layout", "job/dsconfig", "job/spec", "kube",
+    "operator": ["common", "common/version", "job", "job/report", "common/http", "job/layout", "job/dsconfig", "job/spec", "kube",
                  "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
     "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
@@ -45,7 +46,7 @@ ARROWS = {
             "engine/deepspeed", "engine/optim"],  # optim: the rates of a schedule, for the plan
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
-    "cli/main.cc": ["common", "cli", "cli/cluster"],  # a file: the table of all verbs
+    "cli/main.cc": ["common", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
     "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data"],
     "engine/data": ["common", "common/files", "common/jinja"],
     "engine/weights": ["common", "job", "common/files", "job/layout"],
@@ -78,7 +79,7 @@ ARROWS = {
                      "engine/data", "engine/weights",
                      "engine/checkpoint", "engine/deepspeed", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
                      "engine/device", "engine/zero", "engine/models", "engine/observe", "engine/cuda"],
-    "engine": ["common", "engine/train"],
+    "engine": ["common", "common/version", "engine/train"],
 }
 # Each is the sorted modules that reach each other. A circle that is not here fails, and so does an entry that is gone.
 KNOWN_CIRCLES = set()
