@@ -6,7 +6,7 @@ JOBS ?= $(shell scripts/jobs.sh compilers)
 # What `make run` runs. `make test` goes on from the same build.
 PROGRAMS := dsj dsj-agent dsj-train dsj-make-quickstart
 
-.PHONY: setup build programs fuzz-programs run picture quickstart-margin test test-numbers test-loaded test-cluster golden \
+.PHONY: setup build programs fuzz-programs dist-programs dist install test-dist run picture quickstart-margin test test-numbers test-loaded test-cluster golden \
   docs bench bench-operator fuzz sanitize oracle format clean
 setup:
 	@scripts/phase.sh set-up "1 min on a fresh machine, later seconds" \
@@ -37,7 +37,19 @@ test-cluster: build
 	  scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak|simulation_long)'
 run: programs
 	@scripts/phase.sh quickstart "65 to 90 s on two cores" \
-	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" scripts/quickstart.sh $(BUILD)
+	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" $(BUILD)/bin/dsj quickstart out/quickstart $(addprefix --seed ,$(QUICKSTART_SEED))
+# What users install (docs/packages.md): a wheel, a tarball, SHA256SUMS; and the same under a prefix.
+PREFIX ?= /usr/local
+dist-programs: setup
+	@scripts/phase.sh build "5 to 7 min on two cores, later what has changed" \
+	  "compiles the programs that users install, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) \
+	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist
+dist: dist-programs
+	@scripts/dist.py all $(BUILD) dist
+install: dist-programs
+	@DESTDIR="$(DESTDIR)" scripts/dist.py install $(BUILD) "$(PREFIX)"
+test-dist: dist-programs
+	@python3 tests/run/dist_check.py . $(BUILD) $(BUILD)/test-reports/dist_full.json --full
 quickstart-margin: programs
 	@scripts/quickstart_margin.py $(BUILD) --write docs/reports/quickstart_margin.md
 test-numbers: build

@@ -33,11 +33,12 @@ const std::vector<Verb>& verbs() {
   using namespace dsj::cli;
   using enum Place;
   static const std::vector<Verb> table = {
+      {Machine, "quickstart", "makes a small model, trains it, and asks it before and after",
+       run_quickstart},
       {Machine, "validate", "checks a ds_config or a job", run_validate},
       {Machine, "plan", "shows memory, steps, learning rates and traffic before a run", run_plan},
       {Machine, "run", "trains a job on this machine", run_run},
-      {Machine, "data", "shows how a job's rows are read, counts bad rows",
-       run_data},
+      {Machine, "data", "shows how a job's rows are read, counts bad rows", run_data},
       {Machine, "import",
        "converts a ROLL pipeline, a torchrun or deepspeed line, a hostfile or a Kubeflow job",
        run_import},
@@ -64,8 +65,7 @@ const std::vector<Verb>& verbs() {
        on_cluster<run_scale>},
       {Cluster, "restart", "saves one step and continues in new pods", on_cluster<run_restart>},
       {Cluster, "exec", "runs a command in a worker's container", on_cluster<run_exec>},
-      {Cluster, "debug", "collects a support bundle, secrets removed",
-       on_cluster<run_debug>},
+      {Cluster, "debug", "collects a support bundle, secrets removed", on_cluster<run_debug>},
   };
   return table;
 }
@@ -79,7 +79,9 @@ void print_help(std::FILE* out) {
   list(Place::Machine);
   std::fputs("\non a cluster, also as `kubectl dsj VERB`:\n", out);
   list(Place::Cluster);
-  std::fputs("\n`dsj VERB --help` shows a verb's arguments, `dsj --version [-o json]` the version.\n\n", out);
+  std::fputs(
+      "\n`dsj VERB --help` shows a verb's arguments, `dsj --version [-o json]` the version.\n\n",
+      out);
   std::fputs("exit codes:\n", out);
   for (const auto& [code, meaning] : dsj::cli::kExitMeanings)
     std::fprintf(out, "  %-10d  %s\n", code, meaning);

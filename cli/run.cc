@@ -8,9 +8,10 @@
 #include "cli/earlier_run.h"
 #include "cli/loopback.h"
 #include "cli/overwritten_run.h"
+#include "cli/programs.h"
 #include "cli/resume_command.h"
-#include "cli/run_prepare.h"
 #include "cli/run_lock.h"
+#include "cli/run_prepare.h"
 #include "cli/run_program.h"
 #include "cli/run_supervisor.h"
 #include "cli/verbs.h"
@@ -53,29 +54,10 @@ are not a job, or a rank refused its input; 3 environment; 7 losses, gradients o
 interrupted.
 )";
 
-/// A program of ours, which lies beside this one.
-Result<std::string> program_beside(const std::string& name) {
-  std::error_code problem;
-  const fs::path own = fs::read_symlink("/proc/self/exe", problem);
-  const fs::path path = own.parent_path() / name;
-  if (problem || access(path.c_str(), X_OK) != 0) {
-    return fail(ErrorKind::Environment, "the program is not there", path.string(),
-                "dsj, dsj-agent and dsj-train belong into one directory");
-  }
-  return path.string();
-}
-
 Result<RankProgram> rank_program(const Job& job) {
   if (job.runs_user_program()) return user_program(job, run_directory(job.training.output_dir));
-  const char* other = std::getenv("DSJ_TRAIN_PROGRAM");
-  if (!other || !*other) {
-    DSJ_TRY(const std::string train, program_beside("dsj-train"));
-    return RankProgram{.command = {train}};
-  }
-  if (access(other, X_OK) != 0) {
-    return fail(ErrorKind::Environment, "DSJ_TRAIN_PROGRAM is not a program", other);
-  }
-  return RankProgram{.command = {fs::absolute(other).string()}};
+  DSJ_TRY(const std::string train, engine_program());
+  return RankProgram{.command = {train}};
 }
 
 nlohmann::json previous_status(const std::string& output_dir) {
@@ -245,10 +227,11 @@ Result<int> run(Arguments args) {
   std::error_code ignored;
   fs::remove(startup_file(config), ignored);
   if (killed)
-    std::fprintf(stderr,
-                 "the earlier run in %s was killed with all its processes; this one goes on from its "
-                 "last checkpoint\n",
-                 output.c_str());
+    std::fprintf(
+        stderr,
+        "the earlier run in %s was killed with all its processes; this one goes on from its "
+        "last checkpoint\n",
+        output.c_str());
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());
   std::fflush(stdout);

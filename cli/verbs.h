@@ -19,9 +19,11 @@ int run_run(Arguments args);
 int run_data(Arguments args);
 int run_import(Arguments args);
 int run_plot(Arguments args);
-/// Replaces this process by `dsj-train generate`. Returns only if that cannot be started.
+/// Runs `dsj-train generate`.
 int run_generate(Arguments args);
 
+/// Runs the other programs in turn.
+int run_quickstart(Arguments args);
 int run_analyze(Arguments args);
 int run_tune(Arguments args);
 int run_merge(Arguments args);

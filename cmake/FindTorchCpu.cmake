@@ -11,9 +11,8 @@ find_package_handle_standard_args(TorchCpu REQUIRED_VARS TorchCpu_LIBRARY TorchC
 
 if(TorchCpu_FOUND AND NOT TARGET torch::cpu)
   add_library(torch::cpu INTERFACE IMPORTED)
-  # DT_RPATH, not RUNPATH: libtorch_cpu.so itself looks for libcudart through the loader's search path.
-  target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined -Wl,--disable-new-dtags
-    -Wl,-rpath,${DSJ_TORCH_ROOT}/lib)
+  # DT_RPATH, not RUNPATH: libtorch_cpu.so itself looks for libcudart through the loader's search path. CMake adds the path.
+  target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined -Wl,--disable-new-dtags)
   target_include_directories(torch::cpu SYSTEM INTERFACE ${TorchCpu_INCLUDE} ${TorchCpu_INCLUDE}/torch/csrc/api/include)
   target_compile_definitions(torch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   # at::parallel_for is a template over OpenMP's pragmas: without this it is a plain loop in our translation units. The

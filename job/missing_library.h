@@ -7,6 +7,8 @@ namespace dsj {
 
 inline constexpr char kMissingLibrary[] =
     "the program did not start: a library is not here. Its own line names the library; "
-    "scripts/setup.sh fetches libtorch, and LD_LIBRARY_PATH can name another folder with it";
+    "scripts/setup.sh fetches libtorch, in a Python environment pip install torch==VERSION does, "
+    "with "
+    "the version that dsj --version shows, and LD_LIBRARY_PATH can name another folder with it";
 
 }  // namespace dsj
