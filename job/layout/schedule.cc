@@ -1,6 +1,7 @@
 #include "job/layout/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
 
@@ -64,6 +65,9 @@ class Walk {
     out_.actions.push_back({uses_[at].kind, uses_[at].unit, -1, uses_[at].micro_step});
     if (limits_.sharded_parameters) after(at);
   }
+
+  /// What decides about the actions to come, with the uses that follow.
+  std::pair<std::vector<bool>, std::vector<bool>> state() const { return {live_, ahead_}; }
 
   void release_all(size_t at) {
     for (size_t flat = 0; flat < live_.size(); ++flat) {
@@ -161,6 +165,22 @@ class Walk {
 
 }  // namespace
 
+void Actions::repeat(size_t first, size_t last, int64_t times) {
+  DSJ_CHECK(first <= last && last <= stored_.size() && times >= 0);
+  first_ = first, last_ = last, times_ = times;
+}
+
+Action Actions::operator[](size_t at) const {
+  if (at < last_ || times_ == 0) return stored_[at];
+  const size_t behind = at - last_;
+  const size_t skipped = repeated();
+  Action action =
+      behind < skipped ? stored_[first_ + behind % (last_ - first_)] : stored_[at - skipped];
+  action.micro_step += static_cast<int>(behind < skipped ? behind / (last_ - first_) + 1
+                                                         : static_cast<size_t>(times_));
+  return action;
+}
+
 Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                                const ScheduleLimits& limits) {
   DSJ_CHECK(units.size() >= 2);
@@ -172,15 +192,32 @@ Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPla
   return schedule;
 }
 
-Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
-                       const ScheduleLimits& limits, int64_t micro_steps) {
+namespace {
+
+/// A step whose micro-steps are walked one by one.
+struct Walked {
+  Schedule schedule;
+  struct Begin {
+    size_t action;
+    int64_t gathers;
+    std::pair<std::vector<bool>, std::vector<bool>> state;
+    bool operator==(const Begin& other) const { return state == other.state; }
+  };
+  std::vector<Begin> begins;  ///< of each micro-step
+};
+
+Walked walk_step(const std::vector<UnitSpec>& units, const FlatPlan& plan,
+                 const ScheduleLimits& limits, int64_t micro_steps) {
   DSJ_CHECK(micro_steps > 0 && units.size() >= 2);
   const std::vector<Use> uses = trace(units, plan, micro_steps, /*backward=*/true);
   const int lowest = lowest_trainable(units);
-  Schedule schedule;
+  Walked walked;
+  Schedule& schedule = walked.schedule;
   Walk walk(plan, limits, uses, schedule);
   for (size_t at = 0; at < uses.size(); ++at) {
     const Use& use = uses[at];
+    if (use.micro_step == std::ssize(walked.begins))
+      walked.begins.push_back({schedule.actions.size(), schedule.gathers, walk.state()});
     walk.visit(at);
     if (use.kind == Kind::Forward) continue;
     // A tied head's gradient goes into the embedding's flat and is reduced with it.
@@ -192,7 +229,31 @@ Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
     }
   }
   if (limits.sharded_parameters) walk.release_all(uses.size() - 1);
-  return schedule;
+  return walked;
+}
+
+}  // namespace
+
+Schedule walk_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
+                       const ScheduleLimits& limits, int64_t micro_steps) {
+  return walk_step(units, plan, limits, micro_steps).schedule;
+}
+
+Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
+                       const ScheduleLimits& limits, int64_t micro_steps) {
+  // Every unit is used in every micro-step, so no decision looks further ahead than one micro-step
+  // behind the next use. A micro-step that leaves what it found, with two more behind it, is repeated
+  // as often as there are such micro-steps.
+  constexpr int64_t kRepeated = 2, kBehind = 3, kWalked = kRepeated + 1 + kBehind;
+  if (micro_steps <= kWalked) return walk_schedule(units, plan, limits, micro_steps);
+  Walked walked = walk_step(units, plan, limits, kWalked);
+  const auto& from = walked.begins[kRepeated];
+  const auto& to = walked.begins[kRepeated + 1];
+  if (from != to) return walk_schedule(units, plan, limits, micro_steps);
+  const int64_t times = micro_steps - kWalked;
+  walked.schedule.actions.repeat(from.action, to.action, times);
+  walked.schedule.gathers += times * (to.gathers - from.gathers);
+  return std::move(walked.schedule);
 }
 
 std::vector<int> reductions(const Schedule& schedule) {

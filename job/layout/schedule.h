@@ -5,7 +5,9 @@
 // issue collectives in one order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "job/layout/partition.h"
@@ -35,8 +37,59 @@ struct ScheduleLimits {
   int64_t max_reuse_distance = 1'000'000'000;  ///< a flat stays if it is used again within this
 };
 
+/// The actions of a step in order. What one micro-step does is stored once where others repeat it.
+class Actions {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Action;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Action*;
+    using reference = Action;
+
+    Iterator() = default;
+    Iterator(const Actions& of, size_t at) : of_(&of), at_(at) {}
+    Action operator*() const { return (*of_)[at_]; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    Iterator operator++(int) {
+      Iterator before = *this;
+      ++at_;
+      return before;
+    }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    const Actions* of_ = nullptr;
+    size_t at_ = 0;
+  };
+
+  void push_back(const Action& action) { stored_.push_back(action); }
+  /// The stored actions [first, last) are those of one micro-step: it runs `times` more, right after
+  /// itself, and later micro-steps are counted on. Call it once, after the last push_back.
+  void repeat(size_t first, size_t last, int64_t times);
+
+  Action operator[](size_t at) const;
+  bool empty() const { return stored_.empty(); }
+  size_t size() const { return stored_.size() + repeated(); }
+  Action front() const { return stored_.front(); }
+  Action back() const { return (*this)[size() - 1]; }
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size()}; }
+
+ private:
+  size_t repeated() const { return (last_ - first_) * static_cast<size_t>(times_); }
+
+  std::vector<Action> stored_;
+  size_t first_ = 0, last_ = 0;
+  int64_t times_ = 0;
+};
+
 struct Schedule {
-  std::vector<Action> actions;
+  Actions actions;
   int64_t peak_live = 0;  ///< most gathered elements, with padding, without the persisted flat
   int64_t gathers = 0;    ///< gathers of flats
 };
@@ -46,8 +99,12 @@ struct Schedule {
 Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                                const ScheduleLimits& limits);
 
-/// `micro_steps` >= 1. Nothing stays gathered: the update makes gathered flats stale.
+/// `micro_steps` >= 1. Nothing stays gathered: the update makes gathered flats stale. Time and memory
+/// do not grow with the number of micro-steps.
 Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
+                       const ScheduleLimits& limits, int64_t micro_steps);
+/// The same schedule, walked micro-step by micro-step: the oracle of make_schedule().
+Schedule walk_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        const ScheduleLimits& limits, int64_t micro_steps);
 
 /// The flats that a micro-step reduces, in order.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <set>
 
 #include "tests/job/layout/tiny_qwen2.h"
@@ -67,6 +69,32 @@ TEST(Schedule, HoldsForEveryLimit) {
         }
       }
     }
+  }
+}
+
+/// The oracle walks every micro-step.
+TEST(Schedule, RepeatedMicroStepsAreThoseOfTheWholeWalk) {
+  std::mt19937_64 random(32);
+  const auto draw = [&](int64_t from, int64_t to) {
+    return std::uniform_int_distribution<int64_t>(from, to)(random);
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const auto units = units_of(tiny_qwen2(draw(0, 1) == 1, static_cast<int>(draw(1, 5))));
+    const auto plan = plan_flats(units, {.shard_world = static_cast<int>(draw(1, 3))});
+    const ScheduleLimits limits{.sharded_parameters = draw(0, 9) > 0,
+                                .prefetch = draw(0, 3) * draw(0, 40'000),
+                                .max_live = draw(0, 3) * draw(1, 40'000),
+                                .max_reuse_distance = draw(0, 3) * draw(0, 40'000)};
+    const int64_t micro_steps = draw(1, 25);
+    const Schedule fast = make_schedule(units, plan, limits, micro_steps);
+    const Schedule slow = walk_schedule(units, plan, limits, micro_steps);
+    ASSERT_TRUE(std::ranges::equal(fast.actions, slow.actions))
+        << "draw " << i << ", micro-steps " << micro_steps << ", prefetch " << limits.prefetch
+        << ", live " << limits.max_live << ", reuse " << limits.max_reuse_distance;
+    ASSERT_EQ(fast.actions.size(), slow.actions.size());
+    ASSERT_EQ(fast.gathers, slow.gathers);
+    ASSERT_EQ(fast.peak_live, slow.peak_live);
+    ASSERT_EQ(fast.actions.back(), slow.actions.back());
   }
 }
 
