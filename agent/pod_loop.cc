@@ -25,6 +25,7 @@
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "kube/api_transport.h"
+#include "kube/kubeconfig.h"
 
 namespace dsj::agent {
 namespace {

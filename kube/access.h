@@ -1,10 +1,14 @@
-// Where the API server is and with what credentials: from a kubeconfig file, or from the files in
-// every pod. Secrets stay in this struct and in the transport; they are never logged.
+// Where the API server is and with what credentials: from the files in every pod, or from a kubeconfig
+// (kube/kubeconfig.h). Secrets stay in this struct and in the transport; they are never logged.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/result.h"
+#include "kube/exec_plugin.h"
 
 namespace dsj::kube {
 
@@ -17,25 +21,17 @@ struct Access {
   std::string ca_file, client_certificate_file, client_key_file;
   std::string token;
   std::string token_file;  ///< read again when it changes: projected tokens rotate
+  /// Gives a token or a certificate; unset beside a token or a certificate of the kubeconfig's own.
+  std::optional<ExecPlugin> plugin;
+  /// Of every request: whom the user acts as (Impersonate-User, ...).
+  std::vector<std::pair<std::string, std::string>> headers;
   bool insecure_skip_tls_verify = false;
+  std::string tls_server_name;  ///< that the server's certificate names; empty: the address's host
   std::string default_namespace = "default";
 };
-
-/// Reads a kubeconfig's text. `where` names the file; relative paths are relative to its directory,
-/// as with kubectl. `context` empty: current-context. BadInput, by name: what is missing or not
-/// built (exec and auth-provider plugins, basic auth, impersonation).
-Result<Access> access_from_kubeconfig(const std::string& text, const std::string& where,
-                                      const std::string& context = {});
-
-/// Reads `path`, else $KUBECONFIG (the first file of the list), else ~/.kube/config.
-Result<Access> access_from_kubeconfig_file(const std::string& path = {},
-                                           const std::string& context = {});
 
 /// Reads a pod's KUBERNETES_SERVICE_HOST and _PORT, and the files in `directory`.
 Result<Access> access_in_cluster(
     const std::string& directory = "/var/run/secrets/kubernetes.io/serviceaccount");
-
-/// In a pod access_in_cluster(), else the kubeconfig.
-Result<Access> find_access();
 
 }  // namespace dsj::kube

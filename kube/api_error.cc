@@ -64,7 +64,8 @@ void read_status(ApiError& error, const std::string& body) {
 
 bool ApiError::passing() const {
   if (kind == Kind::Network) {
-    return net != NetError::Kind::Cancelled && net != NetError::Kind::Tls;
+    return net != NetError::Kind::Cancelled && net != NetError::Kind::Tls &&
+           net != NetError::Kind::Credentials;
   }
   return kind == Kind::TooManyRequests || kind == Kind::Unavailable;
 }

@@ -1,11 +1,14 @@
 #include "kube/api_transport.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "kube/connection.h"
+#include "kube/plugin_source.h"
 #include "kube/token_source.h"
 
 namespace dsj::kube {
@@ -64,17 +67,26 @@ class ApiTransport final : public Transport {
       : endpoint_(std::move(endpoint)),
         idle_max_(idle_max),
         tokens_(access),
-        certificates_(access) {
+        certificates_(access),
+        headers_(access.headers) {
+    if (access.plugin) {
+      plugin_ = std::make_unique<PluginSource>(
+          *access.plugin, system_programs(),
+          PluginSource::Surroundings{.terminal = [] { return ::isatty(STDIN_FILENO) == 1; }});
+    }
     (void)context();  // finds what OpenSSL cannot read
   }
 
   std::expected<Response, NetError> call(const Request& request, const Cancel& cancel) override {
+    const auto bearer = authenticate(cancel);
+    if (!bearer) return std::unexpected(bearer.error());
     const auto deadline = SteadyClock::now() + request.timeout;
     auto kept = take(deadline, cancel);
     if (!kept) return std::unexpected(kept.error());
-    auto response = kept->connection->exchange(build(request), kResponseBytesMax, deadline, cancel);
+    auto response =
+        kept->connection->exchange(build(request, *bearer), kResponseBytesMax, deadline, cancel);
     if (response && response->status == 401) {
-      refused();
+      refused(*bearer);
     } else if (response) {
       keep(std::move(*kept));
     }
@@ -83,17 +95,19 @@ class ApiTransport final : public Transport {
 
   std::expected<StreamResponse, NetError> open(const Request& request,
                                                const Cancel& cancel) override {
-    const auto deadline = SteadyClock::now() + request.timeout;
     if (cancel.cancelled()) {
       return std::unexpected(NetError{NetError::Kind::Cancelled, "cancelled"});
     }
+    const auto bearer = authenticate(cancel);
+    if (!bearer) return std::unexpected(bearer.error());
+    const auto deadline = SteadyClock::now() + request.timeout;
     auto made = connect(deadline, cancel);
     if (!made) return std::unexpected(made.error());
     const auto connection = std::move(made->connection);
-    auto head = connection->begin(build(request), kResponseBytesMax, deadline, cancel);
+    auto head = connection->begin(build(request, *bearer), kResponseBytesMax, deadline, cancel);
     if (!head) return std::unexpected(head.error());
     StreamResponse response{.head = std::move(*head), .lines = nullptr};
-    if (response.head.status == 401) refused();
+    if (response.head.status == 401) refused(*bearer);
     if (response.head.status == 200) {
       response.lines = std::make_unique<BodyLines>(connection, cancel);
     }
@@ -161,21 +175,35 @@ class ApiTransport final : public Transport {
     std::erase_if(idle_, [&](const Kept& kept) { return kept.since < oldest; });
   }
 
-  void refused() {
-    tokens_.refused();
-    certificates_.refused();
+  /// What a request is sent with, beside the connection's certificate.
+  struct Bearer {
+    std::string token;       ///< empty: none
+    int64_t plugin_run = 0;  ///< that gave it, or the certificate
+  };
+
+  std::expected<Bearer, NetError> authenticate(const Cancel& cancel) {
+    if (!plugin_) return Bearer{.token = tokens_.token()};
+    auto issued = plugin_->current(cancel);
+    if (!issued) return std::unexpected(issued.error());
+    certificates_.replace_client(issued->credential.certificate_pem, issued->credential.key_pem);
+    return Bearer{.token = std::move(issued->credential.token), .plugin_run = issued->generation};
   }
 
-  WireRequest build(const Request& request) {
+  void refused(const Bearer& bearer) {
+    tokens_.refused();
+    certificates_.refused();
+    if (plugin_) plugin_->refused(bearer.plugin_run);
+  }
+
+  WireRequest build(const Request& request, const Bearer& bearer) {
     WireRequest out{.method = request.method, .target = endpoint_.path + request.path};
     out.headers = {
         {"Host", endpoint_.host.contains(':') ? "[" + endpoint_.host + "]" : endpoint_.host},
         // Some paths (/openid/v1/jwks) have their own media type and answer 406 to JSON alone.
         {"Accept", request.accept.empty() ? "application/json, */*;q=0.5" : request.accept},
         {"User-Agent", "deepspeedjob"}};
-    if (const std::string token = tokens_.token(); !token.empty()) {
-      out.headers.emplace_back("Authorization", "Bearer " + token);
-    }
+    if (!bearer.token.empty()) out.headers.emplace_back("Authorization", "Bearer " + bearer.token);
+    out.headers.insert(out.headers.end(), headers_.begin(), headers_.end());
     if (!request.content_type.empty()) {
       out.headers.emplace_back("Content-Type", request.content_type);
       out.body = request.body;
@@ -187,6 +215,8 @@ class ApiTransport final : public Transport {
   const size_t idle_max_;
   TokenSource tokens_;
   CertificateSource certificates_;
+  std::unique_ptr<PluginSource> plugin_;
+  const std::vector<std::pair<std::string, std::string>> headers_;
   std::mutex mutex_;
   Context context_;
   int64_t generation_ = 0;
@@ -201,6 +231,7 @@ Result<std::unique_ptr<Transport>> make_api_transport(const Access& access, size
     return bad_input("is not the address of a server, expected https://HOST:PORT", access.server);
   }
   endpoint->verify = !access.insecure_skip_tls_verify;
+  endpoint->tls_name = access.tls_server_name;
   if (!access.client_certificate_pem.empty() &&
       !fit_together(access.client_certificate_pem, access.client_key_pem)) {
     return bad_input("the client's certificate or key cannot be read, or is not the other's",

@@ -71,6 +71,18 @@ std::shared_ptr<const Certificates> CertificateSource::read_again() const {
   return changed ? next : nullptr;
 }
 
+void CertificateSource::replace_client(const std::string& certificate_pem,
+                                       const std::string& key_pem) {
+  const std::lock_guard lock(mutex_);
+  if (current_->client_certificate_pem == certificate_pem && current_->client_key_pem == key_pem)
+    return;
+  auto next = std::make_shared<Certificates>(*current_);
+  ++next->generation;
+  next->client_certificate_pem = certificate_pem;
+  next->client_key_pem = key_pem;
+  current_ = std::move(next);
+}
+
 void CertificateSource::refused() {
   const std::lock_guard lock(mutex_);
   looked_at_ = {};

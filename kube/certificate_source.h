@@ -24,6 +24,8 @@ class CertificateSource {
   explicit CertificateSource(const Access& access);
 
   std::shared_ptr<const Certificates> current(Clock::time_point now = Clock::now());
+  /// Takes another client certificate, from a credential plugin. The pair fits together.
+  void replace_client(const std::string& certificate_pem, const std::string& key_pem);
   /// The server refused the certificate: look at the files at the next request.
   void refused();
 

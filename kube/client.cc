@@ -179,6 +179,11 @@ ApiResult<std::unique_ptr<LineStream>> Client::open(Request request, const Cance
   ++requests_;
   request.timeout = options_.request_timeout;
   auto opened = transport_.open(request, cancel);
+  // Once after Unauthorized, as in send().
+  if (opened && opened->head.status == 401) {
+    ++requests_;
+    opened = transport_.open(request, cancel);
+  }
   if (!opened) return std::unexpected(from_net(opened.error()));
   if (opened->head.status != 200) return std::unexpected(from_response(opened->head));
   return std::move(opened->lines);

@@ -41,7 +41,7 @@ std::string wire_text(const WireRequest& request) {
   message.version(11);
   message.method_string(request.method);
   message.target(request.target);
-  for (const auto& [name, value] : request.headers) message.set(name, value);
+  for (const auto& [name, value] : request.headers) message.insert(name, value);
   message.body() = request.body;
   message.prepare_payload();
   return beast_names::wire_text(message);
@@ -257,11 +257,12 @@ Connection::Expected<void> BeastConnection::connect(Time deadline, const Cancel&
   tcp_.socket().set_option(asio::socket_base::keep_alive(true), problem);
   if (!endpoint_.tls) return {};
   tls_.emplace(tcp_, *context_);
-  asio::ip::make_address(endpoint_.host, problem);
-  if (problem) SSL_set_tlsext_host_name(tls_->native_handle(), endpoint_.host.c_str());
+  const std::string& name = endpoint_.tls_name.empty() ? endpoint_.host : endpoint_.tls_name;
+  asio::ip::make_address(name, problem);
+  if (problem) SSL_set_tlsext_host_name(tls_->native_handle(), name.c_str());
   if (endpoint_.verify) {
     tls_->set_verify_mode(ssl::verify_peer);
-    tls_->set_verify_callback(ssl::host_name_verification(endpoint_.host));
+    tls_->set_verify_callback(ssl::host_name_verification(name));
   }
   tls_->async_handshake(ssl::stream_base::client, finish());
   return step();

@@ -26,6 +26,7 @@ struct Endpoint {
   std::string path;  ///< prefix of every request's path, without a '/' at the end
   bool tls = true;
   bool verify = true;
+  std::string tls_name;  ///< that the server's certificate names; empty: the host
 };
 
 /// Parses "https://HOST[:PORT][/PATH]"; nullopt: another form.

@@ -32,11 +32,12 @@ struct Response {
 /// No answer from the server: the request may or may not have been carried out.
 struct NetError {
   enum class Kind {
-    Connect,    ///< refused, no route, no such name: nothing was sent
-    Tls,        ///< a certificate was not accepted, by either side
-    Timeout,    ///< no answer in time
-    Cut,        ///< the connection ended in the middle
-    Cancelled,  ///< by the caller's Cancel
+    Connect,      ///< refused, no route, no such name: nothing was sent
+    Tls,          ///< a certificate was not accepted, by either side
+    Timeout,      ///< no answer in time
+    Cut,          ///< the connection ended in the middle
+    Cancelled,    ///< by the caller's Cancel
+    Credentials,  ///< the kubeconfig's plugin gave none: nothing was sent
   } kind = Kind::Connect;
   std::string message;
 };

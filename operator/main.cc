@@ -9,8 +9,8 @@
 #include "common/log.h"
 #include "common/version/version.h"
 #include "job/contract.h"
-#include "kube/access.h"
 #include "kube/api_transport.h"
+#include "kube/kubeconfig.h"
 #include "operator/pace.h"
 #include "operator/run.h"
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <deque>
 
+#include "cli/cluster/duration.h"
 #include "cli/cluster/patience.h"
 #include "cli/cluster/pods.h"
 #include "cli/cluster/verbs.h"
@@ -16,7 +17,8 @@ constexpr int64_t kOverlapSeconds = 5;
 struct LogsOptions {
   ClusterFlags flags;
   std::string name;
-  std::optional<int64_t> rank, worker, tail, since;
+  std::optional<int64_t> rank, worker, tail;
+  std::optional<kube::Milliseconds> since;
   bool follow = false, previous = false, timestamps = false;
 };
 
@@ -101,9 +103,10 @@ class Logs {
 
   /// With their times, lines can be told from those that were shown before.
   kube::LogOptions how_to_read(bool again) const {
-    kube::LogOptions how{.follow = follow_,
-                         .timestamps = follow_ || options_.timestamps,
-                         .since_seconds = options_.since};
+    kube::LogOptions how{
+        .follow = follow_, .timestamps = follow_ || options_.timestamps, .since_seconds = {}};
+    if (options_.since)
+      how.since_seconds = std::chrono::ceil<std::chrono::seconds>(*options_.since).count();
     if (!keeps_last_lines()) how.tail_lines = options_.tail;
     if (again && !last_time_.empty()) {
       how.tail_lines.reset();
@@ -211,7 +214,7 @@ int run_logs(Arguments args, const Connect& connect) {
   parser.flag("-f,--follow", options.follow, "until the job ends, over restarts of the pod");
   parser.flag("-p,--previous", options.previous, "of the pod before the newest one");
   parser.option("--tail", options.tail, "the last so many lines").non_negative();
-  parser.option("--since", options.since, "of the last so many seconds").positive();
+  parser.option("--since", take_duration(options.since, true), "of the last 90s, 5m or 2h");
   parser.flag("--timestamps", options.timestamps);
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);

@@ -7,8 +7,8 @@
 
 #include "common/argument_parser.h"
 #include "job/contract.h"
-#include "kube/access.h"
 #include "kube/api_transport.h"
+#include "kube/kubeconfig.h"
 
 namespace dsj::cli {
 namespace {
@@ -19,14 +19,6 @@ using Kind = kube::ApiError::Kind;
 constexpr kube::ClientOptions kClientOptions{.attempts = 3,
                                              .deadline = kube::Milliseconds(20'000),
                                              .request_timeout = kube::Milliseconds(15'000)};
-
-Result<kube::Access> access_of(const ClusterFlags& flags) {
-  const bool asked = !flags.kubeconfig.empty() || !flags.context.empty();
-  const char* file = std::getenv("KUBECONFIG");
-  if (asked || (file && *file))
-    return kube::access_from_kubeconfig_file(flags.kubeconfig, flags.context);
-  return kube::find_access();
-}
 
 }  // namespace
 
@@ -45,7 +37,7 @@ Session::Session(std::shared_ptr<kube::Transport> transport, kube::Clock& clock,
       transport_(std::move(transport)) {}
 
 Result<std::unique_ptr<Session>> connect_to_cluster(const ClusterFlags& flags) {
-  auto access = access_of(flags);
+  auto access = kube::find_users_access(flags.kubeconfig, flags.context);
   if (!access) {
     Error error = access.error();
     // A file that is not there is a matter of the surroundings; what it says wrong is bad input.
@@ -80,6 +72,8 @@ int report_api(const char* verb, const Session& session, const std::string& what
     hint = error.kind == Kind::Unauthorized
                ? "the kubeconfig's token or certificate is not accepted by " + session.server
                : "`kubectl auth can-i --list -n " + session.ns + "` shows what you may do";
+  } else if (error.kind == Kind::Network && error.net == kube::NetError::Kind::Credentials) {
+    code = kExitForbidden;
   } else if (error.kind == Kind::Network) {
     code = kExitUnreachable;
     hint = "the API server is " + session.server + ": is it the right --context?";

@@ -1,6 +1,7 @@
 // dsj suspend, dsj resume: sets spec.suspend and waits until the job has followed.
 #include <cstdio>
 
+#include "cli/cluster/duration.h"
 #include "cli/cluster/json_path.h"
 #include "cli/cluster/verbs.h"
 #include "cli/cluster/waiting.h"
@@ -13,7 +14,7 @@ struct SuspendOptions {
   ClusterFlags flags;
   std::string name;
   bool wait = false;
-  int64_t timeout = 900;
+  std::optional<kube::Milliseconds> timeout = std::chrono::minutes(15);
 };
 
 class Switch {
@@ -75,7 +76,8 @@ int run(const char* verb, bool suspend, const char* help, Arguments args, const 
   parser.option("NAME", options.name, "the job").required();
   add_cluster_flags(parser, options.flags);
   parser.flag("--wait", options.wait, "until it is so");
-  parser.option("--timeout", options.timeout, "of --wait, in seconds (900)").positive();
+  parser.option("--timeout", take_timeout(options.timeout),
+                "of --wait, like 90s; 0 looks once (15m)");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report(verb, session.error());

@@ -1,6 +1,7 @@
 // dsj wait NAME [--for STATE]: until a job has ended, runs, or has done or saved a step.
 #include <cstdio>
 
+#include "cli/cluster/duration.h"
 #include "cli/cluster/verbs.h"
 #include "cli/cluster/waiting.h"
 #include "common/argument_parser.h"
@@ -51,7 +52,7 @@ int run_wait(Arguments args, const Connect& connect) {
   ClusterFlags flags;
   std::string name;
   Goal goal{.state = "Complete"};
-  std::optional<int64_t> timeout;
+  std::optional<kube::Milliseconds> timeout;
   parser.option("NAME", name, "the job").required();
   add_cluster_flags(parser, flags);
   parser.option(
@@ -63,7 +64,8 @@ int run_wait(Arguments args, const Connect& connect) {
         return std::nullopt;
       },
       std::string(kExpected) + " (complete)");
-  parser.option("--timeout", timeout, "in seconds (waits for ever)").positive();
+  parser.option("--timeout", take_timeout(timeout),
+                "like 90s or 2h; 0 looks once (waits for ever)");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("wait", session.error());

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/cluster/patience.h"
+#include "common/text.h"
 
 namespace dsj::cli {
 namespace {
@@ -78,9 +79,9 @@ int wait_for_job(Session& session, const Wait& wait, const Judge& judge) {
         return 0;
       }
     }
-    if (wait.timeout && session.clock.monotonic() - start >= std::chrono::seconds(*wait.timeout)) {
+    if (wait.timeout && session.clock.monotonic() - start >= *wait.timeout) {
       return over("still " + (state.empty() ? "not taken up by the operator" : state) + " after " +
-                      std::to_string(*wait.timeout) + " s",
+                      text::number(static_cast<double>(wait.timeout->count()) / 1e3) + " s",
                   "dsj debug " + wait.name + " says what it waits for");
     }
     if (session.clock.sleep(kLookAgain, session.cancel)) return 130;

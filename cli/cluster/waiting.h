@@ -22,10 +22,9 @@ using Judge = std::function<std::optional<Answer>(const Json& job)>;
 
 struct Wait {
   const char* verb;
-  std::string name;  ///< the job's
-  std::string uid;   ///< another job by that name ends the wait
-  /// Seconds; unset: for ever.
-  std::optional<int64_t> timeout;
+  std::string name;                           ///< the job's
+  std::string uid;                            ///< another job by that name ends the wait
+  std::optional<kube::Milliseconds> timeout;  ///< unset: for ever
   bool progress = false;  ///< prints the state when it changes, and the step each half minute
 };
 

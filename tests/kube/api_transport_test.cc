@@ -9,11 +9,15 @@
 
 #include <atomic>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
+#include "kube/client.h"
 #include "kube/connection.h"
 #include "tests/common/http/slow_name.h"
+#include "tests/kube/fake_clock.h"
 #include "tests/support/soon.h"
 
 namespace dsj::kube {
@@ -53,6 +57,7 @@ class ScriptedServer {
     EXPECT_TRUE(made) << made.error().to_string();
     return std::move(*made);
   }
+  uint16_t port() const { return port_; }
   void let_go() { released_.test_and_set(), released_.notify_all(); }
   std::atomic<int> connections = 0, asked = 0, closed = 0;
   std::vector<std::string> heads;  ///< read them after the server has gone
@@ -293,6 +298,69 @@ TEST(ApiTransport, KeepsAsManyConnectionsAsAreUsedAtOnce) {
     }
   }
   EXPECT_EQ(server.connections, kCalls);
+}
+
+/// A plugin that prints "token-1", then "token-2", ...
+Access with_plugin(uint16_t port, const std::string& folder) {
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/login") << R"(#!/bin/sh
+echo x >> "$0.runs"
+printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"token-%d"}}' \
+  $(wc -l < "$0.runs")
+)";
+  std::filesystem::permissions(folder + "/login", std::filesystem::perms::owner_all);
+  Access access{.server = "http://127.0.0.1:" + std::to_string(port)};
+  access.plugin = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
+                             .command = folder + "/login",
+                             .args = {},
+                             .env = {},
+                             .install_hint = {},
+                             .cluster_info = {},
+                             .where = "config: user \"me\""};
+  access.headers = {
+      {"Impersonate-User", "jane"}, {"Impersonate-Group", "a"}, {"Impersonate-Group", "b"}};
+  return access;
+}
+
+TEST(ApiTransport, RunsACredentialPluginOnceAndAgainAfterA401) {
+  const std::string refused = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n";
+  auto server = std::make_unique<ScriptedServer>(
+      std::deque<ScriptedServer::Answer>{{kOk}, {kOk}, {refused}, {kOk}, {refused}, {kStream}});
+  auto made = make_api_transport(with_plugin(server->port(), ::testing::TempDir() + "/plugin"));
+  ASSERT_TRUE(made) << made.error().to_string();
+  testing::FakeClock clock;
+  Client client(**made, clock);
+  const Resource pods{"", "v1", "pods", "Pod", true};
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(client.get(pods, "n", "p"));
+  EXPECT_TRUE(client.pod_log("n", "p", {}));
+  const std::vector<std::string> heads = server->heads;
+  ASSERT_EQ(heads.size(), 6u);
+  for (const auto& [i, token] :
+       {std::pair{0, "1"}, {1, "1"}, {2, "1"}, {3, "2"}, {4, "2"}, {5, "3"}})
+    EXPECT_NE(heads[i].find(std::string("Authorization: Bearer token-") + token + "\r\n"),
+              std::string::npos)
+        << i << heads[i];
+  EXPECT_NE(heads[0].find("Impersonate-User: jane\r\n"), std::string::npos);
+  EXPECT_NE(heads[0].find("Impersonate-Group: a\r\nImpersonate-Group: b\r\n"), std::string::npos);
+}
+
+TEST(ApiTransport, WithoutACredentialNothingIsSent) {
+  ScriptedServer server({});
+  Access access = with_plugin(server.port(), ::testing::TempDir() + "/no-plugin");
+  access.plugin->command = "dsj-no-such-plugin";
+  access.plugin->install_hint = "Install it.";
+  const auto made = make_api_transport(access);
+  ASSERT_TRUE(made);
+  testing::FakeClock clock;
+  Client client(**made, clock);
+  const auto got = client.get({"", "v1", "pods", "Pod", true}, "n", "p");
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().net, NetError::Kind::Credentials);
+  EXPECT_FALSE(got.error().passing());
+  EXPECT_NE(got.error().to_string().find("is not installed"), std::string::npos);
+  EXPECT_NE(got.error().to_string().find("Install it."), std::string::npos);
+  EXPECT_EQ(server.connections, 0);
 }
 
 TEST(Endpoint, IsTakenApart) {

@@ -12,9 +12,9 @@
 
 #include "job/contract.h"
 #include "job/spec/yaml.h"
-#include "kube/access.h"
 #include "kube/api_transport.h"
 #include "kube/client.h"
+#include "kube/kubeconfig.h"
 #include "test_paths.h"
 #include "tests/support/soon.h"
 

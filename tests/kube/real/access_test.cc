@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kube/access.h"
 #include "kube/api_transport.h"
 #include "kube/client.h"
+#include "kube/kubeconfig.h"
 #include "tests/kube/fake_clock.h"
 #include "tests/kube/real/cluster.h"
 #include "tests/support/soon.h"

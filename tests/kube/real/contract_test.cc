@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "kube/access.h"
 #include "kube/api_transport.h"
+#include "kube/kubeconfig.h"
 #include "tests/kube/contract_cases.h"
 #include "tests/kube/real/cluster.h"
 

@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "kube/access.h"
 #include "kube/api_transport.h"
+#include "kube/kubeconfig.h"
 #include "kube/reflector.h"
 #include "tests/kube/real/cluster.h"
 #include "tests/support/soon.h"

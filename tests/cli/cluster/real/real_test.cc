@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "cli/cluster/json_path.h"
@@ -188,6 +190,46 @@ TEST_F(RealVerbs, AnUnreachableServerAndAForbiddenUser) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_get({}, dead), kExitForbidden);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("system:anonymous"));
+}
+
+// The whole way of an EKS, GKE or OIDC user: the kubeconfig has no credential, the program that it names has one.
+TEST_F(RealVerbs, ACredentialPluginGivesTheCertificate) {
+  const auto access = kube::access_from_kubeconfig_file();
+  ASSERT_TRUE(access);
+  const std::string folder = ::testing::TempDir() + "/plugin-of-a-user";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const std::string& name, const Json& content) {
+    std::ofstream(folder + "/" + name) << content.dump();
+  };
+  write("credential", {{"apiVersion", "client.authentication.k8s.io/v1"},
+                       {"kind", "ExecCredential"},
+                       {"status",
+                        {{"clientCertificateData", access->client_certificate_pem},
+                         {"clientKeyData", access->client_key_pem}}}});
+  std::ofstream(folder + "/ca.pem") << access->ca_pem;
+  const Json cluster = {{"server", access->server}, {"certificate-authority", "ca.pem"}};
+  const Json plugin = {{"apiVersion", "client.authentication.k8s.io/v1"},
+                       {"command", "cat"},
+                       {"args", {folder + "/credential"}},
+                       {"interactiveMode", "Never"}};
+  const Json context = {{"cluster", "c"}, {"user", "u"}, {"namespace", ns_}};
+  write("clusters",
+        {{"clusters", {{{"name", "c"}, {"cluster", cluster}}}}, {"current-context", "x"}});
+  write("users", {{"users", {{{"name", "u"}, {"user", {{"exec", plugin}}}}}},
+                  {"contexts", {{{"name", "x"}, {"context", context}}}}});
+  const std::string own = std::getenv("KUBECONFIG");
+  ::setenv("KUBECONFIG", (folder + "/clusters:" + folder + "/none:" + folder + "/users").c_str(),
+           1);
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_get({}, connect_to_cluster), 0);
+  const std::string listed = ::testing::internal::GetCapturedStdout();
+  write("credential", Json::object());
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_get({}, connect_to_cluster), kExitForbidden);
+  const std::string refused = ::testing::internal::GetCapturedStderr();
+  ::setenv("KUBECONFIG", own.c_str(), 1);
+  EXPECT_THAT(listed, HasSubstr("quick"));
+  EXPECT_THAT(refused, HasSubstr("the credential plugin \"cat\""));
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// Durations as kubectl and Go write them: "90s", "5m", "1h30m", "1.5h", "300ms", "-1s". A number alone is in seconds.
+// Tested by: tests/cli/cluster/duration_test.cc
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/argument_parser.h"
+
+namespace dsj::cli {
+
+/// nullopt: not a duration, or longer than 292 years.
+std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
+
+/// Reads an argument into `to`. `positive`: a duration of 0 or less is a mistake.
+ArgumentParser::Take take_duration(std::optional<std::chrono::milliseconds>& to,
+                                   bool positive = false);
+
+/// As kubectl reads --timeout: 0 looks once, less than 0 waits for a week.
+ArgumentParser::Take take_timeout(std::optional<std::chrono::milliseconds>& to);
+
+}  // namespace dsj::cli
