@@ -12,6 +12,10 @@ data::DatasetOptions rows_options(const TrainingArgs& training, const layout::Mo
   return {.max_seq_length = plan::longest_row(training, model),
           .vocab_size = model.vocab_size,
           .chat_template = training.chat_template.value_or("auto"),
+          .chat_date = training.chat_date.value_or(""),
+          .learning = data::learning_of(training.train_on_inputs.value_or(false),
+                                        training.mask_history.value_or(false),
+                                        training.train_on_eos.value_or("turn")),
           .cache_directory = data::row_cache_directory(
               [](const char* name) { return static_cast<const char*>(std::getenv(name)); })};
 }

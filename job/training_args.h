@@ -58,8 +58,20 @@ struct TrainingArgs {
   std::optional<std::string> eval_data_path;          ///< a data file; unset: none
   /// Instead of eval_data_path: the share of data_path, from its first row on, that is held out.
   std::optional<double> validation_split_percentage;
+  /// LLaMA-Factory's, instead of both: rows held out at random by `seed`; below 1 a share.
+  std::optional<double> val_size;
+  /// LLaMA-Factory's: of data_path/dataset_info.json the data sets of these names, commas between.
+  std::optional<std::string> dataset;
+  /// What a row's fields are called: dataset_info.json's "columns" and "tags" in one object.
+  std::optional<nlohmann::json> dataset_columns;
+  std::optional<int64_t> max_samples;       ///< LLaMA-Factory's: the first rows of each data set
+  std::optional<int64_t> max_eval_samples;  ///< Hugging Face's: the first rows of eval_data_path
+  /// LLaMA-Factory's, for several data sets: concat, interleave_under, interleave_over.
+  std::optional<std::string> mix_strategy;
+  std::optional<std::string> dataset_weights;  ///< of interleaving: numbers, commas between
   std::optional<bool> gradient_checkpointing;         ///< recompute
   std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
+  std::optional<std::string> truncation_side;         ///< right: what is cut of a longer row; left
   std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any
   /// false: a resume beside other data is refused; true: it begins the order of the new ones.
   std::optional<bool> ignore_data_skip;
@@ -71,7 +83,12 @@ struct TrainingArgs {
   std::optional<bool> group_by_length;  ///< false; rows of similar length in a batch
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
-  std::optional<std::string> eos_token;  ///< the token that ends answers; unset: the model's own
+  /// Ours: the day that strftime_now shows, YYYY-MM-DD; unset: today.
+  std::optional<std::string> chat_date;
+  std::optional<bool> train_on_inputs;  ///< axolotl's: false; true: every token is a target
+  std::optional<bool> mask_history;     ///< LLaMA-Factory's: false; the last answer alone is one
+  std::optional<std::string> train_on_eos;  ///< axolotl's: turn; all, last, none
+  std::optional<std::string> eos_token;     ///< the token that ends answers; unset: the model's own
   std::optional<std::string> loss_normalization;  ///< token (docs/data.md)
   /// Ours: 20; so many steps in a row whose loss or gradient is not finite end the run. 0: none do.
   /// With fp16 the loss scale's own rules (engine/train/finite_guard.h).

@@ -25,8 +25,8 @@ const std::vector<TrainingField>& training_fields() {
       row("modelNameOrPath", &A::model_name_or_path,
           "A Hugging Face model directory, an absolute path in the container."),
       row("dataPath", &A::data_path,
-          "Training rows: JSON or JSONL of instructions, of chat messages or of token numbers, an "
-          "absolute path in the container."),
+          "Training rows: a file, a directory, a pattern such as /data/*.jsonl, or several with "
+          "commas between; absolute paths in the container."),
       row("outputDir", &A::output_dir,
           "Takes metrics, logs, checkpoints and the model, an absolute path in the container. It "
           "must outlive the pods."),
@@ -106,10 +106,34 @@ const std::vector<TrainingField>& training_fields() {
       row("validationSplitPercentage", &A::validation_split_percentage,
           "Instead of evalDataPath: this share of dataPath, from its first row on, is held out.",
           above_to(0, 99)),
+      row("valSize", &A::val_size,
+          "Instead of evalDataPath: so many rows of dataPath, or below 1 this share of them, are "
+          "held out, drawn at random by seed.",
+          from(0)),
+      row("dataset", &A::dataset,
+          "Where dataPath is a directory with a dataset_info.json (LLaMA-Factory): the names of its "
+          "data sets, with commas between."),
+      row("datasetColumns", &A::dataset_columns,
+          "What the rows call their fields: an object of dataset_info.json's columns and tags, or "
+          "its JSON text."),
+      row("maxSamples", &A::max_samples, "Of each data set the first rows, so many.", from(1)),
+      row("maxEvalSamples", &A::max_eval_samples, "Of evalDataPath the first rows, so many.",
+          from(1)),
+      row("mixStrategy", &A::mix_strategy,
+          "How several data sets become one: concat, one behind the other; interleave_under, in "
+          "turns until the first ends; interleave_over, until each has ended.",
+          kAny, "concat interleave_under interleave_over"),
+      row("datasetWeights", &A::dataset_weights,
+          "How often interleaving takes each data set: numbers, with commas between.", kAny, "",
+          "interleaveProbs"),
       row("gradientCheckpointing", &A::gradient_checkpointing,
           "Recomputes activations in the backward pass to save memory."),
       row("maxSeqLength", &A::max_seq_length, "Rows are cut to this many tokens; 2048 by default.",
           from_to(2, 1 << 24), "", "modelMaxLength"),
+      row("truncationSide", &A::truncation_side,
+          "Where a row that is too long is cut: right, or left, which keeps its end; right by "
+          "default.",
+          kAny, "right left"),
       row("resumeFromCheckpoint", &A::resume_from_checkpoint,
           "A checkpoint directory where the run begins, instead of the newest one of outputDir. "
           "Later attempts go on from the run's own newest.",
@@ -130,6 +154,15 @@ const std::vector<TrainingField>& training_fields() {
       row("chatTemplate", &A::chat_template,
           "For chat rows: auto (the model's own), chatml, qwen, llama3 and others.", kAny,
           "auto chatml qwen qwen2.5 llama2 llama3 mistral"),
+      row("chatDate", &A::chat_date,
+          "YYYY-MM-DD: the day that a chat template's strftime_now shows; today by default."),
+      row("trainOnInputs", &A::train_on_inputs,
+          "Makes every token of a row a target, prompts too; false by default."),
+      row("maskHistory", &A::mask_history,
+          "Of the answers of a row, the last alone is a target; false by default."),
+      row("trainOnEos", &A::train_on_eos,
+          "Which tokens that end turns are targets: turn (of each answer), all, last, none.", kAny,
+          "turn all last none"),
       row("eosToken", &A::eos_token,
           "The token that ends answers, in the rows and in the exported model; the model's own by "
           "default."),

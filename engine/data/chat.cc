@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/day.h"
 #include "common/text.h"
 #include "engine/data/named_templates.h"
 
@@ -24,8 +25,12 @@ int64_t hash(std::string_view text, uint64_t from = 0xcbf29ce484222325) {
 }
 
 /// What strftime_now shows: a day, so that ranks of one start agree.
-int64_t date_of_start() {
+Result<int64_t> date_of_start(const std::string& date) {
   constexpr int64_t kDay = 86400;
+  if (!date.empty()) {
+    if (const auto seconds = seconds_of_day(date)) return *seconds;
+    return bad_input("\"" + date + "\" is not a day, YYYY-MM-DD", "chatDate");
+  }
   const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
   if (const auto seconds = fixed ? text::parse_int(fixed) : std::nullopt) return *seconds;
   return static_cast<int64_t>(std::time(nullptr)) / kDay * kDay;
@@ -172,11 +177,13 @@ Result<jinja::Rendered> ChatTemplate::render(std::span<const Turn> turns, const 
 }
 
 Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_dir,
-                                        const std::string& wanted, const Tokenizer& tokenizer) {
+                                        const std::string& wanted, const Tokenizer& tokenizer,
+                                        const std::string& date) {
+  DSJ_TRY(const int64_t now, date_of_start(date));
   DSJ_TRY(const json config, config_of(files, path_join(model_dir, "tokenizer_config.json")));
   const auto parsed = [&](const std::string& source, const std::string& name) {
     return ChatTemplate::parse(source, name, tokens_of(tokenizer, config), specials_of(tokenizer),
-                               date_of_start());
+                               now);
   };
   for (const NamedTemplate& one : named_templates()) {
     if (one.name != wanted) continue;

@@ -91,16 +91,22 @@ class ChatTemplate {
 /// The template that `wanted` names: one of the above; or a file (a path with / or ending in .jinja);
 /// for "auto" the directory's chat_template.jinja, else the chat_template of chat_template.json or
 /// tokenizer_config.json, of several the one named default, for rows with tools tool_use. strftime_now
-/// shows SOURCE_DATE_EPOCH if the environment has it, else the day of the start. BadInput: there is
-/// none, or the tokenizer lacks a token that a template named here is made of.
+/// shows `date` (YYYY-MM-DD); if that is empty, SOURCE_DATE_EPOCH if the environment has it, else the
+/// day of the start. BadInput: there is none, the tokenizer lacks a token that a template named here
+/// is made of, or `date` is no day.
 Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_dir,
-                                        const std::string& wanted, const Tokenizer& tokenizer);
+                                        const std::string& wanted, const Tokenizer& tokenizer,
+                                        const std::string& date = {});
 
 /// The pieces, in order, are the whole text. BadInput: the template has no form for these turns, or
 /// what is learned of an answer cannot be known.
 Result<std::vector<ChatPiece>> render_chat(const ChatTemplate& chat_template,
                                            std::span<const Turn> turns,
                                            const jinja::Value& tools = jinja::Value::none());
+
+/// The same text, without a word on what is learned.
+Result<std::string> render_text(const ChatTemplate& chat_template, std::span<const Turn> turns,
+                                const jinja::Value& tools = jinja::Value::none());
 
 /// The text up to where the assistant answers the last turn.
 Result<std::string> render_question(const ChatTemplate& chat_template, std::span<const Turn> turns,

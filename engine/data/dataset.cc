@@ -128,17 +128,18 @@ Status Dataset::check_chat_template(Files& files) {
     return bad_input("holds chat rows, and there is no tokenizer", path_,
                      "the model directory needs tokenizer.json, or the rows input_ids and labels");
   }
-  DSJ_TRY(chat_template_, find_chat_template(files, path_parent(tokenizer_->file()),
-                                             options_.chat_template, *tokenizer_));
+  DSJ_TRY(chat_template_,
+          find_chat_template(files, path_parent(tokenizer_->file()), options_.chat_template,
+                             *tokenizer_, options_.chat_date));
   return {};
 }
 
 Result<Cut> Dataset::tokenize(const json& row, std::string_view text,
                               int64_t max_seq_length) const {
   if (kind_ == RowKind::Chat) {
-    return chat_sample(row, text, *tokenizer_, chat_template_, max_seq_length);
+    return chat_sample(row, text, *tokenizer_, chat_template_, options_.learning, max_seq_length);
   }
-  return alpaca_sample(row, *tokenizer_, max_seq_length);
+  return alpaca_sample(row, *tokenizer_, options_.learning, max_seq_length);
 }
 
 int64_t Dataset::tokens_at_most(int64_t row) const {
@@ -204,7 +205,8 @@ Status Dataset::check(Files& files) {
   RowCache cache(files, {.directory = options_.cache_directory,
                          .now = static_cast<int64_t>(std::time(nullptr)),
                          .process = getpid()});
-  const std::string form = path_.ends_with(".jsonl") ? "lines" : "json";
+  std::string form = path_.ends_with(".jsonl") ? "lines" : "json";
+  if (options_.learning.inputs) form += " inputs";  // then nothing need be known of the answers
   DSJ_TRY(const std::string key, row_key(*file_, form + " " + std::to_string(options_.vocab_size)));
   if (auto known = cache.find(key, file_->size())) {
     DSJ_TRY(const bool holds, take(files, std::move(*known)));
@@ -254,9 +256,9 @@ Status Dataset::check_all(Files& files) {
     if (auto problem = kind_ == RowKind::Chat ? check_chat(row) : check_alpaca(row)) return problem;
     if (!tokenizer_status) return std::nullopt;
     if (kind_ == RowKind::Chat) {  // the template may have no form for the turns
-      const auto told = conversation_of(row, text);
+      auto told = conversation_of(row, text);
       if (!told) return RowProblem{"", told.error().message};
-      const auto rendered = render_chat(chat_template_, told->turns, told->tools);
+      const auto rendered = chat_pieces(std::move(*told), chat_template_, options_.learning);
       if (!rendered) return RowProblem{"", said(rendered.error())};
     }
     if (!tokenize_all) return std::nullopt;

@@ -33,6 +33,7 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/data/chat.h"
+#include "engine/data/learning.h"
 #include "engine/data/row_cache.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
@@ -44,6 +45,8 @@ struct DatasetOptions {
   int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;
   std::string chat_template = "auto";  ///< training.chatTemplate, for chat rows
+  std::string chat_date;               ///< training.chatDate; empty: today
+  Learning learning;                   ///< trainOnInputs, maskHistory, trainOnEos
   std::string cache_directory;         ///< row_cache.h; empty: nothing is kept
   bool cache_writes = true;            ///< false: another process of this machine stores it
   int64_t cached_bytes_min = 1 << 20;  ///< smaller files are checked at once

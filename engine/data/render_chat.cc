@@ -1,4 +1,4 @@
-// What a chat template makes of a conversation: render_chat and render_question of chat.h.
+// What a chat template makes of a conversation: the three calls of chat.h.
 #include <string>
 #include <utility>
 
@@ -53,13 +53,27 @@ Result<std::vector<ChatPiece>> render_chat(const ChatTemplate& chat_template,
   return pieces;
 }
 
-Result<std::string> render_question(const ChatTemplate& chat_template, std::span<const Turn> turns,
-                                    const jinja::Value& tools) {
+namespace {
+
+Result<std::string> rendered(const ChatTemplate& chat_template, std::span<const Turn> turns,
+                             const jinja::Value& tools, bool add_generation_prompt) {
   if (chat_template == ChatTemplate()) return bad_input("there is no chat template");
   const ChatTemplate form = jinja::truth(tools) ? chat_template.for_tools() : chat_template;
   DSJ_TRY_STATUS(check_forms(form, turns, tools));
-  DSJ_TRY(jinja::Rendered text, form.render(turns, tools, true));
+  DSJ_TRY(jinja::Rendered text, form.render(turns, tools, add_generation_prompt));
   return std::move(text.text);
+}
+
+}  // namespace
+
+Result<std::string> render_text(const ChatTemplate& chat_template, std::span<const Turn> turns,
+                                const jinja::Value& tools) {
+  return rendered(chat_template, turns, tools, false);
+}
+
+Result<std::string> render_question(const ChatTemplate& chat_template, std::span<const Turn> turns,
+                                    const jinja::Value& tools) {
+  return rendered(chat_template, turns, tools, true);
 }
 
 }  // namespace dsj::data

@@ -299,10 +299,22 @@ Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& to
   return cut;
 }
 
+Result<std::vector<ChatPiece>> chat_pieces(Conversation told, const ChatTemplate& chat_template,
+                                           const Learning& learning) {
+  if (learning.inputs) {
+    DSJ_TRY(std::string text, render_text(chat_template, told.turns, told.tools));
+    return std::vector<ChatPiece>{{std::move(text), true}};
+  }
+  choose_turns(learning, told.turns);
+  DSJ_TRY(auto pieces, render_chat(chat_template, told.turns, told.tools));
+  return choose_pieces(learning, std::move(pieces), chat_template.specials());
+}
+
 Result<Cut> chat_sample(const json& row, std::string_view text, const Tokenizer& tokenizer,
-                        const ChatTemplate& chat_template, int64_t max_seq_length) {
-  DSJ_TRY(const Conversation told, conversation_of(row, text));
-  DSJ_TRY(const auto pieces, render_chat(chat_template, told.turns, told.tools));
+                        const ChatTemplate& chat_template, const Learning& learning,
+                        int64_t max_seq_length) {
+  DSJ_TRY(Conversation told, conversation_of(row, text));
+  DSJ_TRY(const auto pieces, chat_pieces(std::move(told), chat_template, learning));
   // The template has written its own special tokens.
   return pieces_sample(pieces, tokenizer, /*special=*/false, max_seq_length);
 }
@@ -335,9 +347,18 @@ std::vector<ChatPiece> alpaca_pieces(const json& row, const std::string& eos) {
   return pieces;
 }
 
-Result<Cut> alpaca_sample(const json& row, const Tokenizer& tokenizer, int64_t max_seq_length) {
-  const auto pieces = alpaca_pieces(row, tokenizer.id_to_token(tokenizer.eos_id().value()).value());
-  if (pieces.size() > 2) return pieces_sample(pieces, tokenizer, true, max_seq_length);
+Result<Cut> alpaca_sample(const json& row, const Tokenizer& tokenizer, const Learning& learning,
+                          int64_t max_seq_length) {
+  const std::string eos = tokenizer.id_to_token(tokenizer.eos_id().value()).value();
+  auto pieces = alpaca_pieces(row, eos);
+  if (pieces.size() > 2 || learning != Learning()) {
+    for (size_t i = 0; learning.last_answer && i + 2 < pieces.size(); ++i)
+      pieces[i].learned = false;
+    pieces = choose_pieces(learning, std::move(pieces), {eos});
+    DSJ_TRY(Cut cut, pieces_sample(pieces, tokenizer, true, max_seq_length));
+    if (learning.inputs) cut.sample.labels = cut.sample.input_ids;  // bos, too
+    return cut;
+  }
   const std::string& prompt = pieces[0].text;
   const std::string text = prompt + pieces[1].text;
   const EncodeOptions longer{.max_length = max_seq_length + 1},

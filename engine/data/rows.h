@@ -10,6 +10,7 @@
 
 #include "common/result.h"
 #include "engine/data/chat.h"
+#include "engine/data/learning.h"
 #include "engine/data/row_fields.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
@@ -31,9 +32,9 @@ struct Cut {
 Cut tokens_sample(const nlohmann::json& row, int64_t max_seq_length);
 /// As Stanford does it: prompt, output and eos in one text. The labels of as many tokens as the
 /// prompt alone has are ignored; both counts are cut to max_seq_length. A row with a history is
-/// several such turns (alpaca_pieces), each answer learned.
+/// several such turns (alpaca_pieces), each answer learned. `learning` may choose others.
 Result<Cut> alpaca_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
-                          int64_t max_seq_length);
+                          const Learning& learning, int64_t max_seq_length);
 /// A row's prompts and answers in turn: the row's history (LLaMA-Factory's), then the row itself.
 /// `eos` ends each answer; an empty line lies between two turns.
 std::vector<ChatPiece> alpaca_pieces(const nlohmann::json& row, const std::string& eos);
@@ -47,12 +48,16 @@ struct Conversation {
 /// train false (axolotl). `text`: the row as the file has it, whose keys' order templates show.
 /// BadInput: tools that are text hold no JSON list.
 Result<Conversation> conversation_of(const nlohmann::json& row, std::string_view text);
-/// All turns in one text. Only the assistant's turns, and the tokens that end them, have labels. A
-/// token that starts before such a turn and reaches into it has one where the piece says so
-/// (ChatPiece::joins).
+/// A conversation's text, and which parts of it are learned. Where every token is, nothing need be
+/// known of the answers.
+Result<std::vector<ChatPiece>> chat_pieces(Conversation told, const ChatTemplate& chat_template,
+                                           const Learning& learning);
+/// All turns in one text. Only the assistant's turns, and the tokens that end them, have labels, if
+/// `learning` chooses no others. A token that starts before such a turn and reaches into it has one
+/// where the piece says so (ChatPiece::joins).
 Result<Cut> chat_sample(const nlohmann::json& row, std::string_view text,
                         const Tokenizer& tokenizer, const ChatTemplate& chat_template,
-                        int64_t max_seq_length);
+                        const Learning& learning, int64_t max_seq_length);
 /// Pieces as one text, tokenized once and no further than it is kept; what chat_sample() and rows
 /// with a history become. `special`: with what the post-processor adds around a text.
 Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,

@@ -116,7 +116,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   }
   if (training.eos_token) {
     if (!in.tokenizer)
-      return bad_input("the model has no tokenizer whose eos token it could be", "training.eosToken");
+      return bad_input("the model has no tokenizer whose eos token it could be",
+                       "training.eosToken");
     DSJ_TRY_STATUS(in.tokenizer->set_eos(*training.eos_token));
   }
   startup::recorder().stage_ends("tokenizer");
@@ -124,6 +125,10 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   options.max_seq_length = plan::longest_row(training, in.model);
   options.vocab_size = in.model.vocab_size;
   options.chat_template = training.chat_template.value_or("auto");
+  options.chat_date = training.chat_date.value_or("");
+  options.learning = data::learning_of(training.train_on_inputs.value_or(false),
+                                       training.mask_history.value_or(false),
+                                       training.train_on_eos.value_or("turn"));
   options.cache_directory = data::row_cache_directory(
       [](const char* name) { return static_cast<const char*>(std::getenv(name)); });
   options.cache_writes = env.local_rank == 0;

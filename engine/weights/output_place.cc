@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/path_list.h"
 #include "engine/weights/export_record.h"
 #include "job/contract.h"
 
@@ -101,8 +102,9 @@ std::vector<RunRead> reads_of(const TrainingArgs& training) {
     if (!path.empty()) reads.push_back({key, path, is_checkpoint});
   };
   add("modelNameOrPath", training.model_name_or_path);
-  add("dataPath", training.data_path);
-  add("evalDataPath", training.eval_data_path.value_or(""));
+  for (const std::string& path : split_paths(training.data_path)) add("dataPath", path);
+  for (const std::string& path : split_paths(training.eval_data_path.value_or("")))
+    add("evalDataPath", path);
   if (const auto& from = training.resume_from_checkpoint;
       from && *from != "true" && *from != "false")
     add("resumeFromCheckpoint", *from, true);

@@ -34,13 +34,16 @@ void resolve_evaluation(const Source& in, int64_t total, EvalConfig& eval, Repor
   eval.micro_batch_size = in.args.per_device_eval_batch_size.value_or(8);
   const bool wanted = eval.when.kind != Cadence::Kind::Never || eval.on_start;
   const bool file = in.args.eval_data_path && !in.args.eval_data_path->empty();
-  const bool split = in.args.validation_split_percentage.has_value();
+  const bool random = in.args.val_size.value_or(0) > 0;
+  const bool split = random || in.args.validation_split_percentage.has_value();
+  const char* key = random ? "training.valSize" : "training.validationSplitPercentage";
   if (file && split) {
-    out.error("training.validationSplitPercentage", "evalDataPath names rows to evaluate on, too",
-              "keep one of the two");
+    out.error(key, "evalDataPath names rows to evaluate on, too", "keep one of the two");
+  } else if (random && in.args.validation_split_percentage) {
+    out.error(key, "validationSplitPercentage holds rows out, too", "keep one of the two");
   } else if (wanted && !file && !split) {
     out.error("training.evaluationStrategy", "there are no rows to evaluate on",
-              "give evalDataPath or validationSplitPercentage");
+              "give evalDataPath, valSize or validationSplitPercentage");
   } else if (file && !wanted) {
     out.warning("training.evalDataPath", "no effect: evaluationStrategy is no",
                 "write evaluationStrategy: steps or epoch");
@@ -48,10 +51,10 @@ void resolve_evaluation(const Source& in, int64_t total, EvalConfig& eval, Repor
   if (!split || !in.facts.dataset_rows) return;
   eval.split_rows = held_out_rows(*in.facts.dataset_rows, in.args);
   if (eval.split_rows < 1 || eval.split_rows >= *in.facts.dataset_rows) {
-    out.error("training.validationSplitPercentage",
-              text::number(*in.args.validation_split_percentage) + " % of " +
-                  std::to_string(*in.facts.dataset_rows) + " rows are " +
-                  std::to_string(eval.split_rows),
+    out.error(key,
+              text::number(random ? *in.args.val_size : *in.args.validation_split_percentage) +
+                  (random ? " of " : " % of ") + std::to_string(*in.facts.dataset_rows) +
+                  " rows are " + std::to_string(eval.split_rows),
               "both parts need a row");
   }
 }

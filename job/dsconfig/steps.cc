@@ -1,4 +1,5 @@
 // How many steps a run has, and how many of them warm up.
+#include <algorithm>
 #include <cmath>
 
 #include "common/text.h"
@@ -8,6 +9,9 @@
 namespace dsj::dsconfig {
 
 int64_t held_out_rows(int64_t rows, const TrainingArgs& args) {
+  const double size = args.val_size.value_or(0), all = static_cast<double>(rows);
+  if (size > 0)  // as train_test_split of datasets: 1 and more are rows
+    return static_cast<int64_t>(std::min(1e15, std::ceil(size < 1 ? all * size : size)));
   const auto& percentage = args.validation_split_percentage;
   return percentage ? std::llround(static_cast<double>(rows) * (*percentage / 100)) : 0;
 }

@@ -5,6 +5,7 @@
 
 #include "common/home_path.h"
 #include "common/json.h"
+#include "common/path_list.h"
 #include "common/text.h"
 #include "job/argument_table.h"
 #include "job/spec/field_reader.h"
@@ -44,16 +45,17 @@ class TrainingReader : private FieldReader {
              "name a Hugging Face model directory");
     if (native && training.data_path.empty())
       report(Severity::Error, path + ".dataPath", "a field is missing",
-             "name an alpaca JSON or JSONL file");
+             training.dataset ? "name the directory of dataset_info.json (--dataset_dir)"
+                              : "name a file of rows, or several");
     if (origin_.in_cluster())
       container_paths(path);
     else
       home_paths(path);
     training.model_name_or_path = model_path(training.model_name_or_path);
     if (native || !origin_.in_cluster()) {
-      training.data_path = origin_.absolute(training.data_path);
+      training.data_path = absolute_list(training.data_path);
       if (training.eval_data_path)
-        training.eval_data_path = origin_.absolute(*training.eval_data_path);
+        training.eval_data_path = absolute_list(*training.eval_data_path);
     }
     training.output_dir = origin_.absolute(training.output_dir);
     resume(path + ".resumeFromCheckpoint");
@@ -109,6 +111,18 @@ class TrainingReader : private FieldReader {
     const bool is_path =
         name.starts_with(".") || name.starts_with("/") || std::filesystem::exists(path, ignored);
     return is_path ? path : name;
+  }
+
+  /// Several paths with commas between, each absolute. A path that is there may hold a comma.
+  std::string absolute_list(const std::string& list) const {
+    std::error_code ignored;
+    std::string whole = origin_.absolute(list);
+    if (origin_.in_cluster() || !list.contains(',') || std::filesystem::exists(whole, ignored))
+      return whole;
+    std::string absolute;
+    for (const std::string& path : split_commas(list))
+      absolute += (absolute.empty() ? "" : ",") + origin_.absolute(path);
+    return absolute;
   }
 
   void home_paths(const std::string& path) {

@@ -97,7 +97,7 @@ TEST(Chat, IdsAndLabelsEqualTransformers) {
     if (!models.contains(name)) models[name] = std::make_unique<ChatModel>(name);
     const json row = {{"messages", one["messages"]}};
     const auto cut = chat_sample(row, row.dump(), *models[name]->tokenizer,
-                                 models[name]->form(one["template"]), 2048);
+                                 models[name]->form(one["template"]), {}, 2048);
     ASSERT_TRUE(cut) << cut.error().to_string();
     EXPECT_EQ(json(cut->sample.input_ids), one["input_ids"]) << one["template"] << one["messages"];
     EXPECT_EQ(json(cut->sample.labels), one["labels"]) << one["template"] << one["messages"];
@@ -181,7 +181,7 @@ TEST(Chat, PublishedTemplatesAreRenderedInBothWritings) {
       const auto found = model.open({chat()});
       ASSERT_TRUE(found) << name << ": " << found.error().to_string();
       const auto named =
-          chat_sample(chat(), chat().dump(), *model.tokenizer, model.form(name), 2048);
+          chat_sample(chat(), chat().dump(), *model.tokenizer, model.form(name), {}, 2048);
       ASSERT_TRUE(named) << name << ": " << named.error().to_string();
       EXPECT_EQ((*found)->at(0)->input_ids, named->sample.input_ids) << name;
       if (name == "llama3") continue;  // whose end token is no token of this vocabulary

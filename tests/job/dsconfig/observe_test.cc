@@ -186,7 +186,7 @@ TEST(ObserveTest, TrackersSectionsRefuseNoRun) {
 
 TEST(ObserveTest, SplitRowsAreNotTrainedOn) {
   TrainingArgs args;
-  args.evaluation_strategy = "epoch";
+  args.evaluation_strategy.emplace("epoch");
   args.validation_split_percentage = 10;
   args.num_train_epochs = 1;
   const auto r = watched("{}", args);

@@ -157,7 +157,7 @@ TEST(Rates, ARateBeyondFp32IsRefused) {
 TEST(Rates, AWarmUpOfTheWholeRunLeavesNothingToDecay) {
   TrainingArgs args;
   args.max_steps = args.warmup_steps.emplace(6);
-  args.lr_scheduler_type = "polynomial";
+  args.lr_scheduler_type.emplace("polynomial");
   args.learning_rate = 6e-3;
   const Resolution r = resolve({{"train_micro_batch_size_per_gpu", 1}}, args, {});
   ASSERT_TRUE(r.runnable());

@@ -291,6 +291,27 @@ TEST(ResolveTest, GroupsOfOneLengthNeedARandomOrder) {
   EXPECT_EQ(count(resolve(config, args, {}), Severity::Error, "training.groupByLength"), 1);
 }
 
+TEST(ResolveTest, TargetsThatContradictEachOtherAreRefused) {
+  const auto refused = [](auto change, const char* path) {
+    TrainingArgs args;
+    args.max_steps = 1;
+    change(args);
+    return count(resolve(json::object(), args, {}), Severity::Error, path);
+  };
+  const char* const history = "training.maskHistory";
+  EXPECT_EQ(refused([](TrainingArgs& args) { args.mask_history = true; }, history), 0);
+  EXPECT_EQ(
+      refused([](TrainingArgs& args) { args.mask_history = args.train_on_inputs = true; }, history),
+      1);
+  EXPECT_EQ(refused([](TrainingArgs& args) { args.train_on_eos = "never"; }, "training.trainOnEos"),
+            1);
+  EXPECT_EQ(refused([](TrainingArgs& args) { args.train_on_eos = "all"; }, "training.trainOnEos"),
+            0);
+  EXPECT_EQ(refused([](TrainingArgs& args) { args.chat_date = "26 Jul"; }, "training.chatDate"), 1);
+  EXPECT_EQ(refused([](TrainingArgs& args) { args.chat_date = "2024-07-26"; }, "training.chatDate"),
+            0);
+}
+
 TEST(ResolveTest, ToJsonHoldsEveryDecision) {
   const json written = to_json(
       resolve(parse(kGuideLike), guide_args(), {.world_size = 2, .hidden_size = 64}).config);

@@ -127,12 +127,23 @@ TEST_F(ArgumentsTest, NamesOfOtherScriptsAreTakenOrSayWhatToWrite) {
   EXPECT_EQ(clm->training.data_path, "/d");
   EXPECT_EQ(*clm->training.eval_data_path, "/e");
   EXPECT_EQ(*clm->training.warmup_steps, 3);
+  const auto several = parse(base +
+                             "--dataset_dir /data --dataset a,b --max_samples 9 --val_set_size 0.1 "
+                             "--interleave_probs 1,2 --truncation_mode keep_end "
+                             "--mix_strategy interleave_under --dataset_columns {\"text\":\"t\"}");
+  ASSERT_TRUE(several) << several.error().to_string();
+  EXPECT_EQ(several->training.data_path, "/data");
+  EXPECT_EQ(several->training.dataset, "a,b");
+  EXPECT_EQ(several->training.max_samples, 9);
+  EXPECT_EQ(several->training.val_size, 0.1);
+  EXPECT_EQ(several->training.dataset_weights, "1,2");
+  EXPECT_EQ(several->training.truncation_side, "left");
+  EXPECT_EQ(several->training.mix_strategy, "interleave_under");
+  EXPECT_EQ((*several->training.dataset_columns)["text"], "t");
   for (const auto& [argument, advice] : std::map<std::string, std::string>{
-           {"--dataset alpaca_en", "write --data_path FILE"},
            {"--dataset_name tatsu-lab/alpaca", "write --data_path FILE"},
            {"--template qwen", "write --chat_template"},
            {"--block_size 200", "--packing"},
-           {"--max_samples 100", "name a shorter file"},
            {"--zero_stage 3", "into the ds_config"},
            {"--include localhost:0,1", "write --num_gpus"}}) {
     const auto job = parse(base + "--data_path /d " + argument);
@@ -159,9 +170,9 @@ TEST_F(ArgumentsTest, FindingsSpeakOfArguments) {
   };
   for (const Case& one : {
            Case{"--eval_strategy steps", "command line: error: --eval_strategy: ",
-                "(give --eval_data_path or --validation_split_percentage)"},
+                "(give --eval_data_path, --val_size or --validation_split_percentage)"},
            Case{"--evaluation-strategy steps", "command line: error: --evaluation-strategy: ",
-                "(give --eval_data_path or --validation_split_percentage)"},
+                "(give --eval_data_path, --val_size or --validation_split_percentage)"},
            Case{"--per_gpu_train_batch_size -1",
                 "command line: error: --per_gpu_train_batch_size: ",
                 "found -1, expected at least 1"},
@@ -204,6 +215,27 @@ TEST_F(ArgumentsTest, DeepSpeedMayBeASwitch) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().to_string(),
             "--deepspeed: a value is missing (write --deepspeed ds_config.json)");
+}
+
+TEST_F(ArgumentsTest, TargetsByTheNamesOfOtherTrainers) {
+  const std::string line =
+      "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o ";
+  const auto job = parse(line +
+                         "--train_on_inputs False --mask_history True --train_on_eos last "
+                         "--assistant_only_loss True --completion_only_loss True "
+                         "--chat_date 2024-07-26");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->training.train_on_inputs, false);
+  EXPECT_EQ(job->training.mask_history, true);
+  EXPECT_EQ(job->training.train_on_eos, "last");
+  EXPECT_EQ(job->training.chat_date, "2024-07-26");
+  EXPECT_TRUE(job->findings.empty());
+  for (const char* all : {"--train_on_inputs", "--train_on_prompt True",
+                          "--assistant_only_loss False", "--completion_only_loss False"}) {
+    const auto every = parse(line + all);
+    ASSERT_TRUE(every) << all << every.error().to_string();
+    EXPECT_EQ(every->training.train_on_inputs, true) << all;
+  }
 }
 
 TEST_F(ArgumentsTest, WhatBecomesOfAnEarlierRunIsAnArgument) {
