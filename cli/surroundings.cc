@@ -82,7 +82,7 @@ class Look {
     around_.facts.hidden_size = model->hidden_size;
     around_.facts.layers = model->num_layers;
     around_.facts.positions = model->longest_sequence();
-    around_.facts.positions_learned = model->learned_positions();
+    around_.facts.positions_learned = model->learned_positions;
     if (job_.training.lora) {
       auto lora = layout::resolve_lora(*model, *job_.training.lora);
       if (!lora)

@@ -11,7 +11,7 @@ namespace dsj::models {
 using layout::Role;
 
 DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
-    : config_(config), index_(layout::kRoles, -1) {
+    : LayerInPieces(config.parallel), config_(config), index_(layout::kRoles, -1) {
   const auto roles = layout::decoder_roles(config);
   for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
   const int64_t query = config.query_size(), kv = config.kv_size(),
@@ -115,9 +115,53 @@ at::Tensor DecoderLayer::branch_backward(const zero::UnitParameters& p, const Br
 
 // ---- attention
 
+namespace {
+
+/// by_group [N, groups, each + 2, D] and the three parts of by_kind, as neighbours in memory.
+struct QkvParts {
+  at::Tensor groups, queries, keys, values;
+  QkvParts(const at::Tensor& by_group, const at::Tensor& by_kind, int64_t heads, int64_t kv_heads,
+           int64_t dim)
+      : groups(by_group.view({by_group.size(0), kv_heads, heads / kv_heads + 2, dim})) {
+    const auto part = [&](int64_t first, int64_t count) {
+      return by_kind.narrow(1, first * dim, count * dim)
+          .unflatten(1, {kv_heads, count / kv_heads, dim});
+    };
+    queries = part(0, heads);
+    keys = part(heads, kv_heads);
+    values = part(heads + kv_heads, kv_heads);
+  }
+  at::Tensor group_queries() const { return groups.narrow(2, 0, groups.size(2) - 2); }
+  at::Tensor group_keys() const { return groups.narrow(2, groups.size(2) - 2, 1); }
+  at::Tensor group_values() const { return groups.narrow(2, groups.size(2) - 1, 1); }
+};
+
+}  // namespace
+
+at::Tensor DecoderLayer::from_groups(const at::Tensor& x) const {
+  if (!config_.qkv_by_group || config_.num_kv_heads == 1) return x;
+  at::Tensor out = at::empty_like(x);
+  const QkvParts parts(x, out, config_.num_heads, config_.num_kv_heads, config_.head_dim);
+  parts.queries.copy_(parts.group_queries());
+  parts.keys.copy_(parts.group_keys());
+  parts.values.copy_(parts.group_values());
+  return out;
+}
+
+at::Tensor DecoderLayer::to_groups(const at::Tensor& x) const {
+  if (!config_.qkv_by_group || config_.num_kv_heads == 1) return x;
+  at::Tensor out = at::empty_like(x);
+  const QkvParts parts(out, x, config_.num_heads, config_.num_kv_heads, config_.head_dim);
+  parts.group_queries().copy_(parts.queries);
+  parts.group_keys().copy_(parts.keys);
+  parts.group_values().copy_(parts.values);
+  return out;
+}
+
 at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
                                       const LayerCall& call) const {
-  if (!call.outputs || config_.fused_qkv) return project(p, qkv_, h, call.dropout_key);
+  if (!call.outputs || config_.fused_qkv)
+    return from_groups(project(p, qkv_, h, call.dropout_key));
   const int64_t query = q_.width();
   at::Tensor qkv = at::empty({h.size(0), query + kv_.width()}, h.options());
   qkv.narrow(1, query, kv_.width()).copy_(project(p, kv_, h, call.dropout_key));
@@ -130,7 +174,7 @@ at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::T
 at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
                                       const at::Tensor& h, const LayerCall& call) const {
   if (!call.outputs || config_.fused_qkv)
-    return project_backward(p, qkv_, dqkv, h, call.dropout_key);
+    return project_backward(p, qkv_, to_groups(dqkv), h, call.dropout_key);
   const int64_t query = q_.width();
   at::Tensor dh = project_backward(p, kv_, dqkv.narrow(1, query, kv_.width()), h, call.dropout_key);
   const at::Tensor dq = picked(dqkv.narrow(1, 0, query), call.outputs);
@@ -157,22 +201,28 @@ at::ScalarType DecoderLayer::heads_type(const zero::UnitParameters& p) const {
   return config_.qk_norm && rounds_once(config_) ? at::kFloat : p.stream_type();
 }
 
+void DecoderLayer::turn(const at::Tensor& qk, const LayerCall& call, bool inverse) const {
+  if (call.rope)
+    ops::rope(qk, *call.rope, call.rows->positions(), config_.num_heads + config_.num_kv_heads,
+              config_.head_dim, inverse);
+}
+
 at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
                                      const LayerCall& call, LayerSaved* saved) const {
   at::Tensor qkv = qkv_products(p, h, call);
   const at::Tensor queries_keys = qkv.narrow(1, 0, config_.query_size() + config_.kv_size());
-  if (saved && config_.qk_norm) saved->qk = queries_keys.clone();
+  const bool after = config_.qk_norm_after_rope;
   const Widened wide(heads_type(p), queries_keys);
+  if (after) turn(wide.tensor(), call, /*inverse=*/false);
+  if (saved && config_.qk_norm) saved->qk = (after ? wide.tensor() : queries_keys).clone();
   if (config_.qk_norm) head_norms(p, wide.tensor(), saved);
-  if (call.rope)
-    ops::rope(wide.tensor(), *call.rope, call.rows->positions(),
-              config_.num_heads + config_.num_kv_heads, config_.head_dim, /*inverse=*/false);
+  if (!after) turn(wide.tensor(), call, /*inverse=*/false);
   wide.back();
   return qkv;
 }
 
-at::Tensor DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x,
-                                const LayerCall& call, LayerSaved* saved) const {
+MlpInput DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x,
+                              const LayerCall& call, LayerSaved* saved) const {
   ops::Normed norm1 = before(p, Role::Norm1, x);
   at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
   if (saved) saved->x = x, saved->norm1 = norm1;
@@ -180,10 +230,12 @@ at::Tensor DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor&
   ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
   if (saved) saved->qkv = qkv, saved->attended = attended;
   qkv.reset();
-  at::Tensor x2 = add_branch(p, attention_branch(), picked(attended.out, call.outputs),
-                             picked(x, call.outputs), call, saved ? &saved->attention : nullptr);
-  if (saved) saved->x2 = x2;
-  return x2;
+  const at::Tensor outputs = picked(x, call.outputs);
+  const at::Tensor x2 = add_branch(p, attention_branch(), picked(attended.out, call.outputs),
+                                   outputs, call, saved ? &saved->attention : nullptr);
+  const MlpInput in{config_.parallel ? outputs : x2, x2};
+  if (saved) saved->x2 = in.read;
+  return in;
 }
 
 void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk,
@@ -206,15 +258,16 @@ void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& 
                                const LayerCall& call, LayerSaved& saved) const {
   if (!call.rope && !config_.qk_norm) return;
   const Widened wide(heads_type(p), dqkv.narrow(1, 0, config_.query_size() + config_.kv_size()));
-  if (call.rope)
-    ops::rope(wide.tensor(), *call.rope, call.rows->positions(),
-              config_.num_heads + config_.num_kv_heads, config_.head_dim, /*inverse=*/true);
+  const bool after = config_.qk_norm_after_rope;
+  if (!after) turn(wide.tensor(), call, /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, wide.tensor(), saved);
+  if (after) turn(wide.tensor(), call, /*inverse=*/true);
   wide.back();
 }
 
 at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
-                                            const LayerCall& call, LayerSaved& saved) const {
+                                            at::Tensor dread, const LayerCall& call,
+                                            LayerSaved& saved) const {
   at::Tensor dattended =
       branch_backward(p, attention_branch(), dy, picked(saved.attended.out, call.outputs), call,
                       std::move(saved.attention));
@@ -225,17 +278,25 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
   saved.attended = {};
   rotate_back(p, dqkv, call, saved);
   if (!saved.norm1.y.defined()) saved.norm1 = before(p, Role::Norm1, saved.x);
-  const at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call);
+  at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call);
   const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
+  if (config_.parallel) dread = put_back(dread, call.outputs, saved.x.size(0));
+  if (config_.shared_norm)
+    dh = dread.add_(dh);
+  else if (config_.parallel)
+    dx.add_(dread);
   backward_before(p, Role::Norm1, dh, saved.x, saved.norm1, dx);
   return dx;
 }
 
 // ---- the MLP
 
-at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
+at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& read,
                                    const LayerCall& call, LayerSaved* saved) const {
-  const ops::Normed norm2 = before(p, Role::Norm2, x2);
+  const bool there =
+      config_.shared_norm && saved && saved->norm1.y.defined() && call.outputs == nullptr;
+  const ops::Normed norm2 =
+      there ? saved->norm1 : before(p, config_.shared_norm ? Role::Norm1 : Role::Norm2, read);
   const at::Tensor inner = project(p, gate_up_, norm2.y, call.dropout_key);
   if (saved) {
     saved->norm2 = norm2;
@@ -244,15 +305,16 @@ at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tens
   return inner;
 }
 
-at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
+at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const MlpInput& in,
                              const LayerCall& call, LayerSaved* saved) const {
-  const at::Tensor inner = mlp_inner(p, x2, call, saved);
-  return add_branch(p, mlp_branch(), ops::activated(inner, config_.activation, config_.gated), x2,
-                    call, saved ? &saved->mlp : nullptr);
+  const at::Tensor inner = mlp_inner(p, in.read, call, saved);
+  return add_branch(p, mlp_branch(), ops::activated(inner, config_.activation, config_.gated),
+                    in.residual, call, saved ? &saved->mlp : nullptr);
 }
 
 void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
-                                const LayerCall& call, LayerSaved& saved) const {
+                                const at::Tensor& dread, const LayerCall& call,
+                                LayerSaved& saved) const {
   at::Tensor dinner = std::move(saved.inner);
   ops::activated_backward(
       branch_backward(p, mlp_branch(), dy,
@@ -260,7 +322,11 @@ void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor&
                       std::move(saved.mlp)),
       dinner, config_.activation, config_.gated);
   const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
-  backward_before(p, Role::Norm2, dh, saved.x2, saved.norm2, dy);
+  // A norm that attention reads too takes both gradients at once, in backward_attention().
+  if (config_.shared_norm)
+    dread.add_(dh);
+  else
+    backward_before(p, Role::Norm2, dh, saved.x2, saved.norm2, dread);
   saved.x2.reset();
   saved.norm2 = {};
 }
@@ -273,7 +339,8 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
   const at::Tensor h = before(p, Role::Norm1, x).y;
   const at::Tensor qkv = project_qkv(p, h, call, nullptr);
   const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
-  return mlp(p, add_branch(p, attention_branch(), out, x, call, nullptr), call, nullptr);
+  const at::Tensor x2 = add_branch(p, attention_branch(), out, x, call, nullptr);
+  return mlp(p, {config_.parallel ? x : x2, x2}, call, nullptr);
 }
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {

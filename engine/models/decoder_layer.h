@@ -1,6 +1,6 @@
-// The decoder layer with rotary attention (layout::Block::Llama). The config says which norms,
-// biases, windows and activation it has, and what is done to what attention and the MLP give before
-// it is added to the residual.
+// The decoder layer (layout::Block::Llama). The config says which norms, biases, positions, windows
+// and activation it has, what the MLP reads, and what is done to what attention and the MLP give
+// before it is added to the residual.
 #pragma once
 
 #include "engine/models/norms.h"
@@ -49,17 +49,23 @@ class DecoderLayer : public LayerInPieces {
                           const at::Tensor& h, const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved) const;
-  at::Tensor attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
-                    LayerSaved* saved) const override;
-  at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
-                       LayerSaved* saved) const override;
-  at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
+  MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                  LayerSaved* saved) const override;
+  at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& read,
+                       const LayerCall& call, LayerSaved* saved) const override;
+  at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                  LayerSaved* saved) const override;
-  void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const LayerCall& call,
-                    LayerSaved& saved) const override;
-  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                                LayerSaved& saved) const override;
+  void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& dread,
+                    const LayerCall& call, LayerSaved& saved) const override;
+  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, at::Tensor dread,
+                                const LayerCall& call, LayerSaved& saved) const override;
+  /// Columns by group (ModelConfig::qkv_by_group) → all query heads, key heads, value heads; and
+  /// back. x itself where both are one order.
+  at::Tensor from_groups(const at::Tensor& x) const;
+  at::Tensor to_groups(const at::Tensor& x) const;
   at::ScalarType heads_type(const zero::UnitParameters& p) const;
+  /// Turns queries and keys, in place.
+  void turn(const at::Tensor& qk, const LayerCall& call, bool inverse) const;
   /// Of queries and keys, in place.
   void head_norms(const zero::UnitParameters& p, const at::Tensor& qk, LayerSaved* saved) const;
   /// dqk: of queries and keys; becomes the gradient of what their head norms read.

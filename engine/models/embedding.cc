@@ -13,10 +13,17 @@ ops::Dropout dropout_of(const layout::ModelConfig& config, const EmbeddingCall& 
                           : ops::Dropout{};
 }
 
-/// The factor on the rows; Gemma rounds it to their type.
+/// The factor on the rows.
 double scale_of(const layout::ModelConfig& config, const at::Tensor& x) {
-  if (config.norm != layout::NormKind::RmsPlusOne) return config.embedding_scale;
+  if (!config.rounds_embedding_scale) return config.embedding_scale;
   return at::scalar_tensor(config.embedding_scale, at::dtype(x.scalar_type())).item<double>();
+}
+
+/// The rows of the tokens' positions.
+at::Tensor positions_of(const layout::ModelConfig& config, const EmbeddingCall& call) {
+  DSJ_CHECK(call.rows->positions_end() <= config.max_position);
+  const at::Tensor& positions = call.rows->positions();
+  return config.first_position == 0 ? positions : positions + config.first_position;
 }
 
 }  // namespace
@@ -26,10 +33,8 @@ at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelC
   // A table that was gathered in the products' type gives the rows that others give.
   at::Tensor x = p.weight(kTokens).index_select(0, ids).to(p.stream_type());
   if (config.embedding_scale != 1) x.mul_(scale_of(config, x));
-  if (config.learned_positions()) {
-    DSJ_CHECK(call.rows->positions_end() <= config.max_position);
-    x.add_(p.weight(kPositions).index_select(0, call.rows->positions()));
-  }
+  if (config.learned_positions)
+    x.add_(p.weight(kPositions).index_select(0, positions_of(config, call)));
   ops::dropout(x, dropout_of(config, call));
   return x;
 }
@@ -42,10 +47,10 @@ void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig
     tokens.zero_if_new();
     ops::scatter_rows(dx, ids, tokens.tensor);
   }
-  if (!config.learned_positions()) return;
+  if (!config.learned_positions) return;
   if (const auto positions = p.grad(kPositions); positions.tensor.defined()) {
     positions.zero_if_new();
-    ops::scatter_rows(dx, call.rows->positions(), positions.tensor);
+    ops::scatter_rows(dx, positions_of(config, call), positions.tensor);
   }
 }
 

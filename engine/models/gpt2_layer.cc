@@ -26,7 +26,8 @@ enum Index {
 
 }  // namespace
 
-Gpt2Layer::Gpt2Layer(const layout::ModelConfig& config) : config_(config) {
+Gpt2Layer::Gpt2Layer(const layout::ModelConfig& config)
+    : LayerInPieces(/*parallel=*/false), config_(config) {
   const int64_t hidden = config.hidden_size;
   qkv_ = {kQkv, kQkvBias, {3 * hidden}, /*transposed=*/true};
   o_ = {kO, kOBias, {hidden}, true};
@@ -70,8 +71,8 @@ ops::Normed Gpt2Layer::before(const zero::UnitParameters& p, int weight, const a
   return as_factor(p, norm(p, config_, {weight, weight + 1}, x));
 }
 
-at::Tensor Gpt2Layer::attend(const zero::UnitParameters& p, const at::Tensor& x,
-                             const LayerCall& call, LayerSaved* saved) const {
+MlpInput Gpt2Layer::attend(const zero::UnitParameters& p, const at::Tensor& x,
+                           const LayerCall& call, LayerSaved* saved) const {
   ops::Normed norm1 = before(p, kNorm1, x);
   at::Tensor qkv = project(p, qkv_, norm1.y, call.dropout_key);
   if (saved) saved->x = x, saved->norm1 = norm1;
@@ -82,7 +83,7 @@ at::Tensor Gpt2Layer::attend(const zero::UnitParameters& p, const at::Tensor& x,
   const at::Tensor x2 = branch(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
                                call, Site::Residual);
   if (saved) saved->x2 = x2;
-  return x2;
+  return {x2, x2};
 }
 
 at::Tensor Gpt2Layer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
@@ -93,24 +94,26 @@ at::Tensor Gpt2Layer::mlp_inner(const zero::UnitParameters& p, const at::Tensor&
   return inner;
 }
 
-at::Tensor Gpt2Layer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
-                          const LayerCall& call, LayerSaved* saved) const {
-  return branch(p, down_, ops::gelu_new(mlp_inner(p, x2, call, saved)), x2, call, Site::Mlp);
+at::Tensor Gpt2Layer::mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
+                          LayerSaved* saved) const {
+  return branch(p, down_, ops::gelu_new(mlp_inner(p, in.read, call, saved)), in.residual, call,
+                Site::Mlp);
 }
 
 void Gpt2Layer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
-                             const LayerCall& call, LayerSaved& saved) const {
+                             const at::Tensor& dread, const LayerCall& call,
+                             LayerSaved& saved) const {
   const at::Tensor dinner = std::move(saved.inner);
   ops::gelu_new_backward(branch_backward(p, down_, dy, ops::gelu_new(dinner), call, Site::Mlp),
                          dinner);
   norm_backward(p, config_, {kNorm2, kNorm2Bias},
                 project_backward(p, up_, dinner, saved.norm2.y, call.dropout_key), saved.x2,
-                saved.norm2, dy);
+                saved.norm2, dread);
   saved.x2.reset();
   saved.norm2 = {};
 }
 
-at::Tensor Gpt2Layer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
+at::Tensor Gpt2Layer::backward_attention(const zero::UnitParameters& p, at::Tensor dy, at::Tensor,
                                          const LayerCall& call, LayerSaved& saved) const {
   const int64_t tokens = saved.x.size(0);
   at::Tensor dattended =
@@ -132,7 +135,8 @@ at::Tensor Gpt2Layer::forward_cached(const zero::UnitParameters& p, const at::Te
                                      at::Tensor v_cache) const {
   const at::Tensor qkv = project(p, qkv_, before(p, kNorm1, x).y, call.dropout_key);
   const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
-  return mlp(p, branch(p, o_, out, x, call, Site::Residual), call, nullptr);
+  const at::Tensor x2 = branch(p, o_, out, x, call, Site::Residual);
+  return mlp(p, {x2, x2}, call, nullptr);
 }
 
 }  // namespace dsj::models

@@ -29,16 +29,16 @@ class Gpt2Layer : public LayerInPieces {
   at::Tensor branch_backward(const zero::UnitParameters& p, const Projection& projection,
                              const at::Tensor& dy, const at::Tensor& h, const LayerCall& call,
                              Site site) const;
-  at::Tensor attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
-                    LayerSaved* saved) const override;
+  MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                  LayerSaved* saved) const override;
   at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
                        LayerSaved* saved) const override;
-  at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
+  at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                  LayerSaved* saved) const override;
-  void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const LayerCall& call,
-                    LayerSaved& saved) const override;
-  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                                LayerSaved& saved) const override;
+  void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& dread,
+                    const LayerCall& call, LayerSaved& saved) const override;
+  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, at::Tensor dread,
+                                const LayerCall& call, LayerSaved& saved) const override;
   /// In the products' type. Its bias follows its weight.
   ops::Normed before(const zero::UnitParameters& p, int weight, const at::Tensor& x) const;
 

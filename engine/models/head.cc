@@ -15,15 +15,20 @@ namespace {
 
 std::atomic<int64_t> logits_limit_{0};
 
-/// The norm's weight (and bias) come first, then the head's weight if it is not tied.
+/// The norm's parameters come first, then the head's weight if it is not tied, then its bias.
 NormAt norm_at(const layout::ModelConfig& config) {
-  return {.weight = 0, .bias = config.norm_bias ? 1 : -1};
-}
-int norm_parameters(const layout::ModelConfig& config) {
-  return config.norm_bias ? 2 : 1;
+  return {.weight = config.norm_weight ? 0 : -1,
+          .bias = config.norm_bias ? config.norm_parameters() - 1 : -1};
 }
 int head_index(const layout::ModelConfig& config) {
-  return config.tied ? 0 : norm_parameters(config);
+  return config.tied ? 0 : config.norm_parameters();
+}
+int bias_index(const layout::ModelConfig& config) {
+  return config.norm_parameters() + (config.tied ? 0 : 1);
+}
+/// In the products' type; undefined: the head has none.
+at::Tensor bias_of(const zero::UnitParameters& p, const layout::ModelConfig& config) {
+  return config.head_bias ? p.weight(bias_index(config)).to(p.product_type()) : at::Tensor();
 }
 
 ops::Normed normed_rows(const zero::UnitParameters& p, const layout::ModelConfig& config,
@@ -79,6 +84,8 @@ struct Turn {
   const layout::ModelConfig& config;
   at::Tensor w;  ///< the projection's weight, in the products' type
   gemm::WeightSum dw;
+  at::Tensor bias;  ///< as bias_of
+  at::Tensor db;    ///< [V] fp32, the sum of its gradient; undefined: it has none
   const Targets& targets;
   double scale;  ///< of a target's loss
   at::Tensor loss;
@@ -86,13 +93,14 @@ struct Turn {
   /// The products of some targets' rows h, and their loss. Writes the gradient of h.
   void project(const layout::RowPiece& piece, const at::Tensor& h, const at::Tensor& dh) {
     at::Tensor logits = at::empty({piece.count, w.size(0)}, h.options());
-    gemm::linear(logits, h, w);
+    gemm::linear(logits, h, w, bias);
     const at::Tensor slope = shape_logits(config, logits, true);
     ops::cross_entropy(logits, targets.labels.narrow(0, piece.first, piece.count), scale, loss);
     if (slope.defined()) logits.mul_(slope);
     if (config.logits_scale != 1) logits.mul_(config.logits_scale);
     gemm::grad_input(dh, logits, w, false);
     dw.add(logits, h);
+    if (db.defined()) db.add_(logits.sum(0, false, at::kFloat));
   }
 };
 
@@ -145,9 +153,11 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
   const bool alone = has_targets_alone(x, batch);
   HeadResult result{no_loss(x), targets.count, {}};
   const auto head_grad = projection.grad(weight);
+  const auto bias_grad = config.head_bias ? p.grad(bias_index(config)) : zero::GradView{};
   if (result.targets == 0) {
-    for (int i = 0; i < norm_parameters(config); ++i) p.grad(i).zero_if_new();
+    for (int i = 0; i < config.norm_parameters(); ++i) p.grad(i).zero_if_new();
     head_grad.zero_if_new();
+    bias_grad.zero_if_new();
     result.dx = at::zeros_like(x);
     return result;
   }
@@ -158,11 +168,15 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
             config,
             w,
             gemm::WeightSum(head_grad, w.scalar_type(), (n + rows - 1) / rows),
+            bias_of(p, config),
+            bias_grad.tensor.defined() ? at::zeros({w.size(0)}, w.options().dtype(at::kFloat))
+                                       : at::Tensor(),
             targets,
             scale / n,
             result.loss_sum};
   result.dx =
       pieces.cuts(n) ? turn_in_pieces(turn, x, alone, rows) : turn_whole(turn, x, alone, rows);
+  if (turn.db.defined()) gemm::grad_bias(bias_grad, turn.db.to(w.scalar_type()).unsqueeze(0));
   return result;
 }
 
@@ -187,7 +201,7 @@ at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig&
   const at::Tensor h = normed_rows(p, config, x).y;
   const at::Tensor w = owner(p, config.tied).weight(head_index(config));
   at::Tensor logits = at::empty({x.size(0), w.size(0)}, h.options());
-  gemm::linear(logits, h, w);
+  gemm::linear(logits, h, w, bias_of(p, config));
   shape_logits(config, logits, false);
   return logits;
 }

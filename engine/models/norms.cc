@@ -18,6 +18,13 @@ at::Tensor factor(const layout::ModelConfig& config, const at::Tensor& weight,
   return plus_one ? w.add(1) : w;
 }
 
+/// A LayerNorm without a weight multiplies by 1.
+at::Tensor factor_of(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                     const NormAt& at, const at::Tensor& x) {
+  return at.weight >= 0 ? factor(config, p.weight(at.weight), x)
+                        : at::ones({x.size(1)}, x.options());
+}
+
 /// A LayerNorm without a bias adds nothing.
 at::Tensor bias_of(const zero::UnitParameters& p, const NormAt& at, const at::Tensor& x) {
   return at.bias >= 0 ? p.weight(at.bias) : at::zeros({x.size(1)}, x.options());
@@ -33,7 +40,7 @@ at::Tensor head_norm_weight(const layout::ModelConfig& config, const at::Tensor&
 ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& config, const NormAt& at,
                  const at::Tensor& x) {
   const at::Tensor wide = rounds_once(config) ? x.to(at::kFloat) : x;
-  const at::Tensor w = factor(config, p.weight(at.weight), wide);
+  const at::Tensor w = factor_of(p, config, at, wide);
   ops::Normed normed = config.rms() ? ops::rms_norm(wide, w, config.norm_eps)
                                     : ops::layer_norm(wide, w, bias_of(p, at, x), config.norm_eps);
   normed.y = normed.y.to(x.scalar_type());
@@ -44,8 +51,8 @@ void norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& con
                    const NormAt& at, const at::Tensor& dy, const at::Tensor& x,
                    const ops::Normed& normed, at::Tensor dx) {
   const at::Tensor wide = rounds_once(config) ? x.to(at::kFloat) : x;
-  const at::Tensor w = factor(config, p.weight(at.weight), wide);
-  const auto dw = p.grad(at.weight);
+  const at::Tensor w = factor_of(p, config, at, wide);
+  const auto dw = at.weight >= 0 ? p.grad(at.weight) : zero::GradView{};
   const bool apart = wide.scalar_type() != dx.scalar_type();
   const at::Tensor sum = apart ? at::zeros_like(wide) : dx;
   if (config.rms()) {

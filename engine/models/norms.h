@@ -10,7 +10,7 @@
 
 namespace dsj::models {
 
-/// Where a norm's parameters are in its unit. bias -1: it has none.
+/// Where a norm's parameters are in its unit. -1: it has none.
 struct NormAt {
   int weight = 0, bias = -1;
 };

@@ -134,6 +134,8 @@ at::Tensor act(const at::Tensor& x, Activation activation) {
       return at::gelu(x, "tanh");
     case Activation::Gelu:
       return at::gelu(x);
+    case Activation::Relu:
+      return at::relu(x);
     case Activation::Relu2:
       return at::relu(x).square_();
   }
@@ -148,6 +150,8 @@ at::Tensor act_backward(const at::Tensor& dy, const at::Tensor& x, Activation ac
       return at::gelu_backward(dy, x, "tanh");
     case Activation::Gelu:
       return at::gelu_backward(dy, x);
+    case Activation::Relu:
+      return at::threshold_backward(dy, x, 0);
     case Activation::Relu2:
       return at::relu(x).mul_(2).mul_(dy);
   }

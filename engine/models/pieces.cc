@@ -17,44 +17,48 @@ LayerCall piece_call(const LayerCall& call, const layout::RowPiece& piece) {
 
 at::Tensor LayerInPieces::forward(const zero::UnitParameters& p, const at::Tensor& x,
                                   const LayerCall& call, LayerSaved* saved) const {
-  const at::Tensor x2 = attend(p, x, call, saved);
-  if (saved || !call.pieces.cuts(x2.size(0))) return mlp(p, x2, call, saved);
-  at::Tensor y = at::empty_like(x2);
-  for (const auto& piece : call.pieces.of(x2.size(0)))
+  const MlpInput in = attend(p, x, call, saved);
+  const int64_t rows = in.read.size(0);
+  if (saved || !call.pieces.cuts(rows)) return mlp(p, in, call, saved);
+  at::Tensor y = at::empty_like(in.residual);
+  for (const auto& piece : call.pieces.of(rows))
     y.narrow(0, piece.first, piece.count)
-        .copy_(mlp(p, x2.narrow(0, piece.first, piece.count), piece_call(call, piece), nullptr));
+        .copy_(mlp(p, in.rows(piece), piece_call(call, piece), nullptr));
   return y;
 }
 
 LayerSaved LayerInPieces::recompute(const zero::UnitParameters& p, const at::Tensor& x,
                                     const LayerCall& call) const {
   LayerSaved saved;
-  const at::Tensor x2 = attend(p, x, call, &saved);
-  if (call.pieces.cuts(x2.size(0)))
+  const at::Tensor read = attend(p, x, call, &saved).read;
+  if (call.pieces.cuts(read.size(0)))
     saved.norm1 = {};
   else
-    mlp_inner(p, x2, call, &saved);
+    mlp_inner(p, read, call, &saved);
   return saved;
 }
 
 at::Tensor LayerInPieces::backward(const zero::UnitParameters& p, at::Tensor dy,
                                    const LayerCall& call, LayerSaved saved) const {
+  at::Tensor dread = parallel_ ? at::zeros_like(dy) : dy;
   if (saved.inner.defined())
-    backward_mlp(p, dy, call, saved);
+    backward_mlp(p, dy, dread, call, saved);
   else
-    backward_mlp_in_pieces(p, dy, call, saved);
-  return backward_attention(p, std::move(dy), call, saved);
+    backward_mlp_in_pieces(p, dy, dread, call, saved);
+  return backward_attention(p, std::move(dy), std::move(dread), call, saved);
 }
 
 void LayerInPieces::backward_mlp_in_pieces(const zero::UnitParameters& p, const at::Tensor& dy,
-                                           const LayerCall& call, LayerSaved& saved) const {
+                                           const at::Tensor& dread, const LayerCall& call,
+                                           LayerSaved& saved) const {
   zero::PieceSums sums;
   const zero::UnitParameters adding = p.adding_to(sums);
   for (const auto& piece : call.pieces.of(saved.x2.size(0))) {
     const LayerCall one = piece_call(call, piece);
     LayerSaved part{.x2 = saved.x2.narrow(0, piece.first, piece.count)};
     mlp_inner(adding, part.x2, one, &part);
-    backward_mlp(adding, dy.narrow(0, piece.first, piece.count), one, part);
+    backward_mlp(adding, dy.narrow(0, piece.first, piece.count),
+                 dread.narrow(0, piece.first, piece.count), one, part);
     sums.add();
   }
   sums.finish();

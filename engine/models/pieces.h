@@ -9,9 +9,19 @@
 
 namespace dsj::models {
 
+/// What an MLP reads, and what its result is added to: one tensor, unless attention and the MLP read
+/// the same input (layout::ModelConfig::parallel).
+struct MlpInput {
+  at::Tensor read, residual;  ///< [N, H]
+  MlpInput rows(const layout::RowPiece& piece) const {
+    return {read.narrow(0, piece.first, piece.count), residual.narrow(0, piece.first, piece.count)};
+  }
+};
+
 /// A layer of two halves: attention, then an MLP that runs in pieces where the call's rule cuts.
 class LayerInPieces : public Layer {
  public:
+  explicit LayerInPieces(bool parallel) : parallel_(parallel) {}
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                      LayerSaved* saved) const final;
   LayerSaved recompute(const zero::UnitParameters& p, const at::Tensor& x,
@@ -22,22 +32,28 @@ class LayerInPieces : public Layer {
  private:
   /// The MLP is computed again, a piece at a time.
   void backward_mlp_in_pieces(const zero::UnitParameters& p, const at::Tensor& dy,
-                              const LayerCall& call, LayerSaved& saved) const;
+                              const at::Tensor& dread, const LayerCall& call,
+                              LayerSaved& saved) const;
 
-  /// All before the MLP: x2.
-  virtual at::Tensor attend(const zero::UnitParameters& p, const at::Tensor& x,
-                            const LayerCall& call, LayerSaved* saved) const = 0;
+  /// All before the MLP.
+  virtual MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x,
+                          const LayerCall& call, LayerSaved* saved) const = 0;
   /// The MLP's first half: the input of its activation.
-  virtual at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
+  virtual at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& read,
                                const LayerCall& call, LayerSaved* saved) const = 0;
-  virtual at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
+  virtual at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                          LayerSaved* saved) const = 0;
-  /// dy becomes the gradient of x2.
+  /// dread [N, H] += gradient of what the MLP reads. It is dy itself, unless the layer is parallel.
   virtual void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
-                            const LayerCall& call, LayerSaved& saved) const = 0;
-  /// dy: gradient of x2. Returns that of x. Where norm1 was not kept, it is computed again.
+                            const at::Tensor& dread, const LayerCall& call,
+                            LayerSaved& saved) const = 0;
+  /// dy: gradient of the residual behind attention; dread: as backward_mlp left it. Returns that of
+  /// x. Where norm1 was not kept, it is computed again.
   virtual at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy,
-                                        const LayerCall& call, LayerSaved& saved) const = 0;
+                                        at::Tensor dread, const LayerCall& call,
+                                        LayerSaved& saved) const = 0;
+
+  const bool parallel_;
 };
 
 }  // namespace dsj::models

@@ -97,7 +97,7 @@ Ropes::Ropes(const layout::ModelConfig& model, const at::TensorOptions& options)
 }
 
 const RopeTable* Ropes::of(int64_t layer, int64_t length) {
-  if (model_.learned_positions() || !model_.rotates(layer)) return nullptr;
+  if (!model_.rotates(layer)) return nullptr;
   return &(model_.rotates_locally(layer) ? *local_ : all_).below(length);
 }
 

@@ -59,7 +59,7 @@ struct LayerSaved {
     at::Tensor out;  ///< [N, H]
     ops::Normed norm;
   };
-  at::Tensor x, x2;           ///< [N, H]: the input, and after attention
+  at::Tensor x, x2;           ///< [N, H]: the input, and what the MLP reads (MlpInput)
   ops::Normed norm1, norm2;   ///< of x and x2
   at::Tensor qkv;             ///< rotated
   at::Tensor qk;              ///< queries and keys before their head norm

@@ -24,7 +24,7 @@ bool Generator::takes_one_length(const layout::ModelConfig& model) {
   const auto by_length = [](const layout::RopeConfig& rope) {
     return rope.scaling == Scaling::Dynamic || rope.scaling == Scaling::LongRope;
   };
-  return !model.learned_positions() &&
+  return !model.learned_positions &&
          (by_length(model.rope) || (model.local_rope && by_length(*model.local_rope)));
 }
 
@@ -64,7 +64,7 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
   DSJ_CHECK(shortest == longest || !takes_one_length(model_));
   // A completion ends where learned positions end.
   int64_t end = longest + fresh;
-  if (model_.learned_positions()) end = std::min(end, model_.max_position);
+  if (model_.learned_positions) end = std::min(end, model_.max_position);
   Cache cache = make_cache(std::ssize(prompts), end);
   std::vector<std::vector<int32_t>> out(count);
   std::vector<bool> done(count, fresh == 0);

@@ -139,7 +139,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
                         .dataset_rows = in.dataset->rows(),
                         .layers = in.model.num_layers,
                         .positions = in.model.longest_sequence(),
-                        .positions_learned = in.model.learned_positions()};
+                        .positions_learned = in.model.learned_positions};
   if (in.packs) facts.packed_rows = in.packs->count();
   in.resolution = dsconfig::resolve(in.job.ds_config, training, facts);
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));

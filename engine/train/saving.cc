@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
+#include <set>
 
 #include "common/format.h"
 #include "common/log.h"
@@ -11,8 +12,10 @@
 #include "engine/checkpoint/writer.h"
 #include "engine/kernels/copy.h"
 #include "engine/train/frozen.h"
+#include "engine/weights/weight_source.h"
 #include "engine/zero/visit_weights.h"
 #include "job/contract.h"
+#include "job/layout/row_pieces.h"
 
 namespace dsj::train {
 namespace {
@@ -219,12 +222,58 @@ Status Saver::take_back(int64_t step) {
   return state_.restore(*reader);
 }
 
-std::vector<weights::ExportTensor> Saver::exported_tensors() const {
+namespace {
+
+/// The weights of a model of which only the text part was trained: where they are, and which of them
+/// no unit has. None of another model.
+struct RestOfModel {
+  std::optional<weights::WeightSource> source;
+  std::vector<weights::TensorInfo> tensors;
+
+  static Result<RestOfModel> open(Files& files, const std::string& directory,
+                                  const layout::ModelConfig& model,
+                                  const std::vector<layout::UnitSpec>& units) {
+    RestOfModel rest;
+    if (!model.is_text_part) return rest;
+    DSJ_TRY(rest.source, weights::WeightSource::open(files, directory));
+    // A tied head's old copy would be read back as a head of its own.
+    std::set<std::string> ours = {std::string(model.names.head) + ".weight"};
+    for (const layout::UnitSpec& unit : units)
+      for (const layout::Parameter& parameter : unit.parameters)
+        if (const auto* found = rest.source->find(parameter.name)) ours.insert(found->name);
+    for (const weights::TensorInfo& tensor : rest.source->tensors()) {
+      const bool buffer = !weights::is_weight_dtype(tensor.dtype);  // transformers makes it again
+      if (!buffer && !ours.contains(tensor.name)) rest.tensors.push_back(tensor);
+    }
+    return rest;
+  }
+
+  /// Copies the tensors of this rank's files, unchanged.
+  Status append_to(weights::ModelExport& model) const {
+    constexpr int64_t kPiece = 1 << 20;  // elements
+    for (const weights::TensorInfo& tensor : tensors) {
+      if (!model.writes(tensor.name)) continue;
+      std::vector<float> values;
+      for (const auto& [first, count] : layout::row_pieces(tensor.elements, kPiece)) {
+        values.resize(static_cast<size_t>(count));
+        DSJ_TRY_STATUS(source->read(tensor.name, first, values));
+        DSJ_TRY_STATUS(model.append(tensor.name, values));
+      }
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+std::vector<weights::ExportTensor> Saver::exported_tensors(
+    std::span<const weights::TensorInfo> rest) const {
   std::vector<weights::ExportTensor> tensors;
   for (const auto& flat : state_.plan().flats) {
     if (flat.frozen() && in_.lora) continue;  // the base stays where it is
     for (const auto& slot : flat.slots()) tensors.push_back({slot.name, slot.shape});
   }
+  for (const auto& tensor : rest) tensors.push_back({tensor.name, tensor.shape, tensor.dtype});
   return tensors;
 }
 
@@ -257,7 +306,9 @@ void Saver::deal(weights::ModelExport& model) {
 
 Status Saver::export_model(int64_t file_bytes_max) {
   const auto options = export_options(file_bytes_max);
-  auto begun = weights::ModelExport::begin(files_, options, exported_tensors());
+  const auto rest = RestOfModel::open(files_, options.source_dir, in_.model, state_.units());
+  DSJ_TRY_STATUS(agree(rest));
+  auto begun = weights::ModelExport::begin(files_, options, exported_tensors(rest->tensors));
   DSJ_TRY_STATUS(agree(begun));
   weights::ModelExport& model = *begun;
   deal(model);
@@ -273,6 +324,7 @@ Status Saver::export_model(int64_t file_bytes_max) {
     if (!in_.lora || !state_.flat(flat).frozen()) flats.push_back(&state_.flat(flat));
   const auto here = [&](const layout::Slot& slot) { return model.writes(slot.name); };
   zero::visit_weights(flats, here, append);
+  if (status) status = rest->append_to(model);
   if (status) status = model.finish();
   DSJ_TRY_STATUS(agree(status));
   if (options.share.rank == 0) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,9 @@ class Saver {
  private:
   checkpoint::WriteOptions write_options(const Progress& progress) const;
   checkpoint::Publication publication(const Progress& progress) const;
-  std::vector<weights::ExportTensor> exported_tensors() const;
+  /// With what is copied of the model that the run started from (`rest`).
+  std::vector<weights::ExportTensor> exported_tensors(
+      std::span<const weights::TensorInfo> rest) const;
   weights::ExportOptions export_options(int64_t file_bytes_max) const;
   /// Leaves all files to rank 0 if a rank does not see the directory. Collective.
   void deal(weights::ModelExport& model);

@@ -24,7 +24,10 @@ constexpr std::array kCopiedFiles = {kGenerationFile,
                                      "tokenizer.model",
                                      "qwen.tiktoken",
                                      "chat_template.jinja",
-                                     "chat_template.json"};
+                                     "chat_template.json",
+                                     "preprocessor_config.json",
+                                     "processor_config.json",
+                                     "video_preprocessor_config.json"};
 
 std::string staging_dir(const std::string& target) {
   return hidden_beside(target, ".staging");

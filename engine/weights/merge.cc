@@ -9,6 +9,7 @@
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
 #include "job/layout/model_config.h"
+#include "job/layout/units.h"
 
 namespace dsj::weights {
 namespace {
@@ -88,8 +89,12 @@ Status refuse_untied(Files& files, const MergeOptions& options,
   const auto model = layout::model_config_from_json(config, path);
   const bool tied = model ? model->tied : config.value("tie_word_embeddings", nlohmann::json()) == true;
   if (!tied) return {};
+  const std::string table =
+      model ? layout::units_of(*model).front().parameters.front().name : std::string();
   for (const auto& [name, change] : changes) {
-    const bool embedding = name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
+    const bool embedding =
+        model ? name == table || name == layout::name_without_prefix(table)
+              : name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
     if (embedding && !change.whole.empty())
       return bad_input("the adapter replaces \"" + name +
                            "\", which is the output layer too (tie_word_embeddings)",

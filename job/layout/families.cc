@@ -23,8 +23,11 @@ auto but_each(int64_t pattern) {
 
 // ---- Llama and what differs from it in data alone
 
+void all_biases(Fields& fields, const char* key, bool fallback, ModelConfig& out) {
+  out.qkv_bias = out.o_bias = fields.flag(key, fallback);
+}
 void all_biases(Fields& fields, const char* key, ModelConfig& out) {
-  out.qkv_bias = out.o_bias = fields.flag(key, false);
+  all_biases(fields, key, false, out);
 }
 
 void no_slices(Fields& fields) {
@@ -63,6 +66,51 @@ void read_qwen3(const json& config, Fields& fields, ModelConfig& out) {
   all_biases(fields, "attention_bias", out);
   out.qk_norm = true;
   read_qwen_windows(config, fields, out);
+}
+
+void read_ministral(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 131072}, out);
+  out.qkv_bias = false;
+  read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
+}
+
+/// Query and key are normed after they turned. A scaling with alpha stretches the base once, whatever
+/// the length.
+void read_hunyuan(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  double alpha = 0;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = plain.find(key);
+    if (it == plain.end() || !it->is_object() || !it->contains("alpha")) continue;
+    const std::string type = it->value("rope_type", it->value("type", std::string()));
+    if (type != "dynamic") continue;
+    Fields rope(*it, {}, std::string(key) + ".");
+    alpha = rope.number("alpha", 0, 0, kFactorMax);
+    fields.inherit(rope);
+    if (alpha == 0) continue;
+    const json theta = it->value("rope_theta", json());
+    *it = {{"rope_type", "default"}};
+    if (!theta.is_null()) (*it)["rope_theta"] = theta;
+    break;
+  }
+  read_shape(plain, fields, {.norm_eps = 1e-5}, out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = out.qk_norm_after_rope = true;
+  out.names.q_norm = "query_layernorm";
+  out.names.k_norm = "key_layernorm";
+  no_slices(fields);
+  const auto dim = static_cast<double>(out.head_dim);
+  fields.require(alpha == 0 || out.head_dim > 2, "head_dim", "is 2; alpha has no exponent for it");
+  if (alpha > 0) out.rope.theta *= std::pow(alpha, dim / (dim - 2));
+}
+
+/// Llama with one name for each bias.
+void read_internlm3(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 32768, .head_dim = 128, .norm_eps = 1e-5}, out);
+  all_biases(fields, fields.absent("qkv_bias") ? "attention_bias" : "qkv_bias", out);
+  out.mlp_bias = fields.flag(fields.absent("bias") ? "mlp_bias" : "bias", false);
+  fields.require(out.mlp_bias == out.o_bias, "bias",
+                 "is not qkv_bias; transformers' InternLM3 has all biases or none");
 }
 
 void read_granite(const json& config, Fields& fields, ModelConfig& out) {
@@ -240,6 +288,7 @@ void read_gemma_shape(const json& config, Fields& fields, Defaults defaults, Mod
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::RmsPlusOne;
   out.embedding_scale = std::sqrt(static_cast<double>(out.hidden_size));
+  out.rounds_embedding_scale = true;
   fields.require(!fields.flag("use_bidirectional_attention", false), "use_bidirectional_attention",
                  "is true; this engine trains causal models");
 }
@@ -291,6 +340,10 @@ void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
 
 // ---- LayerNorm
 
+void no_head_layer_norm(Fields& fields, const char* key) {
+  fields.require(!fields.flag(key, false), key, "is true; a LayerNorm for each head is not built");
+}
+
 void read_starcoder2(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 4096,
@@ -320,11 +373,8 @@ void read_stablelm(const json& config, Fields& fields, ModelConfig& out) {
   out.norm = NormKind::Layer;
   out.norm_bias = true;
   out.qkv_bias = fields.flag("use_qkv_bias", false);
-  const auto off = [&](const char* key, const char* what) {
-    fields.require(!fields.flag(key, false), key, std::string("is true; ") + what);
-  };
-  off("qk_layernorm", "a LayerNorm for each head is not built");
-  off("use_parallel_residual", "attention and MLP side by side are not built");
+  out.parallel = out.shared_norm = fields.flag("use_parallel_residual", false);
+  no_head_layer_norm(fields, "qk_layernorm");
   fields.require(fields.probability("hidden_dropout", 0) == 0, "hidden_dropout",
                  "is not 0; dropout on the MLP alone is not built");
 }
@@ -344,8 +394,228 @@ void read_nemotron(const json& config, Fields& fields, ModelConfig& out) {
   out.gated = false;
 }
 
+/// OLMo 1: a LayerNorm without parameters.
+void read_olmo(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.norm_eps = 1e-5, .norm_eps_key = nullptr}, out);
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::Layer;
+  out.norm_weight = false;
+  fields.require(fields.absent("clip_qkv"), "clip_qkv",
+                 "is not null; clipped queries, keys and values are not built");
+}
+
+// ---- attention and MLP side by side
+
+void read_cohere_shape(const json& config, Fields& fields, double theta, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 8192,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_eps",
+              .theta = theta,
+              .tied = true},
+             out);
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::Layer;
+  out.parallel = out.shared_norm = out.rope_in_pairs = true;
+  out.logits_scale = fields.number("logit_scale", 0.0625, kTiny, kFactorMax);
+}
+
+void read_cohere(const json& config, Fields& fields, ModelConfig& out) {
+  read_cohere_shape(config, fields, 500000, out);
+  no_head_layer_norm(fields, "use_qk_norm");
+}
+
+/// Only layers with a window have positions.
+void read_cohere2(const json& config, Fields& fields, ModelConfig& out) {
+  read_cohere_shape(config, fields, 10000, out);
+  const int64_t every = fields.positive("sliding_window_pattern", kIndexMax, 4);
+  read_windows(config, fields, read_window(config, fields, 4096), but_each(every), out);
+  out.no_rope.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < out.num_layers; ++layer)
+    out.no_rope[layer] = out.windows[layer] == 0;
+}
+
+void read_gpt_neox(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.kv_heads_key = nullptr,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_eps",
+              .theta_key = "rotary_emb_base",
+              .partial_rotary = 0.25,
+              .partial_rotary_key = "rotary_pct",
+              .activation = "gelu"},
+             out);
+  out.norm = NormKind::Layer;
+  out.norm_bias = out.mlp_bias = true;
+  all_biases(fields, "attention_bias", true, out);
+  out.parallel = fields.flag("use_parallel_residual", true);
+  out.fused_qkv = out.qkv_by_group = true;
+  out.gated = false;
+  out.dropout.embedding = out.dropout.residual = fields.probability("hidden_dropout", 0);
+  out.names = {.base = "gpt_neox.",
+               .embedding = "embed_in",
+               .norm = "final_layer_norm",
+               .head = "embed_out",
+               .attention = "attention",
+               .qkv = "query_key_value",
+               .o = "dense",
+               .up = "mlp.dense_h_to_4h",
+               .down = "mlp.dense_4h_to_h"};
+}
+
+void no_tied_bias(Fields& fields, const ModelConfig& out) {
+  fields.require(!out.tied, "tie_word_embeddings",
+                 "is true; a tied head with a bias is not built");
+}
+
+void read_phi(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_eps",
+              .partial_rotary = 0.5,
+              .activation = "gelu_new"},
+             out);
+  out.norm = NormKind::Layer;
+  out.norm_bias = out.o_bias = out.mlp_bias = out.head_bias = true;
+  out.parallel = out.shared_norm = true;
+  out.gated = false;
+  out.dropout.embedding = fields.probability("embd_pdrop", 0);
+  out.dropout.residual = fields.probability("resid_pdrop", 0);
+  out.names.norm = "final_layernorm";
+  out.names.o = "dense";
+  out.names.up = "mlp.fc1";
+  out.names.down = "mlp.fc2";
+  no_head_layer_norm(fields, "qk_layernorm");
+  no_tied_bias(fields, out);
+}
+
+void read_gptj(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.hidden_key = "n_embd",
+              .layers_key = "n_layer",
+              .heads_key = "n_head",
+              .kv_heads_key = nullptr,
+              .inner_key = "n_inner",
+              .max_position_key = "n_positions",
+              .inner_factor = 4,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_epsilon",
+              .activation_key = "activation_function",
+              .activation = "gelu_new"},
+             out);
+  // Null: rotary angles over the whole width, which no released model has.
+  const int64_t rotated = fields.positive("rotary_dim", kWidthMax, 64);
+  fields.require(!is_null(config, "rotary_dim") && rotated <= out.head_dim && rotated % 2 == 0,
+                 "rotary_dim", "is not an even number of elements of a head");
+  out.rotary_dim = rotated;
+  out.norm = NormKind::Layer;
+  out.norm_bias = out.mlp_bias = out.head_bias = true;
+  out.qkv_bias = false;
+  out.parallel = out.shared_norm = out.rope_in_pairs = true;
+  out.gated = false;
+  out.dropout = {.embedding = fields.probability("embd_pdrop", 0),
+                 .attention = fields.probability("attn_pdrop", 0),
+                 .residual = fields.probability("resid_pdrop", 0)};
+  out.names = {.base = "transformer.",
+               .embedding = "wte",
+               .layers = "h",
+               .norm = "ln_f",
+               .norm1 = "ln_1",
+               .attention = "attn",
+               .o = "out_proj",
+               .up = "mlp.fc_in",
+               .down = "mlp.fc_out"};
+  no_tied_bias(fields, out);
+}
+
+/// Three generations: 7B (one key head, one norm), 40B (key heads, two norms), and the first, in
+/// sequence.
+void read_falcon(const json& config, Fields& fields, ModelConfig& out) {
+  const bool newer = fields.flag("new_decoder_architecture", false);
+  const bool one_head = !newer && fields.flag("multi_query", true);
+  read_shape(config, fields,
+             {.kv_heads_key = one_head ? nullptr : "num_kv_heads",
+              .inner_key = "ffn_hidden_size",
+              .inner_factor = 4,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_epsilon",
+              .tied = true,
+              .activation_key = "activation",
+              .activation = "gelu"},
+             out);
+  if (one_head) out.num_kv_heads = 1;
+  out.norm = NormKind::Layer;
+  out.norm_bias = true;
+  out.qkv_bias = out.o_bias = out.mlp_bias = fields.flag("bias", false);
+  out.fused_qkv = out.qkv_by_group = true;
+  out.gated = false;
+  out.parallel = newer || fields.flag("parallel_attn", true);
+  const int64_t norms = fields.positive("num_ln_in_parallel_attn", 2, newer ? 2 : 1);
+  fields.require(norms == 1 || newer, "num_ln_in_parallel_attn",
+                 "is 2; only new_decoder_architecture has two norms side by side");
+  out.shared_norm = out.parallel && norms == 1;
+  out.names = {.base = "transformer.",
+               .embedding = "word_embeddings",
+               .layers = "h",
+               .norm = "ln_f",
+               .attention = "self_attention",
+               .qkv = "query_key_value",
+               .o = "dense",
+               .up = "mlp.dense_h_to_4h",
+               .down = "mlp.dense_4h_to_h"};
+  if (norms == 2) out.names.norm1 = "ln_attn", out.names.norm2 = "ln_mlp";
+  fields.require(!newer || fields.flag("parallel_attn", true), "parallel_attn",
+                 "is false, which new_decoder_architecture does not have");
+  fields.require(!fields.flag("alibi", false), "alibi", "is true; alibi positions are not built");
+  fields.require(fields.probability("hidden_dropout", 0) == 0, "hidden_dropout",
+                 "is not 0; dropout on the sum of attention and MLP is not built");
+  fields.require(out.parallel || out.dropout.attention == 0, "attention_dropout",
+                 "is not 0; Falcon drops also what attention adds in sequence, which is not built");
+}
+
+// ---- learned positions
+
+/// Position 0 is the third row of its table.
+void read_opt(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.kv_heads_key = nullptr,
+              .inner_key = "ffn_dim",
+              .norm_eps = 1e-5,
+              .norm_eps_key = nullptr,
+              .learned_positions = true,
+              .tied = true,
+              .activation_key = "activation_function",
+              .activation = "relu"},
+             out);
+  out.first_position = 2;
+  out.norm = NormKind::Layer;
+  out.norm_weight = out.norm_bias = fields.flag("layer_norm_elementwise_affine", true);
+  out.qkv_bias = out.o_bias = out.mlp_bias = fields.flag("enable_bias", true);
+  out.gated = false;
+  out.dropout.residual = fields.probability("dropout", 0.1);
+  out.names = {.base = "model.decoder.",
+               .positions = "embed_positions",
+               .norm = "final_layer_norm",
+               .norm1 = "self_attn_layer_norm",
+               .o = "out_proj",
+               .norm2 = "final_layer_norm",
+               .up = "fc1",
+               .down = "fc2"};
+  fields.require(fields.flag("do_layer_norm_before", true), "do_layer_norm_before",
+                 "is false; norms of the sums (opt-350m) are not built");
+  fields.require(fields.absent("word_embed_proj_dim") ||
+                     fields.positive("word_embed_proj_dim", kWidthMax) == out.hidden_size,
+                 "word_embed_proj_dim",
+                 "is not hidden_size; projected embeddings (opt-350m) are not built");
+  fields.require(!fields.flag("_remove_final_layer_norm", false), "_remove_final_layer_norm",
+                 "is true; a model without its last norm is not built");
+  fields.require(fields.probability("layerdrop", 0) == 0, "layerdrop",
+                 "is not 0; dropping whole layers is not built");
+}
+
 void read_gpt2(const json&, Fields& fields, ModelConfig& out) {
   out.block = Block::Gpt2;
+  out.learned_positions = true;
   out.norm = NormKind::Layer;
   out.norm_bias = true;
   out.gated = false;
@@ -373,6 +643,86 @@ void read_gpt2(const json&, Fields& fields, ModelConfig& out) {
   fields.require(!fields.flag("add_cross_attention", false), "add_cross_attention",
                  "is true; an encoder beside the model is not built");
 }
+
+// ---- the text part of a model with a vision part
+
+using Read = void (*)(const json& config, Fields& fields, ModelConfig& out);
+
+/// Rows have no pictures, so the three positions of mrope are one, and it is the plain rope.
+void plain_rope(json& text) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto rope = text.find(key);
+    if (rope == text.end() || !rope->is_object() || !rope->contains("mrope_section")) continue;
+    rope->erase("mrope_section");
+    rope->erase("mrope_interleaved");
+    for (const char* type : {"type", "rope_type"})
+      if (rope->value(type, json()) == "mrope") (*rope)[type] = "default";
+  }
+}
+
+/// Reads what lies under text_config, or beside the vision part in older files. `absent`: what
+/// transformers' class means where the file says nothing. Ties are those of the whole model, if it
+/// says so.
+void read_text_part(const json& config, Fields& fields, Read read, const char* text_type,
+                    const json& absent, ModelConfig& out) {
+  const bool inside = config.contains("text_config");
+  json text = absent;
+  if (inside && !config["text_config"].is_object())
+    return fields.require(false, "text_config", "is not an object");
+  text.update(inside ? config["text_config"] : config);
+  if (const auto tied = config.find("tie_word_embeddings"); tied != config.end())
+    text["tie_word_embeddings"] = *tied;
+  Fields part(text, {}, inside ? "text_config." : "");
+  if (inside) {
+    const std::string type = part.text("model_type", text_type);
+    part.require(type == text_type, "model_type",
+                 "is \"" + type + "\"; built is " + text_type);
+  }
+  plain_rope(text);
+  read(text, part, out);
+  out.is_text_part = true;
+  fields.inherit(part);
+}
+
+void read_gemma3_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_gemma3, "gemma3_text",
+                 {{"vocab_size", 262208},
+                  {"hidden_size", 2304},
+                  {"intermediate_size", 9216},
+                  {"num_hidden_layers", 26},
+                  {"num_attention_heads", 8},
+                  {"num_key_value_heads", 4}},
+                 out);
+  out.names.base = "language_model.model.";
+  out.names.head = "language_model.lm_head";
+}
+
+void read_mistral3_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_mistral, "mistral", json::object(), out);
+  out.names.base = "language_model.model.";
+  out.names.head = "language_model.lm_head";
+}
+
+template <const char* kType>
+void read_qwen2_vl_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_qwen2, kType,
+                 {{"num_key_value_heads", 8},
+                  {"rms_norm_eps", 1e-5},
+                  {"rope_theta", 1e6},
+                  {"max_window_layers", 80}},
+                 out);
+}
+
+void read_qwen3_vl_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_qwen3, "qwen3_vl_text",
+                 {{"num_key_value_heads", 32},
+                  {"max_position_embeddings", 128000},
+                  {"rope_theta", 500000}},
+                 out);
+  out.names.base = "model.language_model.";
+}
+
+constexpr char kQwen2VlText[] = "qwen2_vl_text", kQwen25VlText[] = "qwen2_5_vl_text";
 
 constexpr Family kFamilies[] = {
     {"llama", "Llama 2, Llama 3, SmolLM2 and models of the same shape",
@@ -414,7 +764,36 @@ constexpr Family kFamilies[] = {
     {"starcoder2", "StarCoder2", "`use_bias`, `sliding_window`, its three dropouts",
      read_starcoder2},
     {"stablelm", "StableLM 2, StableLM-3B",
-     "`partial_rotary_factor`, `use_qkv_bias`; parallel residuals are refused", read_stablelm},
+     "`partial_rotary_factor`, `use_qkv_bias`, `use_parallel_residual`", read_stablelm},
+    {"olmo", "OLMo 1", "`attention_bias`; `clip_qkv` must be null", read_olmo},
+    {"cohere", "Command R, Aya 23 and Expanse",
+     "`logit_scale`, `attention_bias`; `use_qk_norm` (Command R+) is refused", read_cohere},
+    {"cohere2", "Command R7B, Command A",
+     "`logit_scale`, `sliding_window`, `layer_types`; full layers have no rope", read_cohere2},
+    {"gpt_neox", "GPT-NeoX, Pythia, Dolly 2",
+     "`rotary_pct`, `rotary_emb_base`, `use_parallel_residual`, `attention_bias`, `hidden_dropout`",
+     read_gpt_neox},
+    {"phi", "Phi-1, Phi-1.5, Phi-2",
+     "`partial_rotary_factor`, its three dropouts; `qk_layernorm` is refused", read_phi},
+    {"opt", "OPT, Galactica",
+     "`ffn_dim`, `enable_bias`, `layer_norm_elementwise_affine`, `dropout`; the shape of opt-350m "
+     "is refused",
+     read_opt},
+    {"falcon", "Falcon 7B, 40B, 180B",
+     "`new_decoder_architecture`, `multi_query`, `num_kv_heads`, `parallel_attn`, "
+     "`num_ln_in_parallel_attn`, `bias`; alibi is refused",
+     read_falcon},
+    {"gptj", "GPT-J-6B", "`n_embd` and similar fields, `rotary_dim`, its three dropouts",
+     read_gptj},
+    {"hunyuan_v1_dense", "Hunyuan 0.5B to 7B, dense",
+     "`attention_bias`, `rope_scaling` with `alpha`", read_hunyuan},
+    {"ministral", "Ministral 8B", "`sliding_window`, `layer_types`", read_ministral},
+    {"internlm3", "InternLM3", "`qkv_bias`, `bias`", read_internlm3},
+    {"gemma3", "Gemma 3: 4B, 12B, 27B", "the text part: as gemma3_text", read_gemma3_part},
+    {"mistral3", "Mistral Small 3.1, 3.2", "the text part: as mistral", read_mistral3_part},
+    {"qwen2_vl", "Qwen2-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen2VlText>},
+    {"qwen2_5_vl", "Qwen2.5-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen25VlText>},
+    {"qwen3_vl", "Qwen3-VL, dense", "the text part: as qwen3", read_qwen3_vl_part},
     {"gpt2", "GPT-2",
      "`n_embd` and similar fields, `n_inner`, `scale_attn_weights`, "
      "`scale_attn_by_inverse_layer_idx`; `activation_function` must be gelu_new",

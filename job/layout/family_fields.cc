@@ -28,6 +28,8 @@ void read_yarn(Fields& rope, int64_t max_position, RopeConfig& r) {
   r.beta_fast = rotations("beta_fast", 32);
   r.beta_slow = rotations("beta_slow", 1);
   r.truncate = rope.flag("truncate", true);
+  // The ramp's ends are logarithms to the base theta.
+  rope.require(r.theta != 1, "rope_theta", "is 1, for which yarn has no frequencies");
   const double scale = rope.number("mscale", 0, 0, kFactorMax);
   const double all = rope.number("mscale_all_dim", 0, 0, kFactorMax);
   const double inferred = scale > 0 && all > 0 ? mscale(r.factor, scale) / mscale(r.factor, all)
@@ -64,8 +66,10 @@ void read_longrope(const json& object, Fields& rope, const ModelConfig& sizes, R
 }
 
 /// Elements of a head that are rotated. transformers cuts the product to a whole number.
-void read_partial(const json& config, Fields& fields, double fallback, ModelConfig& out) {
-  double partial = fields.number("partial_rotary_factor", fallback > 0 ? fallback : 1);
+void read_partial(const json& config, Fields& fields, const Defaults& defaults, ModelConfig& out) {
+  const double fallback = defaults.partial_rotary;
+  const char* const key_of_config = defaults.partial_rotary_key;
+  double partial = fields.number(key_of_config, fallback > 0 ? fallback : 1);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto it = config.find(key);
     if (it == config.end() || !it->is_object() || !it->contains("partial_rotary_factor")) continue;
@@ -74,14 +78,13 @@ void read_partial(const json& config, Fields& fields, double fallback, ModelConf
     fields.inherit(rope);
   }
   if (fallback <= 0) {
-    return fields.require(partial == 1, "partial_rotary_factor",
+    return fields.require(partial == 1, key_of_config,
                           "is not 1; this family rotates whole heads");
   }
-  fields.require(partial > 0 && partial <= 1, "partial_rotary_factor",
-                 "is not above 0 and at most 1");
+  fields.require(partial > 0 && partial <= 1, key_of_config, "is not above 0 and at most 1");
   if (!(partial > 0 && partial < 1)) return;
   const auto size = static_cast<int64_t>(static_cast<double>(out.head_dim) * partial);
-  fields.require(size >= 2 && size % 2 == 0, "partial_rotary_factor",
+  fields.require(size >= 2 && size % 2 == 0, key_of_config,
                  "rotates " + std::to_string(size) +
                      " elements of each head; rotary embedding needs pairs");
   out.rotary_dim = std::max<int64_t>(2, size - size % 2);
@@ -89,8 +92,8 @@ void read_partial(const json& config, Fields& fields, double fallback, ModelConf
 
 /// transformers 5 keeps rope_theta and the scaling in rope_parameters; older versions keep
 /// rope_theta beside rope_scaling. rope_scaling wins if both are given.
-void read_rope(const json& config, Fields& fields, double theta, ModelConfig& out) {
-  out.rope.theta = fields.number("rope_theta", theta, kTiny, kThetaMax);
+void read_rope(const json& config, Fields& fields, const Defaults& defaults, ModelConfig& out) {
+  out.rope.theta = fields.number(defaults.theta_key, defaults.theta, kTiny, kThetaMax);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto it = config.find(key);
     if (it == config.end() || it->is_null() || (it->is_object() && it->empty())) continue;
@@ -103,10 +106,13 @@ void read_rope(const json& config, Fields& fields, double theta, ModelConfig& ou
 Activation read_activation(Fields& fields, const Defaults& defaults) {
   const std::string name = fields.text(defaults.activation_key, defaults.activation);
   if (name == "silu" || name == "swish") return Activation::Silu;
-  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::GeluTanh;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast")
+    return Activation::GeluTanh;
   if (name == "gelu") return Activation::Gelu;
+  if (name == "relu") return Activation::Relu;
   fields.require(name == "relu2", defaults.activation_key,
-                 "is \"" + name + "\"; built are silu, gelu, gelu_new, gelu_pytorch_tanh and relu2");
+                 "is \"" + name +
+                     "\"; built are silu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu and relu2");
   return Activation::Relu2;
 }
 
@@ -188,29 +194,39 @@ json rope_object_of(const json& config, const char* layer_type) {
 
 void read_shape(const json& config, Fields& fields, const Defaults& defaults, ModelConfig& out) {
   out.vocab_size = fields.positive("vocab_size", kIndexMax);
-  out.hidden_size = fields.positive("hidden_size", kWidthMax);
-  out.intermediate_size = fields.positive("intermediate_size", kInnerMax);
-  out.num_layers = fields.positive("num_hidden_layers", kLayersMax);
-  out.num_heads = fields.positive("num_attention_heads", kWidthMax);
-  out.num_kv_heads = fields.positive("num_key_value_heads", kWidthMax, out.num_heads);
-  out.max_position =
-      fields.positive("max_position_embeddings", kIndexMax, defaults.max_position);
-  out.norm_eps = fields.number(defaults.norm_eps_key, defaults.norm_eps, 0, 1);
+  out.hidden_size = fields.positive(defaults.hidden_key, kWidthMax);
+  out.intermediate_size =
+      fields.positive(defaults.inner_key, kInnerMax, defaults.inner_factor * out.hidden_size);
+  out.num_layers = fields.positive(defaults.layers_key, kLayersMax);
+  out.num_heads = fields.positive(defaults.heads_key, kWidthMax);
+  out.num_kv_heads = defaults.kv_heads_key
+                         ? fields.positive(defaults.kv_heads_key, kWidthMax, out.num_heads)
+                         : out.num_heads;
+  out.max_position = fields.positive(defaults.max_position_key, kIndexMax, defaults.max_position);
+  if (defaults.norm_eps_key)
+    out.norm_eps = fields.number(defaults.norm_eps_key, defaults.norm_eps, 0, 1);
+  else
+    out.norm_eps = defaults.norm_eps;
   out.tied = fields.flag("tie_word_embeddings", defaults.tied);
   const bool derived = defaults.head_dim == 0 && fields.absent("head_dim");
-  fields.require(!derived || out.hidden_size % out.num_heads == 0, "num_attention_heads",
-                 "does not divide hidden_size");
+  fields.require(!derived || out.hidden_size % out.num_heads == 0, defaults.heads_key,
+                 std::string("does not divide ") + defaults.hidden_key);
   out.head_dim = fields.positive(
       "head_dim", kWidthMax,
       defaults.head_dim > 0 ? defaults.head_dim
                             : std::max<int64_t>(out.hidden_size / out.num_heads, 1));
   fields.require(out.num_heads * out.head_dim <= kWidthMax, "head_dim",
-                 "times num_attention_heads is above " + std::to_string(kWidthMax));
-  read_partial(config, fields, defaults.partial_rotary, out);
-  if (!defaults.rope_by_layer_type) read_rope(config, fields, defaults.theta, out);
-  fields.require(out.num_heads % out.num_kv_heads == 0, "num_key_value_heads",
-                 "does not divide num_attention_heads");
-  fields.require(out.head_dim % 2 == 0, "head_dim", "is odd; rotary embedding needs pairs");
+                 std::string("times ") + defaults.heads_key + " is above " +
+                     std::to_string(kWidthMax));
+  out.learned_positions = defaults.learned_positions;
+  if (!out.learned_positions) {
+    read_partial(config, fields, defaults, out);
+    if (!defaults.rope_by_layer_type) read_rope(config, fields, defaults, out);
+    fields.require(out.head_dim % 2 == 0, "head_dim", "is odd; rotary embedding needs pairs");
+  }
+  fields.require(out.num_heads % out.num_kv_heads == 0,
+                 defaults.kv_heads_key ? defaults.kv_heads_key : defaults.heads_key,
+                 std::string("does not divide ") + defaults.heads_key);
   out.activation = read_activation(fields, defaults);
   out.dropout.attention = fields.probability("attention_dropout", 0.0);
 }

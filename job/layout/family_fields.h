@@ -22,15 +22,25 @@ inline constexpr double kFactorMax = 1e9;
 inline constexpr double kTiny = 1e-300;  ///< the least positive number that is taken where 0 is not
 
 /// Where families differ in what config.json may leave out, or in a field's name. The defaults are
-/// those of transformers' configuration classes.
+/// those of transformers' configuration classes. A key of null: the family has no such field.
 struct Defaults {
+  const char* hidden_key = "hidden_size";
+  const char* layers_key = "num_hidden_layers";
+  const char* heads_key = "num_attention_heads";
+  const char* kv_heads_key = "num_key_value_heads";
+  const char* inner_key = "intermediate_size";
+  const char* max_position_key = "max_position_embeddings";
+  int64_t inner_factor = 0;  ///< above 0: what is absent is so many times the hidden size
   int64_t max_position = 2048;
   int64_t head_dim = 0;  ///< 0: hidden_size / num_attention_heads
   double norm_eps = 1e-6;
   const char* norm_eps_key = "rms_norm_eps";
+  bool learned_positions = false;  ///< no rope is read
   double theta = 10000;
+  const char* theta_key = "rope_theta";
   bool tied = false;
   double partial_rotary = 0;  ///< above 0: partial_rotary_factor is read, this is its default
+  const char* partial_rotary_key = "partial_rotary_factor";
   bool rope_by_layer_type = false;  ///< rope_parameters has an object for each type of layer
   const char* activation_key = "hidden_act";
   const char* activation = "silu";

@@ -16,7 +16,7 @@ constexpr char kAllLinear[] = "all-linear";
 
 /// A module of the model, named as in PyTorch.
 struct Module {
-  enum class Kind { Linear, Embedding, Other, Container } kind;
+  enum class Kind { Linear, Embedding, Output, Other, Container } kind;
   std::string name;
   int unit = -1, weight = -1;  ///< place of its weight; -1: a tied head, which has none
 };
@@ -40,7 +40,9 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
         module = modules.end() - 1;
       }
       if (matrix) {
-        module->kind = unit == 0 ? Module::Kind::Embedding : Module::Kind::Linear;
+        module->kind = unit == 0                  ? Module::Kind::Embedding
+                       : unit + 1 == units.size() ? Module::Kind::Output
+                                                  : Module::Kind::Linear;
         module->weight = static_cast<int>(i);
       }
       for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
@@ -48,7 +50,8 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
     }
   }
   if (model.tied) {
-    modules.push_back({Module::Kind::Linear, "lm_head", static_cast<int>(units.size()) - 1});
+    modules.push_back(
+        {Module::Kind::Output, model.names.head, static_cast<int>(units.size()) - 1});
   }
   for (const std::string& name : containers) {
     if (std::ranges::find(modules, name, &Module::name) == modules.end())
@@ -58,11 +61,11 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
 }
 
 bool is_output(const Module& module) {
-  return module.name == "lm_head";
+  return module.kind == Module::Kind::Output;
 }
 
 bool can_adapt(const Module& module) {
-  return module.kind == Module::Kind::Linear && !is_output(module);
+  return module.kind == Module::Kind::Linear;
 }
 
 /// PEFT's rule: the name itself, or its end after a dot.
@@ -105,8 +108,8 @@ Status check_target(const Module& module, const std::vector<Module>& modules) {
   if (can_adapt(module)) return {};
   const std::string hint = "adapters go on: " + joined(short_names(modules, can_adapt));
   if (is_output(module)) {
-    return bad_input("an adapter on lm_head is not built", kTargets,
-                     "train it whole: modulesToSave: [lm_head]; " + hint);
+    return bad_input("an adapter on " + module.name + " is not built", kTargets,
+                     "train it whole: modulesToSave: [" + module.name + "]; " + hint);
   }
   const char* what = module.kind == Module::Kind::Embedding   ? "an embedding"
                      : module.kind == Module::Kind::Container ? "not a layer itself"
@@ -130,6 +133,14 @@ Status check_targets(const LoraArgs& lora, const std::vector<Module>& modules, M
   return {};
 }
 
+/// PEFT's: the projections of attention, q and v or the one weight that holds them; Phi's MLP too.
+std::vector<std::string> default_targets(const ModelConfig& model) {
+  if (model.model_type == "phi") return {"q_proj", "v_proj", "fc1", "fc2"};
+  if (model.block == Block::Gpt2) return {"c_attn"};
+  if (model.fused_qkv) return {model.names.qkv};
+  return {"q_proj", "v_proj"};
+}
+
 Status resolve_targets(const ModelConfig& model, const std::vector<Module>& modules,
                        LoraArgs& lora) {
   std::string lower = lora.target_pattern;
@@ -138,8 +149,7 @@ Status resolve_targets(const ModelConfig& model, const std::vector<Module>& modu
     lora.target_pattern.clear();
     lora.target_modules = short_names(modules, can_adapt);
   } else if (lora.target_pattern.empty() && lora.target_modules.empty()) {
-    lora.target_modules = model.model_type == "gpt2" ? std::vector<std::string>{"c_attn"}
-                                                     : std::vector<std::string>{"q_proj", "v_proj"};
+    lora.target_modules = default_targets(model);
   }
   if (!lora.target_pattern.empty()) {
     auto pattern = NamePattern::compile(lora.target_pattern);
@@ -210,7 +220,7 @@ std::optional<NamePattern> pattern_of(const LoraArgs& lora) {
 }  // namespace
 
 bool stored_in_out(const ModelConfig& model) {
-  return model.model_type == "gpt2";
+  return model.block == Block::Gpt2;
 }
 
 std::string module_of(const std::string& parameter) {
@@ -228,6 +238,10 @@ bool is_saved_whole(const LoraArgs& lora, const std::string& module) {
 }
 
 Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
+  if (model.is_text_part)
+    return bad_input("adapters for the text part of a \"" + model.model_type +
+                         "\" model are not built: PEFT names its modules otherwise",
+                     "lora", "train the text part whole, or a model without a vision part");
   const auto modules = modules_of(model, units_of(model));
   LoraArgs out = lora;
   DSJ_TRY_STATUS(check_saved(model, modules, out));

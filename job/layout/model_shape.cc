@@ -11,7 +11,7 @@ double ModelConfig::attention_scale(int64_t layer) const {
 }
 
 int64_t ModelConfig::longest_sequence() const {
-  const bool grows = block == Block::Llama && rope.scaling == RopeConfig::Scaling::Dynamic;
+  const bool grows = !learned_positions && rope.scaling == RopeConfig::Scaling::Dynamic;
   return grows ? INT64_MAX : max_position;
 }
 

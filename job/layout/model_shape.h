@@ -11,7 +11,7 @@ namespace dsj::layout {
 
 /// The two shapes of a decoder layer.
 enum class Block {
-  Llama,  ///< rotary positions, queries and keys and values apart; all else is data
+  Llama,  ///< weights stored [out, in]; all else is data
   Gpt2,   ///< LayerNorm, learned positions, gelu_new, weights stored [in, out]
 };
 
@@ -39,11 +39,25 @@ enum class NormKind {
   LayerPlusOne,  ///< LayerNorm with 1 + w: Nemotron
 };
 
-/// Of an MLP. Their names in config.json: silu, gelu_pytorch_tanh or gelu_new, gelu, relu2.
-enum class Activation { Silu, GeluTanh, Gelu, Relu2 };
+/// Of an MLP. Their names in config.json: silu, gelu_pytorch_tanh or gelu_new or gelu_fast, gelu,
+/// relu, relu2.
+enum class Activation { Silu, GeluTanh, Gelu, Relu, Relu2 };
 
-/// How a family names what families name differently, behind "model.layers.N.".
-struct LayerNames {
+/// How a family names its modules in the checkpoint.
+struct Names {
+  const char* base = "model.";  ///< before all names but the head's
+  const char* embedding = "embed_tokens";
+  const char* positions = "";  ///< learned ones
+  const char* layers = "layers";
+  const char* norm = "norm";  ///< before the head
+  const char* head = "lm_head";
+  // Of a layer, behind its number:
+  const char* norm1 = "input_layernorm";
+  const char* attention = "self_attn";  ///< before the names of its parts
+  const char* qkv = "qkv_proj";         ///< where one weight holds all three
+  const char* o = "o_proj";
+  const char* q_norm = "q_norm";
+  const char* k_norm = "k_norm";
   const char* post_attention_norm = "post_attention_layernorm";  ///< of attention's output
   const char* norm2 = "post_attention_layernorm";                ///< before the MLP
   const char* post_mlp_norm = "post_feedforward_layernorm";      ///< of the MLP's output
@@ -59,6 +73,7 @@ struct DropoutConfig {
 struct ModelConfig {
   std::string model_type;  ///< "qwen2" ...
   Block block = Block::Llama;
+  bool is_text_part = false;  ///< of a model that has more: an export copies the rest of its weights
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -68,11 +83,17 @@ struct ModelConfig {
   int64_t head_dim = 0;      ///< elements, even; num_heads * head_dim may differ from hidden_size
   int64_t max_position = 0;  ///< tokens
   NormKind norm = NormKind::Rms;
-  bool norm_bias = false;  ///< Layer, LayerPlusOne
+  bool norm_weight = true;  ///< without: Layer alone
+  bool norm_bias = false;   ///< Layer, LayerPlusOne
   double norm_eps = 1e-6;
   bool pre_norms = true;    ///< of what attention and the MLP read
   bool post_norms = false;  ///< of what they give, before it is added to the residual
-  RopeConfig rope;          ///< Block::Llama
+  /// The MLP reads what attention reads, not the sum; each has its own norm of it, or both have one.
+  /// Without post_norms.
+  bool parallel = false, shared_norm = false;
+  bool learned_positions = false;  ///< positions are parameters, and nothing is rotated
+  int64_t first_position = 0;      ///< the row of position 0 among them
+  RopeConfig rope;
   /// Of layers with a window; absent: as in all layers.
   std::optional<RopeConfig> local_rope;
   int64_t rotary_dim = 0;         ///< the first elements of each head are rotated; 0: all
@@ -84,18 +105,24 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool qk_norm = false;       ///< a norm over each query and key head
   bool qk_norm_whole = false;  ///< that norm is over all query heads, and over all key heads, at once
+  bool qk_norm_after_rope = false;
   bool fused_qkv = false;      ///< one weight holds q, k and v
+  /// That weight holds, for each key head: its query heads, itself, its value head. Else all query
+  /// heads, all key heads, all value heads.
+  bool qkv_by_group = false;
   bool fused_gate_up = false;  ///< one weight holds gate and up
   bool gated = true;           ///< the MLP is down(act(gate) * up), else down(act(up))
   Activation activation = Activation::Silu;
-  LayerNames names;
+  Names names;
   /// [layer]: how many tokens a token sees, itself included; 0: all before it. Empty: all 0.
   std::vector<int64_t> windows;
   bool scale_attention = true;  ///< scores / sqrt(head_dim)
   std::optional<double> attention_multiplier;  ///< scores * this, instead
   bool scale_by_layer = false;  ///< also / (layer + 1)
   double embedding_scale = 1;  ///< on the embedding's rows
+  bool rounds_embedding_scale = false;  ///< to their type
   double residual_scale = 1;   ///< on what attention and the MLP add to the residual
+  bool head_bias = false;
   double logits_scale = 1;     ///< on the logits
   double logits_cap = 0;       ///< above 0: they are cap * tanh(logits / cap)
   double scores_cap = 0;       ///< the same, of attention's scaled scores
@@ -105,7 +132,9 @@ struct ModelConfig {
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[layer]; }
   int64_t rotary_size() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
-  bool rotates(int64_t layer) const { return no_rope.empty() || !no_rope[layer]; }
+  bool rotates(int64_t layer) const {
+    return !learned_positions && (no_rope.empty() || !no_rope[layer]);
+  }
   bool rotates_locally(int64_t layer) const { return local_rope.has_value() && window(layer) > 0; }
   bool rms() const { return norm <= NormKind::RmsPlusOne; }
   /// The plain form of attention runs, which holds scores: flash kernels have no such operation.
@@ -119,10 +148,10 @@ struct ModelConfig {
   /// The factor on the scores.
   double attention_scale(int64_t layer) const;
   /// Tokens of the longest sequence that it was made for: max_position, unless rope scaling grows
-  /// with the sequence.
+  /// with the sequence. Behind it rope goes on; learned positions end.
   int64_t longest_sequence() const;
-  /// Whether positions are parameters: there are none behind the last. Rope goes on.
-  bool learned_positions() const { return block == Block::Gpt2; }
+  /// Parameters of a norm.
+  int norm_parameters() const { return (norm_weight ? 1 : 0) + (norm_bias ? 1 : 0); }
 };
 
 }  // namespace dsj::layout

@@ -12,39 +12,43 @@ int64_t Parameter::numel() const {
 
 namespace {
 
-/// Name after "model.layers.N.", and shape.
+/// Name after the layer's number, and shape.
 Parameter decoder_parameter(const ModelConfig& c, Role role) {
   const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
   const int64_t q = c.query_size(), kv = c.kv_size();
   const auto named = [](const char* module, const char* tensor) {
     return std::string(module) + "." + tensor;
   };
+  const auto attention = [&](const char* module, const char* tensor) {
+    return named(c.names.attention, module) + "." + tensor;
+  };
   switch (role) {
     case Role::Norm1:
-      return {"input_layernorm.weight", {hidden}};
+      return {named(c.names.norm1, "weight"), {hidden}};
     case Role::Norm1Bias:
-      return {"input_layernorm.bias", {hidden}};
+      return {named(c.names.norm1, "bias"), {hidden}};
     case Role::Q:
-      if (c.fused_qkv) return {"self_attn.qkv_proj.weight", {q + 2 * kv, hidden}};
-      return {"self_attn.q_proj.weight", {q, hidden}};
+      if (c.fused_qkv) return {attention(c.names.qkv, "weight"), {q + 2 * kv, hidden}};
+      return {attention("q_proj", "weight"), {q, hidden}};
     case Role::K:
-      return {"self_attn.k_proj.weight", {kv, hidden}};
+      return {attention("k_proj", "weight"), {kv, hidden}};
     case Role::V:
-      return {"self_attn.v_proj.weight", {kv, hidden}};
+      return {attention("v_proj", "weight"), {kv, hidden}};
     case Role::QBias:
-      return {"self_attn.q_proj.bias", {q}};
+      if (c.fused_qkv) return {attention(c.names.qkv, "bias"), {q + 2 * kv}};
+      return {attention("q_proj", "bias"), {q}};
     case Role::KBias:
-      return {"self_attn.k_proj.bias", {kv}};
+      return {attention("k_proj", "bias"), {kv}};
     case Role::VBias:
-      return {"self_attn.v_proj.bias", {kv}};
+      return {attention("v_proj", "bias"), {kv}};
     case Role::QNorm:
-      return {"self_attn.q_norm.weight", {c.qk_norm_whole ? q : c.head_dim}};
+      return {attention(c.names.q_norm, "weight"), {c.qk_norm_whole ? q : c.head_dim}};
     case Role::KNorm:
-      return {"self_attn.k_norm.weight", {c.qk_norm_whole ? kv : c.head_dim}};
+      return {attention(c.names.k_norm, "weight"), {c.qk_norm_whole ? kv : c.head_dim}};
     case Role::O:
-      return {"self_attn.o_proj.weight", {hidden, q}};
+      return {attention(c.names.o, "weight"), {hidden, q}};
     case Role::OBias:
-      return {"self_attn.o_proj.bias", {hidden}};
+      return {attention(c.names.o, "bias"), {hidden}};
     case Role::PostAttentionNorm:
       return {named(c.names.post_attention_norm, "weight"), {hidden}};
     case Role::Norm2:
@@ -71,20 +75,29 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
 }
 
 std::vector<UnitSpec> llama_units(const ModelConfig& c) {
+  const std::string base = c.names.base;
   std::vector<UnitSpec> units;
-  units.push_back({"embedding", {{"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}}}});
+  units.push_back({"embedding", {{base + c.names.embedding + ".weight", {c.vocab_size, c.hidden_size}}}});
+  if (c.learned_positions)
+    units[0].parameters.push_back({base + c.names.positions + ".weight",
+                                   {c.first_position + c.max_position, c.hidden_size}});
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     UnitSpec unit{"layer " + std::to_string(layer), {}};
     for (const Role role : decoder_roles(c)) {
       Parameter parameter = decoder_parameter(c, role);
-      parameter.name = "model.layers." + std::to_string(layer) + "." + parameter.name;
+      parameter.name = base + c.names.layers + "." + std::to_string(layer) + "." + parameter.name;
       unit.parameters.push_back(std::move(parameter));
     }
     units.push_back(std::move(unit));
   }
-  UnitSpec head{"head", {{"model.norm.weight", {c.hidden_size}}}, c.tied};
-  if (c.norm_bias) head.parameters.push_back({"model.norm.bias", {c.hidden_size}});
-  if (!c.tied) head.parameters.push_back({"lm_head.weight", {c.vocab_size, c.hidden_size}});
+  UnitSpec head{"head", {}, c.tied};
+  const auto add = [&](bool has, const std::string& name, std::vector<int64_t> shape) {
+    if (has) head.parameters.push_back({name, std::move(shape)});
+  };
+  add(c.norm_weight, base + c.names.norm + ".weight", {c.hidden_size});
+  add(c.norm_bias, base + c.names.norm + ".bias", {c.hidden_size});
+  add(!c.tied, std::string(c.names.head) + ".weight", {c.vocab_size, c.hidden_size});
+  add(c.head_bias, std::string(c.names.head) + ".bias", {c.vocab_size});
   units.push_back(std::move(head));
   return units;
 }
@@ -125,7 +138,7 @@ std::vector<UnitSpec> gpt2_units(const ModelConfig& c) {
 }  // namespace
 
 std::string name_without_prefix(const std::string& name) {
-  for (const std::string_view prefix : {"model.", "transformer."}) {
+  for (const std::string_view prefix : {"model.", "transformer.", "gpt_neox."}) {
     if (name.starts_with(prefix)) return name.substr(prefix.size());
   }
   return {};
@@ -136,17 +149,19 @@ std::vector<Role> decoder_roles(const ModelConfig& c) {
   auto add = [&](bool has, std::initializer_list<Role> more) {
     if (has) roles.insert(roles.end(), more);
   };
-  add(c.pre_norms, {Role::Norm1});
+  const bool norm2 = c.pre_norms && !c.shared_norm;
+  add(c.pre_norms && c.norm_weight, {Role::Norm1});
   add(c.pre_norms && c.norm_bias, {Role::Norm1Bias});
   add(true, {Role::Q});
   add(!c.fused_qkv, {Role::K, Role::V});
-  add(c.qkv_bias, {Role::QBias, Role::KBias, Role::VBias});
+  add(c.qkv_bias, {Role::QBias});
+  add(c.qkv_bias && !c.fused_qkv, {Role::KBias, Role::VBias});
   add(c.qk_norm, {Role::QNorm, Role::KNorm});
   add(true, {Role::O});
   add(c.o_bias, {Role::OBias});
   add(c.post_norms, {Role::PostAttentionNorm});
-  add(c.pre_norms, {Role::Norm2});
-  add(c.pre_norms && c.norm_bias, {Role::Norm2Bias});
+  add(norm2 && c.norm_weight, {Role::Norm2});
+  add(norm2 && c.norm_bias, {Role::Norm2Bias});
   add(c.gated, {Role::Gate});
   add(!c.fused_gate_up, {Role::Up});
   add(c.gated && c.mlp_bias, {Role::GateBias});

@@ -32,8 +32,8 @@ struct UnitSpec {
   std::vector<Adapter> adapters = {};
 };
 
-/// A name without its model's prefix ("model.", "transformer."), as in files saved from the bare
-/// model. Empty: it has no prefix.
+/// A name without its model's prefix ("model.", "transformer.", "gpt_neox."), as in files saved from
+/// the bare model. Empty: it has no prefix.
 std::string name_without_prefix(const std::string& name);
 
 /// The kind of a parameter in a llama-like decoder layer.

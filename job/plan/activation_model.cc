@@ -72,9 +72,23 @@ int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
 /// A part of each head, or neighbours, turn by operations with results of their own: four halves of
 /// what turns, and the cosines and sines of all rows.
 int64_t rope_terms(const StepShape& s, const layout::ModelConfig& model) {
-  if (model.block == layout::Block::Gpt2) return 0;
+  if (model.learned_positions) return 0;
   if (!model.rope_in_pairs && model.rotary_size() == model.head_dim) return 0;
   return 4 * s.rows * (4 * (model.num_heads + model.num_kv_heads) + 2) * model.rotary_size() / 2;
+}
+/// Queries, keys and values in another order of columns, for a moment beside the product's own.
+int64_t grouped(const StepShape& s, const layout::ModelConfig& model) {
+  return model.qkv_by_group && model.num_kv_heads > 1 ? s.rows * s.qkv * s.element : 0;
+}
+/// What the MLP of a parallel layer does not keep, since attention keeps it: its input, and the
+/// norm of it if they share one.
+int64_t not_kept_twice(const StepShape& s, const layout::ModelConfig& model) {
+  if (!model.parallel) return 0;
+  return s.rows * s.hidden * (s.wide + (model.shared_norm ? s.element : 0));
+}
+/// The gradient of what the MLP of a parallel layer reads.
+int64_t parallel_gradient(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  return model.parallel ? tokens * s.hidden * s.wide : 0;
 }
 /// A gradient of a norm's output in both types; the copies of a norm that rounds once.
 int64_t norm_gradient(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
@@ -161,7 +175,9 @@ int64_t attention_backward(const StepShape& s) {
 /// Queries and keys before their head norm, and the norm's sums.
 int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
   if (!model.qk_norm) return 0;
-  return s.rows * (s.query + model.kv_size()) * s.element +
+  // What rope gave is kept in its own type.
+  const int64_t type = model.qk_norm_after_rope ? s.wide : s.element;
+  return s.rows * (s.query + model.kv_size()) * type +
          s.rows * (s.heads + model.num_kv_heads) * 4;
 }
 
@@ -196,8 +212,9 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const layout::ModelConfig& model = input.model;
   // The MLP's branch is computed again with it.
   const int64_t attended_branch = branches(s, model, s.rows) / 2;
-  a.kept = x + row * (s.qkv + s.query) + sums + head_norms(s, model) + attended_branch;
-  a.kept_last = a.kept - (s.rows - outputs) * s.hidden * s.wide;
+  const int64_t second = model.parallel ? 0 : x;  // what the MLP reads, if it is not the input
+  a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + attended_branch;
+  a.kept_last = a.kept - (model.parallel ? 0 : (s.rows - outputs) * s.hidden * s.wide);
 
   const int64_t mlp = piece * (s.hidden + s.mlp_width + s.inner) +
                       input.pieces.piece * 2 * 4 +  // its norm's sums
@@ -205,13 +222,15 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
                       branch_results(s, model, input.pieces.piece) +
                       branches(s, model, input.pieces.piece) / 2;
   const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
+  const int64_t regrouped = grouped(s, model);
   a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, model) + turned,
+                        row * (s.hidden + s.qkv) + s.rows * 4 + regrouped,
                         row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
                         row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums +
                             branch_results(s, model, s.rows) + norm_copies(s, model, s.rows),
                         2 * x + mlp + input.pieces.piece * s.hidden * s.wide + packing(s)});
   const auto backward = [&](int64_t tokens) {  // so many behind attention
-    const int64_t x2 = tokens * s.wide * s.hidden;
+    const int64_t x2 = model.parallel ? 0 : tokens * s.wide * s.hidden;
     // While heads turn again, attention's result is not there yet.
     const int64_t turning = turned - row * s.query - sums - attended_branch;
     const int64_t again =
@@ -221,10 +240,12 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
     const int64_t freed = x2 + row * s.query + sums;
     const int64_t picked =
         tokens < s.rows ? tokens * (s.element * (s.query + s.hidden) + s.wide * s.hidden) : 0;
-    return std::max({mlp + piece * s.inner + packing(s) +
+    return parallel_gradient(s, model, tokens) +
+           std::max({mlp + piece * s.inner + packing(s) +
                          activation_terms(s, model, input.pieces.piece),
                      again, attended,
-                     x + row * 2 * s.hidden + picked + norm_gradient(s, model, s.rows) - freed});
+                     x + row * 2 * s.hidden + picked + regrouped +
+                         norm_gradient(s, model, s.rows) - freed});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -239,11 +260,12 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t x2 = s.rows * s.hidden * s.wide;
   const layout::ModelConfig& model = input.model;
   a.kept = x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, model) +
-           branches(s, model, s.rows);
+           branches(s, model, s.rows) - not_kept_twice(s, model);
   const int64_t outputs = last_outputs(s);
+  // A last layer whose tokens are picked keeps what both of a parallel layer's halves read.
   a.kept_last =
       a.kept - (s.rows - outputs) * ((s.hidden + s.mlp_width) * s.element + s.hidden * s.wide + 4) -
-      branches(s, model, s.rows - outputs);
+      branches(s, model, s.rows - outputs) + not_kept_twice(s, model);
 
   const int64_t tile = attention_tile(s, model.head_dim) + scores(s, model);
   const int64_t branch = branch_results(s, model, s.rows) + norm_copies(s, model, s.rows);
@@ -252,10 +274,13 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
   const int64_t at_mlp = row * s.inner + result + product;
   if (!input.recompute) {
-    a.forward = std::max({at_mlp, attention_forward(s) + tile, turned});
+    a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s) + tile, turned,
+                          grouped(s, model)});
   } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
     const int64_t first = x2 + row * (s.hidden + s.qkv + s.query) + sums +
-                          std::max({attention_forward(s) + tile, wide, turned - row * s.query - sums});
+                          std::max({attention_forward(s) + tile, wide,
+                                    turned - row * s.query - sums,
+                                    grouped(s, model) - row * s.query - sums});
     const int64_t second = x2 + row * (s.hidden + s.mlp_width + s.inner) + product + result + sums;
     a.forward = std::max(first, second);
   }
@@ -268,11 +293,13 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     const int64_t mlp = 2 * column * s.inner + dy + packing(s) +
                         activation_terms(s, model, tokens) + branch_results(s, model, tokens);
     const int64_t mlp_freed =  // x2, h2, gate_up
-        tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width);
+        tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model);
     const int64_t attended =
         std::max(attention_backward(s) + (s.casts() ? std::max(tile, wide) : tile), turned) - mlp_freed;
     const int64_t again = input.recompute ? attention_forward(s) + tile - mlp_freed : 0;
-    return std::max({mlp, a.boundary, norm_gradient(s, model, s.rows) + branch, attended, again});
+    return parallel_gradient(s, model, tokens) +
+           std::max({mlp, a.boundary + grouped(s, model),
+                     norm_gradient(s, model, s.rows) + branch, attended, again});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -295,6 +322,7 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   else  // the rows that have a target, normed, dh; sums; logits, then their rows' gradient
     a.head = s.targets * (row + 2 * 4) +
              std::max(logits * piece * s.vocab * s.element + packing(s), s.targets * gradients);
+  if (input.model.head_bias) a.head += s.vocab * (4 + 2 * s.element);  // its gradient's sum
   a.head_products = head_products(s, input.accelerator, piece);
   a.sums_head = s.casts_to_fp16() && piece < s.targets;
 }

@@ -40,7 +40,7 @@ struct MemoryInput {
 /// Tokens to which a row of the job is cut. As in Trainer, a length that is asked for goes beyond
 /// the positions that the model was made for, where rope can: resolve() warns of it.
 inline int64_t longest_row(const TrainingArgs& training, const layout::ModelConfig& model) {
-  if (training.max_seq_length && !model.learned_positions()) return *training.max_seq_length;
+  if (training.max_seq_length && !model.learned_positions) return *training.max_seq_length;
   return std::min(training.max_seq_length.value_or(2048),
                   std::max<int64_t>(1, model.longest_sequence()));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <string_view>
 
 #include "job/dsconfig/optimizers.h"
@@ -17,22 +18,29 @@ int64_t chunk_of(int64_t numel, int world) {
   return (numel + multiple - 1) / multiple * divider;
 }
 
-/// The modules of a decoder layer in the order in which transformers' classes make them: attention,
-/// MLP, norms.
+using Modules = std::span<const std::string_view>;
+
+/// The modules of a decoder layer in the order in which transformers' classes make them: mostly
+/// attention, MLP, norms.
 constexpr std::string_view kModules[] = {
     ".q_proj.",
     ".k_proj.",
     ".v_proj.",
     ".o_proj.",
     ".qkv_proj.",
+    ".self_attn.dense.",
     ".q_norm.",
     ".k_norm.",
+    ".query_layernorm.",
+    ".key_layernorm.",
     ".gate_proj.",
     ".gate_up_proj.",
     ".up_proj.",
     ".c_fc.",
     ".down_proj.",
     ".c_proj.",
+    ".fc1.",
+    ".fc2.",
     ".input_layernorm.",
     ".post_attention_layernorm.",
     ".post_self_attn_layernorm.",
@@ -40,14 +48,53 @@ constexpr std::string_view kModules[] = {
     ".post_feedforward_layernorm.",
     ".post_mlp_layernorm.",
 };
+/// OPT's.
+constexpr std::string_view kOptModules[] = {
+    ".k_proj.", ".v_proj.", ".q_proj.", ".out_proj.", ".self_attn_layer_norm.",
+    ".fc1.",    ".fc2.",    ".final_layer_norm.",
+};
+/// GPT-NeoX's.
+constexpr std::string_view kNeoXModules[] = {
+    ".input_layernorm.", ".post_attention_layernorm.", ".query_key_value.",
+    ".dense.",           ".dense_h_to_4h.",            ".dense_4h_to_h.",
+};
+/// Those of GPT-2, GPT-J and Falcon.
+constexpr std::string_view kTransformerModules[] = {
+    ".ln_1.",
+    ".c_attn.",
+    ".attn.c_proj.",
+    ".k_proj.",
+    ".v_proj.",
+    ".q_proj.",
+    ".out_proj.",
+    ".ln_2.",
+    ".c_fc.",
+    ".mlp.c_proj.",
+    ".fc_in.",
+    ".fc_out.",
+    ".query_key_value.",
+    ".dense.",
+    ".dense_h_to_4h.",
+    ".dense_4h_to_h.",
+    ".post_attention_layernorm.",
+    ".input_layernorm.",
+    ".ln_attn.",
+    ".ln_mlp.",
+};
 
-/// Where the module of this name comes in its layer. Of another name, and in GPT-2, whose units have
-/// the order already: at the front.
+Modules modules_of(const std::string& name) {
+  if (name.starts_with("transformer.")) return kTransformerModules;
+  if (name.starts_with("gpt_neox.")) return kNeoXModules;
+  if (name.starts_with("model.decoder.")) return kOptModules;
+  return kModules;
+}
+
+/// Where the module of this name comes in its layer; at the front: it is no layer's.
 int module_rank(const std::string& name) {
-  if (name.starts_with("transformer.")) return -1;
-  const auto* found = std::ranges::find_if(
-      kModules, [&](std::string_view module) { return name.contains(module); });
-  return found == std::end(kModules) ? -1 : static_cast<int>(found - std::begin(kModules));
+  const Modules modules = modules_of(name);
+  const auto found = std::ranges::find_if(
+      modules, [&](std::string_view module) { return name.contains(module); });
+  return found == modules.end() ? -1 : static_cast<int>(found - modules.begin());
 }
 
 }  // namespace

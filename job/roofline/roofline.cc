@@ -322,7 +322,8 @@ static bool counts_layers(const layout::ModelConfig& m) {
   return m.norm == layout::NormKind::Rms && m.pre_norms && !m.post_norms && m.residual_scale == 1 && m.gated &&
          m.activation == layout::Activation::Silu && !m.fused_qkv && !m.fused_gate_up &&
          m.rotary_size() == m.head_dim && !m.rope_in_pairs && m.no_rope.empty() &&
-         !m.qk_norm_whole && m.embedding_scale == 1 && m.logits_scale == 1 && m.logits_cap == 0 &&
+         !m.parallel && !m.learned_positions && !m.head_bias && !m.qk_norm_whole &&
+         !m.qk_norm_after_rope && m.embedding_scale == 1 && m.logits_scale == 1 && m.logits_cap == 0 &&
          m.scores_cap == 0;
 }
 

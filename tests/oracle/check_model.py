@@ -8,14 +8,18 @@ Run it with the python that tests/oracle/model_venv.sh prints.
 import argparse
 import hashlib
 import json
+import os
 import sys
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 
 def load(directory):
-    model, info = AutoModelForCausalLM.from_pretrained(
+    with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
+        vision = "vision_config" in json.load(file)
+    auto = AutoModelForImageTextToText if vision else AutoModelForCausalLM
+    model, info = auto.from_pretrained(
         directory, attn_implementation="eager", output_loading_info=True, local_files_only=True)
     bad = {key: sorted(value) for key, value in info.items() if value and key != "error_msgs"}
     if bad or info.get("error_msgs"):
@@ -35,7 +39,7 @@ def main():
     state = model.state_dict()
     print(f"{options.directory}: {type(model).__name__}, {next(iter(state.values())).dtype}, "
           f"{sum(p.numel() for p in model.parameters())} parameters, tied {model.config.tie_word_embeddings}")
-    ids = torch.arange(32).remainder(model.config.vocab_size).reshape(2, 16)
+    ids = torch.arange(32).remainder(model.config.get_text_config().vocab_size).reshape(2, 16)
     fixture = json.load(open(options.oracle, encoding="utf-8")) if options.oracle else None
     if fixture:
         ids = torch.tensor(fixture["input_ids"])

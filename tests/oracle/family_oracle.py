@@ -7,11 +7,12 @@ rows and two ranks with one row each are held to the same numbers.
 """
 # python: tests/oracle/model_venv.sh
 import os
+import re
 import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from qwen2_oracle import ADAMW_STEPS, ROWS, TOKENS, load, oracle, write_json
 
@@ -128,13 +129,104 @@ MODELS |= {
                             partial_rotary_factor=0.5, qk_layernorm=False, use_parallel_residual=False,
                             rope_theta=10000.0, hidden_dropout=0.0, tie_word_embeddings=False),
 }
+LAYER_NORM = {"layer_norm_eps": 1e-5, "rope_theta": 10000.0}
+FALCON = {"layer_norm_epsilon": 1e-5, "rope_theta": 10000.0, "activation": "gelu", "ffn_hidden_size": 48,
+          "hidden_dropout": 0.0, "alibi": False}
+MODELS |= {
+    "tiny-stablelm-parallel": family("StableLm", "stablelm", hidden_act="silu", use_qkv_bias=False,
+                                     partial_rotary_factor=0.25, qk_layernorm=False, use_parallel_residual=True,
+                                     hidden_dropout=0.0, tie_word_embeddings=False, **LAYER_NORM),
+    "tiny-cohere": family("Cohere", "cohere", hidden_act="silu", logit_scale=0.25, use_qk_norm=False,
+                          attention_bias=False, tie_word_embeddings=True, **LAYER_NORM),
+    "tiny-cohere2": family("Cohere2", "cohere2", num_hidden_layers=4, hidden_act="silu", logit_scale=0.5,
+                           sliding_window=6, sliding_window_pattern=3, attention_bias=True, tie_word_embeddings=True,
+                           **LAYER_NORM),
+    "tiny-gpt-neox": family("GPTNeoX", "gpt_neox", hidden_act="gelu", layer_norm_eps=1e-5, rotary_pct=0.5,
+                            rotary_emb_base=20000, use_parallel_residual=True, hidden_dropout=0.0,
+                            tie_word_embeddings=False),
+    "tiny-gpt-neox-sequential": family("GPTNeoX", "gpt_neox", hidden_act="gelu_fast", layer_norm_eps=1e-5,
+                                       rotary_pct=1.0, rotary_emb_base=10000, use_parallel_residual=False,
+                                       attention_bias=False, hidden_dropout=0.0, tie_word_embeddings=False),
+    "tiny-phi": family("Phi", "phi", hidden_act="gelu_new", partial_rotary_factor=0.5, qk_layernorm=False,
+                       resid_pdrop=0.0, embd_pdrop=0.0, tie_word_embeddings=False, **LAYER_NORM),
+    "tiny-opt": family("OPT", "opt", activation_function="relu", ffn_dim=48, word_embed_proj_dim=32, dropout=0.0,
+                       do_layer_norm_before=True, _remove_final_layer_norm=False, layerdrop=0.0,
+                       max_position_embeddings=24, pad_token_id=1, bos_token_id=2),
+    "tiny-falcon": family("Falcon", "falcon", bias=False, multi_query=True, new_decoder_architecture=False,
+                          parallel_attn=True, **FALCON),
+    "tiny-falcon-40b": family("Falcon", "falcon", bias=True, num_kv_heads=2, new_decoder_architecture=True,
+                              parallel_attn=True, multi_query=True, **FALCON),
+    "tiny-falcon-sequential": family("Falcon", "falcon", bias=True, multi_query=False, new_decoder_architecture=False,
+                                     parallel_attn=False, tie_word_embeddings=False, **FALCON),
+    "tiny-gptj": {"activation_function": "gelu_new", "architectures": ["GPTJForCausalLM"], "attn_pdrop": 0.0,
+                  "bos_token_id": 1, "embd_pdrop": 0.0, "eos_token_id": 2, "layer_norm_epsilon": 1e-5,
+                  "model_type": "gptj", "n_embd": 32, "n_head": 4, "n_inner": None, "n_layer": 2, "n_positions": 64,
+                  "resid_pdrop": 0.0, "rotary_dim": 4, "tie_word_embeddings": False, "vocab_size": 128},
+    "tiny-hunyuan": family("HunYuanDenseV1", "hunyuan_v1_dense", hidden_act="silu", head_dim=16, rms_norm_eps=1e-5,
+                           attention_bias=False, rope_theta=10000.0, tie_word_embeddings=True,
+                           rope_scaling={"alpha": 50.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0,
+                                         "mscale_all_dim": 1.0, "type": "dynamic"}),
+    "tiny-olmo": family("Olmo", "olmo", hidden_act="silu", clip_qkv=None, rope_theta=10000.0,
+                        tie_word_embeddings=False),
+    "tiny-ministral": family("Ministral", "ministral", head_dim=16, hidden_act="silu", rms_norm_eps=1e-5,
+                             sliding_window=6, rope_theta=1000000.0, tie_word_embeddings=False,
+                             layer_types=["full_attention", "sliding_attention"]),
+    "tiny-internlm3": family("InternLM3", "internlm3", head_dim=16, hidden_act="silu", rms_norm_eps=1e-5,
+                             qkv_bias=True, bias=True, rope_theta=50000000, tie_word_embeddings=False),
+}
+TEXT = {key: value for key, value in family("", "").items() if key not in ("architectures", "transformers_version")}
+
+
+def vision(architecture, model_type, text_type, vision_config, text, **more):
+    """A text part as family() has it, in a model with a small vision part. No row has a token of a picture."""
+    return {"architectures": [architecture + "ForConditionalGeneration"], "model_type": model_type,
+            "text_config": TEXT | {"model_type": text_type} | text, "vision_config": vision_config,
+            "torch_dtype": "float32", "transformers_version": "4.57.0"} | more
+
+
+MODELS |= {
+    "tiny-gemma3-vision": vision(
+        "Gemma3", "gemma3", "gemma3_text",
+        {"model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "image_size": 28, "patch_size": 14, "num_channels": 3},
+        {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 6, "num_hidden_layers": 2,
+         "sliding_window_pattern": 2, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}},
+        mm_tokens_per_image=4, image_token_index=503, boi_token_index=502, eoi_token_index=501),
+    "tiny-mistral3": vision(
+        "Mistral3", "mistral3", "mistral",
+        {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "head_dim": 8, "image_size": 28, "patch_size": 14, "num_channels": 3,
+         "rope_theta": 10000.0, "hidden_act": "silu"},
+        {"head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "sliding_window": None},
+        image_token_index=503, spatial_merge_size=2, vision_feature_layer=-1, projector_hidden_act="gelu",
+        multimodal_projector_bias=False, tie_word_embeddings=False),
+    "tiny-qwen2.5-vl": vision(
+        "Qwen2_5_VL", "qwen2_5_vl", "qwen2_5_vl_text",
+        {"model_type": "qwen2_5_vl", "depth": 1, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2,
+         "out_hidden_size": 32, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+         "fullatt_block_indexes": [0], "window_size": 28},
+        {"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "use_sliding_window": False,
+         "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]}},
+        image_token_id=503, video_token_id=502, vision_start_token_id=501, vision_end_token_id=500,
+        tie_word_embeddings=False),
+    "tiny-qwen3-vl": vision(
+        "Qwen3VL", "qwen3_vl", "qwen3_vl_text",
+        {"model_type": "qwen3_vl", "depth": 1, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2,
+         "out_hidden_size": 32, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+         "num_position_embeddings": 16, "deepstack_visual_indexes": [0]},
+        {"head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 5000000.0,
+         "rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [3, 3, 2]}},
+        image_token_id=503, video_token_id=502, vision_start_token_id=501, vision_end_token_id=500,
+        tie_word_embeddings=True),
+}
 # Their norms multiply by 1 + weight.
-PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "nemotron")
+PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron")
 
 
 def weights(config, generator):
     """Random weights large enough that every bias, norm and head shows in the logits; tied ones once."""
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    auto = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+    model = auto.from_config(AutoConfig.for_model(**config))
     tensors = {}
     for name, parameter in model.named_parameters():
         shape = parameter.shape
@@ -144,12 +236,29 @@ def weights(config, generator):
             tensors[name] = noise * 0.1 + (1.0 if one else 0.0)
         elif name.endswith("bias"):
             tensors[name] = noise * 0.2
-        elif any(part in name for part in ("embed_tokens", ".wte.", ".wpe.")):
+        elif any(part in name for part in ("embed_", ".wte.", ".wpe.", "word_embeddings")):
             tensors[name] = noise * 0.4
         else:
             fan_in = shape[0] if config["model_type"] == "gpt2" and len(shape) == 2 else shape[1]
             tensors[name] = noise * fan_in ** -0.5
     return tensors
+
+
+VISION_NAMES = {r"^model\.language_model\.": "language_model.model.", r"^lm_head\.": "language_model.lm_head.",
+                r"^model\.(vision_tower|multi_modal_projector)\.": r"\1."}
+
+
+def released(config, named):
+    """By the names of released files, which transformers 5 reads and writes but does not use itself."""
+    renamed = {
+        "gpt_neox": {r"^lm_head\.": "embed_out."},
+        "gemma3": VISION_NAMES,
+        "mistral3": VISION_NAMES,
+        "qwen2_5_vl": {r"^model\.language_model\.": "model.", r"^model\.visual\.": "visual."},
+    }.get(config["model_type"], {})
+    for pattern, name in renamed.items():
+        named = {re.sub(pattern, name, key): value for key, value in named.items()}
+    return named
 
 
 def old_names(name, config, tensors):
@@ -208,9 +317,11 @@ def main():
         os.makedirs(directory, exist_ok=True)
         write_json(os.path.join(directory, "config.json"), config)
         tensors = old_names(name, config, weights(config, generator))
-        save_file(tensors, os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
+        save_file(released(config, tensors), os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
         os.chmod(os.path.join(directory, "model.safetensors"), 0o644)
-        result = oracle(directory, config, generator, all_positions=False, rows=rows, complete=greedy, lr=LR)
+        result = oracle(directory, config.get("text_config", config), generator, all_positions=False, rows=rows, complete=greedy, lr=LR)
+        result["gradients"] = released(config, result["gradients"])
+        result["adamw"]["final_weights"] = released(config, result["adamw"]["final_weights"])
         write_json(os.path.join(root, name + ".oracle.json"), result)
         gap = min(row["smallest_gap"] for row in result["greedy"])
         print(f"{name}: loss {result['loss']:.6f}, after {ADAMW_STEPS} AdamW steps {result['adamw']['loss'][-1]:.6f}, "

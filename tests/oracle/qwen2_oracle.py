@@ -11,7 +11,7 @@ import os
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 TOKENS, BATCH, ROWS, ADAMW_STEPS = 16, 2, 8, 50
 ADAMW = {"lr": 0.002, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "max_grad_norm": 1.0}
@@ -74,7 +74,10 @@ def weights(config, generator):
 
 
 def load(directory):
-    return AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").train()
+    with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
+        vision = "vision_config" in json.load(file)
+    auto = AutoModelForImageTextToText if vision else AutoModelForCausalLM
+    return auto.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").train()
 
 
 def rounded(tensor):
@@ -148,8 +151,11 @@ def oracle(directory, config, generator, all_positions, rows=data, complete=gree
     positions = list(range(TOKENS)) if all_positions else [0, 7, TOKENS - 1]
     loss = loss_of(model, ids, labels)
     loss.backward()
-    gradients = {name: statistics(parameter.grad) for name, parameter in model.named_parameters()}
-    norm = sum(parameter.grad.double().pow(2).sum() for parameter in model.parameters()).sqrt().item()
+    # A vision part has none: no row has a picture.
+    gradients = {name: statistics(parameter.grad) for name, parameter in model.named_parameters()
+                 if parameter.grad is not None}
+    norm = sum(parameter.grad.double().pow(2).sum() for parameter in model.parameters()
+               if parameter.grad is not None).sqrt().item()
     return {
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "input_ids": ids, "labels": labels,

@@ -64,6 +64,10 @@ INSTANTIATE_TEST_SUITE_P(
                     LongCase{"norms_on_both_sides", of("tiny-gemma2", 3)},
                     LongCase{"scaled", of("tiny-granite", 0)},
                     LongCase{"plain_mlp", of("tiny-starcoder2", 2)},
+                    LongCase{"parallel", of("tiny-gpt-neox", 3)},
+                    LongCase{"parallel_one_norm", of("tiny-cohere2", 2)},
+                    LongCase{"head_bias", of("tiny-phi", 2)},
+                    LongCase{"bf16_parallel", in_bf16(of("tiny-falcon-40b", 2)), 4e-3},
                     LongCase{"bf16_norms_on_both_sides", in_bf16(of("tiny-gemma3", 2)), 4e-3},
                     LongCase{"lora", with_lora(of("tiny-qwen2", 3), {"q_proj", "up_proj"})},
                     LongCase{"lora_gpt2", with_lora(of("tiny-gpt2", 0), {"c_fc", "c_proj"})},
@@ -203,7 +207,12 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"n_embd", 128},
                            {"n_layer", 3},
                            {"n_head", 2},
-                           {"n_positions", 512}};
+                           {"n_positions", 512},
+                           {"n_inner", 512},
+                           {"rotary_dim", 32},
+                           {"ffn_dim", 512},
+                           {"ffn_hidden_size", 512},
+                           {"dropout", 0}};
   for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout",
                               "attention_dropout"})
     config[dropout] = 0;

@@ -102,11 +102,14 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
         const json& want_gradient = expected["gradients"][slot.name];
         ASSERT_FALSE(want_gradient.is_null()) << slot.name;
         const double l2 = want_gradient["l2"];
-        EXPECT_NEAR(gradient.norm().item<double>(), l2, 2e-5 * l2) << slot.name;
+        // A key's bias moves all scores of a query alike where nothing turns it: its gradient is 0,
+        // and what both programs have there is the rounding of fp32.
+        const double apart = 2e-5 * l2 + std::ldexp(expected["grad_norm"].get<double>(), -24);
+        EXPECT_NEAR(gradient.norm().item<double>(), l2, apart) << slot.name;
         const auto sample = want_gradient["sample"].get<std::vector<double>>();
         const int64_t every = want_gradient["every"];
         for (size_t i = 0; i < sample.size(); ++i) {
-          EXPECT_NEAR(gradient[i * every].item<double>(), sample[i], 2e-5 * l2)
+          EXPECT_NEAR(gradient[i * every].item<double>(), sample[i], apart)
               << slot.name << " " << i;
         }
       }
@@ -119,7 +122,7 @@ constexpr const char* kFamilies[] = {"tiny-llama",   "tiny-llama-linear", "tiny-
                                      "tiny-mistral", "tiny-qwen3",        "tiny-gpt2"};
 
 /// Each differs from these in data alone, or in one operation (job/layout/families.cc).
-constexpr const char* kVariants[] = {"tiny-llama-yarn", "tiny-gemma", "tiny-gemma2", "tiny-gemma3", "tiny-phi3", "tiny-phi4-mini", "tiny-smollm3", "tiny-granite", "tiny-olmo2", "tiny-olmo3", "tiny-glm", "tiny-glm4", "tiny-exaone4", "tiny-seed-oss", "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron", "tiny-starcoder2", "tiny-stablelm"};
+constexpr const char* kVariants[] = {"tiny-llama-yarn", "tiny-gemma", "tiny-gemma2", "tiny-gemma3", "tiny-phi3", "tiny-phi4-mini", "tiny-smollm3", "tiny-granite", "tiny-olmo2", "tiny-olmo3", "tiny-glm", "tiny-glm4", "tiny-exaone4", "tiny-seed-oss", "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron", "tiny-starcoder2", "tiny-stablelm", "tiny-stablelm-parallel", "tiny-olmo", "tiny-cohere", "tiny-cohere2", "tiny-gpt-neox", "tiny-gpt-neox-sequential", "tiny-phi", "tiny-opt", "tiny-falcon", "tiny-falcon-40b", "tiny-falcon-sequential", "tiny-gptj", "tiny-hunyuan", "tiny-ministral", "tiny-internlm3", "tiny-gemma3-vision", "tiny-mistral3", "tiny-qwen2.5-vl", "tiny-qwen3-vl"};
 
 struct AdamWRun {
   std::string name;

@@ -9,6 +9,7 @@
 #include "common/files/counting_files.h"
 #include "common/files/faulty_files.h"
 #include "common/files/memory_files.h"
+#include "common/files/posix_files.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/retention.h"
 #include "engine/weights/weight_source.h"
@@ -289,6 +290,9 @@ Exported exported(const SmallRun& run, int64_t file_bytes, bool apart = false) {
     EXPECT_TRUE(files->make_dirs("/out"));
     EXPECT_TRUE(files->make_dirs("/source"));
     EXPECT_TRUE(files->write_synced("/source/config.json", "{}"));
+    if (!fixture_model(run.model).is_text_part) continue;
+    const auto weights = PosixFiles().read_all(fixture(run.model) + "/model.safetensors");
+    EXPECT_TRUE(files->write_synced("/source/model.safetensors", weights.value()));
   }
   Exported result{.bytes_written = std::vector<int64_t>(static_cast<size_t>(run.world))};
   testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
@@ -335,6 +339,17 @@ TEST(ExportTest, OneFileIsRankZeros) {
   EXPECT_EQ(two.files.size(), 2u) << "model.safetensors and config.json";
   EXPECT_TRUE(two.tensors == exported(small(0, 1), 1 << 30).tensors);
   EXPECT_EQ(two.bytes_written[1], 0);
+}
+
+TEST(ExportTest, WhatATextPartLeavesIsCopied) {
+  PosixFiles posix;
+  const auto source = tensors_of(posix, fixture("tiny-gemma3-vision"));
+  ASSERT_TRUE(source.contains("vision_tower.post_layernorm.weight"));
+  for (const auto& [stage, world] : {std::pair{0, 1}, {3, 2}}) {
+    SmallRun run = small(stage, world);
+    run.model = "tiny-gemma3-vision";
+    EXPECT_TRUE(exported(run, kFileBytes).tensors == source) << stage;
+  }
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ TEST(ModelConfig, NamesWithoutTheirPrefix) {
 }
 
 TEST(ModelConfig, AnUnknownArchitectureIsRefusedWithTheKnownOnes) {
-  for (const char* type : {"phi", "", "LLAMA", "mixtral"}) {
+  for (const char* type : {"mpt", "", "LLAMA", "mixtral"}) {
     json config = llama();
     config["model_type"] = type;
     const std::string text = refusal(config);
@@ -283,6 +283,122 @@ TEST(ModelConfig, ReleasedModels) {
   EXPECT_EQ(granite.attention_scale(3), 0.015625);
   EXPECT_EQ(granite.logits_scale, 0.125);
   EXPECT_EQ(total_numel(units_of(granite)), 2'533'531'648) << "the size of granite-3.1-2b";
+}
+
+/// The same, of models whose weights have other names and places.
+TEST(ModelConfig, ReleasedModelsOfOtherShapes) {
+  const auto parameters = [](const char* text) {
+    return total_numel(units_of(read(json::parse(text))));
+  };
+  EXPECT_EQ(parameters(R"({"model_type": "gpt_neox", "hidden_size": 2048, "intermediate_size": 8192,
+      "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 50304,
+      "max_position_embeddings": 2048, "rotary_pct": 0.25, "rotary_emb_base": 10000,
+      "use_parallel_residual": true, "hidden_act": "gelu", "layer_norm_eps": 1e-05})"),
+            1'414'647'808)
+      << "the size of pythia-1.4b";
+  EXPECT_EQ(parameters(R"({"model_type": "phi", "hidden_size": 2560, "intermediate_size": 10240,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 51200,
+      "partial_rotary_factor": 0.4, "hidden_act": "gelu_new", "layer_norm_eps": 1e-05})"),
+            2'779'683'840)
+      << "the size of phi-2";
+  EXPECT_EQ(parameters(R"({"model_type": "opt", "hidden_size": 768, "ffn_dim": 3072,
+      "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 50272,
+      "word_embed_proj_dim": 768, "max_position_embeddings": 2048, "do_layer_norm_before": true,
+      "dropout": 0.1})"),
+            125'239'296)
+      << "the size of opt-125m";
+  EXPECT_EQ(parameters(R"({"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32,
+      "num_attention_heads": 71, "num_kv_heads": 71, "vocab_size": 65024, "bias": false,
+      "multi_query": true, "parallel_attn": true, "new_decoder_architecture": false})"),
+            6'921'720'704)
+      << "the size of falcon-7b";
+  EXPECT_EQ(parameters(R"({"model_type": "cohere2", "hidden_size": 4096, "intermediate_size": 14336,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "vocab_size": 256000, "sliding_window": 4096, "sliding_window_pattern": 4,
+      "layer_norm_eps": 1e-05, "logit_scale": 0.25, "rope_theta": 50000})"),
+            8'028'033'024)
+      << "the size of c4ai-command-r7b";
+  EXPECT_EQ(parameters(R"({"model_type": "gptj", "n_embd": 4096, "n_layer": 28, "n_head": 16,
+      "n_positions": 2048, "vocab_size": 50400, "rotary_dim": 64, "n_inner": null})"),
+            6'050'882'784)
+      << "the size of gpt-j-6b";
+  const ModelConfig hunyuan = read(json::parse(R"({"model_type": "hunyuan_v1_dense",
+      "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 32, "head_dim": 128,
+      "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 120818,
+      "tie_word_embeddings": true, "rope_theta": 10000.0, "rope_scaling": {"alpha": 1000.0,
+      "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+      "type": "dynamic"}})"));
+  EXPECT_EQ(hunyuan.rope.scaling, RopeConfig::Scaling::Default);
+  EXPECT_DOUBLE_EQ(hunyuan.rope.theta, 10000 * std::pow(1000.0, 128.0 / 126));
+}
+
+/// Their files as released: Gemma's leaves most to transformers' class, Qwen2.5-VL's is flat.
+TEST(ModelConfig, TheTextPartOfAModelWithAVisionPart) {
+  const ModelConfig gemma = read(json::parse(R"({"model_type": "gemma3", "image_token_index": 262144,
+      "vision_config": {"model_type": "siglip_vision_model"}, "text_config": {"hidden_size": 2560,
+      "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}})"));
+  EXPECT_EQ(gemma.window(0), 1024);
+  EXPECT_EQ(gemma.rope.factor, 8);
+  EXPECT_TRUE(gemma.is_text_part && gemma.tied);
+  EXPECT_TRUE(has_parameter(gemma, "language_model.model.layers.33.self_attn.k_norm.weight"));
+  EXPECT_EQ(total_numel(units_of(gemma)), 3'880'263'168) << "the text part of gemma-3-4b-it";
+
+  const ModelConfig mistral = read(json::parse(R"({"model_type": "mistral3", "vision_config": {},
+      "text_config": {"model_type": "mistral", "head_dim": 128, "hidden_size": 5120,
+      "intermediate_size": 32768, "max_position_embeddings": 131072, "num_attention_heads": 32,
+      "num_hidden_layers": 40, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+      "rope_theta": 1000000000.0, "sliding_window": null, "vocab_size": 131072}})"));
+  EXPECT_TRUE(has_parameter(mistral, "language_model.lm_head.weight"));
+  EXPECT_EQ(mistral.rope.theta, 1e9);
+  EXPECT_EQ(total_numel(units_of(mistral)), 23'572'403'200)
+      << "the text part of Mistral-Small-3.1-24B";
+
+  const ModelConfig qwen = read(json::parse(R"({"model_type": "qwen2_5_vl", "hidden_size": 2048,
+      "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16,
+      "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 128000,
+      "max_window_layers": 70, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+      "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false,
+      "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+      "vision_config": {"depth": 32}})"));
+  EXPECT_EQ(qwen.rope.scaling, RopeConfig::Scaling::Default);
+  EXPECT_EQ(total_numel(units_of(qwen)), 3'085'938'688) << "the text part of Qwen2.5-VL-3B";
+
+  EXPECT_NE(refusal(json::parse(R"({"model_type": "mistral3", "text_config": {"model_type":
+      "ministral3"}})")).find("\"text_config.model_type\" is \"ministral3\""), std::string::npos);
+  EXPECT_NE(refusal(json::parse(R"({"model_type": "gemma3", "text_config": 3})")).find("text_config"),
+            std::string::npos);
+}
+
+TEST(ModelConfig, WhatANewFamilyCannotDoIsRefused) {
+  const auto refuses = [](const char* type, const char* key, const json& value) {
+    json config = llama();
+    config["model_type"] = type;
+    for (const char* inner : {"ffn_dim", "ffn_hidden_size"}) config[inner] = 48;
+    ASSERT_TRUE(model_config_from_json(config, "config.json")) << type;
+    config[key] = value;
+    EXPECT_NE(refusal(config).find(std::string("\"") + key + "\" is"), std::string::npos)
+        << refusal(config);
+  };
+  refuses("cohere", "use_qk_norm", true);
+  refuses("phi", "qk_layernorm", true);
+  refuses("phi", "tie_word_embeddings", true);
+  refuses("stablelm", "qk_layernorm", true);
+  refuses("opt", "do_layer_norm_before", false);
+  refuses("opt", "word_embed_proj_dim", 16);
+  refuses("opt", "layerdrop", 0.1);
+  refuses("falcon", "alibi", true);
+  refuses("falcon", "hidden_dropout", 0.1);
+  refuses("falcon", "num_ln_in_parallel_attn", 2);
+  refuses("olmo", "clip_qkv", 8.0);
+  refuses("internlm3", "bias", true);
+}
+
+TEST(ModelConfig, YarnNeedsABaseAboveOne) {
+  EXPECT_NE(refusal(llama(R"({"rope_theta": 1, "rope_scaling": {"rope_type": "yarn",
+                              "factor": 4.0, "original_max_position_embeddings": 16}})"))
+                .find("rope_theta"),
+            std::string::npos);
 }
 
 TEST(ModelConfig, WhatWouldChangeTheResultIsRefused) {

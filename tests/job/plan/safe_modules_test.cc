@@ -11,11 +11,20 @@ TEST(SafeModules, ModulesByName) {
   EXPECT_EQ(module_class("lm_head.weight"), "torch.nn.Linear");
   EXPECT_EQ(module_class("model.embed_tokens.weight"), "torch.nn.Embedding");
   EXPECT_EQ(module_class("transformer.wpe.weight"), "torch.nn.Embedding");
+  for (const char* linear :
+       {"gpt_neox.layers.0.attention.query_key_value.bias", "gpt_neox.layers.0.mlp.dense_h_to_4h.weight",
+        "embed_out.weight", "model.decoder.layers.0.fc1.bias", "model.layers.0.self_attn.dense.weight",
+        "transformer.h.0.mlp.fc_out.weight"})
+    EXPECT_EQ(module_class(linear), "torch.nn.Linear") << linear;
+  for (const char* table : {"gpt_neox.embed_in.weight", "transformer.word_embeddings.weight",
+                            "model.decoder.embed_positions.weight"})
+    EXPECT_EQ(module_class(table), "torch.nn.Embedding") << table;
   EXPECT_EQ(module_class("transformer.h.1.attn.c_proj.weight"),
             "transformers.pytorch_utils.Conv1D");
   EXPECT_EQ(module_class("transformer.h.1.attn.c_proj.lora_A.weight"), "torch.nn.Linear");
   for (const char* norm : {"model.norm.weight", "model.layers.0.self_attn.q_norm.weight",
-                           "transformer.h.0.ln_1.bias", "model.layers.0.input_layernorm.weight"})
+                           "transformer.h.0.ln_1.bias", "model.layers.0.input_layernorm.weight",
+                           "transformer.h.0.ln_mlp.weight", "gpt_neox.final_layer_norm.bias"})
     EXPECT_EQ(module_class(norm), "") << norm;
 }
 
