@@ -63,6 +63,7 @@ docs: build
 	@$(BUILD)/bin/dsj validate --arguments >docs/arguments.md.new && mv docs/arguments.md.new docs/arguments.md
 	@$(BUILD)/bin/dsj validate --fields >docs/fields.md.new && mv docs/fields.md.new docs/fields.md
 	@for file in crds/*.yaml; do $(BUILD)/bin/dsj validate --fields $$file >$$file.new && mv $$file.new $$file; done
+	@cp crds/*.yaml charts/deepspeedjob/files/crds/
 	@python3 tests/run/refusals_check.py --write
 # QUICK=1: a case of each kind of training, 3 minutes on two cores.
 bench: build

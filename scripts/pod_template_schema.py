@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -151,6 +152,7 @@ def main(words):
         if not check:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(new)
+            shutil.copy(path, os.path.join(ROOT, "charts/deepspeedjob/files/crds"))
     if check and stale:
         print(f"{', '.join(stale)}: not what this API server's pods are like: scripts/pod_template_schema.py writes it anew", file=sys.stderr)
         return 1

@@ -66,6 +66,16 @@ class Chart:
         roles = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "rbac.scope=Namespaces", "--set",
                     "watchNamespaces={team}").stdout
         expect("alidatingWebhookConfiguration" not in roles and "DSJ_WEBHOOK" not in roles, "roles alone have no webhook")
+        expect("kind: ClusterRole" not in roles and 'DSJ_READ_NODES, value: "false"' in roles, "roles alone have no rights over the cluster")
+        words = ("--set", "rbac.scope=Namespaces", "--set", "watchNamespaces={team}")
+        wide = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", *words, "--set", "rbac.clusterRoles=true").stdout
+        expect(wide.count("kind: ClusterRole\n") == 4 and 'DSJ_READ_NODES, value: "true"' in wide, "rights over the cluster on request")
+        for value in ("unhealthyNodes.mark=taint", "workers.defaultTemplate=h200", "monitoring.readers[0].name=p,monitoring.readers[0].kind=User"):
+            done = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", *words, "--set", value, check=False)
+            expect(done.returncode != 0 and "rbac.clusterRoles=true" in done.stderr, f"{value} without rights over the cluster: {done.stderr}")
+        for selector, wanted in (("pool=a", "amd64"), ("kubernetes\\.io/arch=arm64", "arm64")):
+            text = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", f"nodeSelector.{selector}").stdout
+            expect(text.count(f"kubernetes.io/arch: {wanted}") == 1, f"nodes for {selector}")
 
     def versions(self):
         """A version may have build metadata, as the digest that Flux appends: every label's value is one all the same."""
@@ -85,7 +95,7 @@ class Chart:
     def matrix(self):
         """Values that concern each other, each with each: the manifests are whole, and each object is there when it should be."""
         scopes = {"whole": [], "some": ["watchNamespaces={team,other}"],
-                  "roles": ["rbac.scope=Namespaces", "watchNamespaces={team,other}", "rbac.readNodes=false"]}
+                  "roles": ["rbac.scope=Namespaces", "watchNamespaces={team,other}", "rbac.clusterRoles=true", "rbac.readNodes=false"]}
         hooks = {"own": [], "off": ["webhook.enabled=false"], "cert-manager": ["webhook.certManager.enabled=true"],
                  "issuer": ["webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ca",
                             "webhook.certManager.issuerRef.kind=ClusterIssuer"]}
@@ -221,6 +231,13 @@ class Chart:
         expect("attempting to grant" in more.stderr, f"it grants only what it holds: {more.stderr}")
         self.keys(operator)
 
+    @staticmethod
+    def user(namespace):
+        """One who may make pods and Secrets there, and nothing else: an administrator has every right, that to keys included."""
+        kubectl("-n", namespace, "create", "role", "maker", "--verb=create", "--resource=pods", "--resource=secrets")
+        kubectl("-n", namespace, "create", "rolebinding", "maker", "--role=maker", "--user=jane")
+        return ("--as", "jane")
+
     def keys(self, operator):
         """Worker 0's keys: what the operator may make, and who may mount them."""
         def secret(kind):
@@ -241,14 +258,14 @@ class Chart:
         for namespace in ("team", "kube-system"):
             kubectl("-n", namespace, "create", "serviceaccount", "default", check=False)
         own = "training.dsj.dev/worker-key"
-        as_operator = ("--as", operator)
+        as_operator, as_user = ("--as", operator), self.user("team")
         variable = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "tune-dsj-key-1-0", "key": "key-0.pem"}}}]}
         plain = pod("thief", "0", "tune")
         plain["spec"]["volumes"] = [{"name": "keys", "secret": {"secretName": "tune-dsj-key-1-0"}}]
         bad = [("the operator makes another Secret", secret("Opaque"), as_operator),
                ("the operator makes a token for an account", secret("kubernetes.io/service-account-token"), as_operator),
-               ("a user's pod mounts a key", pod("tune-worker-0-1", "0", "tune"), ()),
-               ("a user's pod mounts a key as a volume", plain, ()),
+               ("a user's pod mounts a key", pod("tune-worker-0-1", "0", "tune"), as_user),
+               ("a user's pod mounts a key as a volume", plain, as_user),
                ("worker 1 mounts worker 0's key", pod("tune-worker-1-1", "1", "tune"), as_operator),
                ("worker 0 mounts another job's key", pod("tune-worker-0-1", "0", "other"), as_operator),
                ("the operator makes a pod in kube-system", dict(pod("x", "0", "tune"), metadata={"name": "x", "namespace": "kube-system"}),
@@ -257,10 +274,40 @@ class Chart:
         for what, thing, who in bad:  # of three policies, each in force after a moment of its own; nothing is made here
             eventually(lambda thing=thing, who=who: "denied request" in make(thing, *who).stderr,
                        lambda what=what, thing=thing, who=who: f"{what}: {make(thing, *who)}")
+        expect(make(pod("other", "0", "tune"), *as_user).stderr.count("denied request"), "a user's pod by another name")
         for what, done in (("a key", make(secret(own), *as_operator)), ("worker 0", make(pod("tune-worker-0-1", "0", "tune"), *as_operator)),
                            ("a user's own Secret", make(secret("Opaque")))):
             expect(done.returncode == 0, f"{what}: {done.stderr}")
         print(f"result: chart: {len(bad)} ways to a key, or out of its namespaces, are refused")
+
+    def teams(self):
+        """Each team has an operator of its own, beside one of the whole cluster: no release refuses another's pods, and no user's pod
+        has a key."""
+        labels = {"training.dsj.dev/job-name": "tune", "training.dsj.dev/replica-index": "0"}
+        keys = {"projected": {"sources": [{"secret": {"name": "tune-dsj-key-1-0", "optional": True}}]}}
+
+        def make(namespace, *who):
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tune-worker-0-1", "namespace": namespace, "labels": labels},
+                   "spec": {"containers": [{"name": "worker", "image": "none"}], "volumes": [{"name": "keys", **keys}]}}
+            return kubectl("create", "--dry-run=server", *who, "-f", "-", thing=pod, check=False)
+        operators = {}
+        for team in ("a", "b"):
+            kubectl("create", "namespace", f"team-{team}")
+            kubectl("-n", f"team-{team}", "create", "serviceaccount", "default", check=False)
+            run("helm", "install", "dsj", self.chart, "-n", f"ops-{team}", "--create-namespace", "--set", "rbac.scope=Namespaces",
+                "--set", f"watchNamespaces={{team-{team}}}", "--set", "crds.install=false")
+            operators[team] = ("--as", f"system:serviceaccount:ops-{team}:dsj-deepspeedjob")
+            user = self.user(f"team-{team}")
+        for team, other in (("a", "b"), ("b", "a")):  # a policy and a role are in force after a moment each
+            eventually(lambda team=team: "denied request" in make(f"team-{team}", *user).stderr,
+                       lambda team=team: f"a user's: {make(f'team-{team}', *user)}")
+            eventually(lambda team=team: make(f"team-{team}", *operators[team]).returncode == 0,
+                       lambda team=team: f"team {team}'s own: {make(f'team-{team}', *operators[team])}")
+            expect("cannot create resource" in make(f"team-{team}", *operators[other]).stderr, f"{other}'s in team {team}")
+        expect(all("denied request" in make(f"team-{team}", *user).stderr for team in ("a", "b")), "users' pods, still")
+        for team in ("a", "b"):
+            run("helm", "uninstall", "dsj", "-n", f"ops-{team}")
+        print("result: chart: 3 operators in one cluster, each makes its own pods")
 
     # ---- attacks
     def config_of(self, name, token):
@@ -429,10 +476,10 @@ class Chart:
 
     # ---- the other scope, and the end
     def leave(self):
-        run("helm", "upgrade", "r", self.chart, "-n", "ops", "--set", "rbac.scope=Namespaces,rbac.readNodes=false", "--set", "watchNamespaces={team}")
+        run("helm", "upgrade", "r", self.chart, "-n", "ops", "--set", "rbac.scope=Namespaces", "--set", "watchNamespaces={team}")
         operator = "system:serviceaccount:ops:r-deepspeedjob"
         for words, right in ((["create", "pods", "-n", "team"], "yes"), (["create", "pods", "-n", "strict"], "no"), (["watch", "nodes"], "no"),
-                             (["get", "deepspeedjobtemplates.training.dsj.dev"], "yes")):
+                             (["get", "deepspeedjobtemplates.training.dsj.dev"], "no")):
             def answer(words=words):
                 return kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip()
             eventually(lambda answer=answer, right=right: answer() == right, lambda words=words, answer=answer: f"{words}: {answer()}")
@@ -445,7 +492,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.values, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

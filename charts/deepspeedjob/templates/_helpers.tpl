@@ -29,6 +29,26 @@ helm.sh/chart: {{ include "dsj.labelValue" (printf "%s-%s" .Chart.Name .Chart.Ve
 {{- if .image.digest }}{{ .image.repository }}@{{ .image.digest }}{{ else }}{{ .image.repository }}:{{ .image.tag | default .version }}{{ end }}
 {{- end }}
 
+{{/* Not empty: the operator has rights over the whole cluster. */}}
+{{- define "dsj.clusterRoles" -}}
+{{- if kindIs "bool" .Values.rbac.clusterRoles | ternary .Values.rbac.clusterRoles (eq .Values.rbac.scope "Cluster") }}yes{{ end }}
+{{- end }}
+
+{{/* Not empty: the operator reads Nodes. */}}
+{{- define "dsj.readNodes" -}}
+{{- if and .Values.rbac.readNodes (include "dsj.clusterRoles" .) }}yes{{ end }}
+{{- end }}
+
+{{/* Where a policy holds: in the namespaces of this release's jobs, which other releases' pods have no part in. */}}
+{{- define "dsj.policyPlace" -}}
+{{- with .Values.watchNamespaces -}}
+matchResources:
+  namespaceSelector:
+    matchExpressions:
+      - {key: kubernetes.io/metadata.name, operator: In, values: {{ toJson . }}}
+{{- end }}
+{{- end }}
+
 {{/* Not empty: there is a webhook. */}}
 {{- define "dsj.webhook" -}}
 {{- if and .Values.webhook.enabled (eq .Values.rbac.scope "Cluster") }}yes{{ end }}
@@ -63,6 +83,9 @@ grants only what it holds, and needs neither `escalate` nor `bind`. It reads no 
 - apiGroups: [""]  # those keys; none is ever read, and keyPolicy refuses all other Secrets
   resources: [secrets]
   verbs: [create, delete]
+- apiGroups: [keys.training.dsj.dev]  # nothing is served there: keyPolicy, also another release's, asks whose pods may have keys
+  resources: [workers]
+  verbs: [create]
 - apiGroups: [""]  # what somebody changed is mended
   resources: [services]
   verbs: [update]
