@@ -8,8 +8,8 @@
 #include "common/log.h"
 #include "common/startup_trace.h"
 #include "job/contract.h"
-#include "job/missing_library.h"
 #include "job/flight_log.h"
+#include "job/missing_library.h"
 #include "job/stacks_request.h"
 
 namespace dsj::agent {
@@ -171,7 +171,7 @@ void Agent::read_events(int local, bool to_the_end, Time now) {
         take_event(local, *event, now);
       } else if (++own.garbage == 1) {
         log::warn("rank " + std::to_string(own.rank) +
-                  " wrote what is no event: " + line.substr(0, 200));
+                  " wrote a line that is not an event: " + line.substr(0, 200));
       }
     }
   }

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
       .excludes(pod_flag);
   parser
       .flag("--await-signals", before_stop,
-            "a container's preStop hook: wait until its agent, process 1, can be told to stop")
+            "a container's preStop hook: wait until its agent, process 1, can be asked to stop")
       .excludes(pod_flag);
   parser.option("--incarnation", options.incarnation, "which life of this worker");
   parser.option("--report-fd", options.report_fd, "descriptor that takes worker 0's reports");

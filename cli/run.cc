@@ -139,7 +139,7 @@ Status keep_foreign_status(Files& files, const std::string& output) {
 Status begin_anew(Files& files, const std::string& output) {
   DSJ_TRY(const bool moved, set_run_aside(files, output));
   if (!moved) return {};
-  std::printf("a new run begins in %s; until it has a checkpoint, the earlier one lies in %s\n",
+  std::printf("a new run begins in %s; until it has a checkpoint, the earlier one is in %s\n",
               output.c_str(), path_join(output, kOverwrittenDir).c_str());
   return {};
 }
@@ -229,7 +229,7 @@ Result<int> run(Arguments args) {
   if (killed)
     std::fprintf(
         stderr,
-        "the earlier run in %s was killed with all its processes; this one goes on from its "
+        "the earlier run in %s was killed with all its processes; this one continues from its "
         "last checkpoint\n",
         output.c_str());
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,

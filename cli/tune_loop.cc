@@ -110,9 +110,8 @@ Status TuneLoop::clear_trial(const std::string& folder) {
   DSJ_TRY(const auto entries, files.list_dir(folder));
   DSJ_TRY(const bool ours, files.exists(path_join(folder, kJob)));
   if (!ours && !entries.empty())
-    return bad_input(
-        "the folder of a trial is to lie there, and no trial wrote what lies there now", folder,
-        "move it away, or set autotuning.results_dir");
+    return bad_input("a trial needs this folder, and its content is not a trial's", folder,
+                     "move it away, or set autotuning.results_dir");
   return files.remove_all(folder);
 }
 
@@ -190,7 +189,7 @@ Result<bool> TuneLoop::attempt(const tune::Option& option, std::vector<Outcome>&
                                        .first_step = space_.settings().start_profile_step,
                                        .last_step = space_.settings().end_profile_step}));
     if (result->end == TrialResult::End::Interrupted) {
-      std::fputs("stopped\nthe same command goes on from here\n", ports_.out);
+      std::fputs("stopped\nthe same command continues from here\n", ports_.out);
       return false;
     }
     DSJ_TRY_STATUS(record(option, *result, folder));

@@ -89,7 +89,7 @@ const std::vector<TrainingField>& training_fields() {
           "What an improvement has to be larger than; 0 by default.", from(0)),
       row("reportTo", &A::report_to, "tensorboard, all or none; several with commas between."),
       row("loggingDir", &A::logging_dir,
-          "Where tensorboard's files lie; outputDir/runs by default."),
+          "The directory of TensorBoard's files; outputDir/runs by default."),
       row("runName", &A::run_name, "Names tensorboard's folder; run by default."),
       row("evaluationStrategy", &A::evaluation_strategy, "\"no\", steps or epoch.", kAny,
           "no steps epoch", "evalStrategy", true),
@@ -142,7 +142,8 @@ const std::vector<TrainingField>& training_fields() {
           "Goes on from a checkpoint though its data were others: the order of the new ones begins "
           "with its first row. False by default: refused."),
       row("dataloaderDropLast", &A::dataloader_drop_last,
-          "An epoch leaves out the rows that do not fill a micro-batch of every rank, as Trainer's; "
+          "An epoch leaves out the rows that do not fill a micro-batch of every rank, as "
+          "Trainer's; "
           "false by default."),
       row("overwriteOutputDir", &A::overwrite_output_dir,
           "Known and refused in a cluster: name another outputDir."),

@@ -66,7 +66,7 @@ std::optional<Condition> data_ready(const jobspec::Job& job,
   return Condition{.type = kDataReady,
                    .status = "Unknown",
                    .reason = "Waiting",
-                   .message = "nobody fetches now: " + listed(names)};
+                   .message = "nothing is being fetched: " + listed(names)};
 }
 
 std::optional<Time> startup_from(const Conditions& conditions, Time start) {

@@ -94,8 +94,7 @@ std::optional<Json> MetricsAccess::review(const kube::Resource& resource, const 
     return answer->value("status", Json::object());
   }
   if (!std::exchange(complained_, true)) {
-    log::warn("nobody can read the metrics: " + resource.plural + ": " +
-              answer.error().to_string());
+    log::warn("the metrics cannot be read: " + resource.plural + ": " + answer.error().to_string());
   }
   return std::nullopt;
 }

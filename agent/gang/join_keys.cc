@@ -105,7 +105,7 @@ std::shared_ptr<ssl::context> JoinKeys::server() {
   const auto chosen = key_in_use(all, now);
   if (!chosen) {
     tell("no key of worker 0's agent is mounted in " + folder_ +
-         (context_ ? "; the one before stays in use" : "; nobody can join before there is one"));
+         (context_ ? "; the one before stays in use" : "; no rank can join before there is one"));
     return context_;
   }
   if (all[*chosen].key_pem == shown_) return context_;

@@ -114,7 +114,7 @@ class Judge {
       }
       if (gpu.link_recoveries.value_or(0) > 0) {
         tell(name + " lost the connection of an NVLink " + std::to_string(*gpu.link_recoveries) +
-             " times since this pod began");
+             " times since this pod started");
       }
     }
   }
@@ -125,7 +125,8 @@ class Judge {
     if (!needs.empty())
       bad(name + " needs " + needs + " before it works again: its driver says so");
     for (const int xid : gpu.xids) {
-      const std::string told = name + " told XID " + std::to_string(xid) + " since this pod began";
+      const std::string told =
+          name + " reported XID " + std::to_string(xid) + " since this pod started";
       if (std::ranges::find(kBrokenXids, xid) != std::end(kBrokenXids)) {
         bad(told + ": it needs a reset, or the node a restart");
       } else {

@@ -42,7 +42,7 @@ Result<int64_t> log_bytes_max(const char* text) {
   const char* end = text + std::strlen(text);
   const auto [last, problem] = std::from_chars(text, end, bytes);
   if (problem == std::errc{} && last == end && bytes >= kLogBytesMaxLeast) return bytes;
-  return bad_input("\"" + std::string(text) + "\" is no number of bytes from " +
+  return bad_input("\"" + std::string(text) + "\" is not a number of bytes from " +
                        std::to_string(kLogBytesMaxLeast) + " on",
                    kEnvLogBytesMax);
 }

@@ -137,7 +137,7 @@ class Logs {
   void enter(const PodRef& pod) {
     if (pod.incarnation == shown_) return;
     if (shown_ > 0)
-      std::fprintf(stderr, "--- the pod has ended; its worker goes on as %s\n", pod.name.c_str());
+      std::fprintf(stderr, "--- the pod has ended; its worker continues as %s\n", pod.name.c_str());
     shown_ = pod.incarnation;
     last_time_.clear();
   }

@@ -209,7 +209,7 @@ SetAside set_aside(Files& files, const std::string& checkpoints_dir,
 
 Status remove_checkpoint(Files& files, const std::string& directory, const std::string& name) {
   if (is_foreign(files, path_join(directory, name)))
-    return fail(ErrorKind::Environment, "no save wrote what is in it: it stays",
+    return fail(ErrorKind::Environment, "its content is not a save's: it is kept",
                 path_join(directory, name), "move it away");
   return discard(files, directory, name, name.substr(name.find_first_not_of('.')));
 }

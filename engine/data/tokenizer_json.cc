@@ -427,7 +427,7 @@ class JsonReader {
       const json& ids = token.is_object() ? field(token, "ids") : token;
       if (!ids.is_array()) return refuse(place, "names no token of special_tokens");
       for (const json& id : ids) {
-        if (!id.is_number_integer()) return refuse(place, "has an id that is no integer");
+        if (!id.is_number_integer()) return refuse(place, "has an id that is not an integer");
         (sequences == 0 ? spec_.prefix_ids : spec_.suffix_ids).push_back(id.get<int32_t>());
       }
     }
@@ -476,7 +476,7 @@ class JsonReader {
       for (const auto& [name, count] :
            {std::pair{"start", &step.start}, std::pair{"stop", &step.stop}}) {
         const json& value = field(decoder, name);
-        if (!value.is_number_unsigned()) return refuse(where + "." + name, "is no count");
+        if (!value.is_number_unsigned()) return refuse(where + "." + name, "is not a count");
         *count = value.get<std::size_t>();
       }
     } else if (type == "Metaspace") {

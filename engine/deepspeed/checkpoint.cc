@@ -65,7 +65,7 @@ void Checkpoint::derive_run_state() {
       skipped = model_.steps - *model_.scheduled;
     } else {
       notes_.push_back("the LR schedule stood at " + std::to_string(*model_.scheduled) + " of " +
-                       std::to_string(model_.steps) + " steps; here it goes on from step " +
+                       std::to_string(model_.steps) + " steps; here it continues from step " +
                        std::to_string(model_.steps - skipped));
     }
   }

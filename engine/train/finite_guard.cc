@@ -65,12 +65,13 @@ std::string FiniteGuard::keeps_back() {
   const std::string bad = state_.first_bad_weight();
   if (bad.empty() && !broken_by_last_step_) return {};
   const std::string why =
-      bad.empty() ? "after the last step it gives no finite loss on that step's rows, and before it "
-                    "did"
-                  : not_finite(bad);
+      bad.empty()
+          ? "after the last step it gives no finite loss on that step's rows, and before it "
+            "did"
+          : not_finite(bad);
   if (!exports_all_)
     return "the model is not exported: " + why +
-           "; go on from a checkpoint from before with a lower learning rate, or export it as it is "
+           "; resume from an earlier checkpoint with a lower learning rate, or export it as it is "
            "with exportNotFinite";
   warn("the exported model is not sound: " + why);
   return {};

@@ -231,7 +231,7 @@ int run_generate(const std::vector<std::string>& args) {
       "is what is expected");
   parser.option("--prompt", options.prompt, "one question as text, - for standard input")
       .excludes(data);
-  parser.flag("--raw", options.raw, "the text as it is: the model goes on with it").excludes(data);
+  parser.flag("--raw", options.raw, "the text as it is: the model continues it").excludes(data);
   parser.option("--chat-template", options.chat_template,
                 "as training.chatTemplate; by default the model's own");
   parser.option("--max-new-tokens", options.max_new_tokens, "tokens per completion").positive();

@@ -65,7 +65,7 @@ Status check_goes_on_from_deepspeed(const dsconfig::ResolvedConfig& config,
                                     const std::string& path) {
   if (config.optimizer.kind != dsconfig::OptimizerKind::Muon) return {};
   return bad_input(
-      "Muon does not go on from DeepSpeed's checkpoints: what it keeps lies in them otherwise at "
+      "Muon does not resume from DeepSpeed's checkpoints: its state has another layout there at "
       "each stage",
       path, "start from its weights: dsj checkpoint export --to fp32 writes them");
 }
@@ -120,7 +120,7 @@ void Loading::set_aside(AgreedSearch& search) {
   std::vector<std::string> names;
   for (const auto& one : passed) names.push_back(one.name);
   const auto aside = checkpoint::set_aside(files_, checkpoints_, names);
-  std::string text = "the run goes on from step " + std::to_string(search.reader().step());
+  std::string text = "the run continues from step " + std::to_string(search.reader().step());
   for (size_t i = 0; i < passed.size(); ++i) text += "; " + told_of(passed[i], aside.names[i]);
   log::warn(text);
   const int64_t step = std::ranges::max(passed, {}, &checkpoint::Search::Passed::step).step;

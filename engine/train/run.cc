@@ -96,8 +96,8 @@ int64_t peak_rss_bytes() {
 class Loop {
  public:
   Loop(const Inputs& inputs, const MetricRows* chosen, Stepper& stepper, Saver& saver,
-       FiniteGuard& guard, const Events& events, Watching& watching, comm::Collectives& collectives, at::Device device,
-       FlightLog& flight, std::string startup_file)
+       FiniteGuard& guard, const Events& events, Watching& watching, comm::Collectives& collectives,
+       at::Device device, FlightLog& flight, std::string startup_file)
       : in_(inputs),
         chosen_(chosen),
         stepper_(stepper),
@@ -279,11 +279,11 @@ class Loop {
     DSJ_TRY_STATUS(saver_.finish());
     const auto good = saver_.confirmed().step();
     if (good && good != saver_.confirmed().newest())
-      why += "; the last checkpoint after which loss and gradient were finite is that of step " +
+      why += "; the last checkpoint after which loss and gradient were finite is step " +
              std::to_string(*good) + ": --resume_from_checkpoint " +
              path_join(path_join(in_.job.output_dir, contract::kCheckpointsDir),
                        checkpoint::step_name(*good)) +
-             " goes on from it";
+             " resumes from it";
     log::error(why);
     events_.emit(report::RankError{.reason = contract::kReasonNotFinite, .message = why});
     return static_cast<int>(contract::kExitNotFinite);
@@ -452,8 +452,8 @@ class Loop {
   const at::Device device_;
   FlightLog& flight_;
   std::optional<models::MicroBatch> tried_;  ///< the last step's first one
-  std::optional<Result<StepRows>> ahead_;  ///< of the next step, once they are read
-  std::optional<int64_t> targets_;         ///< of all ranks in that step
+  std::optional<Result<StepRows>> ahead_;    ///< of the next step, once they are read
+  std::optional<int64_t> targets_;           ///< of all ranks in that step
   bool warned_of_targets_ = false;
   const std::string startup_file_;
   bool first_ = true;
@@ -611,10 +611,10 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   saver.save_behind(snapshot_here(in, env, device));
   FiniteGuard guard(in.job.training, in.config(), state, events);
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
-  DSJ_TRY(const int code,
-          Loop(in, chosen ? &*chosen : nullptr, stepper, saver, guard, events, watching,
-               *collectives, device, flight, path_join(path_parent(env.job_file), contract::kStartupFile))
-              .run(progress));
+  DSJ_TRY(const int code, Loop(in, chosen ? &*chosen : nullptr, stepper, saver, guard, events,
+                               watching, *collectives, device, flight,
+                               path_join(path_parent(env.job_file), contract::kStartupFile))
+                              .run(progress));
   collectives->shutdown();
   return code;
 }

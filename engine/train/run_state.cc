@@ -58,10 +58,10 @@ std::optional<int> order_rule(const json& saved) {
 bool fills_batches(const json& run) {
   const json data = run.value("data", json());
   const int64_t packed = run.value("packed_rows", int64_t{0});
-  const int64_t rows =
-      packed > 0 ? packed
-      : data.is_object() ? data.value("rows", int64_t{0}) - data.value("split_rows", int64_t{0})
-                         : 0;
+  const int64_t rows = packed > 0 ? packed
+                       : data.is_object()
+                           ? data.value("rows", int64_t{0}) - data.value("split_rows", int64_t{0})
+                           : 0;
   const int64_t batch = run.value("train_batch_size", int64_t{0});
   return rows > 0 && batch > 0 && rows % batch == 0;
 }
@@ -71,46 +71,46 @@ bool fills_batches(const json& run) {
 json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper,
                const Progress& progress) {
   const auto& config = in.config();
-  return {{"step", progress.step},
-          {"loss_scaler", to_json(stepper.loss_scaler().state())},
-          {"skipped", progress.skipped},
-          {"updates", stepper.updates()},
-          {"lr",
-           optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped)
-               .lr},  // of the next step
-          {"optimizer", dsconfig::name_of(config.optimizer)},
-          {"train_batch_size", config.train_batch_size},
-          {"loss_normalization", dsconfig::name_of(dsconfig::loss_normalization(in.job.training))},
-          {"data", in.data_record},
-          {"order_rule", kOrderRule},
-          {"dealt_from", progress.dealt_from},
-          {"evaluation_due", progress.evaluation_due},
-          {"rows_per_dropped_batch",
-           config.drop_last_micro_batches
-               ? config.train_batch_size / config.gradient_accumulation_steps
-               : 0},
-          {"seed", in.data_seed()},
-          {"shuffle", in.shuffle()},
-          {"packed_rows", in.packs ? in.packs->count() : 0},
-          {"rows_per_group_batch",  // what group_by_length orders by
-           in.lengths ? config.micro_batch_size * config.gradient_accumulation_steps : 0},
-          {"world_size", state.collectives().world()},
-          {"stage", config.zero.stage},
-          {"precision", static_cast<int>(config.precision)},
-          {"product_dtype", dsconfig::name_of(dsconfig::product_type(config))},
-          {"master_dtype", dsconfig::name_of(config.master_dtype)},
-          {"state_dtype", dsconfig::name_of(config.state_dtype)},
-          {"micro_batch_size", config.micro_batch_size},
-          {"reduce_bucket_size", config.zero.reduce_bucket_size},
-          {"threads", at::get_num_threads()},
-          {"isa", kernels::table().isa},
-          {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
-          {"begun", begun(in.job)},
-          {"best", to_json(progress.best)},
-          {"data_efficiency", dsconfig::to_json(config.data_efficiency)},
-          {"metrics", dsconfig::to_json(dsconfig::metric_curricula(in.job.ds_config))},
-          {"lora", in.lora ? to_json(*in.lora) : json()},
-          {"backend", std::string(state.collectives().backend())}};
+  return {
+      {"step", progress.step},
+      {"loss_scaler", to_json(stepper.loss_scaler().state())},
+      {"skipped", progress.skipped},
+      {"updates", stepper.updates()},
+      {"lr",
+       optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped)
+           .lr},  // of the next step
+      {"optimizer", dsconfig::name_of(config.optimizer)},
+      {"train_batch_size", config.train_batch_size},
+      {"loss_normalization", dsconfig::name_of(dsconfig::loss_normalization(in.job.training))},
+      {"data", in.data_record},
+      {"order_rule", kOrderRule},
+      {"dealt_from", progress.dealt_from},
+      {"evaluation_due", progress.evaluation_due},
+      {"rows_per_dropped_batch", config.drop_last_micro_batches
+                                     ? config.train_batch_size / config.gradient_accumulation_steps
+                                     : 0},
+      {"seed", in.data_seed()},
+      {"shuffle", in.shuffle()},
+      {"packed_rows", in.packs ? in.packs->count() : 0},
+      {"rows_per_group_batch",  // what group_by_length orders by
+       in.lengths ? config.micro_batch_size * config.gradient_accumulation_steps : 0},
+      {"world_size", state.collectives().world()},
+      {"stage", config.zero.stage},
+      {"precision", static_cast<int>(config.precision)},
+      {"product_dtype", dsconfig::name_of(dsconfig::product_type(config))},
+      {"master_dtype", dsconfig::name_of(config.master_dtype)},
+      {"state_dtype", dsconfig::name_of(config.state_dtype)},
+      {"micro_batch_size", config.micro_batch_size},
+      {"reduce_bucket_size", config.zero.reduce_bucket_size},
+      {"threads", at::get_num_threads()},
+      {"isa", kernels::table().isa},
+      {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
+      {"begun", begun(in.job)},
+      {"best", to_json(progress.best)},
+      {"data_efficiency", dsconfig::to_json(config.data_efficiency)},
+      {"metrics", dsconfig::to_json(dsconfig::metric_curricula(in.job.ds_config))},
+      {"lora", in.lora ? to_json(*in.lora) : json()},
+      {"backend", std::string(state.collectives().backend())}};
 }
 
 namespace {
@@ -131,7 +131,7 @@ Status check_data(const json& saved, const Inputs& in, const std::string& path) 
   const auto change = data_change(saved, in.data_record);
   if (change.breaks.empty()) return {};
   const std::string what =
-      "the rows cannot go on in the order that the checkpoint is from: " + joined(change.breaks);
+      "the rows cannot continue in the checkpoint's order: " + joined(change.breaks);
   if (!in.job.training.ignore_data_skip.value_or(false))
     return bad_input(what, path,
                      "give the data that it was saved with; or name another output directory; or "
@@ -165,10 +165,9 @@ std::vector<std::string> differences(const json& saved, const json& now) {
   if (saved.contains("optimizer") && saved["optimizer"] != now["optimizer"])
     warnings.push_back("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
                        now["optimizer"].get<std::string>() +
-                       ": it goes on from the states that have the same names");
-  for (const char* key :
-       {"train_batch_size", "seed", "shuffle", "packed_rows", "rows_per_group_batch",
-        "rows_per_dropped_batch", "metrics"}) {
+                       ": it continues from the states with the same names");
+  for (const char* key : {"train_batch_size", "seed", "shuffle", "packed_rows",
+                          "rows_per_group_batch", "rows_per_dropped_batch", "metrics"}) {
     if (saved.contains(key) && saved[key] != now[key]) {
       warnings.push_back(std::string(key) + " was " + saved[key].dump() +
                          " when the checkpoint was saved and is " + now[key].dump() +

@@ -178,7 +178,7 @@ Status ModelExport::publish() {
   // The model is whole; only its name is taken by what cannot be moved.
   DSJ_TRY(const std::string other, free_path(*files_, target + ".new"));
   if (!files_->rename(staging_dir(target), other)) return placed;
-  warnings_.push_back("the new model lies in " + other + ", because " + target +
+  warnings_.push_back("the new model is in " + other + ", because " + target +
                       " could not be replaced: " + placed.error().to_string());
   published_path_ = other;
   return files_->sync_dir(path_parent(target));

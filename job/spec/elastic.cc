@@ -62,7 +62,7 @@ std::optional<FixedBatch> fixed_batch(const ElasticInput& in, std::vector<Findin
   } else if (!micro) {
     refuse(
         "a rank's micro-batch would grow where workers are fewer: "
-        "train_micro_batch_size_per_gpu is no number",
+        "train_micro_batch_size_per_gpu is not a number",
         "write it in ds_config, or spec.training.perDeviceTrainBatchSize");
   } else if (accumulation) {
     refuse("gradient_accumulation_steps is " + std::to_string(*accumulation) +
@@ -110,7 +110,7 @@ ElasticSizes elastic_sizes(const ElasticInput& in) {
     refuse("no number of workers " + range + " fits the batch" +
                (solver ? " that elasticity decides"
                        : ": train_batch_size " + std::to_string(batch->train) +
-                             " is no multiple of micro-batch " + std::to_string(batch->micro) +
+                             " is not a multiple of micro-batch " + std::to_string(batch->micro) +
                              " x ranks"),
            "`dsj plan` shows the batch");
   } else if (sizes.workers.front() > in.replicas && in.replicas >= bounds.min_replicas) {

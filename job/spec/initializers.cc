@@ -120,7 +120,7 @@ class Reader {
     const std::string host = uri.substr(scheme + 3, uri.find('/', scheme + 3) - scheme - 3);
     const size_t at = host.find('@');
     if (at != std::string::npos && host.substr(0, at).contains(':'))
-      error(at_ + ".storageUri", "a password stands before the host",
+      error(at_ + ".storageUri", "the address contains a password",
             "put it into the Secret of secretRef");
   }
 

@@ -71,9 +71,8 @@ void check_topology(const Topology& topology, GangScheduler scheduler, const jso
 bool is_job_name(const std::string& name, size_t most) {
   const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
   return !name.empty() && name.size() <= most && is_lower(name[0]) && name.back() != '-' &&
-         std::ranges::all_of(name, [&](char c) {
-           return is_lower(c) || (c >= '0' && c <= '9') || c == '-';
-         });
+         std::ranges::all_of(
+             name, [&](char c) { return is_lower(c) || (c >= '0' && c <= '9') || c == '-'; });
 }
 
 class ManifestReader : private FieldReader {
@@ -197,16 +196,16 @@ class ManifestReader : private FieldReader {
   /// Each rank of such a worker would refuse to start.
   void too_few_gpus(const WorkerGpus& gpus) {
     const std::string seen = std::to_string(gpus.seen());
-    report(origin_.in_cluster() ? Severity::Error : Severity::Warning,
-           "spec.workers.slotsPerWorker",
-           std::to_string(job_.slots_per_worker) + ", and " +
-               (gpus.parts > 0
-                    ? "each worker asks for parts of a GPU (nvidia.com/mig-*, nvidia.com/*.shared): "
-                      "a process sees one of them"
-                    : "each worker asks for " + seen + (gpus.whole == 1 ? " GPU" : " GPUs")) +
-               "; each rank needs a GPU of its own",
-           "set it to " + seen + " and take more replicas" +
-               (gpus.parts > 0 ? "" : ", or ask for as many GPUs as slots"));
+    report(
+        origin_.in_cluster() ? Severity::Error : Severity::Warning, "spec.workers.slotsPerWorker",
+        std::to_string(job_.slots_per_worker) + ", and " +
+            (gpus.parts > 0
+                 ? "each worker asks for parts of a GPU (nvidia.com/mig-*, nvidia.com/*.shared): "
+                   "a process sees one of them"
+                 : "each worker asks for " + seen + (gpus.whole == 1 ? " GPU" : " GPUs")) +
+            "; each rank needs a GPU of its own",
+        "set it to " + seen + " and take more replicas" +
+            (gpus.parts > 0 ? "" : ", or ask for as many GPUs as slots"));
   }
 
   void user_program() {
@@ -303,7 +302,7 @@ class ManifestReader : private FieldReader {
              "replicas is the number of workers that the job is to have");
     if (job_.runs_user_program())
       report(Severity::Unsupported, path,
-             "whether a program of your own goes on with another number of ranks is not known here",
+             "it is unknown whether your own program continues with another number of ranks",
              "remove it; `kubectl scale` starts the program anew with other workers");
     switch (job_.policies.run.scheduling.scheduler) {
       case GangScheduler::None:
@@ -314,10 +313,11 @@ class ManifestReader : private FieldReader {
                       "alone, and no way for a group to ask for more later",
                       "remove elastic or runPolicy.schedulingPolicy");
       case GangScheduler::Volcano:
-        return report(Severity::Unsupported, path,
-                      "Volcano gives a pod group all its nodes or none, so nobody sees that fewer "
-                      "workers have a place",
-                      "remove elastic or runPolicy.schedulingPolicy");
+        return report(
+            Severity::Unsupported, path,
+            "Volcano gives a pod group all its nodes or none, so nothing shows that fewer "
+            "workers have a place",
+            "remove elastic or runPolicy.schedulingPolicy");
     }
   }
 

@@ -246,11 +246,11 @@ Row failure_policy() {
                   "What a node means on which ranks must not start: memory, disk, clock, GPUs, its "
                   "link "
                   "to the other nodes.",
-                  {choice(
-                       "action", to(&NodeHealth::action), {"Off", "Report", "Move"},
-                       "Move: the pod ends and its successor avoids the node (with Kueue the "
-                       "default "
-                       "is Report). Report: the agent's log and metrics say it. Off: nobody looks.")
+                  {choice("action", to(&NodeHealth::action), {"Off", "Report", "Move"},
+                          "Move: the pod ends and its successor avoids the node (with Kueue the "
+                          "default "
+                          "is Report). Report: the agent's log and metrics say it. Off: nothing "
+                          "checks.")
                        .by(kOperator | kPod),
                    whole("avoidSeconds", to(&NodeHealth::avoid_seconds), seconds(600),
                          "How long later pods of the job avoid the node."),
@@ -285,7 +285,7 @@ Row initializer(const char* name, const char* fetches, const char* example) {
            .needs("name the image that fetches"),
        row("command", Type::Texts, {}, "Its program; the image's own without it."),
        row("args", Type::Texts, {}, "Its arguments; $(STORAGE_URI) and the like are replaced."),
-       list("env", {}, "Variables that are no secrets.", 0,
+       list("env", {}, "Variables that are not secrets.", 0,
             {text("name", {}, from(1), "Not STORAGE_URI, TARGET, STAGING, MARKER or DSJ_.").needs(),
              text("value", {}, kAny, "As it is.").needs("what is secret comes from secretRef")})
            .hints("what is secret comes from secretRef"),
@@ -336,8 +336,9 @@ void add_engine_rules(Row& spec) {
 Row spec() {
   Row all = object(
       "spec", {}, "What the job is and how it runs.",
-      {flag("suspend", to(&Job::policies, &Policies::suspend),
-            "Saves one step on all ranks, then removes every pod; false goes on at the next step.")
+      {flag(
+           "suspend", to(&Job::policies, &Policies::suspend),
+           "Saves one step on all ranks, then removes every pod; false continues at the next step.")
            .by(kOperator | kAgent),
        deepspeed(), training(), workers(),
        choice("launcher", to(&Job::launcher), {"Native", "Command"},
@@ -361,7 +362,7 @@ Row spec() {
                      seconds(1), "An attempt hangs after this time without a step or a report.")})
            .by(kOperator | kAgent),
        object(
-           "checkpoint", {}, "How a checkpoint is saved when the job is told to stop.",
+           "checkpoint", {}, "How a checkpoint is saved when the job is asked to stop.",
            {object("onSuspend", {}, "Saving when the job is suspended, changed or evicted.",
                    {whole("timeoutSeconds", to(&Job::policies, &Policies::save_timeout_seconds),
                           seconds(1),

@@ -124,7 +124,7 @@ Row checkpoints() {
               "The damaged checkpoints that a start of the ranks passed over last.",
               {whole("step", {}, kAny, "The highest step of them."),
                text("message", {}, kAny,
-                    "What the run goes on from; new name, file, block and tensor of each."),
+                    "What the run continues from; new name, file, block and tensor of each."),
                whole("attempt", {}, kAny, "The attempt that found it."),
                row("time", Type::Time, {}, "When it was found.")})});
 }
@@ -140,13 +140,13 @@ Row status_row() {
                       "Refused, Complete or Failed."),
                  text("reason", {}, kAny,
                       "Why the phase is what it is, in one word of the conditions; left out where "
-                      "there is nothing to tell."),
+                      "there is nothing to report."),
                  conditions(),
                  row("startTime", Type::Time, {},
                      "When the job started. In a queue, when the queue let its pods go."),
                  row("completionTime", Type::Time, {}, "When the job ended."),
                  row("stopRequestedTime", Type::Time, {},
-                     "When the running attempt was told to save and stop."),
+                     "When the running attempt was asked to save and stop."),
                  row("incompleteTime", Type::Time, {},
                      "Since when workers with nodes wait for the others."),
                  text("revision", {}, kAny, "Hash of the spec that the pods run."),
@@ -174,7 +174,7 @@ Row status_row() {
                  elastic_size(),
                  unhealthy_nodes(),
                  whole("damageToldAttempt", {}, kAny,
-                       "The newest attempt whose damaged checkpoints an event has told."),
+                       "The newest attempt whose damaged checkpoints an event has reported."),
                  row("lastFailure", Type::AnyObject, {}, "The newest entry of failureHistory."),
                  list("failureHistory", {},
                       "The last ten failures: pod, node, rank, exit code or signal, last lines of "

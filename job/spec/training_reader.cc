@@ -166,7 +166,8 @@ class TrainingReader : private FieldReader {
       report(Severity::Warning, path, "no effect: the newest checkpoint is always taken");
     } else if (word == false) {
       from.reset();
-      report(Severity::Unsupported, path, "a run always goes on from the checkpoints in outputDir",
+      report(Severity::Unsupported, path,
+             "a run always continues from the checkpoints in outputDir",
              "name an empty outputDir to start over");
     } else {
       from = origin_.absolute(*from);

@@ -179,7 +179,8 @@ class Converter {
     const json found = value(node, path, depth + 1);
     for (const json& one : found.is_array() ? found : json::array({found})) {
       if (!one.is_object())
-        throw YamlError{position_of(node), "<< merges a value that is no mapping", "write it out"};
+        throw YamlError{position_of(node), "<< merges a value that is not a mapping",
+                        "write it out"};
       for (const auto& [key, child] : one.items())
         if (!merged.contains(key)) merged[key] = child;
     }

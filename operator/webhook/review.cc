@@ -42,7 +42,8 @@ std::vector<Finding> findings_of(const json& object) {
   auto checked = jobspec::check_cluster_spec(text_at(object, "/metadata/name"), spec, std::nullopt);
   auto findings = std::move(checked.resolution.findings);
   const auto& policy = checked.job.policies.run.scheduling;
-  if (auto wrong = jobspec::queue_contradiction(policy, queue)) findings.push_back(std::move(*wrong));
+  if (auto wrong = jobspec::queue_contradiction(policy, queue))
+    findings.push_back(std::move(*wrong));
   if (!checked.config_known) {
     findings.push_back({Severity::Warning, "spec.deepspeed.configFrom",
                         "not read here: condition Accepted says what is wrong with it", ""});
@@ -93,7 +94,7 @@ std::string note_of(const json& before, const json& after) {
     if (part_of(before, part) == part_of(after, part)) continue;
     if (phase != "Running" && phase != "Starting" && phase != "Restarting") return "";
     return "spec." + std::string(part) +
-           ": all ranks save one step, then every pod is replaced and the job goes on from there";
+           ": all ranks save one step, then every pod is replaced and the job continues from there";
   }
   return "";
 }
@@ -145,7 +146,7 @@ Result<Reviewed> review(const std::string& text) {
     return Reviewed{.answer = response_of(uid, {}, {})};
   }
   if (!object.is_object() || text_at(object, "/kind") != jobspec::kKind) {
-    return bad_input(std::string("the request's object is no ") + jobspec::kKind);
+    return bad_input(std::string("the request's object is not a ") + jobspec::kKind);
   }
   std::vector<Finding> findings = findings_of(object), known;
   if (before.is_object()) {

@@ -187,16 +187,16 @@ TEST(Reconcile, ADamagedCheckpointIsAnEventOncePerSetAside) {
     }
   };
   world.o.job->agent.damaged_attempt = 1;
-  world.o.job->agent.damaged = "the run goes on from step 3; checkpoint step-6 is passed over";
+  world.o.job->agent.damaged = "the run continues from step 3; checkpoint step-6 is passed over";
   pass();
   pass();  // what is in the job's status is all that another operator has
   const std::string first =
-      "Warning CheckpointDamaged: the run goes on from step 3; checkpoint step-6 is passed over";
+      "Warning CheckpointDamaged: the run continues from step 3; checkpoint step-6 is passed over";
   EXPECT_THAT(told, ElementsAre(first));
   EXPECT_EQ(world.status().damage_told, 1);
   world.start_attempt();
   world.o.job->agent.damaged_attempt = 2;
-  world.o.job->agent.damaged = "the run goes on from step 6; checkpoint step-9 is passed over";
+  world.o.job->agent.damaged = "the run continues from step 6; checkpoint step-9 is passed over";
   pass();
   pass();
   EXPECT_EQ(told.size(), 2u);

@@ -101,7 +101,7 @@ TEST_P(DamagedRun, GoesOnFromTheOneBefore) {
   EXPECT_EQ(told["attempt"], status()["attempt"]);
   const std::string what = told["message"];
   EXPECT_TRUE(
-      what.starts_with("the run goes on from step 3; checkpoint step-6 is passed over and "
+      what.starts_with("the run continues from step 3; checkpoint step-6 is passed over and "
                        "set aside as damaged-step-6: " +
                        damaged_file(GetParam()) + ": "))
       << what;

@@ -66,7 +66,7 @@ TEST_F(TuneRun, CtrlCStopsInATrialAndTheSameCommandGoesOn) {
   ASSERT_EQ(finish(), 130);
   EXPECT_THAT(processes(), IsEmpty());
   EXPECT_THAT(stdout_text(), HasSubstr("trial 2: z2_gas1_tmbspg2 stopped\n"
-                                       "the same command goes on from here\n"));
+                                       "the same command continues from here\n"));
   const std::string steps = read_text(cut / "run/metrics.jsonl");
   EXPECT_LT(std::ranges::count(steps, '\n'), kLast) << "in the middle of the trial";
   for (const char* outcome : {"metrics.json", "failure.json"})

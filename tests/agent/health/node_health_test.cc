@@ -85,9 +85,9 @@ INSTANTIATE_TEST_SUITE_P(
                    [](NodeFacts& f) { f.driver->gpus[1].recovery = GpuRecovery::DrainAndReset; },
                    true, "needs an end of all traffic between GPUs and a reset"},
         HealthCase{"BrokenXid", [](NodeFacts& f) { f.driver->gpus[0].xids = {95}; }, true,
-                   "GPU 0 (driver 570.1) told XID 95 since this pod began: it needs a reset"},
+                   "GPU 0 (driver 570.1) reported XID 95 since this pod started: it needs a reset"},
         HealthCase{"ProgramsXid", [](NodeFacts& f) { f.driver->gpus[0].xids = {31}; }, false,
-                   "told XID 31 since this pod began: most often an error of the program"}),
+                   "told XID 31 since this pod started: most often an error of the program"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(NodeHealthFacts, AGpuThatNeedsNothingIsHealthy) {

@@ -131,7 +131,7 @@ TEST_F(LoadingTest, ADamagedOneOfTheRunsOwnIsPassedOver) {
   ASSERT_EQ(told_damage().size(), 1u);
   EXPECT_EQ(told_damage()[0].step, 2);
   EXPECT_EQ(told_damage()[0].message,
-            "the run goes on from step 1; checkpoint step-2 is passed over and set aside as "
+            "the run continues from step 1; checkpoint step-2 is passed over and set aside as "
             "damaged-step-2: manifest.json: no sealed JSON object");
   EXPECT_EQ(attempt(3, "run", "false", 0), 1);
   EXPECT_THAT(told_damage(), testing::IsEmpty()) << "once";
@@ -148,12 +148,13 @@ TEST_F(LoadingTest, AllThatAreDamagedAreToldTogether) {
   EXPECT_EQ(attempt(4, "run", {}, 0), 1);
   ASSERT_EQ(told_damage().size(), 1u);
   EXPECT_EQ(told_damage()[0].step, 3);
-  EXPECT_THAT(told_damage()[0].message,
-              testing::MatchesRegex(
-                  "the run goes on from step 1; checkpoint step-3 is passed over and set aside as "
-                  "damaged-step-3: rank-00001.bin: .*No such file.* .read for [a-z_]+ of [^ ]+.; "
-                  "checkpoint step-2 is passed over and set aside as damaged-step-2: "
-                  "manifest.json: no sealed JSON object"));
+  EXPECT_THAT(
+      told_damage()[0].message,
+      testing::MatchesRegex(
+          "the run continues from step 1; checkpoint step-3 is passed over and set aside as "
+          "damaged-step-3: rank-00001.bin: .*No such file.* .read for [a-z_]+ of [^ ]+.; "
+          "checkpoint step-2 is passed over and set aside as damaged-step-2: "
+          "manifest.json: no sealed JSON object"));
 }
 
 /// At another world size the errors of a 1-bit optimizer's compression start at zero, with a warning.

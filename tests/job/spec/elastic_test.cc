@@ -73,7 +73,7 @@ TEST(ElasticSizes, WhatWouldChangeTheBatchIsRefused) {
   EXPECT_THAT(refusal(elastic_spec(2, 4, 4, {{"train_micro_batch_size_per_gpu", 3}})),
               HasSubstr("write train_batch_size: 12, the batch of maxReplicas"));
   EXPECT_THAT(refusal(elastic_spec(2, 4, 4, {{"train_batch_size", 8}})),
-              HasSubstr("train_micro_batch_size_per_gpu is no number"));
+              HasSubstr("train_micro_batch_size_per_gpu is not a number"));
   json fixed = batch(8, 1);
   fixed["gradient_accumulation_steps"] = 2;
   EXPECT_THAT(refusal(elastic_spec(2, 4, 4, fixed)), HasSubstr("gradient_accumulation_steps is 2"));
