@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
         HealthCase{"BrokenXid", [](NodeFacts& f) { f.driver->gpus[0].xids = {95}; }, true,
                    "GPU 0 (driver 570.1) reported XID 95 since this pod started: it needs a reset"},
         HealthCase{"ProgramsXid", [](NodeFacts& f) { f.driver->gpus[0].xids = {31}; }, false,
-                   "told XID 31 since this pod started: most often an error of the program"}),
+                   "reported XID 31 since this pod started: most often an error of the program"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(NodeHealthFacts, AGpuThatNeedsNothingIsHealthy) {

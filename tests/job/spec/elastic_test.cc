@@ -111,7 +111,7 @@ TEST(ElasticSizes, WhatCannotChangeItsSizeIsRefused) {
   job["launcher"] = "Command";
   job["workers"]["template"]["spec"]["containers"] =
       json::array({{{"name", "worker"}, {"image", "i"}, {"command", {"train"}}}});
-  EXPECT_THAT(refusal(job), HasSubstr("a program of your own"));
+  EXPECT_THAT(refusal(job), HasSubstr("your own program"));
 }
 
 TEST(ElasticSizes, TheLargestThatIsNotAbove) {
