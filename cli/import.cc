@@ -25,6 +25,7 @@ constexpr char kImportHelp[] =
     R"(usage: dsj import roll FILE.yaml [--role actor_train]
        dsj import torchrun SCRIPT.sh                 or:  dsj import torchrun -- torchrun ...
        dsj import deepspeed SCRIPT.sh                or:  dsj import deepspeed -- deepspeed ...
+       dsj import accelerate SCRIPT.sh               or:  dsj import accelerate -- accelerate launch ...
        dsj import hostfile FILE
        dsj import pytorchjob|mpijob|trainjob FILE.yaml
        dsj import llamafactory|axolotl FILE.yaml
@@ -40,7 +41,7 @@ open and what could not be carried over. Files are read, never run.
       --ds-config FILE  (pytorchjob, mpijob, trainjob) becomes the job's ds_config
       --launcher NAME   (the same) Native: this engine trains; Command: the container's own program
       --search-path DIR (roll) where else `defaults` are looked up
-      -- WORDS          (torchrun, deepspeed) the line itself; after SCRIPT: its arguments
+      -- WORDS          (torchrun, deepspeed, accelerate) the line itself; after SCRIPT: its arguments
 Exit codes: 0 done, 1 the job would not validate, 2 bad input.
 )";
 
@@ -113,6 +114,14 @@ Status write(PosixFiles& files, const Options& options, const std::string& text)
   if (there && !options.force)
     return bad_input("the file exists", options.output, "--force replaces it");
   return files.write_atomically(options.output, text);
+}
+
+std::optional<jobimport::Launcher> launcher_kind(const std::string& name) {
+  using jobimport::Launcher;
+  if (name == "torchrun") return Launcher::Torchrun;
+  if (name == "deepspeed") return Launcher::DeepSpeed;
+  if (name == "accelerate") return Launcher::Accelerate;
+  return std::nullopt;
 }
 
 std::optional<jobimport::KubeflowKind> kubeflow_kind(const std::string& name) {
@@ -194,8 +203,8 @@ int run_import(Arguments args) {
   parser.no_help();
   parser.option("KIND", options.kind)
       .required()
-      .one_of({"roll", "torchrun", "deepspeed", "hostfile", "pytorchjob", "mpijob", "trainjob",
-               "llamafactory", "axolotl"});
+      .one_of({"roll", "torchrun", "deepspeed", "accelerate", "hostfile", "pytorchjob", "mpijob",
+               "trainjob", "llamafactory", "axolotl"});
   parser.option("FILE", options.file);
   parser.option("-o,--output", options.output);
   parser.flag("--force", options.force);
@@ -207,16 +216,12 @@ int run_import(Arguments args) {
   if (const auto over = parser.parse(own)) return *over;
 
   PosixFiles files;
-  const bool launch = options.kind == "torchrun" || options.kind == "deepspeed";
+  const auto launcher = launcher_kind(options.kind);
+  const bool launch = launcher.has_value();
   if (!launch && (options.file.empty() || !options.words.empty()))
     return report("import", Error{ErrorKind::BadInput, "expected one file", "dsj import", ""});
   if (options.kind == "roll") return import_roll(files, options);
-  if (launch)
-    return import_to_manifest(
-        files, options,
-        import_launch(files, options,
-                      options.kind == "torchrun" ? jobimport::Launcher::Torchrun
-                                                 : jobimport::Launcher::DeepSpeed));
+  if (launch) return import_to_manifest(files, options, import_launch(files, options, *launcher));
   if (kubeflow_kind(options.kind))
     return import_to_manifest(files, options, import_object(files, options));
   if (options.kind == "llamafactory" || options.kind == "axolotl")

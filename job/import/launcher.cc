@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/text.h"
+#include "job/import/accelerate.h"
 #include "job/import/hostfile.h"
 #include "job/spec/job.h"
 
@@ -76,6 +77,57 @@ const Options& options_of(Launcher launcher) {
                                     {"venv_script", true},
                                     {"no_ssh", false},
                                     {"log_level", true}};
+  static const Options accelerate = {{"config_file", true},
+                                     {"quiet", false},
+                                     {"q", false},
+                                     {"cpu", false},
+                                     {"multi_gpu", false},
+                                     {"mixed_precision", true},
+                                     {"num_processes", true},
+                                     {"num_machines", true},
+                                     {"num_cpu_threads_per_process", true},
+                                     {"enable_cpu_affinity", false},
+                                     {"dynamo_backend", true},
+                                     {"dynamo_mode", true},
+                                     {"dynamo_use_fullgraph", false},
+                                     {"dynamo_use_dynamic", false},
+                                     {"use_deepspeed", false},
+                                     {"use_fsdp", false},
+                                     {"use_megatron_lm", false},
+                                     {"gpu_ids", true},
+                                     {"same_network", false},
+                                     {"machine_rank", true},
+                                     {"main_process_ip", true},
+                                     {"main_process_port", true},
+                                     {"tee", true},
+                                     {"log_dir", true},
+                                     {"role", true},
+                                     {"rdzv_backend", true},
+                                     {"rdzv_conf", true},
+                                     {"max_restarts", true},
+                                     {"monitor_interval", true},
+                                     {"m", false},
+                                     {"module", false},
+                                     {"no_python", false},
+                                     {"main_training_function", true},
+                                     {"downcast_bf16", false},
+                                     {"deepspeed_config_file", true},
+                                     {"zero_stage", true},
+                                     {"offload_optimizer_device", true},
+                                     {"offload_param_device", true},
+                                     {"offload_optimizer_nvme_path", true},
+                                     {"offload_param_nvme_path", true},
+                                     {"gradient_accumulation_steps", true},
+                                     {"gradient_clipping", true},
+                                     {"zero3_init_flag", true},
+                                     {"zero3_save_16bit_model", true},
+                                     {"deepspeed_hostfile", true},
+                                     {"deepspeed_exclusion_filter", true},
+                                     {"deepspeed_inclusion_filter", true},
+                                     {"deepspeed_multinode_launcher", true},
+                                     {"deepspeed_moe_layer_cls_names", true},
+                                     {"debug", false}};
+  if (launcher == Launcher::Accelerate) return accelerate;
   return launcher == Launcher::Torchrun ? torchrun : deepspeed;
 }
 
@@ -150,7 +202,9 @@ class LineImport {
   }
 
   Result<Imported> run(Launcher launcher) {
-    DSJ_TRY_STATUS(launcher == Launcher::Torchrun ? torchrun() : deepspeed());
+    DSJ_TRY_STATUS(launcher == Launcher::Torchrun    ? torchrun()
+                   : launcher == Launcher::DeepSpeed ? deepspeed()
+                                                     : accelerate());
     // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
     imported_.manifest = std::move(taken.manifest);
@@ -164,6 +218,7 @@ class LineImport {
       imported_.not_carried.push_back("the script's own number of ranks: the launcher's counts");
     spec["workers"] = workers_;
     if (restarts_) spec["backoffLimit"] = *restarts_;
+    if (!settings_.is_null()) take_settings(spec);
     const json training = spec.value("training", json::object());
     if (!training.contains("modelNameOrPath"))
       need("spec.training.modelNameOrPath", "the line has no --model_name_or_path");
@@ -224,6 +279,67 @@ class LineImport {
                               "master_addr", "master_port", "use_env"})
       option(quiet);  // the agent hosts the rendezvous: nothing is lost
     return {};
+  }
+
+  /// accelerate's number of processes is that of all machines.
+  Status accelerate() {
+    DSJ_TRY(settings_, accelerate_settings(files_, line_.options));
+    for (const char* quiet :
+         {"quiet", "q", "machine_rank", "main_process_ip", "main_process_port", "rdzv_backend",
+          "same_network", "zero3_init_flag", "num_cpu_threads_per_process"})
+      option(quiet);
+    const auto count = [&](const char* name) -> std::optional<int64_t> {
+      const json value = settings_.value(name, json());
+      if (!value.is_number_integer() || value < 1 || value > 65'536) return std::nullopt;
+      return value.get<int64_t>();
+    };
+    const int64_t machines = count("num_machines").value_or(1);
+    workers_["replicas"] = machines;
+    const auto processes = count("num_processes");
+    if (processes && *processes % machines == 0)
+      workers_["slotsPerWorker"] = *processes / machines;
+    else
+      need("spec.workers.slotsPerWorker",
+           processes ? std::to_string(*processes) + " processes are not a multiple of " +
+                           std::to_string(machines) + " machines"
+                     : "without num_processes it is the machine's devices");
+    if (const json restarts = settings_.value("max_restarts", json());
+        restarts.is_number_integer() && restarts >= 0 && restarts <= 65'536)
+      restarts_ = restarts.get<int64_t>();
+    return {};
+  }
+
+  /// What accelerate's settings say of the ds_config, if the script's arguments name none, and of the
+  /// precision. FSDP and Megatron have no counterpart that computes the same.
+  void take_settings(json& spec) {
+    const std::string type = settings_.value("distributed_type", "");
+    if (type == "FSDP" || type == "MEGATRON_LM" || type == "TPU" || type == "XLA") {
+      if (!spec.contains("deepspeed"))
+        need("spec.deepspeed.configFrom.file",
+             "the line trains with " + type + ", which is not DeepSpeed: name a ds_config");
+      return;
+    }
+    const json file = settings_.value("deepspeed_config_file", json());
+    if (!spec.contains("deepspeed")) {
+      if (file.is_string()) {
+        spec["deepspeed"] = {{"configFrom", {{"file", file}}}};
+      } else {
+        json settings = settings_;
+        if (type != "DEEPSPEED") settings["zero_stage"] = 0;
+        spec["deepspeed"] = {{"config", accelerate_ds_config(settings)}};
+        if (type != "DEEPSPEED")
+          imported_.left_open.push_back(
+              "spec.deepspeed.config: the line does not use DeepSpeed; ZeRO stage 0 is data "
+              "parallelism");
+      }
+    }
+    const std::string precision = settings_.value("mixed_precision", "no");
+    json& training = spec["training"];
+    if ((precision == "bf16" || precision == "fp16") && !training.contains("bf16") &&
+        !training.contains("fp16"))
+      training[precision] = true;
+    else if (precision == "fp8")
+      imported_.not_carried.push_back("mixed_precision fp8: not built");
   }
 
   Status deepspeed() {
@@ -292,6 +408,7 @@ class LineImport {
   Line line_;
   Imported imported_;
   json workers_ = json::object();
+  json settings_;  ///< of accelerate; null: another launcher
   std::optional<int64_t> restarts_;
 };
 
@@ -301,7 +418,12 @@ int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
   for (size_t i = 0; i < words.size() && i < 8; ++i) {
     const std::string name = base_name(words[i]);
     const bool module = i > 0 && words[i - 1] == "-m";
-    if (launcher == Launcher::DeepSpeed) {
+    if (launcher == Launcher::Accelerate) {
+      if ((name == "accelerate" && i + 1 < words.size() && words[i + 1] == "launch"))
+        return static_cast<int>(i + 1);
+      if (name == "accelerate-launch" || (module && words[i] == "accelerate.commands.launch"))
+        return static_cast<int>(i);
+    } else if (launcher == Launcher::DeepSpeed) {
       if (name == "deepspeed" || name == "deepspeed.py" ||
           (module && (words[i] == "deepspeed.launcher.runner" || words[i] == "deepspeed")))
         return static_cast<int>(i);
@@ -323,7 +445,8 @@ Result<Imported> import_line(Files& files, const std::vector<std::string>& words
     return bad_input(
         "not a line of " + std::string(launcher == Launcher::Torchrun
                                            ? "torchrun (python -m torch.distributed.run)"
-                                           : "deepspeed"),
+                                       : launcher == Launcher::DeepSpeed ? "deepspeed"
+                                                                         : "accelerate launch"),
         origin);
   DSJ_TRY(const Line line, take_apart(words, static_cast<size_t>(at) + 1, launcher, origin));
   return LineImport(files, line, origin).run(launcher);

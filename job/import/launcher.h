@@ -1,5 +1,5 @@
 // The lines that start a DeepSpeed training: torchrun (also python -m torch.distributed.run and
-// torch.distributed.launch) and deepspeed. The launcher's own options give the workers, the
+// torch.distributed.launch), deepspeed and `accelerate launch`. The launcher's own options give the workers, the
 // script's arguments the rest, by the same table as `dsj run`'s (spec/job.h).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace dsj::jobimport {
 
-enum class Launcher { Torchrun, DeepSpeed };
+enum class Launcher { Torchrun, DeepSpeed, Accelerate };
 
 /// The index of the launcher's word among a command's; -1: the command is another one. For
 /// `python -m torch.distributed.run` it is that of the module.

@@ -54,9 +54,75 @@ CUDA_VISIBLE_DEVICES=0,1 torchrun $DIST --master_port 6001 \
   for (const char* open : {"$NAME is not known", "NODES is not known here; its default \"2\"",
                            "spec.training.dataPath", "GPUS is set under a condition"})
     EXPECT_TRUE(any_contains(imported->left_open, open)) << open;
-  for (const char* lost : {"--lora_r: LoRA is not turned on", "--rdzv_conf a=b",
-                           "--seed: given twice", "finetune.py"})
+  for (const char* lost :
+       {"--lora_r: LoRA is not turned on", "--rdzv_conf a=b", "--seed: given twice", "finetune.py"})
     EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
+}
+
+/// The file is one that `accelerate config` wrote; what DeepSpeedPlugin makes of it is by hand.
+TEST(Launcher, AnAccelerateLine) {
+  Folder folder;
+  folder.add("/acc.yaml", R"(compute_environment: LOCAL_MACHINE
+debug: false
+deepspeed_config:
+  gradient_accumulation_steps: 2
+  gradient_clipping: 1.0
+  offload_optimizer_device: cpu
+  offload_param_device: none
+  zero3_init_flag: true
+  zero3_save_16bit_model: true
+  zero_stage: 3
+distributed_type: DEEPSPEED
+downcast_bf16: 'no'
+machine_rank: 0
+main_training_function: main
+mixed_precision: bf16
+num_machines: 2
+num_processes: 8
+use_cpu: false
+)");
+  auto imported =
+      from_script(folder,
+                  "accelerate launch --config_file /acc.yaml --num_processes 16 train.py "
+                  "--model_name_or_path m --data_path d --output_dir o\n",
+                  Launcher::Accelerate);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  ASSERT_TRUE(finish(*imported, {}));
+  const json& spec = imported->manifest["spec"];
+  EXPECT_EQ(spec["workers"], (json{{"replicas", 2}, {"slotsPerWorker", 8}}));
+  EXPECT_EQ(spec["training"]["bf16"], true);
+  EXPECT_EQ(spec["deepspeed"]["config"], json::parse(R"({"train_batch_size": "auto",
+      "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2,
+      "gradient_clipping": 1.0, "zero_allow_untested_optimizer": true,
+      "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3,
+      "offload_optimizer": {"device": "cpu"},
+      "stage3_gather_16bit_weights_on_model_save": true}})"));
+}
+
+TEST(Launcher, AccelerateWithAFileOrWithoutDeepSpeed) {
+  Folder folder;
+  auto file = from_script(folder,
+                          "accelerate launch --use_deepspeed --deepspeed_config_file ds.json "
+                          "--num_processes 2 t.py --model_name_or_path m --data_path d\n",
+                          Launcher::Accelerate);
+  ASSERT_TRUE(file) << file.error().to_string();
+  EXPECT_EQ(file->manifest["spec"]["deepspeed"]["configFrom"]["file"], "ds.json");
+  auto plain =
+      from_script(folder,
+                  "python -m accelerate.commands.launch --multi_gpu --num_processes 2 t.py "
+                  "--model_name_or_path m --data_path d\n",
+                  Launcher::Accelerate);
+  ASSERT_TRUE(plain) << plain.error().to_string();
+  EXPECT_EQ(plain->manifest["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"], 0);
+  EXPECT_TRUE(any_contains(plain->left_open, "does not use DeepSpeed"));
+  auto fsdp = from_script(folder,
+                          "accelerate launch --use_fsdp --num_processes 2 t.py "
+                          "--model_name_or_path m --data_path d\n",
+                          Launcher::Accelerate);
+  ASSERT_TRUE(fsdp) << fsdp.error().to_string();
+  const auto done = finish(*fsdp, {});
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().to_string().find("FSDP"), std::string::npos);
 }
 
 TEST(Launcher, PythonModulesAreTheSameLauncher) {

@@ -1,0 +1,78 @@
+#include "job/import/accelerate.h"
+
+#include "common/text.h"
+#include "job/spec/yaml.h"
+
+namespace dsj::jobimport {
+
+using nlohmann::json;
+
+namespace {
+
+json typed(const json& value) {
+  if (!value.is_string()) return value;
+  const std::string text = value.get<std::string>();
+  if (const auto whole = text::parse_int(text)) return *whole;
+  if (const auto number = text::parse_double(text)) return *number;
+  if (text == "true" || text == "True") return true;
+  if (text == "false" || text == "False") return false;
+  return value;
+}
+
+}  // namespace
+
+Result<json> accelerate_settings(Files& files, std::map<std::string, std::string>& options) {
+  json settings = json::object();
+  if (const auto path = options.extract("config_file"); !path.empty()) {
+    DSJ_TRY(const std::string text, files.read_all(path.mapped(), 1 << 20));
+    DSJ_TRY(const auto document, jobspec::parse_yaml(text, path.mapped()));
+    if (!document.value.is_object())
+      return bad_input("expected keys and values", path.mapped(),
+                       "is it accelerate's config file?");
+    settings = document.value;
+    if (settings.contains("deepspeed_config") && settings["deepspeed_config"].is_object()) {
+      const json inner = settings["deepspeed_config"];
+      settings.erase("deepspeed_config");
+      settings.update(inner);
+    }
+  }
+  for (const char* name :
+       {"num_processes", "num_machines", "mixed_precision", "deepspeed_config_file", "zero_stage",
+        "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
+        "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping",
+        "zero3_save_16bit_model", "max_restarts"})
+    if (auto option = options.extract(name); !option.empty()) settings[name] = option.mapped();
+  for (const auto& [option, type] : {std::pair{"use_deepspeed", "DEEPSPEED"},
+                                     {"use_fsdp", "FSDP"},
+                                     {"use_megatron_lm", "MEGATRON_LM"},
+                                     {"multi_gpu", "MULTI_GPU"}})
+    if (!options.extract(option).empty()) settings["distributed_type"] = type;
+  for (auto& [name, value] : settings.items()) value = typed(value);
+  return settings;
+}
+
+json accelerate_ds_config(const json& settings) {
+  json zero = {{"stage", settings.value("zero_stage", json(2))}};
+  for (const auto& [from, to] : {std::pair{"offload_optimizer", "offload_optimizer"},
+                                 std::pair{"offload_param", "offload_param"}}) {
+    const json device = settings.value(from + std::string("_device"), json("none"));
+    if (device == "none" || device.is_null()) continue;
+    zero[to] = {{"device", device}};
+    if (device == "nvme")
+      zero[to]["nvme_path"] = settings.value(from + std::string("_nvme_path"), json());
+  }
+  if (settings.value("zero3_save_16bit_model", json(false)) == true)
+    zero["stage3_gather_16bit_weights_on_model_save"] = true;
+  json config = {
+      {"train_batch_size", "auto"},
+      {"train_micro_batch_size_per_gpu", "auto"},
+      {"gradient_accumulation_steps", settings.value("gradient_accumulation_steps", json("auto"))},
+      {"gradient_clipping", settings.value("gradient_clipping", json("auto"))},
+      {"zero_optimization", zero},
+      {"zero_allow_untested_optimizer", true},
+      {"fp16", {{"enabled", "auto"}}},
+      {"bf16", {{"enabled", "auto"}}}};
+  return config;
+}
+
+}  // namespace dsj::jobimport
