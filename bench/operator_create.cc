@@ -19,6 +19,7 @@
 #include "bench/timing.h"
 #include "job/contract.h"
 #include "kube/api_transport.h"
+#include "kube/kubeconfig.h"
 #include "operator/pace.h"
 #include "operator/resources.h"
 #include "tests/kube/fake_api_server.h"
