@@ -40,11 +40,16 @@ Result<Matrix> read_matrix(const WeightSource& source, const std::string& name) 
   return matrix;
 }
 
-/// The base's name for a tensor. GPT-2's files are also written without "transformer.".
+/// The base's name for a tensor. Files are also written from the bare model, without its prefix; and
+/// the text part of a model with a vision part has another name in files than PEFT gives it.
 std::optional<std::string> place_in(const WeightSource& base, const std::string& name) {
-  if (base.find(name)) return name;
-  const std::string shorter = name.substr(name.find('.') + 1);
-  if (base.find(shorter)) return shorter;
+  std::vector<std::string> names = {name, name.substr(name.find('.') + 1)};
+  constexpr std::string_view kTextPart = "model.language_model.";
+  if (name.starts_with(kTextPart))
+    for (const char* base_name : {"language_model.model.", "model."})
+      names.push_back(base_name + name.substr(kTextPart.size()));
+  for (const std::string& one : names)
+    if (const TensorInfo* found = base.find(one)) return found->name;
   return std::nullopt;
 }
 

@@ -124,6 +124,16 @@ void read_granite(const json& config, Fields& fields, ModelConfig& out) {
   out.logits_scale = 1 / factor("logits_scaling");
 }
 
+/// Granite with norms on both sides; its factor multiplies the logits.
+void read_hyperclovax(const json& config, Fields& fields, ModelConfig& out) {
+  read_granite(config, fields, out);
+  out.logits_scale = fields.number("logits_scaling", 1, kTiny, kFactorMax);
+  if (fields.absent("attention_multiplier")) out.attention_multiplier.reset();
+  out.post_norms = fields.flag("use_post_norm", true);
+  out.names.post_attention_norm = "post_norm1";
+  out.names.post_mlp_norm = "post_norm2";
+}
+
 void read_smollm3(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.max_position = 32768, .theta = 2e6, .tied = true}, out);
   all_biases(fields, "attention_bias", out);
@@ -316,6 +326,12 @@ void read_gemma2(const json& config, Fields& fields, ModelConfig& out) {
   read_windows(config, fields, read_window(config, fields, 4096), but_each(2), out);
 }
 
+/// Gemma 2 without the norms behind attention and the MLP.
+void read_vaultgemma(const json& config, Fields& fields, ModelConfig& out) {
+  read_gemma2(config, fields, out);
+  out.post_norms = false;
+}
+
 void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
   read_gemma_shape(config, fields,
                    {.max_position = 131072,
@@ -377,6 +393,20 @@ void read_stablelm(const json& config, Fields& fields, ModelConfig& out) {
   no_head_layer_norm(fields, "qk_layernorm");
   fields.require(fields.probability("hidden_dropout", 0) == 0, "hidden_dropout",
                  "is not 0; dropout on the MLP alone is not built");
+}
+
+void read_jais2(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 8192,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_eps",
+              .activation = "relu2"},
+             out);
+  out.norm = NormKind::Layer;
+  out.norm_bias = true;
+  all_biases(fields, "attention_bias", true, out);
+  out.mlp_bias = fields.flag("mlp_bias", true);
+  out.gated = false;
 }
 
 void read_nemotron(const json& config, Fields& fields, ModelConfig& out) {
@@ -722,6 +752,23 @@ void read_qwen3_vl_part(const json& config, Fields& fields, ModelConfig& out) {
   out.names.base = "model.language_model.";
 }
 
+void read_llava_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_llama, "llama",
+                 {{"vocab_size", 32000},
+                  {"hidden_size", 4096},
+                  {"intermediate_size", 11008},
+                  {"num_hidden_layers", 32},
+                  {"num_attention_heads", 32}},
+                 out);
+  out.names.base = "language_model.model.";
+  out.names.head = "language_model.lm_head";
+}
+
+void read_smolvlm_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_llama, "llama", {{"rms_norm_eps", 1e-5}}, out);
+  out.names.base = "model.text_model.";
+}
+
 constexpr char kQwen2VlText[] = "qwen2_vl_text", kQwen25VlText[] = "qwen2_5_vl_text";
 
 constexpr Family kFamilies[] = {
@@ -765,6 +812,10 @@ constexpr Family kFamilies[] = {
      read_starcoder2},
     {"stablelm", "StableLM 2, StableLM-3B",
      "`partial_rotary_factor`, `use_qkv_bias`, `use_parallel_residual`", read_stablelm},
+    {"jais2", "Jais 2", "`attention_bias`, `mlp_bias`", read_jais2},
+    {"hyperclovax", "HyperCLOVA X SEED Think",
+     "the four multipliers, `use_post_norm`, `attention_bias`, `mlp_bias`", read_hyperclovax},
+    {"vaultgemma", "VaultGemma", "as gemma2", read_vaultgemma},
     {"olmo", "OLMo 1", "`attention_bias`; `clip_qkv` must be null", read_olmo},
     {"cohere", "Command R, Aya 23 and Expanse",
      "`logit_scale`, `attention_bias`; `use_qk_norm` (Command R+) is refused", read_cohere},
@@ -791,6 +842,9 @@ constexpr Family kFamilies[] = {
     {"internlm3", "InternLM3", "`qkv_bias`, `bias`", read_internlm3},
     {"gemma3", "Gemma 3: 4B, 12B, 27B", "the text part: as gemma3_text", read_gemma3_part},
     {"mistral3", "Mistral Small 3.1, 3.2", "the text part: as mistral", read_mistral3_part},
+    {"llava", "LLaVA 1.5 on Llama", "the text part: as llama", read_llava_part},
+    {"smolvlm", "SmolVLM, SmolVLM2", "the text part: as llama", read_smolvlm_part},
+    {"idefics3", "Idefics3, SmolVLM of 2024", "the text part: as llama", read_smolvlm_part},
     {"qwen2_vl", "Qwen2-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen2VlText>},
     {"qwen2_5_vl", "Qwen2.5-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen25VlText>},
     {"qwen3_vl", "Qwen3-VL, dense", "the text part: as qwen3", read_qwen3_vl_part},

@@ -13,6 +13,7 @@ namespace {
 constexpr char kTargets[] = "lora.targetModules";
 constexpr char kSaved[] = "lora.modulesToSave";
 constexpr char kAllLinear[] = "all-linear";
+constexpr std::string_view kTextModel = "model.text_model.";  // where files name it so too
 
 /// A module of the model, named as in PyTorch.
 struct Module {
@@ -20,6 +21,16 @@ struct Module {
   std::string name;
   int unit = -1, weight = -1;  ///< place of its weight; -1: a tied head, which has none
 };
+
+/// The module of a parameter as transformers and PEFT name it. In the files of a model with a vision
+/// part the text part has another name.
+std::string module_name(const ModelConfig& model, const std::string& parameter) {
+  const std::string name = module_of(parameter);
+  const std::string_view base = model.names.base;
+  if (!model.is_text_part || !name.starts_with(base)) return name;
+  return (base == kTextModel ? std::string(base) : "model.language_model.") +
+         name.substr(base.size());
+}
 
 std::string last_name(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
@@ -32,7 +43,7 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
   for (size_t unit = 0; unit < units.size(); ++unit) {
     for (size_t i = 0; i < units[unit].parameters.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];
-      const std::string name = module_of(parameter.name);
+      const std::string name = module_name(model, parameter.name);
       const bool matrix = parameter.shape.size() == 2;
       auto module = std::ranges::find(modules, name, &Module::name);
       if (module == modules.end()) {
@@ -237,17 +248,35 @@ bool is_saved_whole(const LoraArgs& lora, const std::string& module) {
   return false;
 }
 
+namespace {
+
+/// A vision part has modules of the same names, which PEFT would adapt too: the text part's alone.
+void name_text_part(const ModelConfig& model, LoraArgs& lora) {
+  if (!model.is_text_part || !lora.target_pattern.empty()) return;
+  std::string names;
+  for (const std::string& target : lora.target_modules)
+    for (const char c : (names.empty() ? "" : "|") + target)
+      names += c == '.' ? std::string("\\.") : std::string(1, c);
+  const bool text_model = std::string_view(model.names.base) == kTextModel;
+  lora.target_pattern = std::string("(.*") + (text_model ? "text_model" : "language_model") +
+                        "\\..*\\.)?(" + names + ")";
+  lora.target_modules.clear();
+}
+
+}  // namespace
+
 Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
-  if (model.is_text_part)
-    return bad_input("adapters for the text part of a \"" + model.model_type +
-                         "\" model are not built: PEFT names its modules otherwise",
-                     "lora", "train the text part whole, or a model without a vision part");
+  if (model.is_text_part && !lora.modules_to_save.empty())
+    return bad_input("the text part of a \"" + model.model_type +
+                         "\" model has no modules that are saved whole beside adapters",
+                     kSaved, "leave it out");
   const auto modules = modules_of(model, units_of(model));
   LoraArgs out = lora;
   DSJ_TRY_STATUS(check_saved(model, modules, out));
   DSJ_TRY_STATUS(resolve_targets(model, modules, out));
   std::ranges::sort(out.target_modules);  // a set: the order has no meaning
   std::ranges::sort(out.modules_to_save);
+  name_text_part(model, out);
   const auto pattern = pattern_of(out);
   for (const Module& module : modules) {
     if (adapted(out, pattern, module) && is_saved_whole(out, module.name))
@@ -264,7 +293,7 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
   const auto pattern = pattern_of(*lora);
   for (UnitSpec& unit : units) {
     for (Parameter& parameter : unit.parameters)
-      parameter.frozen = !is_saved_whole(*lora, module_of(parameter.name));
+      parameter.frozen = !is_saved_whole(*lora, module_name(model, parameter.name));
   }
   // All A before all B: adapters that read one input (q, k, v; gate, up) are neighbours.
   for (const Module& module : modules) {
@@ -280,7 +309,8 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
       const Parameter& weight = unit.parameters[adapter.weight];
       const int64_t out = stored_in_out(model) ? weight.shape[1] : weight.shape[0];
       adapter.b = static_cast<int>(unit.parameters.size());
-      unit.parameters.push_back({module_of(weight.name) + ".lora_B.weight", {out, lora->r}});
+      unit.parameters.push_back(
+          {module_name(model, weight.name) + ".lora_B.weight", {out, lora->r}});
     }
   }
   return units;

@@ -77,7 +77,8 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
 std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   const std::string base = c.names.base;
   std::vector<UnitSpec> units;
-  units.push_back({"embedding", {{base + c.names.embedding + ".weight", {c.vocab_size, c.hidden_size}}}});
+  units.push_back(
+      {"embedding", {{base + c.names.embedding + ".weight", {c.vocab_size, c.hidden_size}}}});
   if (c.learned_positions)
     units[0].parameters.push_back({base + c.names.positions + ".weight",
                                    {c.first_position + c.max_position, c.hidden_size}});

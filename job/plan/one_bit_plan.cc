@@ -47,6 +47,8 @@ constexpr std::string_view kModules[] = {
     ".pre_feedforward_layernorm.",
     ".post_feedforward_layernorm.",
     ".post_mlp_layernorm.",
+    ".post_norm1.",
+    ".post_norm2.",
 };
 /// OPT's.
 constexpr std::string_view kOptModules[] = {

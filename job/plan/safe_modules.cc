@@ -17,13 +17,15 @@ bool is_table(const std::string& name) {
 
 std::string_view module_class(const std::string& name) {
   if (name.contains("lora_")) return "torch.nn.Linear";
-  if (is_table(name) || name.contains("wpe.") || name.contains("embed_positions.")) return "torch.nn.Embedding";
+  if (is_table(name) || name.contains("wpe.") || name.contains("embed_positions."))
+    return "torch.nn.Embedding";
   // GPT-2's. StarCoder2 gives these names to linear layers.
   for (const char* part : {".c_attn.", ".c_proj.", ".c_fc."})
     if (name.contains(part))
       return name.contains("layers.") ? "torch.nn.Linear" : "transformers.pytorch_utils.Conv1D";
-  for (const char* part : {"_proj.", "lm_head.", "embed_out.", "query_key_value.", ".dense.",
-                           ".dense_h_to_4h.", ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out."})
+  for (const char* part :
+       {"_proj.", "lm_head.", "embed_out.", "query_key_value.", ".dense.", ".dense_h_to_4h.",
+        ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out."})
     if (name.contains(part)) return "torch.nn.Linear";
   return {};
 }

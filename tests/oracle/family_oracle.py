@@ -219,8 +219,32 @@ MODELS |= {
         image_token_id=503, video_token_id=502, vision_start_token_id=501, vision_end_token_id=500,
         tie_word_embeddings=True),
 }
+MODELS |= {
+    "tiny-jais2": family("Jais2", "jais2", hidden_act="relu2", attention_bias=True, mlp_bias=True,
+                         tie_word_embeddings=False, **LAYER_NORM),
+    "tiny-hyperclovax": family("HyperCLOVAX", "hyperclovax", hidden_act="silu", rms_norm_eps=1e-5,
+                               attention_multiplier=0.2, embedding_multiplier=3.0, logits_scaling=0.4,
+                               residual_multiplier=0.5, use_post_norm=True, rope_theta=10000.0,
+                               tie_word_embeddings=False),
+    "tiny-vaultgemma": family("VaultGemma", "vaultgemma", head_dim=16, num_hidden_layers=2,
+                              hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=24, sliding_window=6,
+                              final_logit_softcapping=4.0, attn_logit_softcapping=3.0, rope_theta=10000.0),
+    "tiny-llava": vision(
+        "Llava", "llava", "llama",
+        {"model_type": "clip_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+         "num_attention_heads": 2, "image_size": 28, "patch_size": 14, "projection_dim": 16},
+        {"hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0},
+        image_token_index=503, vision_feature_layer=-2, vision_feature_select_strategy="default",
+        projector_hidden_act="gelu", image_seq_length=4, tie_word_embeddings=False),
+    "tiny-smolvlm": vision(
+        "SmolVLM", "smolvlm", "llama",
+        {"model_type": "smolvlm_vision", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "image_size": 28, "patch_size": 14},
+        {"hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0},
+        image_token_id=503, scale_factor=2, pad_token_id=0, tie_word_embeddings=False),
+}
 # Their norms multiply by 1 + weight.
-PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron")
+PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma")
 
 
 def weights(config, generator):
@@ -239,7 +263,7 @@ def weights(config, generator):
         elif any(part in name for part in ("embed_", ".wte.", ".wpe.", "word_embeddings")):
             tensors[name] = noise * 0.4
         else:
-            fan_in = shape[0] if config["model_type"] == "gpt2" and len(shape) == 2 else shape[1]
+            fan_in = shape[0] if config["model_type"] == "gpt2" and len(shape) == 2 else shape[:2][-1]
             tensors[name] = noise * fan_in ** -0.5
     return tensors
 
@@ -254,6 +278,7 @@ def released(config, named):
         "gpt_neox": {r"^lm_head\.": "embed_out."},
         "gemma3": VISION_NAMES,
         "mistral3": VISION_NAMES,
+        "llava": VISION_NAMES,
         "qwen2_5_vl": {r"^model\.language_model\.": "model.", r"^model\.visual\.": "visual."},
     }.get(config["model_type"], {})
     for pattern, name in renamed.items():

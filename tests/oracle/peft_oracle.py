@@ -2,18 +2,23 @@
 """LoRA as PEFT does it, in fp32: tests/fixtures/lora/. tests/fixtures/README.md describes the files.
 
 Per case an adapter before and after some AdamW steps, as save_pretrained writes it, the losses on the way, the logits
-with the trained adapter, and the weights that merge_and_unload makes. Run by `make oracle`, after qwen2_oracle.py.
+with the trained adapter, and the weights that merge_and_unload makes. Run by `make oracle`, after family_oracle.py; with names it makes only
+those.
 """
 # python: tests/oracle/model_venv.sh
 import json
 import os
 import shutil
+import sys
 
 import peft
 import torch
 import transformers
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+
+import family_oracle
+import qwen2_oracle
 
 FIXTURES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures")
 ROOT = os.path.join(FIXTURES, "lora")
@@ -24,6 +29,9 @@ CASES = {
     "saved": ("tiny-qwen2", 10, {"r": 3, "lora_alpha": 6, "lora_dropout": 0.0, "modules_to_save": ["lm_head", "model.norm"],
                                  "target_modules": r".*layers\.1\..*(k_proj|up_proj)"}),
     "gpt2": ("lora/gpt2-base", 10, {"r": 2, "lora_alpha": 4, "target_modules": ["c_attn", "c_fc"]}),
+    "groups": ("tiny-gpt-neox", 10, {"r": 2, "lora_alpha": 4, "target_modules": ["query_key_value", "dense_4h_to_h"]}),
+    "vision": ("tiny-gemma3-vision", 10, {"r": 2, "lora_alpha": 4,
+                                          "target_modules": r"(.*language_model\..*\.)?(q_proj|v_proj|down_proj)"}),
 }
 
 
@@ -70,15 +78,18 @@ def loss_of(model, rows, step):
                for row in chosen) / 2
 
 
+def load(base):
+    return qwen2_oracle.load(os.path.join(FIXTURES, base))
+
+
 def run(name, base, steps, settings):
     directory = os.path.join(ROOT, name)
     shutil.rmtree(directory, ignore_errors=True)
-    model = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(FIXTURES, base), dtype=torch.float32,
-                                                              attn_implementation="eager")
+    model = load(base)
     torch.manual_seed(11)
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).train()
     save(model, os.path.join(directory, "initial"))
-    rows = rows_of(base, model.config.vocab_size)
+    rows = rows_of(base, model.config.get_text_config().vocab_size)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
                                   weight_decay=ADAMW["weight_decay"], foreach=False)
@@ -94,10 +105,12 @@ def run(name, base, steps, settings):
     model.eval()
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([rows[0]["input_ids"]])).logits[0, -1]
-    before = {key: value.clone() for key, value in
-              transformers.AutoModelForCausalLM.from_pretrained(os.path.join(FIXTURES, base)).state_dict().items()}
-    merged = model.merge_and_unload().state_dict()
-    changed = {key: value.contiguous().clone() for key, value in merged.items() if not torch.equal(before[key], value)}
+    before = {key: value.clone() for key, value in load(base).state_dict().items()}
+    merged = model.merge_and_unload()
+    config = {"model_type": merged.config.model_type}
+    changed = {key: value.contiguous().clone() for key, value in merged.state_dict().items()
+               if not torch.equal(before[key], value)}
+    changed = family_oracle.released(config, changed)
     save_file(changed, os.path.join(directory, "merged.safetensors"), metadata={"format": "pt"})
     os.chmod(os.path.join(directory, "merged.safetensors"), 0o644)
     with open(os.path.join(directory, "run.json"), "w", encoding="utf-8") as file:
@@ -113,9 +126,11 @@ def run(name, base, steps, settings):
 
 def main():
     torch.set_num_threads(1)
-    make_gpt2_base(os.path.join(ROOT, "gpt2-base"))
+    if not sys.argv[1:]:
+        make_gpt2_base(os.path.join(ROOT, "gpt2-base"))
     for name, (base, steps, settings) in CASES.items():
-        run(name, base, steps, settings)
+        if not sys.argv[1:] or name in sys.argv[1:]:
+            run(name, base, steps, settings)
 
 
 if __name__ == "__main__":

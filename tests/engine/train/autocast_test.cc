@@ -22,7 +22,7 @@ using memory::Class;
 using nlohmann::json;
 
 constexpr const char* kModels[] = {"tiny-qwen2", "tiny-qwen3", "tiny-llama", "tiny-gpt2",
-                                   "tiny-gemma3", "tiny-olmo2"};
+                                   "tiny-gemma3", "tiny-olmo2", "tiny-phi", "tiny-gpt-neox"};
 
 SmallRun autocast(int stage, int world = 2, Precision type = Precision::Bf16,
                   int64_t accumulation = 1) {

@@ -52,7 +52,9 @@ TEST_F(Merge, EqualsMergeAndUnload) {
   for (const auto& [base, name] : {std::pair{"tiny-qwen2", "plain"},
                                    {"tiny-qwen2-tied", "linear"},
                                    {"tiny-qwen2", "saved"},
-                                   {"lora/gpt2-base", "gpt2"}}) {
+                                   {"lora/gpt2-base", "gpt2"},
+                                   {"tiny-gpt-neox", "groups"},
+                                   {"tiny-gemma3-vision", "vision"}}) {
     files_ = MemoryFiles();
     prepare(base, name);
     const auto merged = merge();

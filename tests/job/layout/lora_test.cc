@@ -71,6 +71,52 @@ TEST(Lora, AdaptersFollowTheUnitsOwnParametersAllAFirst) {
   EXPECT_EQ(trainable_numel(units), 2 * (2 * 4 * 32 + 4 * 32 + 4 * 16));
 }
 
+/// transformers and PEFT name the text part otherwise than the files do, and the vision part has
+/// modules of the same names.
+TEST(Lora, OfATextPartAreNamedAsPeftNamesThem) {
+  auto part = [](const char* type, const char* text_type) {
+    const nlohmann::json text = {{"model_type", text_type},     {"vocab_size", 64},
+                                 {"hidden_size", 32},           {"intermediate_size", 96},
+                                 {"num_hidden_layers", 1},      {"num_attention_heads", 4},
+                                 {"num_key_value_heads", 2}};
+    return *model_config_from_json({{"model_type", type}, {"text_config", text}}, "config.json");
+  };
+  for (const auto& [type, text_type, base, pattern] :
+       {std::tuple{"gemma3", "gemma3_text", "model.language_model.",
+                   R"((.*language_model\..*\.)?(q_proj|v_proj))"},
+        {"qwen2_5_vl", "qwen2_5_vl_text", "model.language_model.",
+         R"((.*language_model\..*\.)?(q_proj|v_proj))"},
+        {"smolvlm", "llama", "model.text_model.", R"((.*text_model\..*\.)?(q_proj|v_proj))"}}) {
+    const ModelConfig model = part(type, text_type);
+    const auto lora = resolve_lora(model, {});
+    ASSERT_TRUE(lora) << lora.error().to_string();
+    EXPECT_EQ(lora->target_pattern, pattern);
+    EXPECT_TRUE(lora->target_modules.empty());
+    EXPECT_EQ(*resolve_lora(model, *lora), *lora);
+    const UnitSpec layer = units_of(model, *lora)[1];
+    ASSERT_EQ(layer.adapters.size(), 2u);
+    const auto& parameters = layer.parameters;
+    EXPECT_EQ(parameters[static_cast<size_t>(layer.adapters[0].a)].name,
+              base + std::string("layers.0.self_attn.q_proj.lora_A.weight"));
+    EXPECT_EQ(parameters[static_cast<size_t>(layer.adapters[1].b)].name,
+              base + std::string("layers.0.self_attn.v_proj.lora_B.weight"));
+  }
+  EXPECT_FALSE(resolve_lora(part("gemma3", "gemma3_text"), {.modules_to_save = {"norm"}}));
+}
+
+TEST(Lora, DefaultsArePefts) {
+  auto of = [](nlohmann::json config) {
+    config.update({{"vocab_size", 64}, {"hidden_size", 32}, {"num_hidden_layers", 1},
+                   {"intermediate_size", 96}, {"num_attention_heads", 4}});
+    return resolve_lora(*model_config_from_json(config, "config.json"), {})->target_modules;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(of({{"model_type", "gpt_neox"}}), Names{"query_key_value"});
+  EXPECT_EQ(of({{"model_type", "falcon"}}), Names{"query_key_value"});
+  EXPECT_EQ(of({{"model_type", "phi"}}), (Names{"fc1", "fc2", "q_proj", "v_proj"}));
+  EXPECT_EQ(of({{"model_type", "phi3"}}), Names{"qkv_proj"});
+}
+
 TEST(Lora, ModulesToSaveAreTrainedWhole) {
   auto trained = [](const LoraArgs& lora) {
     std::vector<std::string> names;
