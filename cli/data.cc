@@ -40,6 +40,7 @@ struct DataOptions {
 /// A job's rows twice: as the run cuts them, and whole.
 struct JobRows {
   jobspec::Job job;
+  data::DatasetOptions how;
   int64_t longest = 0;  ///< tokens that the run keeps of a row
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::unique_ptr<data::Dataset> cut, whole;
@@ -66,7 +67,7 @@ std::optional<int> parse(Arguments args, const char* name, const char* what, Dat
 }
 
 /// What the job names, but for its rows.
-Result<JobRows> open_job(const DataOptions& options, layout::ModelConfig& model) {
+Result<JobRows> open_job(const DataOptions& options) {
   DSJ_TRY(Input input, options.line.empty() ? read_input(options.file, options.overrides)
                                             : read_line(options.line, options.overrides));
   if (input.syntax) return std::unexpected(*input.syntax);
@@ -76,16 +77,16 @@ Result<JobRows> open_job(const DataOptions& options, layout::ModelConfig& model)
   const TrainingArgs& training = open.job.training;
   DSJ_TRY(const std::string directory,
           find_model(training.model_name_or_path, hub_cache_directory()));
-  DSJ_TRY(model, layout::read_model_config(directory));
+  DSJ_TRY(const layout::ModelConfig model, layout::read_model_config(directory));
   DSJ_TRY(open.tokenizer, tokenizer_of(directory));
-  open.longest = rows_options(training, model).max_seq_length;
+  DSJ_TRY(open.how, rows_options(training, model));
+  open.longest = open.how.max_seq_length;
   return open;
 }
 
 Result<JobRows> open_rows(const DataOptions& options) {
-  layout::ModelConfig model;
-  DSJ_TRY(JobRows open, open_job(options, model));
-  auto how = rows_options(open.job.training, model);
+  DSJ_TRY(JobRows open, open_job(options));
+  data::DatasetOptions how = open.how;
   const std::string& path = open.job.training.data_path;
   DSJ_TRY(open.cut, data::Dataset::open(path, open.tokenizer.get(), how));
   how.max_seq_length = kUncut;
@@ -167,6 +168,7 @@ Result<int> show(const DataOptions& options) {
                 "with loss are lost\n",
                 grouped(std::ssize(whole.input_ids)).c_str(), grouped(open.longest).c_str(),
                 grouped(learned(whole) - learned(row)).c_str());
+  std::printf("%s\n", open.cut->shapes().c_str());
   if (options.tokens)
     print_tokens(open, row);
   else
@@ -188,10 +190,9 @@ std::map<std::string, int64_t> by_problem(const std::string& message) {
 }
 
 Result<int> check(const DataOptions& options) {
-  layout::ModelConfig model;
-  DSJ_TRY(JobRows open, open_job(options, model));
+  DSJ_TRY(JobRows open, open_job(options));
   const std::string& path = open.job.training.data_path;
-  auto how = rows_options(open.job.training, model);
+  data::DatasetOptions how = open.how;
   how.bad_rows_listed_max = std::numeric_limits<int64_t>::max();
   how.max_seq_length = kUncut;
   auto opened = data::Dataset::open(path, open.tokenizer.get(), how);
@@ -205,7 +206,8 @@ Result<int> check(const DataOptions& options) {
     return 1;
   }
   DSJ_TRY(const auto rows, measured(**opened));
-  std::printf("%s: %s rows, each can be read\n", path.c_str(), grouped((*opened)->rows()).c_str());
+  std::printf("%s: %s rows, each can be read\n  %s\n", path.c_str(),
+              grouped((*opened)->rows()).c_str(), (*opened)->shapes().c_str());
   if (rows.empty()) return 0;
   int64_t tokens = 0, targets = 0, cut = 0, without = 0;
   for (const auto& row : rows) {

@@ -6,6 +6,7 @@
 
 #include "common/files/replace_file.h"
 #include "engine/data/data_record.h"
+#include "engine/data/row_sources.h"
 #include "engine/weights/export_record.h"
 
 namespace dsj::cli {
@@ -54,6 +55,17 @@ Result<json> file_content(Files& files, const std::string& path) {
   if (mark.bytes > kReadWholeMax) return to_json(mark);
   DSJ_TRY(const std::string content, data::content_of(files, path));
   return json(content);
+}
+
+/// Of the rows: of one file, or of each by its path.
+Result<json> rows_content(Files& files, const std::string& data_path, const std::string& dataset) {
+  DSJ_TRY(const auto paths, data::row_files(files, data_path, dataset));
+  if (paths.size() == 1) return file_content(files, paths.front());
+  json content = json::object();
+  for (const std::string& path : paths) {
+    DSJ_TRY(content[path], file_content(files, path));
+  }
+  return content;
 }
 
 /// Of the configuration and the weights.
@@ -119,10 +131,10 @@ Result<json> inputs_of(Files& files, const jobspec::Job& job) {
                    {"numTrainEpochs", training.num_train_epochs.value_or(3)}}}};
   DSJ_TRY(json model, model_content(files, training.model_name_or_path));
   inputs["model"] = {{"path", training.model_name_or_path}, {"content", std::move(model)}};
-  DSJ_TRY(json data, file_content(files, training.data_path));
+  DSJ_TRY(json data, rows_content(files, training.data_path, training.dataset.value_or("")));
   inputs["data"] = {{"path", training.data_path}, {"content", std::move(data)}};
   if (const auto& eval = training.eval_data_path; eval && !eval->empty()) {
-    DSJ_TRY(json content, file_content(files, *eval));
+    DSJ_TRY(json content, rows_content(files, *eval, ""));
     inputs["eval"] = {{"path", *eval}, {"content", std::move(content)}};
   }
   return inputs;

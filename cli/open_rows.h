@@ -17,8 +17,9 @@ struct OpenRows {
   std::unique_ptr<data::Dataset> rows;
 };
 
-/// How a job's rows are read.
-data::DatasetOptions rows_options(const TrainingArgs& training, const layout::ModelConfig& model);
+/// How a job's rows are read. BadInput: their weights are none.
+Result<data::DatasetOptions> rows_options(const TrainingArgs& training,
+                                          const layout::ModelConfig& model);
 
 /// Null: the model's directory has none, and rows must be pre-tokenized.
 Result<std::unique_ptr<data::Tokenizer>> tokenizer_of(const std::string& model_directory);

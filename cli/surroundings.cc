@@ -10,6 +10,7 @@
 #include "cli/measured_rows.h"
 #include "common/files/posix_files.h"
 #include "engine/checkpoint/reader.h"
+#include "engine/data/row_sources.h"
 #include "engine/deepspeed/folder.h"
 #include "engine/weights/tensor_check.h"
 #include "job/contract.h"
@@ -33,13 +34,15 @@ bool has_checkpoints(const std::string& output_dir) {
   return false;
 }
 
-Status check_readable(const std::string& path) {
+/// Whether every file of a job's rows can be read here.
+Status check_readable(Files& files, const std::string& data_path, const std::string& dataset) {
+  DSJ_TRY(const auto paths, data::row_files(files, data_path, dataset));
   std::error_code ignored;
-  if (fs::is_directory(path, ignored))
-    return bad_input("expected a data file (.json, .jsonl), found a directory", path);
-  if (!fs::is_regular_file(path, ignored)) return bad_input("there is no such data file", path);
-  if (access(path.c_str(), R_OK) != 0)
-    return bad_input(std::string("cannot read the data: ") + std::strerror(errno), path);
+  for (const std::string& path : paths) {
+    if (!fs::is_regular_file(path, ignored)) return bad_input("there is no such data file", path);
+    if (access(path.c_str(), R_OK) != 0)
+      return bad_input(std::string("cannot read the data: ") + std::strerror(errno), path);
+  }
   return {};
 }
 
@@ -122,7 +125,8 @@ class Look {
   void rows() {
     const std::string& path = job_.training.data_path;
     if (path.empty()) return problem("dataPath", {ErrorKind::BadInput, "is missing", "", ""});
-    if (const auto there = check_readable(path); !there) return no_rows("dataPath", there.error());
+    const auto there = check_readable(files_, path, job_.training.dataset.value_or(""));
+    if (!there) return no_rows("dataPath", there.error());
     if (!around_.model) {
       around_.no_data = "the model cannot be read here";
       return;
@@ -136,8 +140,9 @@ class Look {
         add(Severity::Warning, "spec.training.modelNameOrPath", note);
     if (const Status chosen = choose_eos(open->tokenizer.get()); !chosen)
       problem("eosToken", chosen.error());
-    const data::DatasetOptions options = rows_options(job_.training, *around_.model);
-    auto dataset = data::Dataset::open(path, open->tokenizer.get(), options);
+    const auto options = rows_options(job_.training, *around_.model);
+    if (!options) return no_rows("datasetWeights", options.error());
+    auto dataset = data::Dataset::open(path, open->tokenizer.get(), *options);
     if (!dataset) return no_rows("dataPath", dataset.error());
     open->rows = std::move(*dataset);
     tell_notes("dataPath", path, *open->rows);
@@ -148,9 +153,11 @@ class Look {
     pack();
     const auto& eval = job_.training.eval_data_path;
     if (!eval || eval->empty()) return;
-    if (const auto there = check_readable(*eval); !there)
-      return problem("evalDataPath", there.error());
-    const auto held_out = data::Dataset::open(*eval, open->tokenizer.get(), options);
+    if (const auto readable = check_readable(files_, *eval, ""); !readable)
+      return problem("evalDataPath", readable.error());
+    const auto held_out = data::Dataset::open(
+        *eval, open->tokenizer.get(),
+        data::evaluation_options(*options, job_.training.max_eval_samples.value_or(0)));
     if (!held_out) return problem("evalDataPath", held_out.error());
     tell_notes("evalDataPath", *eval, **held_out);
   }
@@ -174,7 +181,9 @@ class Look {
     problem(field, error);
     if (files_are_ == FilesAre::Here) return;
     // The rows may still be counted: a tokenizer that is not here has no say in that.
-    if (const auto count = data::Dataset::count_rows(files_, job_.training.data_path))
+    const auto options = rows_options(job_.training, around_.model.value_or(layout::ModelConfig()));
+    if (!options) return;
+    if (const auto count = data::Dataset::count_rows(files_, job_.training.data_path, *options))
       around_.facts.dataset_rows = *count;
   }
 

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "common/format.h"
+#include "engine/data/row_sources.h"
 
 namespace dsj::data {
 namespace {
@@ -48,6 +49,17 @@ Result<std::string> content_of(Files& files, const std::string& path) {
                       static_cast<unsigned long long>(hash.low64));
 }
 
+Result<std::string> rows_content(Files& files, const std::string& data_path,
+                                 const std::string& dataset) {
+  DSJ_TRY(const auto paths, row_files(files, data_path, dataset));
+  std::string all;
+  for (const std::string& path : paths) {
+    DSJ_TRY(const std::string content, content_of(files, path));
+    all += (all.empty() ? "" : " ") + content;
+  }
+  return all;
+}
+
 Result<std::string> tokenizer_content(Files& files, const std::string& model_directory) {
   std::string all;
   for (const char* name : kTokenizerFiles) {
@@ -64,6 +76,7 @@ json to_json(const DataRecord& record) {
   return {{"train", record.train},
           {"eval", record.eval},
           {"tokenizer", record.tokenizer},
+          {"selection", record.selection},
           {"rows", record.rows},
           {"split_rows", record.split_rows},
           {"max_seq_length", record.max_seq_length},
@@ -77,6 +90,8 @@ DataChange data_change(const json& saved, const json& now) {
   if (differs(saved, now, "train"))
     change.breaks.push_back("the data file has other content (" + was(saved, now, "rows") +
                             " rows)");
+  if (differs(saved, now, "selection"))
+    change.breaks.push_back("other rows are chosen (" + was(saved, now, "selection") + ")");
   if (differs(saved, now, "split_rows"))
     change.breaks.push_back("other rows are held out for evaluation (the first " +
                             was(saved, now, "split_rows") +

@@ -14,13 +14,17 @@ namespace dsj::data {
 
 /// XXH3-128 of a file's bytes, as hexadecimal digits. Reads it once.
 Result<std::string> content_of(Files& files, const std::string& path);
+/// The same over all files of a job's rows (row_sources.h). One file: its content_of.
+Result<std::string> rows_content(Files& files, const std::string& data_path,
+                                 const std::string& dataset);
 /// The same over the files that say what a text's tokens are. Empty: the model has none of them.
 Result<std::string> tokenizer_content(Files& files, const std::string& model_directory);
 
 struct DataRecord {
-  std::string train, eval;  ///< content_of; eval is empty without a file of its own
+  std::string train, eval;  ///< rows_content; eval is empty without files of its own
   std::string tokenizer;    ///< tokenizer_content
-  int64_t rows = 0;         ///< of the training file
+  std::string selection;    ///< selection_text (row_selection.h)
+  int64_t rows = 0;         ///< that are dealt or held out
   int64_t split_rows = 0;   ///< of them held out for evaluation, from the first on
   int64_t max_seq_length = 0;
   std::string chat_template;

@@ -5,54 +5,104 @@
 #include <algorithm>
 #include <ctime>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "common/check.h"
 #include "common/files/posix_files.h"
-#include "engine/data/row_scanner.h"
+#include "engine/data/row_sources.h"
 #include "engine/data/rows.h"
-#include "engine/data/text_file.h"
 
 namespace dsj::data {
-namespace {
-
-using nlohmann::json;
 
 /// Collects what is wrong with rows and reports it in one error.
 class BadRows {
  public:
-  BadRows(std::string path, int64_t listed_max) : path_(std::move(path)), listed_max_(listed_max) {}
+  BadRows(bool several_files, int64_t listed_max)
+      : several_files_(several_files), listed_max_(listed_max) {}
 
-  void add(const RowPlace& place, const RowProblem& problem) {
+  void add(const std::string& path, const RowPlace& place, const std::string& field,
+           const std::string& what) {
     if (count_++ >= listed_max_) return;
-    text_ += "\n  row " + std::to_string(place.row) + ", line " + std::to_string(place.line) + ": ";
-    if (!problem.field.empty()) text_ += problem.field + ": ";
-    text_ += problem.what;
+    text_ += "\n  row " + std::to_string(place.row) + ", line " + std::to_string(place.line) +
+             (several_files_ ? " of " + path : std::string()) + ": ";
+    if (!field.empty()) text_ += field + ": ";
+    text_ += what;
   }
 
-  Status status(int64_t rows) const {
+  Status status(int64_t rows, const std::string& where) const {
     if (count_ == 0) return {};
     std::string text = std::to_string(count_) + " of " + std::to_string(rows) +
                        " rows are bad (rows count from 0):" + text_;
     if (count_ > listed_max_) text += "\n  and " + std::to_string(count_ - listed_max_) + " more";
-    return bad_input(std::move(text), path_);
+    return bad_input(std::move(text), where);
   }
 
  private:
-  std::string path_, text_;
+  bool several_files_;
+  std::string text_;
   int64_t listed_max_, count_ = 0;
 };
 
-const char* name_of(RowKind kind) {
-  switch (kind) {
-    case RowKind::Alpaca:
-      return "alpaca";
-    case RowKind::Chat:
-      return "chat";
-    case RowKind::Tokens:
-      break;
+namespace {
+
+/// Counts of names, in the order in which they are found.
+class Counts {
+ public:
+  explicit Counts(std::vector<UnreadField>& to) : to_(to) {}
+  void add(const std::string& name, int64_t rows = 1) {
+    const auto [found, is_new] = places_.try_emplace(name, to_.size());
+    if (is_new) to_.push_back({name});
+    to_[found->second].rows += rows;
   }
-  return "pre-tokenized";
-}
+
+ private:
+  std::vector<UnreadField>& to_;
+  std::map<std::string, size_t> places_;
+};
+
+/// The rows of a file by their kind: one kind is the file's, a row of another is bad.
+class Kinds {
+ public:
+  explicit Kinds(int64_t listed_max) : listed_max_(listed_max) {}
+
+  void add(const RowPlace& place, const ShapedRow& row) {
+    Seen& seen = seen_[row.kind];
+    if (seen.rows++ == 0) seen.shape = row.shape;
+    if (std::ssize(seen.first) < listed_max_) seen.first.push_back(place);
+  }
+  /// The kind of most rows; of two as frequent ones that which comes first in the file.
+  std::optional<RowKind> most() const {
+    const auto found = std::ranges::max_element(seen_, [](const auto& one, const auto& other) {
+      return std::pair(one.second.rows, -one.second.first.front().row) <
+             std::pair(other.second.rows, -other.second.first.front().row);
+    });
+    return found == seen_.end() ? std::nullopt : std::optional(found->first);
+  }
+  /// Reports every row that is not of the file's kind. True: there are none.
+  bool tell_others(const std::string& path, BadRows& bad) const {
+    const auto kind = most();
+    for (const auto& [other, seen] : seen_) {
+      if (other == kind) continue;
+      const Seen& main = seen_.at(*kind);
+      const std::string what = "is of shape " + seen.shape + ", but " + std::to_string(main.rows) +
+                               " rows of the file are of shape " + main.shape;
+      for (int64_t i = 0; i < seen.rows; ++i)
+        bad.add(path, seen.first[static_cast<size_t>(std::min(i, std::ssize(seen.first) - 1))], "",
+                what);
+    }
+    return seen_.size() <= 1;
+  }
+
+ private:
+  struct Seen {
+    int64_t rows = 0;
+    std::string shape;
+    std::vector<RowPlace> first;
+  };
+  int64_t listed_max_;
+  std::map<RowKind, Seen> seen_;
+};
 
 /// A label or id that the model cannot have. The tokenizer produced it.
 std::optional<RowProblem> outside_vocabulary(const Sample& sample, const Tokenizer& tokenizer,
@@ -71,16 +121,62 @@ std::string said(const Error& error) {
   return error.message + (error.where.empty() ? "" : " (" + error.where + ")");
 }
 
+constexpr int64_t kAnyLength = int64_t{1} << 60;
+
+/// Cuts a row's beginning.
+void keep_end(Cut& cut, int64_t max_seq_length) {
+  auto& [ids, labels] = cut.sample;
+  cut.truncated = std::ssize(ids) > max_seq_length;
+  if (!cut.truncated) return;
+  ids.erase(ids.begin(), ids.end() - max_seq_length);
+  labels.erase(labels.begin(), labels.end() - max_seq_length);
+}
+
+std::string unread_note(const std::vector<UnreadField>& unread) {
+  constexpr size_t kListed = 20;
+  std::string text = "nothing reads these fields of its rows: ";
+  for (size_t i = 0; i < std::min(kListed, unread.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + unread[i].name + " (" + std::to_string(unread[i].rows) +
+            (unread[i].rows == 1 ? " row)" : " rows)");
+  }
+  if (unread.size() > kListed) text += " and " + std::to_string(unread.size() - kListed) + " more";
+  return text;
+}
+
+const char* name_of(RowKind kind) {
+  switch (kind) {
+    case RowKind::Alpaca:
+      return "alpaca";
+    case RowKind::Tokens:
+      return "pre-tokenized";
+    case RowKind::Text:
+      return "text";
+    case RowKind::Prompt:
+      return "prompt";
+    case RowKind::Segments:
+      return "segment";
+    case RowKind::Chat:
+    case RowKind::ChatPrompt:
+      break;
+  }
+  return "chat";
+}
+
 }  // namespace
 
-Dataset::Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
-                 DatasetOptions options)
-    : file_(std::move(file)), path_(std::move(path)), tokenizer_(tokenizer), options_(options) {}
+DatasetOptions evaluation_options(DatasetOptions options, int64_t max_samples) {
+  options.dataset.clear();
+  options.selection = {.max_samples = max_samples};
+  return options;
+}
+
+Dataset::Dataset(std::string path, const Tokenizer* tokenizer, DatasetOptions options)
+    : path_(std::move(path)), tokenizer_(tokenizer), options_(std::move(options)) {}
 
 Result<std::unique_ptr<Dataset>> Dataset::open(const std::string& path, const Tokenizer* tokenizer,
                                                DatasetOptions options) {
   PosixFiles files;
-  return open(files, path, tokenizer, options);
+  return open(files, path, tokenizer, std::move(options));
 }
 
 Result<std::unique_ptr<Dataset>> Dataset::open(Files& files, const std::string& path,
@@ -91,28 +187,86 @@ Result<std::unique_ptr<Dataset>> Dataset::open(Files& files, const std::string& 
                          ", expected at least 1",
                      path);
   }
-  DSJ_TRY(auto file, files.open_read(path));
-  std::unique_ptr<Dataset> dataset(new Dataset(std::move(file), path, tokenizer, options));
-  DSJ_TRY_STATUS(dataset->check(files));
+  std::unique_ptr<Dataset> dataset(new Dataset(path, tokenizer, std::move(options)));
+  DSJ_TRY_STATUS(dataset->open_files(files));
   return dataset;
 }
 
-Result<int64_t> Dataset::count_rows(Files& files, const std::string& path) {
-  DSJ_TRY(const auto file, files.open_read(path));
-  int64_t rows = 0;
-  DSJ_TRY_STATUS(scan_rows(*file, path, [&rows](const RowPlace&, std::string_view) { ++rows; }));
-  return rows;
+Result<int64_t> Dataset::count_rows(Files& files, const std::string& path,
+                                    const DatasetOptions& options) {
+  Dataset counted(path, nullptr, options);
+  DSJ_TRY(const auto sources, row_sources(files, path, options.dataset, options.columns));
+  std::vector<int64_t> rows;
+  for (const RowSource& source : sources) {
+    rows.push_back(0);
+    for (const std::string& name : source.files) {
+      DSJ_TRY(const RowFile file,
+              RowFile::open(files, name, source.names, {.directory = options.unpack_directory}));
+      DSJ_TRY_STATUS(file.scan([&rows](const RowPlace&, std::string_view) { ++rows.back(); }));
+    }
+  }
+  DSJ_TRY_STATUS(counted.select(rows));
+  return counted.rows();
 }
 
-Status Dataset::check_tokenizer() const {
+Status Dataset::open_files(Files& files) {
+  DSJ_TRY(const auto sources, row_sources(files, path_, options_.dataset, options_.columns));
+  size_t count = 0;
+  for (const RowSource& source : sources) count += source.files.size();
+  BadRows bad(count > 1, options_.bad_rows_listed_max);
+  std::vector<int64_t> rows;
+  Status need;  // of a tokenizer or a template: said behind what is wrong with the rows
+  for (const RowSource& source : sources) {
+    rows.push_back(0);
+    for (const std::string& path : source.files) {
+      DSJ_TRY(RowFile file, RowFile::open(files, path, source.names,
+                                          {.directory = options_.unpack_directory}));
+      DSJ_TRY_STATUS(check(files, file, bad, need));
+      rows.back() += file.rows();
+      firsts_.push_back(all_rows_);
+      all_rows_ += file.rows();
+      files_.push_back(std::move(file));
+    }
+  }
+  DSJ_TRY_STATUS(bad.status(all_rows_, path_));
+  DSJ_TRY_STATUS(need);
+  return select(rows);
+}
+
+Status Dataset::select(const std::vector<int64_t>& rows) {
+  all_rows_ = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  DSJ_TRY(order_, selected_rows(options_.selection, rows));
+  return {};
+}
+
+std::pair<const RowFile*, int64_t> Dataset::place_of(int64_t row) const {
+  DSJ_CHECK(row >= 0 && row < rows(), "row %lld", static_cast<long long>(row));
+  const int64_t number = order_.empty() ? row : order_[static_cast<size_t>(row)];
+  const auto file = std::ranges::upper_bound(firsts_, number) - 1;
+  return {&files_[static_cast<size_t>(file - firsts_.begin())], number - *file};
+}
+
+RowKind Dataset::kind() const {
+  return files_.front().found.kind;
+}
+
+int64_t Dataset::bytes_of(int64_t row) const {
+  const auto [file, number] = place_of(row);
+  return file->found.places[static_cast<size_t>(number)].length;
+}
+
+Status Dataset::check_tokenizer(const RowFile& file, RowKind kind) const {
   if (tokenizer_ == nullptr) {
-    return bad_input("holds alpaca rows, and there is no tokenizer", path_,
+    return bad_input("holds " + std::string(name_of(kind)) + " rows, and there is no tokenizer",
+                     file.path(),
                      "the model directory needs tokenizer.json, or the rows input_ids and labels");
   }
+  if (kind == RowKind::Segments) return {};
   const auto eos = tokenizer_->eos_id();
   if (!eos) {
-    return bad_input("names no eos token, which ends every alpaca response", tokenizer_->file(),
-                     "set eos_token in tokenizer_config.json");
+    return bad_input("names no eos token, which ends every " +
+                         std::string(kind == RowKind::Alpaca ? "alpaca response" : "row"),
+                     tokenizer_->file(), "set eos_token in tokenizer_config.json");
   }
   const std::string text = tokenizer_->id_to_token(*eos).value_or("");
   DSJ_TRY(const auto ids, tokenizer_->encode(text, {.add_special_tokens = false}));
@@ -123,44 +277,33 @@ Status Dataset::check_tokenizer() const {
   return {};
 }
 
-Status Dataset::check_chat_template(Files& files) {
+Status Dataset::check_chat_template(Files& files, const RowFile& file) {
   if (tokenizer_ == nullptr) {
-    return bad_input("holds chat rows, and there is no tokenizer", path_,
+    return bad_input("holds chat rows, and there is no tokenizer", file.path(),
                      "the model directory needs tokenizer.json, or the rows input_ids and labels");
   }
+  if (chat_template_.key() != 0) return {};
   DSJ_TRY(chat_template_,
           find_chat_template(files, path_parent(tokenizer_->file()), options_.chat_template,
                              *tokenizer_, options_.chat_date));
   return {};
 }
 
-Result<Cut> Dataset::tokenize(const json& row, std::string_view text,
-                              int64_t max_seq_length) const {
-  if (kind_ == RowKind::Chat) {
-    return chat_sample(row, text, *tokenizer_, chat_template_, options_.learning, max_seq_length);
-  }
-  return alpaca_sample(row, *tokenizer_, options_.learning, max_seq_length);
+Status Dataset::check_need(Files& files, const RowFile& file, RowKind kind) {
+  if (kind == RowKind::Tokens) return {};
+  return is_chat(kind) ? check_chat_template(files, file) : check_tokenizer(file, kind);
 }
 
 int64_t Dataset::tokens_at_most(int64_t row) const {
   // A token is at least a byte of text: of the row, or of what its template puts around it. A row of
   // ids has two numbers and two commas for each.
   constexpr int64_t kTemplate = 256;
-  return kind_ == RowKind::Tokens ? bytes_of(row) / 4 : bytes_of(row) + kTemplate;
+  const bool ids = place_of(row).first->found.kind == RowKind::Tokens;
+  return ids ? bytes_of(row) / 4 : bytes_of(row) + kTemplate;
 }
 
 bool Dataset::tokenizes_to_check() const {
   return tokenizer_ != nullptr && tokenizer_->vocab_size() > options_.vocab_size;
-}
-
-Result<bool> Dataset::take(Files& files, CheckedRows known) {
-  kind_ = known.kind;
-  if (kind_ == RowKind::Alpaca) DSJ_TRY_STATUS(check_tokenizer());
-  if (kind_ == RowKind::Chat) DSJ_TRY_STATUS(check_chat_template(files));
-  if (chat_template_.key() != known.chat_template) return false;
-  places_ = std::move(known.places);
-  unread_ = std::move(known.unread);
-  return true;
 }
 
 std::string Dataset::answer_end_note() const {
@@ -177,108 +320,123 @@ std::string Dataset::answer_end_note() const {
 
 std::vector<std::string> Dataset::notes() const {
   std::vector<std::string> notes;
-  if (kind_ != RowKind::Chat && options_.chat_template != "auto")
+  const bool chats = std::ranges::any_of(
+      files_, [](const RowFile& file) { return is_chat(file.found.kind); });
+  if (!chats && options_.chat_template != "auto")
     notes.push_back("its rows have no messages: chatTemplate " + options_.chat_template +
                     " is not used");
-  if (!unread_.empty()) notes.push_back(unread_note());
+  std::vector<UnreadField> unread, renamed;
+  Counts counts(unread), shapes(renamed);
+  for (const RowFile& file : files_) {
+    for (const UnreadField& one : file.found.unread) counts.add(one.name, one.rows);
+    if (file.found.kind != RowKind::Alpaca) continue;
+    for (const UnreadField& one : file.found.shapes)
+      if (one.name != kAlpacaShape) shapes.add(one.name, one.rows);
+  }
+  for (const UnreadField& one : renamed)
+    notes.push_back("its rows of " + one.name + " (" + std::to_string(one.rows) +
+                    ") are read as alpaca rows, with Stanford's prompt");
+  if (!unread.empty()) notes.push_back(unread_note(unread));
   return notes;
 }
 
-std::string Dataset::unread_note() const {
-  constexpr size_t kListed = 20;
-  std::string text = "nothing reads these fields of its rows: ";
-  for (size_t i = 0; i < std::min(kListed, unread_.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + unread_[i].name + " (" + std::to_string(unread_[i].rows) +
-            (unread_[i].rows == 1 ? " row)" : " rows)");
-  }
-  if (unread_.size() > kListed)
-    text += " and " + std::to_string(unread_.size() - kListed) + " more";
+std::string Dataset::shapes() const {
+  std::vector<UnreadField> shapes;
+  Counts counts(shapes);
+  for (const RowFile& file : files_)
+    for (const UnreadField& one : file.found.shapes) counts.add(one.name, one.rows);
+  std::string text;
+  for (const UnreadField& one : shapes)
+    text += (text.empty() ? "" : "; ") + std::to_string(one.rows) +
+            (one.rows == 1 ? " row of shape " : " rows of shape ") + one.name;
   return text;
 }
 
-Status Dataset::check(Files& files) {
+Status Dataset::check(Files& files, RowFile& file, BadRows& bad, Status& need) {
   // The check of a file that is tokenized for it depends on the whole tokenizer.
-  if (options_.cache_directory.empty() || file_->size() < options_.cached_bytes_min ||
+  if (options_.cache_directory.empty() || file.bytes().size() < options_.cached_bytes_min ||
       tokenizes_to_check()) {
-    return check_all(files);
+    DSJ_TRY([[maybe_unused]] const bool good, check_all(files, file, bad, need));
+    return {};
   }
   RowCache cache(files, {.directory = options_.cache_directory,
                          .now = static_cast<int64_t>(std::time(nullptr)),
                          .process = getpid()});
-  std::string form = path_.ends_with(".jsonl") ? "lines" : "json";
+  std::string form = file.form();
   if (options_.learning.inputs) form += " inputs";  // then nothing need be known of the answers
-  DSJ_TRY(const std::string key, row_key(*file_, form + " " + std::to_string(options_.vocab_size)));
-  if (auto known = cache.find(key, file_->size())) {
-    DSJ_TRY(const bool holds, take(files, std::move(*known)));
-    if (holds) return {};
+  DSJ_TRY(const std::string key,
+          row_key(file.bytes(), form + " " + std::to_string(options_.vocab_size)));
+  if (auto known = cache.find(key, file.bytes().size())) {
+    DSJ_TRY_STATUS(check_need(files, file, known->kind));
+    const int64_t by = is_chat(known->kind) ? chat_template_.key() : 0;
+    if (by == known->chat_template) {
+      file.found = std::move(*known);
+      return {};
+    }
   }
-  DSJ_TRY_STATUS(check_all(files));
-  if (options_.cache_writes)
-    (void)cache.store(key, {kind_, chat_template_.key(), places_, unread_});
+  DSJ_TRY(const bool good, check_all(files, file, bad, need));
+  if (good && options_.cache_writes) (void)cache.store(key, file.found);
   return {};
 }
 
-Status Dataset::check_all(Files& files) {
-  BadRows bad(path_, options_.bad_rows_listed_max);
-  Status tokenizer_status;
-  const bool tokenize_all = tokenizes_to_check();
-  std::map<std::string, size_t> place_of_unread;
+std::optional<RowProblem> Dataset::problem_of(const ShapedRow& row) const {
+  if (row.kind == RowKind::Tokens) return std::nullopt;
+  if (row.kind == RowKind::Chat) {  // the template may have no form for the turns
+    auto told = conversation_of(row.row, row.text);
+    if (!told) return RowProblem{"", told.error().message};
+    const auto rendered = chat_pieces(std::move(*told), chat_template_, options_.learning);
+    if (!rendered) return RowProblem{"", said(rendered.error())};
+  }
+  if (row.kind == RowKind::ChatPrompt) {
+    const auto rendered = chat_prompt_texts(row, chat_template_);
+    if (!rendered) return RowProblem{"", said(rendered.error())};
+  }
+  if (!tokenizes_to_check()) return std::nullopt;
+  const auto cut =
+      row_sample(row, tokenizer_, chat_template_, options_.learning, options_.max_seq_length);
+  if (!cut) return RowProblem{"", cut.error().message};
+  return outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size);
+}
+
+Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Status& need) {
+  Kinds kinds(options_.bad_rows_listed_max);
+  std::map<RowKind, Status> needs;
+  Counts unread(file.found.unread), shapes(file.found.shapes);
+  bool good = true;
   // A turn's field that the chat template speaks of.
-  const auto template_reads = [&](const std::string& name) {
+  const auto template_reads = [&](const ShapedRow& row, const std::string& name) {
     const size_t dot = name.rfind("[].");
-    return kind_ == RowKind::Chat && name.find(' ') == std::string::npos && tokenizer_status &&
-           dot != std::string::npos && chat_template_.key() != 0 &&
-           chat_template_.mentions(name.substr(dot + 3));
+    return is_chat(row.kind) && name.find(' ') == std::string::npos && dot != std::string::npos &&
+           chat_template_.key() != 0 && chat_template_.mentions(name.substr(dot + 3));
   };
-  const auto count_unread = [&](const json& row) {
-    for (const std::string& name : unread_fields(row, kind_)) {
-      if (template_reads(name)) continue;
-      const auto [found, is_new] = place_of_unread.try_emplace(name, unread_.size());
-      if (is_new) unread_.push_back({name});
-      ++unread_[found->second].rows;
-    }
+  const auto check_one = [&](const ShapedRow& row) -> std::optional<RowProblem> {
+    const auto [known, is_new] = needs.try_emplace(row.kind);
+    if (is_new) known->second = check_need(files, file, row.kind);
+    if (auto problem = check_row(row, options_.vocab_size)) return problem;
+    return known->second ? problem_of(row) : std::nullopt;
   };
-  const auto check = [&](const RowPlace& place, const json& row,
-                         std::string_view text) -> std::optional<RowProblem> {
-    if (auto problem = refused_field(row)) return problem;
-    const auto kind = row_kind(row);
-    if (!kind) return kind.error();
-    if (place.row == 0) {
-      kind_ = *kind;
-      if (kind_ == RowKind::Alpaca) tokenizer_status = check_tokenizer();
-      if (kind_ == RowKind::Chat) tokenizer_status = check_chat_template(files);
-    }
-    if (*kind != kind_) {
-      return RowProblem{"",
-                        std::string("is ") + name_of(*kind) + ", but row 0 is " + name_of(kind_)};
-    }
-    if (kind_ == RowKind::Tokens) return check_tokens(row, options_.vocab_size);
-    if (auto problem = kind_ == RowKind::Chat ? check_chat(row) : check_alpaca(row)) return problem;
-    if (!tokenizer_status) return std::nullopt;
-    if (kind_ == RowKind::Chat) {  // the template may have no form for the turns
-      auto told = conversation_of(row, text);
-      if (!told) return RowProblem{"", told.error().message};
-      const auto rendered = chat_pieces(std::move(*told), chat_template_, options_.learning);
-      if (!rendered) return RowProblem{"", said(rendered.error())};
-    }
-    if (!tokenize_all) return std::nullopt;
-    const auto cut = tokenize(row, text, options_.max_seq_length);
-    if (!cut) return RowProblem{"", cut.error().message};
-    return outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size);
-  };
-  DSJ_TRY_STATUS(scan_rows(*file_, path_, [&](const RowPlace& place, std::string_view text) {
-    places_.push_back({place.offset, place.length});
-    const auto row = parse_json(text, path_);
-    const auto problem = row ? check(place, *row, text) : RowProblem{"", row.error().message};
+  DSJ_TRY_STATUS(file.scan([&](const RowPlace& place, std::string_view text) {
+    file.found.places.push_back({place.offset, place.length});
+    const auto row = file.shaped(text);
+    const auto problem = row ? check_one(*row) : row.error();
     if (problem) {
-      bad.add(place, *problem);
-    } else {
-      count_unread(*row);
+      good = false;
+      bad.add(file.path(), place, row ? file.own_name(*row, problem->field) : problem->field,
+              problem->what);
+      return;
     }
+    kinds.add(place, *row);
+    shapes.add(row->shape);
+    for (const std::string& name : unread_fields(row->row, row->kind))
+      if (!template_reads(*row, name)) unread.add(name);
   }));
-  DSJ_TRY_STATUS(bad.status(rows()));
-  if (places_.empty()) return bad_input("has no rows", path_);
-  return tokenizer_status;
+  if (file.found.places.empty()) return bad_input("has no rows", file.path());
+  good = kinds.tell_others(file.path(), bad) && good;
+  file.found.kind = kinds.most().value_or(RowKind::Alpaca);
+  file.found.chat_template = is_chat(file.found.kind) ? chat_template_.key() : 0;
+  const Status& its = needs[file.found.kind];
+  if (!its && need) need = its;
+  return good && its;
 }
 
 Result<Sample> Dataset::at(int64_t row) const {
@@ -290,30 +448,38 @@ Result<Sample> Dataset::at(int64_t row) const {
 }
 
 Result<Sample> Dataset::whole(int64_t row) const {
-  constexpr int64_t kAnyLength = int64_t{1} << 60;
   DSJ_TRY(Cut cut, read(row, kAnyLength));
   return std::move(cut.sample);
 }
 
 Result<Cut> Dataset::read(int64_t row, int64_t max_seq_length) const {
-  DSJ_CHECK(row >= 0 && row < rows(), "row %lld", static_cast<long long>(row));
-  DSJ_TRY(const std::string text, text_at(row));
-  return cut_of(text, max_seq_length, path_ + ": row " + std::to_string(row));
-}
-
-Result<std::string> Dataset::text_at(int64_t row) const {
-  const Place& place = places_[static_cast<std::size_t>(row)];
-  std::string text(static_cast<std::size_t>(place.length), '\0');
-  DSJ_TRY_STATUS(file_->read(place.offset, std::as_writable_bytes(std::span(text))));
-  return text;
+  const auto [file, number] = place_of(row);
+  const std::string where = file->path() + ": row " + std::to_string(number);
+  DSJ_TRY(const std::string raw, file->raw(number));
+  // Rows were checked when the file was opened. What is wrong now has changed since.
+  const auto changed = [&](const std::string& what) {
+    return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what, where);
+  };
+  const auto shaped = file->shaped(raw);
+  if (!shaped) return changed(shaped.error().what);
+  if (shaped->kind != file->found.kind) return changed("it is of shape " + shaped->shape);
+  if (const auto problem = check_row(*shaped, options_.vocab_size))
+    return changed(problem->field + " " + problem->what);
+  auto cut = row_sample(*shaped, tokenizer_, chat_template_, options_.learning,
+                        options_.keeps_end ? kAnyLength : max_seq_length);
+  if (!cut) return bad_input(cut.error().message, where);
+  if (options_.keeps_end) keep_end(*cut, max_seq_length);
+  if (tokenizer_ != nullptr && shaped->kind != RowKind::Tokens)
+    if (const auto problem = outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size))
+      return bad_input(problem->what, where);
+  return cut;
 }
 
 Result<std::optional<int32_t>> Dataset::answer_end() const {
   constexpr int64_t kRowsAsked = 16;
-  for (int64_t row = 0; kind_ == RowKind::Chat && row < std::min(kRowsAsked, rows()); ++row) {
-    DSJ_TRY(const auto text, text_at(row));
-    DSJ_TRY(const auto parsed, parse_json(text, path_));
-    DSJ_TRY(const Cut cut, tokenize(parsed, text, options_.max_seq_length));
+  for (int64_t row = 0; row < std::min(kRowsAsked, rows()); ++row) {
+    if (!is_chat(place_of(row).first->found.kind)) continue;
+    DSJ_TRY(const Cut cut, read(row, options_.max_seq_length));
     const std::vector<int32_t>& labels = cut.sample.labels;
     for (size_t i = 0; i < labels.size(); ++i) {
       const bool last = i + 1 == labels.size();
@@ -322,33 +488,6 @@ Result<std::optional<int32_t>> Dataset::answer_end() const {
     }
   }
   return std::nullopt;
-}
-
-Result<Cut> Dataset::cut_of(const std::string& text, int64_t max_seq_length,
-                            const std::string& where) const {
-  // Rows were checked when the file was opened. What is wrong now has changed since.
-  const auto changed = [&](const std::string& what) {
-    return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what, where);
-  };
-  const auto row = parse_json(text, path_);
-  if (!row) return changed(row.error().message);
-  Cut cut;
-  if (kind_ == RowKind::Tokens) {
-    if (const auto problem = check_tokens(*row, options_.vocab_size)) {
-      return changed(problem->field + " " + problem->what);
-    }
-    cut = tokens_sample(*row, max_seq_length);
-  } else {
-    const auto problem_found = kind_ == RowKind::Chat ? check_chat(*row) : check_alpaca(*row);
-    if (problem_found) return changed(problem_found->field + " " + problem_found->what);
-    auto tokenized = tokenize(*row, text, max_seq_length);
-    if (!tokenized) return bad_input(tokenized.error().message, where);
-    cut = std::move(*tokenized);
-    if (const auto problem = outside_vocabulary(cut.sample, *tokenizer_, options_.vocab_size)) {
-      return bad_input(problem->what, where);
-    }
-  }
-  return cut;
 }
 
 }  // namespace dsj::data

@@ -1,6 +1,8 @@
 // Training rows by number: token ids and labels.
 //
-// Files: a JSON array, JSONL, or {"samples": [...]}. All rows are of one kind:
+// Files: a JSON array, JSONL, {"samples": [...]} or CSV, also as gzip or zstd, one or several
+// (row_sources.h), of which some rows may be chosen (row_selection.h). All rows of a file are of one
+// kind (row_shape.h says which fields show which):
 //   alpaca           {"instruction": text, "input": text (may be missing), "output": text}.
 //                    Stanford's prompt (prompt.h), the output and the eos token are tokenized
 //                    together. The prompt's labels are -100: the loss is on the response only.
@@ -10,31 +12,36 @@
 //                    [{"from", "value"}...]}, rendered by a chat template (chat.h); "system" beside
 //                    them is a first turn. The loss is on the assistant's turns only, without those
 //                    of "weight": 0 or "train": false.
+//   prompt           {"prompt", "completion"}, texts or lists of turns. The completion is learned.
+//   text             {"text"}: every token is a target.
+//   segments         {"segments": [{"text", "label"}...]}: those with label true are learned.
 //   pre-tokenized    {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
 // Fields that show another objective, or need what is not built, are refused by name; what else
 // nothing reads is counted (row_fields.h, notes()).
-// Rows longer than max_seq_length are cut at the right, as in Hugging Face. A label stands beside
-// its own token; the model shifts.
+// Rows longer than max_seq_length are cut at the right, as in Hugging Face, or at the left. A label
+// stands beside its own token; the model shifts.
 //
 // Opening reads the whole file and checks every row, or finds in a cache that these bytes were
 // checked (row_cache.h). at() reads and tokenizes a row again, so memory is a few bytes per row.
-// Used by the loader (loader.h). Left out: Parquet, several files.
+// Used by the loader (loader.h). Left out: Parquet, Arrow.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/data/chat.h"
 #include "engine/data/learning.h"
-#include "engine/data/row_cache.h"
+#include "engine/data/row_file.h"
+#include "engine/data/row_selection.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
 
@@ -47,12 +54,22 @@ struct DatasetOptions {
   std::string chat_template = "auto";  ///< training.chatTemplate, for chat rows
   std::string chat_date;               ///< training.chatDate; empty: today
   Learning learning;                   ///< trainOnInputs, maskHistory, trainOnEos
-  std::string cache_directory;         ///< row_cache.h; empty: nothing is kept
+  std::string dataset;                 ///< training.dataset (row_sources.h); empty: none
+  nlohmann::json columns;              ///< training.datasetColumns (row_names.h), or null
+  RowSelection selection;              ///< of the rows that are there
+  bool keeps_end = false;              ///< training.truncationSide is left
+  std::string unpack_directory = "/tmp";  ///< row_bytes.h
+  std::string cache_directory;            ///< row_cache.h; empty: nothing is kept
   bool cache_writes = true;            ///< false: another process of this machine stores it
   int64_t cached_bytes_min = 1 << 20;  ///< smaller files are checked at once
 };
 
-struct Cut;  // rows.h
+/// The options of an evaluation file beside those of the training rows: its own rows, the first
+/// `max_samples` of them; 0: all.
+DatasetOptions evaluation_options(DatasetOptions options, int64_t max_samples);
+
+struct Cut;     // rows.h
+class BadRows;  // dataset.cc
 
 class Dataset {
  public:
@@ -64,15 +81,18 @@ class Dataset {
   static Result<std::unique_ptr<Dataset>> open(Files& files, const std::string& path,
                                                const Tokenizer* tokenizer, DatasetOptions options);
   /// The number of rows, without checking any: for plans.
-  static Result<int64_t> count_rows(Files& files, const std::string& path);
+  static Result<int64_t> count_rows(Files& files, const std::string& path,
+                                    const DatasetOptions& options = {});
 
-  int64_t rows() const { return static_cast<int64_t>(places_.size()); }
-  bool is_alpaca() const { return kind_ == RowKind::Alpaca; }
-  RowKind kind() const { return kind_; }
+  int64_t rows() const { return order_.empty() ? all_rows_ : std::ssize(order_); }
+  /// Of the rows of the first file.
+  RowKind kind() const;
+  /// "200 rows of shape alpaca (instruction, output)": for people.
+  std::string shapes() const;
   /// The template of chat rows.
   const ChatTemplate& chat_template() const { return chat_template_; }
-  /// What a user should know of the rows, a sentence each: a template that they do not use, the fields
-  /// that nothing reads.
+  /// What a user should know of the rows, a sentence each: a template that they do not use, fields that
+  /// are read under another name, fields that nothing reads.
   std::vector<std::string> notes() const;
   /// Whether chat answers end with a token that does not end what the model generates, and what to do;
   /// empty: they do not.
@@ -89,7 +109,7 @@ class Dataset {
   /// The same row before it is cut to max_seq_length().
   Result<Sample> whole(int64_t row) const;
   int64_t max_seq_length() const { return options_.max_seq_length; }
-  int64_t bytes_of(int64_t row) const { return places_[static_cast<size_t>(row)].length; }
+  int64_t bytes_of(int64_t row) const;
   /// A bound of whole()'s tokens by the row's bytes, without reading it.
   int64_t tokens_at_most(int64_t row) const;
 
@@ -99,33 +119,35 @@ class Dataset {
   int64_t rows_without_target() const { return without_target_; }
 
  private:
-  Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
-          DatasetOptions options);
-  std::string unread_note() const;
-  Status check(Files& files);
-  Status check_all(Files& files);
+  Dataset(std::string path, const Tokenizer* tokenizer, DatasetOptions options);
+  Status open_files(Files& files);
+  /// Chooses among the rows that each data set has.
+  Status select(const std::vector<int64_t>& rows);
+  /// The file of a row, and the row's number in it.
+  std::pair<const RowFile*, int64_t> place_of(int64_t row) const;
+
+  /// Fills file.found, by a cache or by check_all().
+  Status check(Files& files, RowFile& file, BadRows& bad, Status& need);
+  /// Reads every row. False: some are bad, or `need` was set to what the rows lack.
+  Result<bool> check_all(Files& files, RowFile& file, BadRows& bad, Status& need);
+  /// Of a row whose fields are good.
+  std::optional<RowProblem> problem_of(const ShapedRow& row) const;
   /// Whether texts can become ids that the model lacks: then every row is tokenized to check it.
   bool tokenizes_to_check() const;
-  /// Takes over what a cache knows. False: it was checked with another template.
-  Result<bool> take(Files& files, CheckedRows known);
-  Status check_tokenizer() const;
-  Status check_chat_template(Files& files);
-  /// Tokenizes a row that was checked; `text`: the row as the file has it.
-  Result<Cut> tokenize(const nlohmann::json& row, std::string_view text,
-                       int64_t max_seq_length) const;
-  Result<std::string> text_at(int64_t row) const;
+  /// What rows of a kind need: a tokenizer that knows eos, or a chat template.
+  Status check_need(Files& files, const RowFile& file, RowKind kind);
+  Status check_tokenizer(const RowFile& file, RowKind kind) const;
+  Status check_chat_template(Files& files, const RowFile& file);
   Result<Cut> read(int64_t row, int64_t max_seq_length) const;
-  Result<Cut> cut_of(const std::string& text, int64_t max_seq_length,
-                     const std::string& where) const;
 
-  std::unique_ptr<ReadFile> file_;
   std::string path_;
   const Tokenizer* tokenizer_;
   DatasetOptions options_;
-  RowKind kind_ = RowKind::Alpaca;
   ChatTemplate chat_template_;
-  std::vector<Place> places_;
-  std::vector<UnreadField> unread_;
+  std::vector<RowFile> files_;
+  std::vector<int64_t> firsts_;  ///< of each file, its first row in the numbers through all files
+  int64_t all_rows_ = 0;
+  std::vector<int64_t> order_;  ///< those numbers as rows are numbered; empty: the same
   mutable std::atomic<int64_t> truncated_{0}, without_target_{0};
 };
 

@@ -1,7 +1,7 @@
 #include "engine/data/question.h"
 
 #include "common/files/memory_files.h"
-#include "engine/data/row_scanner.h"
+#include "engine/data/row_file.h"
 #include "engine/data/rows.h"
 #include "engine/data/text_file.h"
 
@@ -23,12 +23,12 @@ std::string before_answer(const std::vector<ChatPiece>& pieces) {
   return text;
 }
 
-Result<std::vector<json>> read_rows(const ReadFile& file, const std::string& path, int64_t limit) {
+Result<std::vector<json>> read_rows(const RowFile& file, const std::string& path, int64_t limit) {
   std::vector<json> rows;
   Status bad;
-  DSJ_TRY_STATUS(scan_rows(file, path, [&](const RowPlace& place, std::string_view text) {
+  DSJ_TRY_STATUS(file.scan([&](const RowPlace& place, std::string_view raw) {
     if (!bad || std::ssize(rows) >= limit) return;
-    auto row = parse_json(text, path);
+    auto row = file.json(raw);
     if (row) {
       rows.push_back(std::move(*row));
     } else {
@@ -43,8 +43,8 @@ Result<std::vector<json>> read_rows(const ReadFile& file, const std::string& pat
 }  // namespace
 
 Result<std::vector<json>> read_rows(Files& files, const std::string& path, int64_t limit) {
-  DSJ_TRY(const auto file, files.open_read(path));
-  return read_rows(*file, path, limit);
+  DSJ_TRY(const RowFile file, RowFile::open(files, path, {}, {}));
+  return read_rows(file, path, limit);
 }
 
 Result<std::vector<json>> rows_of(const std::string& text, const std::string& name, int64_t limit) {
@@ -70,13 +70,30 @@ Result<Question> Asker::chat(std::vector<Turn> turns, const jinja::Value& tools,
 }
 
 Result<Question> Asker::row(const json& given) {
-  if (const auto problem = refused_field(given)) return bad_row(*problem);
-  const auto kind = row_kind(given);
-  if (!kind) return bad_row(kind.error());
-  json row = given;
-  if (*kind == RowKind::Tokens)
-    return bad_input("has input_ids, and a question is asked as text: alpaca or chat rows");
-  if (*kind == RowKind::Alpaca) {
+  auto shaped = shaped_row(given);
+  if (!shaped) return bad_row(shaped.error());
+  json row = std::move(shaped->row);
+  if (shaped->kind == RowKind::Prompt) {
+    if (const auto problem = check_row(*shaped, 0)) return bad_row(*problem);
+    DSJ_TRY(Question question, raw(row["prompt"].get<std::string>()));
+    question.answer = row["completion"].get<std::string>();
+    return question;
+  }
+  if (shaped->kind == RowKind::ChatPrompt) {
+    if (const auto problem = check_row(*shaped, 0)) return bad_row(*problem);
+    DSJ_TRY(Conversation told, conversation_of(row, shaped->text));
+    const size_t asked = row[kPromptTurns].get<size_t>() + (takes_system(row) ? 1 : 0);
+    std::optional<std::string> answer;
+    if (asked < told.turns.size()) answer = told.turns[asked].content;
+    told.turns.resize(std::min(asked, told.turns.size()));
+    DSJ_TRY(Question question, chat(std::move(told.turns), told.tools, /*answered=*/false));
+    question.answer = std::move(answer);
+    return question;
+  }
+  if (shaped->kind != RowKind::Alpaca && shaped->kind != RowKind::Chat)
+    return bad_input("has no question: it is of shape " + shaped->shape +
+                     ", and a question is asked as an alpaca, chat or prompt row");
+  if (shaped->kind == RowKind::Alpaca) {
     const bool answered = row.contains("output") && row["output"].is_string();
     if (!answered) row["output"] = "";
     if (const auto problem = check_alpaca(row)) return bad_row(*problem);

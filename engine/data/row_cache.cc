@@ -15,7 +15,7 @@ namespace dsj::data {
 namespace {
 
 /// Of the entry's form and of what the check itself decides: a new one with either.
-constexpr std::string_view kCacheMagic = "dsjrows2";
+constexpr std::string_view kCacheMagic = "dsjrows3";
 constexpr size_t kKeyDigits = 32, kChecksumBytes = sizeof(uint64_t);
 constexpr size_t kHeadBytes = 8 + kKeyDigits + 4 * sizeof(int64_t);
 constexpr char kSuffix[] = ".rows";
@@ -25,15 +25,22 @@ void append(std::string& out, const void* data, size_t bytes) {
   out.append(static_cast<const char*>(data), bytes);
 }
 
-/// [[name, rows]...] as JSON text.
-std::string unread_text(const std::vector<UnreadField>& unread) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const UnreadField& field : unread) list.push_back({field.name, field.rows});
-  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+using Json = nlohmann::json;
+
+/// [[name, rows]...]
+Json to_list(const std::vector<UnreadField>& counts) {
+  Json list = Json::array();
+  for (const UnreadField& one : counts) list.push_back({one.name, one.rows});
+  return list;
 }
 
-std::optional<std::vector<UnreadField>> read_unread(std::string_view text) {
-  const auto list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+/// The two lists as JSON text.
+std::string counts_text(const CheckedRows& rows) {
+  return Json({to_list(rows.unread), to_list(rows.shapes)})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<std::vector<UnreadField>> from_list(const Json& list) {
   if (!list.is_array()) return std::nullopt;
   std::vector<UnreadField> unread;
   for (const auto& one : list) {
@@ -42,6 +49,16 @@ std::optional<std::vector<UnreadField>> read_unread(std::string_view text) {
     unread.push_back({one[0].get<std::string>(), one[1].get<int64_t>()});
   }
   return unread;
+}
+
+bool read_counts(std::string_view text, CheckedRows& rows) {
+  const Json lists = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!lists.is_array() || lists.size() != 2) return false;
+  auto unread = from_list(lists[0]), shapes = from_list(lists[1]);
+  if (!unread || !shapes) return false;
+  rows.unread = std::move(*unread);
+  rows.shapes = std::move(*shapes);
+  return true;
 }
 
 /// Names begin with the age, so that they sort by it.
@@ -68,14 +85,14 @@ Result<std::string> row_key(const ReadFile& file, const std::string& conditions)
 }
 
 std::string to_entry(const std::string& key, const CheckedRows& rows) {
-  const std::string unread = unread_text(rows.unread);
+  const std::string counts = counts_text(rows);
   const int64_t head[] = {static_cast<int64_t>(rows.kind), rows.chat_template,
-                          std::ssize(rows.places), std::ssize(unread)};
+                          std::ssize(rows.places), std::ssize(counts)};
   std::string entry(kCacheMagic);
   entry += key;
   append(entry, head, sizeof head);
   append(entry, rows.places.data(), rows.places.size() * sizeof(Place));
-  entry += unread;
+  entry += counts;
   const uint64_t checksum = XXH3_64bits(entry.data(), entry.size());
   append(entry, &checksum, sizeof checksum);
   return entry;
@@ -92,7 +109,7 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
     return std::nullopt;
   int64_t head[4];
   std::memcpy(head, body.data() + kHeadBytes - sizeof head, sizeof head);
-  const bool known = head[0] >= 0 && head[0] <= static_cast<int64_t>(RowKind::Chat);
+  const bool known = head[0] >= 0 && head[0] <= static_cast<int64_t>(kLastRowKind);
   const auto left = static_cast<int64_t>(body.size() - kHeadBytes);
   if (!known || head[3] < 0 || head[3] > left) return std::nullopt;
   const auto bytes = static_cast<size_t>(left - head[3]);
@@ -100,9 +117,8 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
       bytes / sizeof(Place) != static_cast<size_t>(head[2])) {
     return std::nullopt;
   }
-  auto unread = read_unread(body.substr(kHeadBytes + bytes));
-  if (!unread) return std::nullopt;
-  CheckedRows rows{static_cast<RowKind>(head[0]), head[1], {}, std::move(*unread)};
+  CheckedRows rows{static_cast<RowKind>(head[0]), head[1], {}, {}, {}};
+  if (!read_counts(body.substr(kHeadBytes + bytes), rows)) return std::nullopt;
   rows.places.resize(static_cast<size_t>(head[2]));
   std::memcpy(rows.places.data(), body.data() + kHeadBytes, bytes);
   int64_t end = 0;

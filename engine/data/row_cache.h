@@ -25,7 +25,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// A field of rows that nothing reads, and how many rows have it.
+/// A field of rows that nothing reads, or a shape, and how many rows have it.
 struct UnreadField {
   std::string name;
   int64_t rows = 0;
@@ -37,6 +37,7 @@ struct CheckedRows {
   int64_t chat_template = 0;  ///< ChatTemplate::key() of the one that chat rows were checked with
   std::vector<Place> places;
   std::vector<UnreadField> unread = {};
+  std::vector<UnreadField> shapes = {};  ///< of the rows (row_shape.h), and how many have each
 };
 
 /// The key of a file's rows: XXH3-128 over its bytes and `conditions` (whatever else the check

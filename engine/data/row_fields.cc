@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace dsj::data {
 namespace {
@@ -31,11 +32,17 @@ constexpr auto kMediaFields = std::to_array<Refused>({{"image", kMedia},
                                                       {"videos", kMedia},
                                                       {"audio", kMedia},
                                                       {"audios", kMedia}});
-constexpr auto kOfRow = std::to_array<Refused>({{"chosen", kPreference},
-                                                {"rejected", kPreference},
-                                                {"preferred_output", kPreference},
+constexpr auto kOfRow = std::to_array<Refused>({{"preferred_output", kPreference},
                                                 {"non_preferred_output", kPreference},
+                                                {"better_response_id", kPreference},
+                                                {"preference", kPreference},
                                                 {"functions", kFunctions}});
+/// Two answers to choose between: response_0 and response_1, answer_a and answer_b, response_j and
+/// response_k.
+constexpr std::array<std::string_view, 5> kAlternatives = {"response", "answer", "output",
+                                                           "completion", "human_ref"};
+constexpr std::array<std::pair<const char*, const char*>, 5> kSuffixes = {
+    {{"_0", "_1"}, {"_1", "_2"}, {"_a", "_b"}, {"_A", "_B"}, {"_j", "_k"}}};
 constexpr auto kOfTurn = std::to_array<Refused>({{"function_call", kFunctions},
                                                  {"train_detail", kPartOfTurn},
                                                  {"training_detail", kPartOfTurn}});
@@ -51,6 +58,34 @@ std::optional<RowProblem> first_of(std::span<const Refused> table, const json& o
     }
   }
   return std::nullopt;
+}
+
+/// Whether the field is the second of two answers to choose between.
+bool is_alternative(const json& row, const std::string& name) {
+  constexpr size_t kSuffix = 2;
+  const auto stem = std::string_view(name).substr(0, name.size() - std::min(kSuffix, name.size()));
+  if (std::ranges::find(kAlternatives, stem) == kAlternatives.end()) return false;
+  return std::ranges::any_of(kSuffixes, [&](const auto& pair) {
+    return name.ends_with(pair.second) && holds(row, (std::string(stem) + pair.first).c_str());
+  });
+}
+
+/// The field that shows a choice between answers.
+std::optional<std::string> preference_field(const json& row) {
+  for (const auto& [name, value] : row.items()) {
+    const bool shows = name.starts_with("chosen") || name.starts_with("rejected") ||
+                       name.ends_with("_chosen") || name.ends_with("_rejected") ||
+                       is_alternative(row, name);
+    if (shows && holds(row, name.c_str())) return name;
+  }
+  return std::nullopt;
+}
+
+/// KTO's mark of an answer that must not be learned, as JSON, numbers and CSV write it.
+bool says_no(const json& value) {
+  for (const json& no : {json(false), json(0), json(0.0), json("false"), json("False"), json("0")})
+    if (value == no && value.type() == no.type()) return true;
+  return value.is_number_unsigned() && value == json(0);
 }
 
 /// Collects names of fields, each once, in the order in which they are found.
@@ -98,6 +133,14 @@ void unread_in_turn(const json& row, const json& turn, const std::string& where,
 
 }  // namespace
 
+std::string kind_of(const json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_string()) return "text";
+  if (value.is_number_float()) return "a fraction";
+  if (value.is_number()) return "a number";
+  return value.is_boolean() ? "true or false" : value.is_array() ? "a list" : "an object";
+}
+
 bool holds(const json& object, const char* field) {
   const auto found = object.find(field);
   if (found == object.end() || found->is_null()) return false;
@@ -108,11 +151,14 @@ bool holds(const json& object, const char* field) {
 
 std::optional<RowProblem> refused_field(const json& row) {
   if (!row.is_object()) return std::nullopt;
+  if (const auto field = preference_field(row)) return RowProblem{*field, kPreference};
   if (auto problem = first_of(kOfRow, row)) return problem;
   for (const char* label : kLabels) {
-    if (row.value(label, json()) == json(false)) {
+    const json value = row.value(label, json());
+    const bool is_class = !value.is_boolean() && row.contains("text");
+    if (says_no(value) && !is_class) {
       return RowProblem{label,
-                        "is false: KTO's mark of an answer that must not be learned, and KTO is "
+                        "is " + value.dump() + ": KTO's mark of an answer that must not be learned, and KTO is "
                         "not built; leave the row out"};
     }
   }
@@ -170,10 +216,27 @@ std::vector<std::string> unread_fields(const json& row, RowKind kind) {
       names.add_marks(row.value(field, json()), field);
     return std::move(names).take();
   }
+  if (kind == RowKind::Text) {
+    names.add_others(row, {"text", label("label", "text"), label("kto_tag", "text")}, "");
+    names.add_marks(row.value("text", json()), "text");
+    return std::move(names).take();
+  }
+  if (kind == RowKind::Segments) {
+    names.add_others(row, {"segments", label("label", "segments"), label("kto_tag", "segments")},
+                     "");
+    return std::move(names).take();
+  }
+  if (kind == RowKind::Prompt) {
+    names.add_others(row,
+                     {"prompt", "completion", label("label", "prompt"), label("kto_tag", "prompt")},
+                     "");
+    names.add_marks(row.value("prompt", json()), "prompt");
+    return std::move(names).take();
+  }
   const char* list = turns_field(row);
   names.add_others(row,
                    {list, "tools", takes_system(row) ? "system" : list, label("label", list),
-                    label("kto_tag", list)},
+                    label("kto_tag", list), kind == RowKind::ChatPrompt ? kPromptTurns : list},
                    "");
   for (const json& turn : row[list]) unread_in_turn(row, turn, std::string(list) + "[]", names);
   return std::move(names).take();

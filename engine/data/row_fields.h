@@ -3,8 +3,11 @@
 // engine/data; callers use dataset.h.
 //
 //   refused                                  because
-//   chosen, rejected, preferred_output ...   preference rows: no answer of theirs is just learned
-//   label or kto_tag: false                  KTO's mark of an answer that must not be learned
+//   chosen..., rejected..., ..._chosen,      preference rows: no answer of theirs is just learned
+//     preferred_output, better_response_id,
+//     response_0 beside response_1 ...
+//   label or kto_tag: false, 0, "False"      KTO's mark of an answer that must not be learned; a label
+//                                            beside a "text" is a class
 //   images, videos, audios (and singular)    only text is read
 //   functions; a turn's function_call        the old form of tools and tool_calls
 //   a turn's train_detail                    (axolotl) parts of a turn
@@ -24,6 +27,11 @@ struct RowProblem {
   std::string field, what;
 };
 
+/// Of a ChatPrompt row: how many of its messages are the prompt.
+inline constexpr char kPromptTurns[] = "prompt_turns";
+
+/// "a number": what a value is, for messages.
+std::string kind_of(const nlohmann::json& value);
 /// Whether `object` has the field, and it holds something.
 bool holds(const nlohmann::json& object, const char* field);
 

@@ -70,12 +70,13 @@ class Bytes {
 
 class Scanner {
  public:
-  Scanner(const ReadFile& file, const std::string& path, const RowVisitor& visit)
-      : path_(path), visit_(visit), bytes_(file) {}
+  Scanner(const ReadFile& file, const std::string& path, const std::optional<CsvHeader>& header,
+          const RowVisitor& visit)
+      : path_(path), header_(header), visit_(visit), bytes_(file) {}
 
   Status run() {
     if (const auto form = file_form(bytes_.head())) {
-      return bad_input("is " + std::string(form->name) + ", expected rows as JSON or JSONL", path_,
+      return bad_input("is " + std::string(form->name) + ", expected rows as JSON, JSONL or CSV", path_,
                        std::string(form->remedy));
     }
     begin_anew();
@@ -86,7 +87,7 @@ class Scanner {
       DSJ_TRY_STATUS(array());
       return nothing_more();
     }
-    if (first != '{') return no_json();
+    if (first != '{') return header_ ? records() : no_json();
     if (!path_.ends_with(".jsonl")) {
       DSJ_TRY_STATUS(object());
       if (found_samples_) return nothing_more();
@@ -112,18 +113,34 @@ class Scanner {
   }
 
   Status no_json() {
-    std::string line;
-    for (int c = bytes_.next(); c != kEnd && c != '\n' && line.size() < 4096; c = bytes_.next())
-      line.push_back(static_cast<char>(c));
-    const bool columns = line.find_first_of(",\t;") != line.npos && line.find('}') == line.npos;
     return bad_input(
-        columns ? "seems to be CSV or another text with columns: its first line begins "
-                  "neither with [ nor with {"
-                : "begins neither with [ nor with {: it is neither a JSON array nor JSONL",
-        path_ + ":1",
-        columns ? "write its rows as JSONL: pandas.read_csv(FILE).to_json(\"rows.jsonl\", "
-                  "orient=\"records\", lines=True)"
-                : "rows as JSON or JSONL are expected");
+        "begins neither with [ nor with {, and its first line is no header of a CSV file, with a "
+        "name for each column",
+        path_ + ":1", "rows as JSON, JSONL or CSV are expected");
+  }
+
+  Status records() {
+    bytes_.rewind();
+    if (bytes_.peek() == 0xEF) {
+      for (int i = 0; i < 3; ++i) bytes_.next();
+    }
+    for (size_t i = 0; i < header_->bytes; ++i) bytes_.next();
+    while (bytes_.peek() != kEnd) {
+      const RowPlace place = here();
+      CsvRecord record(header_->separator);
+      text_.clear();
+      for (int c = bytes_.next(); c != kEnd; c = bytes_.next()) {
+        if (record.ends_at(static_cast<char>(c))) break;
+        text_.push_back(static_cast<char>(c));
+      }
+      DSJ_TRY_STATUS(bytes_.status());
+      if (record.in_quotes())
+        return at_line("ends inside a quoted field of row " + std::to_string(place.row) +
+                       ", which begins in line " + std::to_string(place.line));
+      if (std::ranges::all_of(text_, [](char c) { return is_space(c); })) continue;
+      emit(place);
+    }
+    return bytes_.status();
   }
 
   /// Error: the first row is an object over several lines. A line end in a string, or an object that
@@ -254,6 +271,7 @@ class Scanner {
   }
 
   const std::string& path_;
+  const std::optional<CsvHeader>& header_;
   const RowVisitor& visit_;
   Bytes bytes_;
   std::string text_;
@@ -263,8 +281,21 @@ class Scanner {
 
 }  // namespace
 
-Status scan_rows(const ReadFile& file, const std::string& path, const RowVisitor& visit) {
-  return Scanner(file, path, visit).run();
+Result<std::optional<CsvHeader>> csv_header_of(const ReadFile& file) {
+  constexpr int64_t kHeaderMax = 1 << 16;
+  std::string head(static_cast<size_t>(std::min(kHeaderMax, file.size())), '\0');
+  DSJ_TRY_STATUS(file.read(0, std::as_writable_bytes(std::span(head))));
+  std::string_view text = head;
+  if (file_form(text.substr(0, kFileFormBytes))) return std::nullopt;
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == text.npos || text[first] == '[' || text[first] == '{') return std::nullopt;
+  return csv_header(text);
+}
+
+Status scan_rows(const ReadFile& file, const std::string& path,
+                 const std::optional<CsvHeader>& header, const RowVisitor& visit) {
+  return Scanner(file, path, header, visit).run();
 }
 
 }  // namespace dsj::data

@@ -1,15 +1,17 @@
-// Finds the rows of a data file without holding the file: a JSON array, {"samples": [...]}, or one
-// JSON value per line. A file of any other form is called what it is, in one error. Internal to engine/data; callers use dataset.h.
+// Finds the rows of a data file without holding the file: a JSON array, {"samples": [...]}, one JSON
+// value per line, or the records of a CSV file. A file of any other form is called what it is, in one error. Internal to engine/data; callers use dataset.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/data/csv.h"
 
 namespace dsj::data {
 
@@ -24,9 +26,13 @@ struct RowPlace {
 /// Called for each row with its text, which is not parsed yet and valid during the call only.
 using RowVisitor = std::function<void(const RowPlace&, std::string_view)>;
 
-/// Visits every row in order. `path` names the file in errors; where it ends in .jsonl an object is a
+/// The header of a file that is neither JSON nor of another known form (csv.h). nullopt: it has none.
+Result<std::optional<CsvHeader>> csv_header_of(const ReadFile& file);
+
+/// Visits every row in order; with a header each record behind it, as it is written. `path` names the file in errors; where it ends in .jsonl an object is a
 /// row, whatever its keys. BadInput, with path:line: the file has no such form (Parquet, an array that
 /// does not end, one object over several lines). Whether a row is JSON is for the visitor to find.
-Status scan_rows(const ReadFile& file, const std::string& path, const RowVisitor& visit);
+Status scan_rows(const ReadFile& file, const std::string& path,
+                 const std::optional<CsvHeader>& header, const RowVisitor& visit);
 
 }  // namespace dsj::data

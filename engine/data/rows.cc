@@ -11,14 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string kind_of(const json& value) {
-  if (value.is_null()) return "null";
-  if (value.is_string()) return "text";
-  if (value.is_number_float()) return "a fraction";
-  if (value.is_number()) return "a number";
-  return value.is_boolean() ? "true or false" : value.is_array() ? "a list" : "an object";
-}
-
 /// `needed`: else a field that is not there, or null, is an empty text.
 std::optional<RowProblem> check_text(const json& row, const char* field, bool needed) {
   const auto found = row.find(field);
@@ -74,16 +66,6 @@ std::optional<RowProblem> check_history(const json& row) {
 
 }  // namespace
 
-std::expected<RowKind, RowProblem> row_kind(const json& row) {
-  if (!row.is_object())
-    return std::unexpected(RowProblem{"", "is " + kind_of(row) + ", expected an object"});
-  if (row.contains("input_ids")) return RowKind::Tokens;
-  if (row.contains("instruction")) return RowKind::Alpaca;
-  if (row.contains("messages") || row.contains("conversations")) return RowKind::Chat;
-  return std::unexpected(RowProblem{
-      "instruction", "is missing (and there is no messages, conversations or input_ids)"});
-}
-
 std::optional<RowProblem> check_alpaca(const json& row) {
   if (auto problem = check_text(row, "instruction", true)) return problem;
   if (holds(row, "tools"))
@@ -127,19 +109,21 @@ namespace {
 
 /// nullopt: not one of the known speakers.
 std::optional<std::string> role_of(const std::string& name) {
-  if (name == "human") return "user";
-  if (name == "gpt") return "assistant";
-  if (name == "observation" || name == "function") return "tool";
-  for (const char* role : {"system", "user", "assistant", "tool", "developer", "ipython"}) {
-    if (name == role) return name;
-  }
-  return std::nullopt;
+  constexpr std::pair<std::string_view, const char*> kSpeakers[] = {
+      {"human", "user"},         {"prompter", "user"},          {"gpt", "assistant"},
+      {"chatgpt", "assistant"},  {"bing", "assistant"},         {"bard", "assistant"},
+      {"model", "assistant"},    {"bot", "assistant"},          {"observation", "tool"},
+      {"function", "tool"},      {"tool_response", "tool"},     {"function_response", "tool"},
+      {"system", "system"},      {"user", "user"},              {"assistant", "assistant"},
+      {"tool", "tool"},          {"developer", "developer"},    {"ipython", "ipython"}};
+  std::string word = name;
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto found = std::ranges::find(kSpeakers, word, [](const auto& one) { return one.first; });
+  return found == std::end(kSpeakers) ? std::nullopt : std::optional<std::string>(found->second);
 }
 
 std::string unknown_role(const json& name) {
-  std::string what = "is " + name.dump() + ", expected system, user, assistant or tool";
-  if (name == "function_call") what += ": write the call into an assistant's turn as tool_calls";
-  return what;
+  return "is " + name.dump() + ", expected system, user, assistant or tool";
 }
 
 /// Text, or OpenAI's list of parts, each a text.

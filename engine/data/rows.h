@@ -12,14 +12,14 @@
 #include "engine/data/chat.h"
 #include "engine/data/learning.h"
 #include "engine/data/row_fields.h"
+#include "engine/data/row_shape.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
 
 namespace dsj::data {
 
-/// The kind that a row's fields show. A problem: they show none, or one that is not built.
-std::expected<RowKind, RowProblem> row_kind(const nlohmann::json& row);
-
+/// What is wrong with a row of its kind, by the shapes' names.
+std::optional<RowProblem> check_row(const ShapedRow& shaped, int64_t vocab_size);
 std::optional<RowProblem> check_alpaca(const nlohmann::json& row);
 std::optional<RowProblem> check_chat(const nlohmann::json& row);
 std::optional<RowProblem> check_tokens(const nlohmann::json& row, int64_t vocab_size);
@@ -28,7 +28,18 @@ struct Cut {
   Sample sample;
   bool truncated = false;
 };
-/// For a row that was checked.
+/// What a row becomes; it was checked. `tokenizer` may be null for Tokens. Text: every token is a target,
+/// eos behind it. Prompt and ChatPrompt, as TRL: the tokens from where the whole and the prompt alone
+/// differ are targets. Segments, as axolotl: each is tokenized by itself, nothing is added.
+Result<Cut> row_sample(const ShapedRow& shaped, const Tokenizer* tokenizer,
+                       const ChatTemplate& chat_template, const Learning& learning,
+                       int64_t max_seq_length);
+/// A ChatPrompt row's two texts. BadInput: the template has no form for the turns.
+struct PromptAndWhole {
+  std::string prompt, whole;
+};
+Result<PromptAndWhole> chat_prompt_texts(const ShapedRow& shaped,
+                                         const ChatTemplate& chat_template);
 Cut tokens_sample(const nlohmann::json& row, int64_t max_seq_length);
 /// As Stanford does it: prompt, output and eos in one text. The labels of as many tokens as the
 /// prompt alone has are ignored; both counts are cut to max_seq_length. A row with a history is

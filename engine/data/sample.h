@@ -13,6 +13,12 @@ struct Sample {
   std::vector<int32_t> input_ids, labels;  ///< of the same length
 };
 
-enum class RowKind { Alpaca, Tokens, Chat };
+/// The forms that rows.h reads.
+enum class RowKind { Alpaca, Tokens, Chat, Text, Prompt, ChatPrompt, Segments };
+constexpr RowKind kLastRowKind = RowKind::Segments;
+/// Rows that a chat template renders.
+constexpr bool is_chat(RowKind kind) {
+  return kind == RowKind::Chat || kind == RowKind::ChatPrompt;
+}
 
 }  // namespace dsj::data

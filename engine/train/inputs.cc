@@ -61,14 +61,15 @@ Status measure_rows(Inputs& in, int64_t max_seq_length) {
 Result<nlohmann::json> record_data(const Inputs& in, const data::DatasetOptions& options) {
   PosixFiles files;
   const TrainingArgs& training = in.job.training;
-  data::DataRecord record{.rows = in.dataset->rows(),
+  data::DataRecord record{.selection = data::selection_text(options.selection),
+                          .rows = in.dataset->rows(),
                           .split_rows = in.first_row(),
                           .max_seq_length = options.max_seq_length,
                           .chat_template = options.chat_template,
                           .by_length = in.packs || in.lengths};
-  DSJ_TRY(record.train, data::content_of(files, training.data_path));
+  DSJ_TRY(record.train, data::rows_content(files, training.data_path, options.dataset));
   if (in.eval_dataset) {
-    DSJ_TRY(record.eval, data::content_of(files, *training.eval_data_path));
+    DSJ_TRY(record.eval, data::rows_content(files, *training.eval_data_path, ""));
   }
   DSJ_TRY(record.tokenizer, data::tokenizer_content(files, training.model_name_or_path));
   return to_json(record);
@@ -129,8 +130,18 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   options.learning = data::learning_of(training.train_on_inputs.value_or(false),
                                        training.mask_history.value_or(false),
                                        training.train_on_eos.value_or("turn"));
-  options.cache_directory = data::row_cache_directory(
-      [](const char* name) { return static_cast<const char*>(std::getenv(name)); });
+  options.dataset = training.dataset.value_or("");
+  options.columns = training.dataset_columns.value_or(nullptr);
+  DSJ_TRY(options.selection,
+          data::selection_of(training.max_samples.value_or(0), training.mix_strategy.value_or(""),
+                             training.dataset_weights.value_or(""), training.val_size.value_or(0),
+                             static_cast<uint64_t>(in.seed())));
+  options.keeps_end = training.truncation_side == "left";
+  const auto variable = [](const char* name) {
+    return static_cast<const char*>(std::getenv(name));
+  };
+  options.unpack_directory = data::unpack_directory(variable);
+  options.cache_directory = data::row_cache_directory(variable);
   options.cache_writes = env.local_rank == 0;
   DSJ_TRY(in.dataset, data::Dataset::open(training.data_path, in.tokenizer.get(), options));
   DSJ_TRY_STATUS(measure_rows(in, options.max_seq_length));
@@ -147,7 +158,9 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;
   if (evaluates && training.eval_data_path && !training.eval_data_path->empty()) {
     DSJ_TRY(in.eval_dataset,
-            data::Dataset::open(*training.eval_data_path, in.tokenizer.get(), options));
+            data::Dataset::open(
+                *training.eval_data_path, in.tokenizer.get(),
+                data::evaluation_options(options, training.max_eval_samples.value_or(0))));
   }
   if (env.rank == 0) {
     DSJ_TRY(in.data_record, record_data(in, options));

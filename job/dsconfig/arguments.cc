@@ -69,19 +69,6 @@ void check_arguments(const TrainingArgs& args, Report& out) {
     out.error("training.chatDate", "\"" + *args.chat_date + "\" is not a day",
               "expected YYYY-MM-DD");
 
-  // Read, and built later in this version.
-  const auto not_built = [&](const char* name, bool given) {
-    if (given) out.unsupported(std::string("training.") + name, "it is not built yet");
-  };
-  not_built("valSize", args.val_size.value_or(0) > 0);
-  not_built("dataset", args.dataset.has_value());
-  not_built("datasetColumns", args.dataset_columns.has_value());
-  not_built("maxSamples", args.max_samples.has_value());
-  not_built("maxEvalSamples", args.max_eval_samples.has_value());
-  not_built("mixStrategy", args.mix_strategy.value_or("concat") != "concat");
-  not_built("datasetWeights", args.dataset_weights.has_value());
-  not_built("truncationSide", args.truncation_side.value_or("right") != "right");
-
   const auto& normalization = args.loss_normalization;
   out.origin("loss_normalization", normalization.value_or(name_of(LossNormalization::Token)),
              normalization ? "training.lossNormalization" : kHuggingFaceDefault);

@@ -147,7 +147,12 @@ TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsInTheSameWords) {
       {"no model", [&] { training()["modelNameOrPath"] = (folder_ / "absent").string(); },
        "there is no such directory"},
       {"no data", [&] { fs::remove(folder_ / "rows.json"); }, "there is no such data file"},
-      {"a folder as data", [&] { training()["dataPath"] = folder_.string(); }, "found a directory"},
+      {"a folder without rows",
+       [&] {
+         fs::create_directory(folder_ / "none");
+         training()["dataPath"] = (folder_ / "none").string();
+       },
+       "is a directory without files of rows"},
       {"an empty data file", [&] { write("rows.json", ""); }, "rows.json"},
       {"no rows", [&] { write("rows.json", "[]"); }, "has no rows"},
       {"torn data", [&] { tear("rows.json"); }, "rows.json"},

@@ -91,7 +91,7 @@ TEST(Dataset, ThreeFormsOfOneFile) {
     const auto dataset = open(text, name, 2048, kVocab, nullptr);
     ASSERT_TRUE(dataset) << dataset.error().to_string();
     EXPECT_EQ((*dataset)->rows(), 2);
-    EXPECT_FALSE((*dataset)->is_alpaca());
+    EXPECT_EQ((*dataset)->kind(), RowKind::Tokens);
     EXPECT_EQ((*dataset)->at(0)->labels, (std::vector<int32_t>{-100, 2, 3}));
     EXPECT_EQ((*dataset)->at(1)->input_ids, std::vector<int32_t>{4});
   }
@@ -108,12 +108,13 @@ TEST(Dataset, BadRowsNameRowFieldAndReason) {
         {R"({"instruction": "a", "output": null})", "output: is null, expected text"},
         {R"({"instruction": ["a"], "output": "b"})", "instruction: is a list, expected text"},
         {R"({"instruction": "a", "input": 3, "output": "b"})", "input: is a number, expected text"},
-        {R"({"output": "b"})", "instruction: is missing"},
-        {R"({"messages": []})", "is chat, but row 0 is alpaca"},
+        {R"({"output": "b"})", "has the fields output, and no shape of rows has these"},
+        {R"({"messages": []})", "messages: is empty"},
         {R"([1])", "is a list, expected an object"},
         {R"({"instruction": "a" "output": "b"})", "is not JSON"},
         {"{\"instruction\": \"\xFF\", \"output\": \"b\"}", "is not JSON"},
-        {R"({"input_ids": [1], "labels": [1]})", "is pre-tokenized, but row 0 is alpaca"}}) {
+        {R"({"input_ids": [1], "labels": [1]})",
+         "is of shape tokens (input_ids, labels), but 2 rows of the file are of shape alpaca"}}) {
     const std::string text = error("[" + good + ",\n" + c.row + ",\n" + good + "]");
     EXPECT_NE(text.find("d.json: 1 of 3 rows are bad"), std::string::npos) << text;
     EXPECT_NE(text.find(std::string("\n  row 1, line 2: ") + c.says), std::string::npos) << text;

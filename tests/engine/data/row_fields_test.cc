@@ -8,6 +8,7 @@
 #include "common/files/memory_files.h"
 #include "engine/data/dataset.h"
 #include "engine/data/prompt.h"
+#include "engine/data/row_shape.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/text_generator.h"
 
@@ -236,7 +237,18 @@ json drawn_row(Lcg& r) {
     if (r.below(3) == 0) object[field] = value;
   };
   json row;
-  if (r.below(2) == 0) {
+  const uint32_t shape = r.below(8);
+  if (shape == 0) {
+    row = {{"question", word()}, {"response", word()}};
+    maybe(row, "context", word());
+  } else if (shape == 1) {
+    row = {{"prompt", word()}, {"completion", word()}};
+  } else if (shape == 2) {
+    row = {{"text", word()}};
+  } else if (shape == 3) {
+    row["segments"] = {{{"text", word()}, {"label", r.below(2) == 0}},
+                       {{"text", word()}, {"label", true}}};
+  } else if (shape < 6) {
     row = {{"instruction", word()}, {"output", word()}};
     maybe(row, "input", word());
     maybe(row, "history", json::array({json::array({word(), word()})}));
@@ -288,7 +300,7 @@ TEST(RowFields, EveryLeafOfADrawnRowIsInItsTokensOrActsOrIsNamed) {
       continue;
     }
     const auto sample = (*dataset)->at(0).value();
-    const auto unread = unread_fields(row, (*dataset)->kind());
+    const auto unread = unread_fields(shaped_row(row)->row, (*dataset)->kind());
     for (const Leaf& leaf : all) {
       json other = row;
       json& value = other[leaf.place];

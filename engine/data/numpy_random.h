@@ -1,0 +1,44 @@
+// NumPy's default_rng(seed), as far as Hugging Face's datasets draw from it: PCG64 (XSL RR 128/64,
+// O'Neill 2014), seeded by SeedSequence. The same seed holds out and interleaves the same rows.
+// Internal to engine/data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace dsj::data {
+
+class NumpyRandom {
+ public:
+  explicit NumpyRandom(uint64_t seed);
+
+  uint64_t next64();
+  uint32_t next32();  ///< the lower half of a next64(), then its upper half
+  double uniform();   ///< from 0, below 1, of 53 bits
+  /// From 0 to `most`, which is below 2^32: masked rejection, as Generator.shuffle draws.
+  uint32_t at_most(uint32_t most);
+
+  /// Generator.permutation(n), n < 2^32.
+  std::vector<int64_t> permutation(int64_t n);
+
+ private:
+  using Wide = unsigned __int128;
+  void step();
+  Wide state_ = 0, increment_ = 0;
+  std::optional<uint32_t> upper_;
+};
+
+/// Draws numbers as Generator.choice(n, p=weights) does: by the sums of the weights.
+class WeightedChoice {
+ public:
+  /// Each is at least 0, and one is more.
+  explicit WeightedChoice(std::span<const double> weights);
+  size_t draw(NumpyRandom& random) const;
+
+ private:
+  std::vector<double> sums_;  ///< of the weights up to each, as a share of all
+};
+
+}  // namespace dsj::data

@@ -1,0 +1,54 @@
+// One file of rows: its bytes, unpacked, its form, and where its rows lie. Internal to engine/data;
+// callers use dataset.h.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/result.h"
+#include "engine/data/csv.h"
+#include "engine/data/row_bytes.h"
+#include "engine/data/row_cache.h"
+#include "engine/data/row_names.h"
+#include "engine/data/row_scanner.h"
+#include "engine/data/row_shape.h"
+
+namespace dsj::data {
+
+class RowFile {
+ public:
+  /// BadInput: it is compressed and damaged. Environment: it cannot be read.
+  static Result<RowFile> open(Files& files, const std::string& path, RowNames names,
+                              const UnpackOptions& unpack);
+
+  const std::string& path() const { return path_; }
+  const ReadFile& bytes() const { return *bytes_; }
+  /// What a check of its rows depends on, beside its bytes.
+  std::string form() const;
+
+  /// scan_rows() of it.
+  Status scan(const RowVisitor& visit) const;
+  /// A row's text as the file has it, as JSON under the file's own names.
+  Result<nlohmann::json> json(std::string_view raw) const;
+  /// The same in its shape. Several threads may call it.
+  std::expected<ShapedRow, RowProblem> shaped(std::string_view raw) const;
+  /// A field of a shaped row as the file calls it.
+  std::string own_name(const ShapedRow& row, const std::string& field) const;
+  /// Row `row` of what a check found, as the file has it. Error: it cannot be read any more.
+  Result<std::string> raw(int64_t row) const;
+  int64_t rows() const { return static_cast<int64_t>(found.places.size()); }
+
+  CheckedRows found;  ///< filled by whoever checks the rows
+
+ private:
+  std::unique_ptr<ReadFile> bytes_;
+  std::string path_;
+  std::optional<CsvHeader> header_;
+  RowNames names_;
+};
+
+}  // namespace dsj::data

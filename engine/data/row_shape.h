@@ -1,0 +1,55 @@
+// The shape of a row: how its fields ask and answer, by the names that published data sets use; and
+// the row in the one form that rows.h reads for each kind. Internal to engine/data.
+//
+//   shape                          fields                                          becomes
+//   alpaca                         instruction, output (input, system, history)    Alpaca
+//   question, answer               instruction | query | question | prompt |       Alpaca: instruction,
+//     (Dolly, MetaMathQA, GSM8K)   input | inputs | problem; output | response |   input, output, system
+//                                  answer | target | targets | solution; context
+//   messages, conversations        a list of turns                                 Chat
+//   prompt, completion             texts (TRL)                                     Prompt
+//   prompt, completion (turns)     lists of turns (TRL)                            ChatPrompt: messages,
+//                                                                                  and how many are asked
+//   text                           a text (TRL, continued pretraining)             Text
+//   segments                       [{text, label}] (axolotl's input_output)        Segments
+//   tokens                         input_ids, labels                               Tokens
+//
+// A turn of a call (function_call, its text the JSON of {name, arguments} or of a list of them)
+// becomes an assistant's turn with tool_calls.
+#pragma once
+
+#include <expected>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/data/row_fields.h"
+#include "engine/data/row_names.h"
+#include "engine/data/sample.h"
+
+namespace dsj::data {
+
+/// The shape of rows whose fields are those of their kind, Alpaca.
+inline constexpr char kAlpacaShape[] = "alpaca (instruction, output)";
+
+struct ShapedRow {
+  RowKind kind = RowKind::Alpaca;
+  std::string shape;  ///< "question, answer": for people
+  nlohmann::json row;
+  std::string text;  ///< the row, with its fields in the file's order
+  /// Fields that were renamed: the shape's name and the file's.
+  std::vector<std::pair<std::string, std::string>> renamed;
+
+  /// "output[0]" as the file calls it.
+  std::string own_name(const std::string& field) const;
+};
+
+/// `text`: a row as JSON. A problem: it is no object, a field is refused (row_fields.h), or no shape
+/// has its fields.
+std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::string_view text);
+/// The same of a row that was parsed.
+std::expected<ShapedRow, RowProblem> shaped_row(const nlohmann::json& row);
+
+}  // namespace dsj::data
