@@ -6,12 +6,20 @@
 
 #include "cli/programs.h"
 #include "cli/verbs.h"
+#include "common/argument_introspection.h"
 #include "job/contract.h"
+#include "job/generate_arguments.h"
 #include "job/missing_library.h"
 
 namespace dsj::cli {
 
 int run_generate(Arguments args) {
+  if (ParserObserver::active()) {
+    GenerateArguments arguments;
+    ArgumentParser parser(kGenerateDescription, "dsj generate");
+    add_generate_arguments(parser, arguments);
+    return parser.parse(args).value_or(0);
+  }
   const auto engine = engine_program();
   if (!engine) return report("generate", engine.error());
   std::vector<std::string> words = {*engine, "generate"};

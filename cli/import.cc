@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/verbs.h"
+#include "common/argument_introspection.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "job/import/kubeflow.h"
@@ -195,11 +196,11 @@ int run_import(Arguments args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
   const std::vector<std::string> own(args.begin(), dashes);
   if (dashes != args.end()) options.words.assign(dashes + 1, args.end());
-  if (own.empty() || own[0] == "--help" || own[0] == "-h") {
+  if (!ParserObserver::active() && (own.empty() || own[0] == "--help" || own[0] == "-h")) {
     std::fputs(kImportHelp, own.empty() ? stderr : stdout);
     return own.empty() ? 2 : 0;
   }
-  ArgumentParser parser{"", "dsj import"};
+  ArgumentParser parser{kImportHelp, "dsj import"};
   parser.no_help();
   parser.option("KIND", options.kind)
       .required()

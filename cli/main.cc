@@ -6,8 +6,12 @@
 #include <vector>
 
 #include "cli/cluster/verbs.h"
+#include "cli/completion.h"
 #include "cli/exit_codes.h"
 #include "cli/verbs.h"
+#include "common/argument_introspection.h"
+#include "common/argument_parser.h"
+#include "common/files/posix_files.h"
 #include "common/text.h"
 #include "common/version/version.h"
 
@@ -26,7 +30,11 @@ struct Verb {
   const char* name;
   const char* summary;
   int (*run)(dsj::cli::Arguments);
+  std::vector<std::string> second = {};  ///< words that choose one of several parsers
 };
+
+int run_completion(dsj::cli::Arguments args);
+int run_man(dsj::cli::Arguments args);
 
 /// One row per verb, in the order of the help text and of README.md.
 const std::vector<Verb>& verbs() {
@@ -38,7 +46,11 @@ const std::vector<Verb>& verbs() {
       {Machine, "validate", "checks a ds_config or a job", run_validate},
       {Machine, "plan", "shows memory, steps, learning rates and traffic before a run", run_plan},
       {Machine, "run", "trains a job on this machine", run_run},
-      {Machine, "data", "shows how a job's rows are read, counts bad rows", run_data},
+      {Machine,
+       "data",
+       "shows how a job's rows are read, counts bad rows",
+       run_data,
+       {"show", "check"}},
       {Machine, "import",
        "converts a ROLL pipeline, a torchrun or deepspeed line, a hostfile or a Kubeflow job",
        run_import},
@@ -48,9 +60,13 @@ const std::vector<Verb>& verbs() {
        on_cluster<run_plot_any>},
       {Machine, "generate", "answers the questions of a data file with a model", run_generate},
       {Machine, "merge", "adds a LoRA adapter to its base model", run_merge},
-      {Machine, "checkpoint",
+      {Machine,
+       "checkpoint",
        "shows a checkpoint, imports one from DeepSpeed, exports one to it, writes its weights",
-       run_checkpoint},
+       run_checkpoint,
+       {"show", "import", "export"}},
+      {Machine, "completion", "prints the completions of bash, zsh or fish", run_completion},
+      {Machine, "man", "writes the manual pages into a directory", run_man},
       {Cluster, "submit", "checks a job as validate does, and creates it", on_cluster<run_submit>},
       {Cluster, "get", "lists jobs", on_cluster<run_get>},
       {Cluster, "describe", "shows a job: progress, ranks, failures and their last log lines",
@@ -85,6 +101,56 @@ void print_help(std::FILE* out) {
   std::fputs("exit codes:\n", out);
   for (const auto& [code, meaning] : dsj::cli::kExitMeanings)
     std::fprintf(out, "  %-10d  %s\n", code, meaning);
+}
+
+/// What all verbs take, as their parsers tell it.
+std::vector<dsj::cli::Command> commands() {
+  std::vector<dsj::cli::Command> all;
+  for (const Verb& verb : verbs()) {
+    const auto observe = [&](const std::string& second) {
+      const dsj::ParserObserver observer([&](dsj::ParserDescription parser) {
+        all.push_back({.words = verb.name + (second.empty() ? "" : " " + second),
+                       .summary = verb.summary,
+                       .parser = std::move(parser)});
+      });
+      const std::vector<std::string> args(second.empty() ? 0 : 1, second);
+      verb.run(args);
+    };
+    if (verb.second.empty()) observe("");
+    for (const std::string& second : verb.second) observe(second);
+  }
+  return all;
+}
+
+int run_completion(dsj::cli::Arguments args) {
+  using namespace dsj::cli;
+  std::string shell;
+  dsj::ArgumentParser parser(
+      "Prints what completes dsj's words in a shell. For bash: source <(dsj completion bash)",
+      "dsj completion");
+  parser.option("SHELL", shell).required().one_of({"bash", "zsh", "fish"});
+  if (const auto over = parser.parse(args)) return *over;
+  const auto complete = shell == "bash"  ? bash_completion
+                        : shell == "zsh" ? zsh_completion
+                                         : fish_completion;
+  std::fputs(complete(commands()).c_str(), stdout);
+  return kExitOk;
+}
+
+int run_man(dsj::cli::Arguments args) {
+  std::string directory;
+  dsj::ArgumentParser parser("Writes dsj.1 and a page for each verb.", "dsj man");
+  parser.option("DIR", directory, "a directory, for example ~/.local/share/man/man1").required();
+  if (const auto over = parser.parse(args)) return *over;
+  dsj::PosixFiles files;
+  if (const auto made = files.make_dirs(directory); !made)
+    return dsj::cli::report("man", made.error());
+  for (const auto& [name, text] :
+       dsj::cli::manual_pages(commands(), "dsj " + dsj::version().release)) {
+    const auto written = files.write_atomically(dsj::path_join(directory, name), text);
+    if (!written) return dsj::cli::report("man", written.error());
+  }
+  return dsj::cli::kExitOk;
 }
 
 /// Whether this is `kubectl dsj`. There the names in `plot NAME` are jobs, even if directories

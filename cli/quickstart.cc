@@ -23,7 +23,7 @@
 namespace dsj::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::array kTasks = {"sums", "reversals", "lookups"};
 /// All that a quickstart writes into its directory. One with other entries is not removed.
@@ -35,8 +35,8 @@ struct Answers {
   std::string example;  ///< the first question with its answer
 };
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+double seconds_since(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
 /// Removes the quickstart of before. BadInput: the directory has something else.
@@ -55,7 +55,7 @@ Status clear(Files& files, const std::string& directory) {
 /// Watches for the first step while a run lasts.
 class FirstStep {
  public:
-  FirstStep(const std::string& metrics_file, Clock::time_point begin)
+  FirstStep(const std::string& metrics_file, SteadyClock::time_point begin)
       : thread_([this, metrics_file, begin](std::stop_token stop) {
           PosixFiles files;
           while (!stop.stop_requested() && !seconds_) {
@@ -174,7 +174,7 @@ class Quickstart {
     return kExitRefused;
   }
 
-  const Clock::time_point begin_ = Clock::now();
+  const SteadyClock::time_point begin_ = SteadyClock::now();
   PosixFiles files_;
   std::string directory_, own_;
   std::vector<std::string> maker_arguments_;

@@ -15,14 +15,18 @@
 #include "cli/run_program.h"
 #include "cli/run_supervisor.h"
 #include "cli/verbs.h"
+#include "common/argument_introspection.h"
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "common/json.h"
 #include "common/random_hex.h"
 #include "common/startup_trace.h"
 #include "engine/checkpoint/retention.h"
 #include "engine/weights/output_place.h"
+#include "job/argument_table.h"
 #include "job/contract.h"
 #include "job/report/told.h"
+#include "job/training_schema.h"
 
 namespace dsj::cli {
 namespace {
@@ -159,6 +163,20 @@ Result<bool> begin_startup_trace() {
   return *on;
 }
 
+/// The arguments for completions and manual pages: they are not read by a parser.
+int show_arguments() {
+  ArgumentParser parser{kRunHelp, "dsj run"};
+  std::string word;
+  parser.option("JOB.yaml", word);
+  parser.option("--output", word, "spec.training.outputDir");
+  parser.option("--set", word, "spec.path=value, any number of times");
+  parser.option("--nproc_per_node", word, "ranks, as torchrun takes it");
+  parser.option("--deepspeed", word, "the ds_config");
+  for (const TrainingField& field : training_fields())
+    parser.option("--" + snake_case(field.name), word, field.description);
+  return parser.parse(Arguments()).value_or(0);
+}
+
 Result<int> run(Arguments args) {
   DSJ_TRY(const RunArguments arguments, split_run_arguments(args));
   if (arguments.help) {
@@ -254,6 +272,7 @@ Result<int> run(Arguments args) {
 }  // namespace
 
 int run_run(Arguments args) {
+  if (ParserObserver::active()) return show_arguments();
   const auto code = run(args);
   return code ? *code : report("run", code.error());
 }

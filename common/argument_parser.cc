@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <sstream>
 
+#include "common/argument_introspection.h"
 #include "common/home_path.h"
 #include "common/text.h"
 
@@ -197,9 +199,54 @@ std::optional<HomePath> home_path_in(const std::string& word) {
   return home_path(equals == std::string::npos ? word : word.substr(equals + 1));
 }
 
+thread_local ParserObserver* observer = nullptr;
+
+ArgumentDescription describe(const CLI::Option& option) {
+  ArgumentDescription argument{.help = option.get_description(),
+                               .default_value = option.get_default_str(),
+                               .takes_word = option.get_items_expected_max() > 0,
+                               .required = option.get_required()};
+  for (const std::string& name : option.get_snames()) argument.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) argument.names.push_back("--" + name);
+  if (argument.names.empty()) argument.word = option.get_name(/*positional=*/true);
+  // one_of() shows its words as {a, b}.
+  const std::string type = option.get_type_name();
+  const size_t begin = type.find('{'), end = type.find('}');
+  if (begin != std::string::npos && end != std::string::npos) {
+    std::istringstream words(type.substr(begin + 1, end - begin - 1));
+    for (std::string word; words >> word;) {
+      if (word.ends_with(',')) word.pop_back();
+      argument.choices.push_back(word);
+    }
+  }
+  return argument;
+}
+
+ParserDescription describe(const CLI::App& app) {
+  ParserDescription parser{.name = app.get_name(), .description = app.get_description()};
+  for (const CLI::Option* option : app.get_options()) parser.arguments.push_back(describe(*option));
+  return parser;
+}
+
 }  // namespace
 
+ParserObserver::ParserObserver(See see) : see_(std::move(see)), outer_(observer) {
+  observer = this;
+}
+
+ParserObserver::~ParserObserver() {
+  observer = outer_;
+}
+
+bool ParserObserver::active() {
+  return observer != nullptr;
+}
+
 std::optional<int> ArgumentParser::parse(std::span<const std::string> args) {
+  if (observer) {
+    observer->see_(describe(state_->app));
+    return 0;
+  }
   for (const std::string& word : args) {
     const auto wrong = home_path_in(word);
     if (!wrong) continue;

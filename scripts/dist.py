@@ -35,6 +35,8 @@ SOURCE = os.path.dirname(HERE)
 FOLDER = "lib/deepspeedjob"
 PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "dsj-make-quickstart")
 NAMES_ITS_FUNCTIONS = {"dsj-train"}  # the stacks of `dsj debug --stacks` name functions by its symbols
+COMPLETIONS = {"bash": "share/bash-completion/completions/dsj", "zsh": "share/zsh/site-functions/_dsj",
+               "fish": "share/fish/vendor_completions.d/dsj.fish"}
 
 # The policy of manylinux (PEP 600): a tag's glibc, and the newest symbol versions of GCC's libraries that a system with it
 # has. From auditwheel's table; tests/run/dist_check.py compares with auditwheel where it is installed.
@@ -179,7 +181,11 @@ def add_libraries(stage, with_torch):
 
 
 def add_shared(stage):
-    """Samples, pages, completions, licenses of what is brought along."""
+    """Completions, manual pages, samples, pages, licenses of what is brought along."""
+    dsj = os.path.join(stage.build, "bin/dsj")
+    for shell, place in COMPLETIONS.items():
+        stage.write(place, run(dsj, "completion", shell))
+    run(dsj, "man", os.path.dirname(stage.path("share/man/man1/dsj.1")))
     for folder, folders, names in os.walk(os.path.join(SOURCE, "configs")):
         folders.sort()
         for name in sorted(names):

@@ -6,7 +6,8 @@
 # minutes, fill the time that downloads leave idle, and are needed by the last tests only. As root also those of real nodes,
 # and the apt packages that a node needs; without root no node can run, and the tests that need one say so and are skipped.
 # DSJ_SETUP_CLUSTER=nodes: with real nodes in any case.
-# DSJ_SETUP_BROWSER=1 also installs a headless Chromium, where apt has one (Debian), for the test of the page of `dsj plot`.
+# DSJ_SETUP_BROWSER=1 also installs a headless Chromium, where apt has one (Debian), for the test of the page of `dsj plot`,
+# and zsh, fish and groff for the test of completions and manual pages.
 # Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
 set -euo pipefail
 
@@ -216,9 +217,13 @@ install_browser() {
     say "apt has no headless Chromium here; the test of the page of dsj plot may be skipped"
 }
 
+install_shells() {
+  (install_apt zsh fish groff-base) || say "zsh, fish or groff could not be installed; the tests of completions may be skipped"
+}
+
 check_machine
 install_apt "${apt_packages[@]}"
-[ -z "${DSJ_SETUP_BROWSER:-}" ] || install_browser
+[ -z "${DSJ_SETUP_BROWSER:-}" ] || { install_browser; install_shells; }
 check_compiler
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "engine/data/question.h"
 #include "engine/data/tokenizer.h"
@@ -20,6 +19,7 @@
 #include "engine/weights/adapter.h"
 #include "engine/weights/weight_source.h"
 #include "job/contract.h"
+#include "job/generate_arguments.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
 
@@ -28,11 +28,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
-  std::string model, data, prompt, chat_template = "auto", output = "text";
-  bool raw = false;
-  int64_t max_new_tokens = 64, batch = 64, limit = INT64_MAX;
-};
+using Options = GenerateArguments;
 
 struct Prompt {
   json row;  ///< null: it is no row's
@@ -218,26 +214,8 @@ Status generate(const Options& options) {
 
 int run_generate(const std::vector<std::string>& args) {
   Options options;
-  ArgumentParser parser(
-      "Answers the questions of a data file, of --prompt or of standard input, greedily",
-      "dsj generate");
-  parser
-      .option("--model", options.model,
-              "a Hugging Face model directory, or an adapter's whose base is a directory here")
-      .required();
-  const auto data = parser.option(
-      "--data", options.data,
-      "alpaca or chat rows, JSON or JSONL, - for standard input; each row's last answer "
-      "is what is expected");
-  parser.option("--prompt", options.prompt, "one question as text, - for standard input")
-      .excludes(data);
-  parser.flag("--raw", options.raw, "the text as it is: the model continues it").excludes(data);
-  parser.option("--chat-template", options.chat_template,
-                "as training.chatTemplate; by default the model's own");
-  parser.option("--max-new-tokens", options.max_new_tokens, "tokens per completion").positive();
-  parser.option("--batch", options.batch, "prompts at a time").positive();
-  parser.option("--limit", options.limit, "rows at most").positive();
-  parser.option("-o,--output", options.output, "text or json").one_of({"text", "json"});
+  ArgumentParser parser(kGenerateDescription, "dsj generate");
+  add_generate_arguments(parser, options);
   if (const auto over = parser.parse(args)) {
     return *over == 0 ? contract::kExitDone : contract::kExitBadInput;
   }

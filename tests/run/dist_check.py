@@ -88,7 +88,8 @@ class Check:
         expect(f"Requires-Dist: torch=={dist.torch_version()}\n" in metadata, metadata[:500])
         for program in dist.PROGRAMS:
             expect(modes[f"deepspeedjob/bin/{program}"] == 0o755, program)
-        expect(any(name.endswith("share/deepspeedjob/configs/finetune.yaml") for name in names), names)
+        for place in (*dist.COMPLETIONS.values(), "share/man/man1/dsj-run.1", "share/deepspeedjob/configs/finetune.yaml"):
+            expect(any(name.endswith(".data/data/" + place) for name in names), f"{place} is not in the wheel")
         for name in dist.PROGRAMS:
             rpath = re.findall(r"R(?:UN)?PATH\).*\[(.*)\]", run("readelf", "-dW", os.path.join(self.inside("unpacked"),
                                                                                            "deepspeedjob/bin", name)))

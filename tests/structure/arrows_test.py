@@ -46,7 +46,7 @@ ARROWS = {
             "engine/deepspeed", "engine/optim"],  # optim: the rates of a schedule, for the plan
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
-    "cli/main.cc": ["common", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
+    "cli/main.cc": ["common", "common/files", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
     "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data"],
     "engine/data": ["common", "common/files", "common/jinja"],
     "engine/weights": ["common", "job", "common/files", "job/layout"],
