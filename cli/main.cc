@@ -43,6 +43,7 @@ const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
       {Machine, "quickstart", "makes a small model, trains it, and asks it before and after",
        run_quickstart},
+      {Machine, "init", "writes a job with comments for a model and a data file", run_init},
       {Machine, "validate", "checks a ds_config or a job", run_validate},
       {Machine, "plan", "shows memory, steps, learning rates and traffic before a run", run_plan},
       {Machine, "run", "trains a job on this machine", run_run},

@@ -14,6 +14,7 @@ namespace dsj::cli {
 using Arguments = std::span<const std::string>;
 
 int run_validate(Arguments args);
+int run_init(Arguments args);
 int run_plan(Arguments args);
 int run_run(Arguments args);
 int run_data(Arguments args);
