@@ -72,7 +72,7 @@ Result<int> run_to_the_end(std::vector<std::string> command, const std::string& 
   if (access(command[0].c_str(), X_OK) != 0) return std::unexpected(not_started(command[0]));
   int out = -1;
   if (!output.empty()) {
-    out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    out = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out < 0) {
       return fail(ErrorKind::Environment, std::string("cannot write it: ") + std::strerror(errno),
                   output);
