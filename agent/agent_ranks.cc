@@ -6,6 +6,7 @@
 #include "agent/gang/blame.h"
 #include "common/files/replace_file.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "common/startup_trace.h"
 #include "job/contract.h"
 #include "job/flight_log.h"
@@ -45,6 +46,7 @@ void Agent::launch(const Directive& directive, Time now) {
       path_join(config_.run_dir, "job-" + std::to_string(worker) + ".json");
   const std::string logs = path_join(config_.job.output_dir, kLogsDir);
   const Status job_written = write_job_file(directive, job_file);
+  const std::string interface = interface_with(config_.address);
   ranks_.clear();
   ranks_.resize(config_.slots);
   if (config_.user_program) ports_.ranks.close_store(std::exchange(store_, {}));
@@ -63,6 +65,7 @@ void Agent::launch(const Directive& directive, Time now) {
     start.place.group_rank = worker;
     start.place.master_addr = directive.master_addr;
     start.place.master_port = directive.master_port;
+    start.place.interface = interface;
     start.place.job_file = job_file;
     if (gives_ds_config()) start.place.ds_config = ds_config_path();
     start.place.store_fd = worker == 0 ? store_.fd : -1;

@@ -1,6 +1,5 @@
 #include "cli/loopback.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,7 +12,7 @@ namespace {
 
 class Socket {
  public:
-  Socket() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  explicit Socket(int family) : fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
   ~Socket() {
     if (fd_ >= 0) close(fd_);
   }
@@ -25,22 +24,33 @@ class Socket {
   int fd_;
 };
 
-}  // namespace
-
-Status check_loopback() {
-  const Socket listening, calling;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+/// 0, or an errno. Only what listens on this machine answers, so the call comes back at once.
+template <typename Address>
+int try_address(Address address, int family) {
+  const Socket listening(family), calling(family);
   socklen_t length = sizeof address;
   auto* const where = reinterpret_cast<sockaddr*>(&address);
-  // Only what listens on this machine answers, so the call comes back at once.
-  if (bind(listening.fd(), where, length) == 0 && listen(listening.fd(), 1) == 0 &&
-      getsockname(listening.fd(), where, &length) == 0 && connect(calling.fd(), where, length) == 0)
-    return {};
+  const bool carries =
+      bind(listening.fd(), where, length) == 0 && listen(listening.fd(), 1) == 0 &&
+      getsockname(listening.fd(), where, &length) == 0 && connect(calling.fd(), where, length) == 0;
+  return carries ? 0 : errno;
+}
+
+}  // namespace
+
+Result<std::string> loopback_address() {
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int problem = try_address(four, AF_INET);
+  if (problem == 0) return "127.0.0.1";
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_addr = in6addr_loopback;
+  if (try_address(six, AF_INET6) == 0) return "::1";
   return fail(ErrorKind::Environment,
               std::string("processes of this machine do not reach each other: ") +
-                  std::strerror(errno),
+                  std::strerror(problem),
               "127.0.0.1", "switch the loopback interface on: ip link set lo up");
 }
 

@@ -1,13 +1,15 @@
-// Whether this machine's processes reach each other: agents and ranks of a local run talk over
-// 127.0.0.1, and where that is down (a network namespace without `lo`) each waits for its timeout.
+// The address at which this machine's processes reach each other: agents and ranks of a local run talk over it, and
+// where it is down (a network namespace without `lo`) each would wait for its timeout.
 // Tested by: tests/cli/loopback_test.cc
 #pragma once
+
+#include <string>
 
 #include "common/result.h"
 
 namespace dsj::cli {
 
-/// Opens a connection to itself. Environment: the loopback interface does not carry it.
-Status check_loopback();
+/// "127.0.0.1", or "::1" where only IPv6 is there: opens a connection to itself. Environment: neither carries one.
+Result<std::string> loopback_address();
 
 }  // namespace dsj::cli

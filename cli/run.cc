@@ -209,7 +209,7 @@ Result<int> run(Arguments args) {
         static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
     return 0;
   }
-  DSJ_TRY_STATUS(check_loopback());
+  DSJ_TRY(const std::string loopback, loopback_address());
   SupervisorOptions options;
   DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
   DSJ_TRY(RankProgram program, rank_program(job));
@@ -224,6 +224,7 @@ Result<int> run(Arguments args) {
   config.slots = job.slots_per_worker;
   config.ranks_on_host = job.world_size();
   config.run_dir = run_directory(output);
+  config.address = loopback;
   DSJ_TRY(config.key, random_hex(32));
   config.user_program = job.runs_user_program();
   config.rank_command = std::move(program.command);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "common/files/posix_files.h"
+#include "common/net_address.h"
 
 namespace dsj::kube {
 namespace {
@@ -28,7 +29,7 @@ Result<Access> access_in_cluster(const std::string& directory) {
     return fail(ErrorKind::Environment, "this is not a pod: KUBERNETES_SERVICE_HOST is not set");
   }
   Access access;
-  access.server = "https://" + (host.contains(':') ? "[" + host + "]" : host) + ":" + port;
+  access.server = "https://" + url_host(host) + ":" + port;
   access.token_file = directory + "/token";
   access.ca_file = directory + "/ca.crt";
   DSJ_TRY(access.ca_pem, account_file(access.ca_file));

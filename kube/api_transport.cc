@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/net_address.h"
 #include "kube/connection.h"
 #include "kube/plugin_source.h"
 #include "kube/token_source.h"
@@ -198,7 +199,7 @@ class ApiTransport final : public Transport {
   WireRequest build(const Request& request, const Bearer& bearer) {
     WireRequest out{.method = request.method, .target = endpoint_.path + request.path};
     out.headers = {
-        {"Host", endpoint_.host.contains(':') ? "[" + endpoint_.host + "]" : endpoint_.host},
+        {"Host", url_host(endpoint_.host)},
         // Some paths (/openid/v1/jwks) have their own media type and answer 406 to JSON alone.
         {"Accept", request.accept.empty() ? "application/json, */*;q=0.5" : request.accept},
         {"User-Agent", "deepspeedjob"}};

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/http/beast.h"
+#include "common/net_address.h"
 
 namespace dsj::kube {
 namespace {
@@ -24,8 +25,12 @@ NetError net_error(const Problem& problem) {
   return {NetError::Kind::Cut, "the connection ended: " + problem.message()};
 }
 
+std::string place_of(const Endpoint& endpoint) {
+  return url_host(endpoint.host) + ":" + endpoint.port;
+}
+
 NetError connect_error(const Problem& problem, const Endpoint& endpoint) {
-  const std::string where = endpoint.host + ":" + endpoint.port + ": ";
+  const std::string where = place_of(endpoint) + ": ";
   if (problem.category() == asio::error::get_ssl_category()) {
     return {NetError::Kind::Tls, where + "TLS: " + problem.message()};
   }
@@ -96,9 +101,8 @@ Connection::Expected<tcp::resolver::results_type> look_up(const Endpoint& endpoi
   lookup->changed.wait_until(lock, deadline, [&] { return lookup->done || lookup->cancelled; });
   if (lookup->cancelled) return std::unexpected(cancelled());
   if (!lookup->done) {
-    return std::unexpected(
-        NetError{NetError::Kind::Connect,
-                 endpoint.host + ":" + endpoint.port + ": its address was not found in time"});
+    return std::unexpected(NetError{NetError::Kind::Connect,
+                                    place_of(endpoint) + ": its address was not found in time"});
   }
   if (lookup->problem) return std::unexpected(connect_error(lookup->problem, endpoint));
   return lookup->found;
@@ -164,18 +168,10 @@ std::optional<Endpoint> parse_endpoint(const std::string& server) {
     while (endpoint.path.ends_with('/')) endpoint.path.pop_back();
     rest.resize(slash);
   }
-  const bool bracket = rest.starts_with('[');
-  const size_t end = bracket ? rest.find(']') : rest.find(':');
-  endpoint.host =
-      bracket ? rest.substr(1, end == std::string::npos ? end : end - 1) : rest.substr(0, end);
-  const size_t colon = bracket ? rest.find(':', end) : end;
-  endpoint.port =
-      colon == std::string::npos ? (endpoint.tls ? "443" : "80") : rest.substr(colon + 1);
-  const bool digits =
-      !endpoint.port.empty() && endpoint.port.find_first_not_of("0123456789") == std::string::npos;
-  if (endpoint.host.empty() || !digits || (bracket && end == std::string::npos)) {
-    return std::nullopt;
-  }
+  const auto at = parse_host_port(rest);
+  if (!at || at->host.empty()) return std::nullopt;
+  endpoint.host = at->host;
+  endpoint.port = std::to_string(at->port.value_or(endpoint.tls ? 443 : 80));
   return endpoint;
 }
 

@@ -15,7 +15,7 @@ struct HealthAnswers {
   std::function<std::string()> metrics;    ///< empty: they are elsewhere
 };
 
-/// `address`: "0.0.0.0:8080". Environment: the port is taken.
+/// `address`: ":8080". Environment: the port is taken.
 Result<std::unique_ptr<HttpListener>> serve_health(const std::string& address,
                                                    HealthAnswers answers);
 

@@ -141,8 +141,8 @@ void jobs(ArgumentParser& parser, Options& options) {
 
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   Options options;
-  options.health_address = "0.0.0.0:" + std::to_string(contract::kOperatorPort);
-  options.webhook_address = "0.0.0.0:" + std::to_string(kWebhookPort);
+  options.health_address = ":" + std::to_string(contract::kOperatorPort);
+  options.webhook_address = ":" + std::to_string(kWebhookPort);
   ArgumentParser parser("Runs DeepSpeedJobs on a Kubernetes cluster.", "dsj-operator");
   watching(parser, options);
   serving(parser, options);

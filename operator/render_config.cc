@@ -43,6 +43,8 @@ Json service(const JobView& job, bool all_workers) {
   if (!all_workers) selector[contract::kLabelReplicaIndex] = "0";
   object["spec"] = {
       {"clusterIP", "None"},
+      // The family of worker 0's address may be the Services' second one.
+      {"ipFamilyPolicy", "PreferDualStack"},
       {"publishNotReadyAddresses", true},
       {"selector", std::move(selector)},
       {"ports", Json::array({{{"name", "join"}, {"port", contract::kJoinPort}},
@@ -91,10 +93,14 @@ Json network_policy(const JobView& job, const std::optional<Json>& egress) {
                                              {{"ports", Json::array({metrics})}}})}};
   if (!egress) return object;
   object["spec"]["policyTypes"].push_back("Egress");
-  const auto dns = [](const char* protocol) { return Json{{"protocol", protocol}, {"port", 53}}; };
+  // The rule is judged behind the translation of the DNS Service's address, and its pods may listen on 5353 (OpenShift).
+  Json dns = Json::array();
+  for (const int port : {53, 5353})
+    for (const char* protocol : {"UDP", "TCP"})
+      dns.push_back({{"protocol", protocol}, {"port", port}});
   Json& rules = object["spec"]["egress"];
-  rules = Json::array({{{"to", Json::array({{{"podSelector", own}}})}},
-                       {{"ports", Json::array({dns("UDP"), dns("TCP")})}}});
+  rules =
+      Json::array({{{"to", Json::array({{{"podSelector", own}}})}}, {{"ports", std::move(dns)}}});
   for (const Json& rule : *egress) rules.push_back(rule);
   return object;
 }

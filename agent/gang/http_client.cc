@@ -6,6 +6,7 @@
 #include "agent/gang/http_transport.h"
 #include "agent/gang/join_keys.h"
 #include "agent/gang/wake.h"
+#include "common/net_address.h"
 
 namespace dsj::agent {
 namespace {
@@ -69,7 +70,7 @@ Status HttpClient::State::connect() {
     context->set_verify_mode(ssl::verify_peer);
     proof->demand(*context);
   }
-  host = endpoint.address + ":" + std::to_string(endpoint.port);
+  host = host_port_text(endpoint.address, endpoint.port);
   where = (proof ? "https://" : "http://") + host;
   link = HttpLink::make(endpoint.address, endpoint.port, std::move(context));
   return {};

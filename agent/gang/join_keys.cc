@@ -1,6 +1,5 @@
 #include "agent/gang/join_keys.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -10,6 +9,7 @@
 
 #include "common/files/posix_files.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "job/join_keys.h"
 
 namespace dsj::agent {
@@ -146,10 +146,7 @@ int ServerProof::check(X509_STORE_CTX* seen, void* self) {
   // By the name that the operator knows: what is connected to may be that name with the cluster's domain.
   X509_STORE_CTX_set_verify_cb(seen, [](int good, X509_STORE_CTX*) { return good; });
   X509_VERIFY_PARAM* wanted = X509_STORE_CTX_get0_param(seen);
-  unsigned char address[sizeof(in6_addr)];
-  const bool numeric = inet_pton(AF_INET, own.host_.c_str(), address) == 1 ||
-                       inet_pton(AF_INET6, own.host_.c_str(), address) == 1;
-  if (numeric) {
+  if (is_ip_address(own.host_)) {
     X509_VERIFY_PARAM_set1_ip_asc(wanted, own.host_.c_str());
   } else {
     X509_VERIFY_PARAM_set1_host(wanted, own.host_.data(), own.host_.size());

@@ -25,6 +25,12 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& inheri
   names[kEnvGroupRank] = std::to_string(place.group_rank);
   names[kEnvMasterAddr] = place.master_addr;
   names[kEnvMasterPort] = std::to_string(place.master_port);
+  if (place.master_addr.contains(':') && !place.interface.empty() &&
+      !names.contains("NCCL_SOCKET_FAMILY") && !names.contains("NCCL_SOCKET_IFNAME")) {
+    names["NCCL_SOCKET_FAMILY"] = "AF_INET6";
+    names["NCCL_SOCKET_IFNAME"] = "=" + place.interface;
+    names.try_emplace("GLOO_SOCKET_IFNAME", place.interface);
+  }
   names[kEnvJobFile] = place.job_file;
   names.erase(kEnvDsConfig);
   if (!place.ds_config.empty()) names[kEnvDsConfig] = place.ds_config;

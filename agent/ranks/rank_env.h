@@ -11,6 +11,8 @@ namespace dsj::agent {
 struct RankPlace {
   int rank = 0, local_rank = 0, world_size = 1, local_world_size = 1, group_rank = 0;
   std::string master_addr;
+  std::string
+      interface;  ///< of this machine, that has the address of its agent; empty: loopback, or not known
   int master_port = 0;
   std::string job_file;
   std::string ds_config;  ///< path of its file; empty: none
@@ -21,7 +23,8 @@ struct RankPlace {
   std::string startup_trace;  ///< kEnvStartupTrace; empty: none
 };
 
-/// "NAME=value" strings, sorted by name. `inherited`: as environ has them. torchrun's variables and
+/// "NAME=value" strings, sorted by name. Where the master has an IPv6 address NCCL and Gloo get the interface to use: by
+/// themselves they take an IPv4 address that a pod may have for its way out alone (EKS). `inherited`: as environ has them. torchrun's variables and
 /// an outer run's DSJ_* in it are replaced or removed.
 std::vector<std::string> rank_environment(const std::vector<std::string>& inherited,
                                           const RankPlace& place);

@@ -1,16 +1,17 @@
 #include "agent/ranks/ranks.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include "common/log.h"
@@ -158,24 +159,27 @@ std::string PosixRanks::last_words(const RankProcess& rank, size_t bytes_max) {
 }
 
 Result<StoreSocket> PosixRanks::open_store(const std::string& address) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  if (getaddrinfo(address.c_str(), "0", &hints, &found) != 0)
+    return bad_input("not an IP address", address);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> at(found, freeaddrinfo);
   StoreSocket store;
-  store.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  store.fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (store.fd < 0) return std::unexpected(os_error("cannot make the store's socket", address));
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  socklen_t size = sizeof name;
-  if (inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1) {
-    close(store.fd);
-    return bad_input("not an IPv4 address", address);
-  }
-  if (bind(store.fd, reinterpret_cast<sockaddr*>(&name), size) != 0 ||
-      listen(store.fd, 1024) != 0 ||
-      getsockname(store.fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  char port[NI_MAXSERV];
+  if (bind(store.fd, at->ai_addr, at->ai_addrlen) != 0 || listen(store.fd, 1024) != 0 ||
+      getsockname(store.fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&bound), size, nullptr, 0, port, sizeof port,
+                  NI_NUMERICSERV) != 0) {
     const Error problem = os_error("cannot listen for the ranks' store", address);
     close(store.fd);
     return std::unexpected(problem);
   }
-  store.port = ntohs(name.sin_port);
+  store.port = std::atoi(port);
   return store;
 }
 

@@ -1,10 +1,11 @@
 #include "common/http/http_listener.h"
 
 #include <boost/asio/io_context.hpp>
-#include <charconv>
+#include <boost/asio/ip/v6_only.hpp>
 #include <thread>
 
 #include "common/http/http_connection.h"
+#include "common/net_address.h"
 
 namespace dsj {
 
@@ -25,6 +26,31 @@ bool make_room(Shared& shared) {
     ++shared.counts.looked_at;
   }
   return false;
+}
+
+/// Throws boost::system::system_error.
+void listen_at(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
+  acceptor.open(endpoint.protocol());
+  acceptor.set_option(asio::socket_base::reuse_address(true));
+  if (endpoint.protocol() == tcp::v6() && endpoint.address().is_unspecified())
+    acceptor.set_option(asio::ip::v6_only(false));
+  acceptor.bind(endpoint);
+  acceptor.listen();
+}
+
+/// Whether the kernel has addresses of IPv6 at all (ipv6.disable=1 takes them away).
+bool has_ipv6() {
+  asio::io_context io;
+  Problem problem;
+  tcp::acceptor(io).open(tcp::v6(), problem);
+  return !problem;
+}
+
+tcp::endpoint endpoint_of(const std::string& address, int port) {
+  const auto number = static_cast<uint16_t>(port);
+  const auto at = address.empty() ? asio::ip::address() : asio::ip::make_address(address);
+  if (!at.is_unspecified()) return {at, number};
+  return {has_ipv6() ? tcp::v6() : tcp::v4(), number};
 }
 
 }  // namespace
@@ -93,14 +119,10 @@ Result<std::unique_ptr<HttpListener>> HttpListener::open(const std::string& addr
   state->shared = std::shared_ptr<Shared>(
       new Shared{limits, std::move(handler), std::move(tls), state->counts, state->turn});
   try {
-    const tcp::endpoint endpoint(asio::ip::make_address(address), static_cast<uint16_t>(port));
-    state->acceptor.open(endpoint.protocol());
-    state->acceptor.set_option(asio::socket_base::reuse_address(true));
-    state->acceptor.bind(endpoint);
-    state->acceptor.listen();
+    listen_at(state->acceptor, endpoint_of(address, port));
   } catch (const std::exception& error) {
     return fail(ErrorKind::Environment, std::string("cannot listen: ") + error.what(),
-                address + ":" + std::to_string(port));
+                host_port_text(address, port));
   }
   state->accept();
   state->thread = std::thread([own = state.get()] { own->io.run(); });
@@ -111,22 +133,12 @@ Result<std::unique_ptr<HttpListener>> HttpListener::open(const std::string& addr
                                                          HttpLimits limits,
                                                          std::shared_ptr<HttpHandler> handler,
                                                          TlsSource tls) {
-  const size_t colon = address_and_port.rfind(':');
-  std::string address = address_and_port.substr(0, colon);
-  if (address.starts_with('[') && address.ends_with(']')) {
-    address = address.substr(1, address.size() - 2);
-  }
-  int port = -1;
-  if (colon != std::string::npos) {
-    const char* end = address_and_port.data() + address_and_port.size();
-    const auto read = std::from_chars(address_and_port.data() + colon + 1, end, port);
-    if (read.ptr != end || port > 65'535) port = -1;
-  }
-  if (port < 0) {
+  const auto at = parse_host_port(address_and_port);
+  if (!at || !at->port) {
     return bad_input("found \"" + address_and_port + "\", expected ADDRESS:PORT", "",
-                     "0.0.0.0:29402");
+                     ":29402 for all addresses, [fd00::1]:29402 for one of IPv6");
   }
-  return open(address, port, limits, std::move(handler), std::move(tls));
+  return open(at->host, *at->port, limits, std::move(handler), std::move(tls));
 }
 
 HttpListener::HttpListener(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -18,12 +18,13 @@ Result<std::shared_ptr<boost::asio::ssl::context>> server_tls(const std::string&
 
 class HttpListener {
  public:
-  /// `address` is numeric, IPv4 or IPv6. Port 0: any free one. Without `tls`: plain HTTP.
+  /// `address` is numeric, IPv4 or IPv6. Empty, "0.0.0.0" or "::": all addresses of this machine, of both families, as
+  /// programs in Go have it. Port 0: any free one. Without `tls`: plain HTTP.
   static Result<std::unique_ptr<HttpListener>> open(const std::string& address, int port,
                                                     HttpLimits limits,
                                                     std::shared_ptr<HttpHandler> handler,
                                                     TlsSource tls = {});
-  /// "127.0.0.1:8080", "[::]:8080".
+  /// "127.0.0.1:8080", "[fd00::1]:8080", ":8080".
   static Result<std::unique_ptr<HttpListener>> open(const std::string& address_and_port,
                                                     HttpLimits limits,
                                                     std::shared_ptr<HttpHandler> handler,

@@ -17,6 +17,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "common/log.h"
+#include "common/net_address.h"
 #include "job/flight_log.h"
 #include "job/rank_runs.h"
 
@@ -52,13 +53,7 @@ std::string address_towards(const std::string& host, int port) {
 }
 
 std::string store_name(const Options& options) {
-  return options.master_addr + ":" + std::to_string(options.master_port);
-}
-
-bool is_numeric(const std::string& host) {
-  in6_addr address{};
-  return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
-         inet_pton(AF_INET6, host.c_str(), &address) == 1;
+  return host_port_text(options.master_addr, options.master_port);
 }
 
 /// From here on this thread asks no name server. c10d looks up a name for every address that it
@@ -85,7 +80,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
   const auto promise = std::make_shared<std::promise<StorePtr>>();
   std::future<StorePtr> future = promise->get_future();
   std::thread([promise, settings, host = options.master_addr] {
-    if (is_numeric(host)) ask_no_name_server();
+    if (is_ip_address(host)) ask_no_name_server();
     try {
       promise->set_value(c10::make_intrusive<c10d::TCPStore>(host, settings));
     } catch (...) {

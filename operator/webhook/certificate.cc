@@ -1,6 +1,5 @@
 #include "operator/webhook/certificate.h"
 
-#include <arpa/inet.h>
 #include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
@@ -9,6 +8,8 @@
 #include <openssl/x509v3.h>
 
 #include <memory>
+
+#include "common/net_address.h"
 
 namespace dsj::op {
 namespace {
@@ -85,10 +86,7 @@ Certificate blank(EVP_PKEY* key, const char* organization, const std::string& co
 std::string alternative_names(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {
-    unsigned char address[sizeof(in6_addr)];
-    const bool numeric = inet_pton(AF_INET, name.c_str(), address) == 1 ||
-                         inet_pton(AF_INET6, name.c_str(), address) == 1;
-    text += (text.empty() ? "" : ",") + std::string(numeric ? "IP:" : "DNS:") + name;
+    text += (text.empty() ? "" : ",") + std::string(is_ip_address(name) ? "IP:" : "DNS:") + name;
   }
   return text;
 }

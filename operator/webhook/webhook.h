@@ -23,7 +23,7 @@ inline constexpr char kWebhookPath[] = "/validate";
 inline constexpr size_t kReviewBytesMax = 4 << 20;
 
 struct WebhookOptions {
-  std::string address;        ///< "0.0.0.0:29403"
+  std::string address;        ///< ":29403": on all addresses
   std::string configuration;  ///< the ValidatingWebhookConfiguration's name
   /// A directory with tls.crt and tls.key, which others write; empty: our own certificates.
   std::string certificates;

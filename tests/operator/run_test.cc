@@ -229,10 +229,10 @@ TEST(Options, AreReadAndChecked) {
   EXPECT_FALSE(chart->settings.volcano);
   EXPECT_TRUE(chart->namespaces.empty());
   EXPECT_EQ(chart->identity, "dsj-operator-x");
-  EXPECT_EQ(chart->health_address, "0.0.0.0:29402");
+  EXPECT_EQ(chart->health_address, ":29402");
   EXPECT_EQ(chart->metrics_address, "");
-  setenv(kEnvMetricsAddress, "0.0.0.0:29404", 1);
-  EXPECT_EQ(parse({}, code)->metrics_address, "0.0.0.0:29404");
+  setenv(kEnvMetricsAddress, ":29404", 1);
+  EXPECT_EQ(parse({}, code)->metrics_address, ":29404");
   EXPECT_FALSE(parse({"--workers=0"}, code));
   EXPECT_EQ(code, contract::kExitBadInput);
 }

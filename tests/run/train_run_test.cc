@@ -7,6 +7,7 @@
 #include "common/format.h"
 #include "test_paths.h"
 #include "tests/run/run_support.h"
+#include "tests/support/ipv6_only.h"
 
 namespace dsj::run_test {
 namespace {
@@ -67,6 +68,18 @@ TEST_F(TrainRun, LearnsAndLeavesAModel) {
     EXPECT_EQ(status()["training"]["resolvedConfig"]["train_batch_size"], 4);
     EXPECT_THAT(processes(), IsEmpty());
   }
+}
+
+TEST_F(TrainRun, LearnsOnAMachineWithIpv6Alone) {
+  write_train_job(6, 1000, 2, 1);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  const auto usual = losses();
+  fs::remove_all(out());
+  const Ipv6Only network;
+  if (!network.made()) GTEST_SKIP() << "no network with IPv6 alone can be made here: NOT RUN";
+  write_train_job(6, 1000, 2, 1);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  EXPECT_EQ(losses(), usual);
 }
 
 TEST_F(TrainRun, TellsWhereTheTimeOfAStartWent) {

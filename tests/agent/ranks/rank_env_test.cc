@@ -30,6 +30,22 @@ TEST(RankEnvironment, TorchrunsNamesAndOurs) {
                           "MASTER_PORT=4567", "OMP_NUM_THREADS=4", "RANK=3", "WORLD_SIZE=4"));
 }
 
+// A pod of EKS with ipFamily ipv6 has a second interface with an IPv4 address from which no pod is reached.
+TEST(RankEnvironment, NcclAndGlooUseTheInterfaceOfAnIpv6Address) {
+  RankPlace place = kPlace;
+  place.interface = "eth0";
+  EXPECT_THAT(rank_environment({}, place), Not(Contains(StartsWith("NCCL_SOCKET"))));
+  place.master_addr = "2001:db8::a1";
+  const auto environment = rank_environment({}, place);
+  EXPECT_THAT(environment, Contains("MASTER_ADDR=2001:db8::a1"));
+  EXPECT_THAT(environment, Contains("NCCL_SOCKET_FAMILY=AF_INET6"));
+  EXPECT_THAT(environment, Contains("NCCL_SOCKET_IFNAME==eth0"));
+  EXPECT_THAT(environment, Contains("GLOO_SOCKET_IFNAME=eth0"));
+  const auto own = rank_environment({"NCCL_SOCKET_IFNAME=net1"}, place);
+  EXPECT_THAT(own, Contains("NCCL_SOCKET_IFNAME=net1"));
+  EXPECT_THAT(own, Not(Contains(StartsWith("NCCL_SOCKET_FAMILY"))));
+}
+
 TEST(RankEnvironment, AStartIsTracedOnlyFromItsLaunch) {
   RankPlace place = kPlace;
   EXPECT_THAT(rank_environment({"DSJ_STARTUP_TRACE=1"}, place),

@@ -250,6 +250,16 @@ TEST_F(ListenerTest, AnAddressOfIpv6IsOneToo) {
   if (fd >= 0) close(fd);
   if (!there) GTEST_SKIP() << "this machine has no address ::1";
   EXPECT_TRUE(HttpListener::open("[::1]:0", {}, echo));
+  // A kubelet probes a pod at its own address, of the family that the cluster has.
+  for (const char* all : {":0", "0.0.0.0:0", "[::]:0"}) {
+    const auto both = HttpListener::open(all, {}, echo);
+    ASSERT_TRUE(both) << all << both.error().to_string();
+    for (const char* address : {"127.0.0.1", "::1"}) {
+      const std::string answer = raw_http(address, (*both)->port(),
+                                          "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      EXPECT_EQ(first_line(answer), "HTTP/1.1 401 Unauthorized") << all << " " << address;
+    }
+  }
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "tests/common/http/raw_http.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,12 +11,14 @@
 namespace dsj {
 
 int raw_connect(int port, const std::string& address) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(static_cast<uint16_t>(port));
-  inet_pton(AF_INET, address.c_str(), &name.sin_addr);
-  DSJ_CHECK(connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) == 0, "cannot connect");
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  DSJ_CHECK(getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) == 0,
+            "not an address");
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  DSJ_CHECK(connect(fd, found->ai_addr, found->ai_addrlen) == 0, "cannot connect");
+  freeaddrinfo(found);
   return fd;
 }
 

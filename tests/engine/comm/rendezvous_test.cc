@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <thread>
 
 #include "engine/comm/backends.h"
 #include "engine/comm/gathered_store.h"
@@ -17,6 +18,7 @@
 #include "job/flight_log.h"
 #include "tests/engine/comm/counting_store.h"
 #include "tests/engine/comm/ranks.h"
+#include "tests/support/ipv6_only.h"
 
 namespace dsj::comm {
 namespace {
@@ -62,6 +64,46 @@ std::vector<std::string> run_threads(int world, const std::function<void(int)>& 
     texts.push_back(ranks[static_cast<std::size_t>(rank)].text);
   }
   return texts;
+}
+
+// Pods of a cluster that has IPv6 alone: the store, the ring and Gloo.
+TEST(Rendezvous, OverIpv6Alone) {
+  const Ipv6Only network;
+  if (!network.made()) GTEST_SKIP() << "no network with IPv6 alone can be made here: NOT RUN";
+  constexpr int kWorld = 4;
+  for (const std::string backend : {"ring", "gloo"}) {
+    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_loopback;
+    socklen_t length = sizeof address;
+    auto* const where = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_TRUE(bind(fd, where, length) == 0 && listen(fd, 64) == 0 &&
+                getsockname(fd, where, &length) == 0);
+    std::vector<std::string> texts(kWorld);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < kWorld; ++rank) {
+      ranks.emplace_back([&, rank] {
+        try {
+          const auto group = testing_support::joined({.rank = rank,
+                                                      .world = kWorld,
+                                                      .master_addr = "::1",
+                                                      .master_port = ntohs(address.sin6_port),
+                                                      .store_listen_fd = rank == 0 ? fd : -1,
+                                                      .timeout = kNever,
+                                                      .backend = backend});
+          at::Tensor sum = at::full({1000}, static_cast<double>(rank), at::kFloat);
+          group->all_reduce(sum, Op::Sum, {})->wait();
+          require(at::equal(sum, at::full({1000}, 6.0, at::kFloat)), "another sum");
+          group->barrier({})->wait();
+        } catch (const std::exception& error) {
+          texts[static_cast<std::size_t>(rank)] = error.what();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    EXPECT_THAT(texts, ::testing::Each("")) << backend;
+  }
 }
 
 /// What the ranks asked of the store while each did `join`.

@@ -17,6 +17,7 @@
 #include "agent/ranks/spawn.h"
 #include "agent/status/status_publisher.h"
 #include "common/http/http_listener.h"
+#include "common/net_address.h"
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "job/spec/pod_policies.h"
@@ -26,6 +27,7 @@
 #include "tests/common/http/raw_http.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/run/run_support.h"
+#include "tests/support/ipv6_only.h"
 #include "tests/support/soon.h"
 
 namespace dsj::run_test {
@@ -73,6 +75,7 @@ struct PodRun : testing::Test {
   std::string net = "127." + std::to_string(1 + getpid() / 250 % 250) + "." +
                     std::to_string(1 + getpid() % 250) + ".";
   agent::TestKey key = agent::TestKey::p256("k1");
+  std::string api_address = "127.0.0.1";
   std::shared_ptr<ApiFront> api = std::make_shared<ApiFront>();
   std::unique_ptr<HttpListener> listener;
   std::string uid;
@@ -86,15 +89,14 @@ struct PodRun : testing::Test {
     fs::create_directories(here / "out");
     api->jwks = agent::jwks_of({key});
     api->server.serve(agent::job_resource(), true);
-    auto opened = HttpListener::open("127.0.0.1", 0, {.body_bytes = 1 << 20}, api);
+    auto opened = HttpListener::open(api_address, 0, {.body_bytes = 1 << 20}, api);
     ASSERT_TRUE(opened) << opened.error().to_string();
     listener = std::move(*opened);
-    std::ofstream(here / "kubeconfig")
-        << "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
-           "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
-           "users: [{name: u, user: {token: x}}]\n"
-           "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:"
-        << listener->port() << "'}}]\n";
+    std::ofstream(here / "kubeconfig") << "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+                                          "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
+                                          "users: [{name: u, user: {token: x}}]\n"
+                                          "clusters: [{name: c, cluster: {server: 'http://"
+                                       << host_port_text(api_address, listener->port()) << "'}}]\n";
     kube::Client client(api->server, kube::system_clock());
     const auto made = client.create(agent::job_resource(), "team",
                                     {{"apiVersion", "training.dsj.dev/v1alpha1"},
@@ -244,6 +246,36 @@ TEST_F(PodRun, TwoWorkersToTheEnd) {
   EXPECT_EQ(status()["training"]["worldSize"], 2);
   EXPECT_EQ(status()["training"]["step"], 30);
   EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 30);
+}
+
+/// Pods of a cluster that has IPv6 alone: status.podIP is such an address, and so is worker 0's name.
+struct Ipv6PodRun : PodRun {
+  Ipv6Only network{{"fd00::10", "fd00::11"}};
+  void SetUp() override {
+    if (!network.made()) GTEST_SKIP() << "no network with IPv6 alone can be made here: NOT RUN";
+    net = "fd00::";
+    api_address = "::1";
+    PodRun::SetUp();
+  }
+};
+
+TEST_F(Ipv6PodRun, TwoWorkersToTheEndOverADeadRank) {
+  variables["FAKE_FAULT"] = "attempt=1,rank=1,step=15,do=segv";
+  variables["FAKE_HOLD"] = here / "go";
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return !metric_steps().empty(); })) << output(0) << output(1);
+  EXPECT_THAT(raw_http(net + "10", kMetricsPort,
+                       "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              HasSubstr("deepspeedjob_ranks_running 1\n"));
+  std::ofstream(here / "go") << "on";
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  for (size_t pod : {0, 1}) {
+    EXPECT_EQ(pods[pod].exit->exit_code, kExitDone) << output(pod);
+    EXPECT_EQ(message(pod)["attempt"], 2);
+  }
+  EXPECT_TRUE(steps_are_one_to(30));
+  EXPECT_EQ(status()["training"]["step"], 30);
 }
 
 TEST_F(PodRun, ARankThatDiesIsAnAttemptAndNotAPod) {

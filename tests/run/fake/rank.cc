@@ -11,8 +11,7 @@
 //                    attempt=0 means every attempt. do: kill, segv, exit1, exit2, exit3, hang,
 //                    garbage, stubborn (ignores SIGTERM from then on), child (leaves a grandchild
 //                    behind)
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -83,10 +83,10 @@ class Peers {
       }
       return;
     }
-    const sockaddr_in name = master();
+    const Master master = resolved();
     for (int tries = 0; tries < 2400; ++tries) {  // two minutes: it may not listen yet
-      const int fd = socket(AF_INET, SOCK_STREAM, 0);
-      if (connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) {
+      const int fd = socket(master->ai_family, SOCK_STREAM, 0);
+      if (connect(fd, master->ai_addr, master->ai_addrlen) == 0) {
         peers_.push_back(fd);
         return;
       }
@@ -111,19 +111,21 @@ class Peers {
   }
 
  private:
-  static sockaddr_in master() {
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(static_cast<uint16_t>(number(kEnvMasterPort)));
-    inet_pton(AF_INET, std::getenv(kEnvMasterAddr), &name.sin_addr);
-    return name;
+  using Master = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+  /// Where rank 0 listens, an address of IPv4 or of IPv6.
+  static Master resolved() {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICHOST;
+    if (getaddrinfo(std::getenv(kEnvMasterAddr), std::getenv(kEnvMasterPort), &hints, &found) != 0)
+      leave(kExitEnvironment, "NoStore", "MASTER_ADDR is not an address");
+    return {found, freeaddrinfo};
   }
   static int listening() {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    const Master master = resolved();
+    const int fd = socket(master->ai_family, SOCK_STREAM, 0), yes = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    const sockaddr_in name = master();
-    if (bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 ||
-        listen(fd, 64) != 0) {
+    if (bind(fd, master->ai_addr, master->ai_addrlen) != 0 || listen(fd, 64) != 0) {
       leave(kExitEnvironment, "NoStore", "cannot listen on MASTER_PORT");
     }
     return fd;

@@ -5,6 +5,7 @@
 
 #include "test_paths.h"
 #include "tests/run/run_support.h"
+#include "tests/support/ipv6_only.h"
 
 namespace dsj::run_test {
 namespace {
@@ -49,6 +50,15 @@ TEST_F(FakeRun, FinishesWithEveryFileInPlace) {
   EXPECT_THAT(stdout_text(), Not(HasSubstr("\r"))) << "a bar where there is no terminal";
   EXPECT_EQ(stderr_text(), "");
   EXPECT_THAT(processes(), IsEmpty());
+}
+
+TEST_F(FakeRun, FinishesOnAMachineWithIpv6Alone) {
+  const Ipv6Only network;
+  if (!network.made()) GTEST_SKIP() << "no network with IPv6 alone can be made here: NOT RUN";
+  write_job({{"maxSteps", "6"}}, 2, 1);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  EXPECT_EQ(metric_steps(), one_to(6));
+  EXPECT_EQ(status()["phase"], "Complete");
 }
 
 TEST_F(FakeRun, KeyAndRunDirectoryAreForTheOwnerOnly) {
