@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/path_list.h"
 #include "common/text.h"
 #include "job/spec/job.h"
 
@@ -72,12 +73,17 @@ class RecipeImport {
       }
     }
     if (!datasets.empty()) {
-      const std::string file = dataset_file(datasets);
-      if (file.empty())
-        need("spec.training.dataPath", "the data set " + datasets + " is not a file of " +
+      const auto names = split_commas(datasets);
+      const auto other = std::ranges::find_if(names, [this](const std::string& name) {
+        return !entry_of(name).contains("file_name");
+      });
+      if (other != names.end()) {
+        need("spec.training.dataPath", "the data set " + *other + " is not a file of " +
                                            dataset_directory() + "/dataset_info.json");
-      else
-        give("data_path", file);
+      } else {
+        give("dataset_dir", dataset_directory());
+        give("dataset", datasets);
+      }
     }
     return finish_line("llamafactory-cli starts one rank per GPU");
   }
@@ -100,22 +106,22 @@ class RecipeImport {
   void validation(const json& size) {
     const double rows = size.is_number() ? size.get<double>() : 0;
     if (rows <= 0) return;
-    if (rows < 1)
-      give("validation_split_percentage", text::number(rows * 100));
-    else
-      lose("val_size", "a number of rows: write validationSplitPercentage, a share in percent");
+    give("val_size", text::number(rows));
   }
 
   std::string dataset_directory() const { return document_.value("dataset_dir", "data"); }
 
+  /// A data set of dataset_info.json. Null: there is none of the name.
+  json entry_of(const std::string& name) {
+    const auto text = files_.read_all(dataset_directory() + "/dataset_info.json", 16 << 20);
+    const json info = text ? json::parse(*text, nullptr, false) : json();
+    return info.is_object() && info.contains(name) && info[name].is_object() ? info[name] : json();
+  }
+
   /// The local file of a name in dataset_info.json. Empty: there is none, or there are several.
   std::string dataset_file(const std::string& names) {
-    if (names.find(',') != std::string::npos) return {};
-    const auto text = files_.read_all(dataset_directory() + "/dataset_info.json", 16 << 20);
-    if (!text) return {};
-    const json info = json::parse(*text, nullptr, false);
-    if (!info.is_object() || !info.contains(names) || !info[names].is_object()) return {};
-    const json& entry = info[names];
+    const json entry = entry_of(names);
+    if (entry.is_null()) return {};
     for (const char* key : {"columns", "tags", "formatting", "ranking", "split", "num_samples"})
       if (entry.contains(key) && entry[key] != "alpaca")
         note("dataset_info.json: " + std::string(key) + " of " + names + " is " +
@@ -239,19 +245,26 @@ Result<Imported> RecipeImport::axolotl() {
         lose(key, "expected a list of data sets");
         continue;
       }
-      json set = value[0];
-      std::string file = set.value("path", "");
-      if (set.contains("data_files")) file = word_of(set["data_files"]);
-      const auto there = files_.exists(file);
-      if (!test && !(there && *there))
-        need("spec.training.dataPath", "the data set \"" + file + "\" is not a file here");
-      else
-        give(test ? "eval_data_path" : "data_path", file);
-      for (const char* known : {"path", "data_files", "ds_type"}) set.erase(known);
-      if (!set.empty())
-        note(key + "[0]: " + set.dump() + "; `dsj data show` prints how the rows are read");
-      for (size_t other = 1; other < value.size(); ++other)
-        lose(key + "[" + std::to_string(other) + "]", "a job reads one file: join them");
+      std::string paths;
+      for (size_t at = 0; at < value.size(); ++at) {
+        const std::string place = key + "[" + std::to_string(at) + "]";
+        json set = value[at].is_object() ? value[at] : json::object();
+        std::string file = set.value("path", "");
+        if (set.contains("data_files")) file = word_of(set["data_files"]);
+        const auto there = files_.exists(file);
+        if (!test && !(there && *there)) {
+          if (at == 0)
+            need("spec.training.dataPath", "the data set \"" + file + "\" is not a file here");
+          else
+            lose(place, "\"" + file + "\" is not a file here");
+          continue;
+        }
+        paths += (paths.empty() ? "" : ",") + file;
+        for (const char* known : {"path", "data_files", "ds_type"}) set.erase(known);
+        if (!set.empty())
+          note(place + ": " + set.dump() + "; `dsj data show` prints how the rows are read");
+      }
+      if (!paths.empty()) give(test ? "eval_data_path" : "data_path", paths);
     } else if (key == "val_set_size") {
       validation(value);
     } else if (key == "adapter") {

@@ -197,6 +197,26 @@ TEST(ObserveTest, SplitRowsAreNotTrainedOn) {
   EXPECT_FALSE(watched("{}", args).runnable()) << "no row is left to evaluate on";
 }
 
+TEST(ObserveTest, RowsAreHeldOutAtRandomToo) {
+  TrainingArgs args;
+  args.evaluation_strategy.emplace("epoch");
+  args.num_train_epochs = 1;
+  for (const auto& [size, rows] : {std::pair{0.095, 10}, {0.1, 10}, {3.0, 3}}) {
+    args.val_size = size;
+    const auto r = watched("{}", args);
+    EXPECT_TRUE(r.runnable());
+    EXPECT_EQ(r.config.eval.split_rows, rows) << size;
+  }
+  args.val_size = 100;
+  EXPECT_FALSE(watched("{}", args).runnable()) << "no row is left to train on";
+  args.val_size = 0.1;
+  args.validation_split_percentage = 10;
+  EXPECT_FALSE(watched("{}", args).ok());
+  args.validation_split_percentage.reset();
+  args.eval_data_path = "/e";
+  EXPECT_FALSE(watched("{}", args).ok());
+}
+
 TEST(ObserveTest, EvaluationNeedsRows) {
   TrainingArgs args;
   args.evaluation_strategy.emplace("epoch");

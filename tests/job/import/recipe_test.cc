@@ -52,7 +52,7 @@ resume_from_checkpoint: null
   const json& spec = imported->manifest["spec"];
   EXPECT_EQ(spec["deepspeed"]["configFrom"]["file"], "examples/deepspeed/ds_z3_config.json");
   EXPECT_EQ(spec["training"], json::parse(R"({"modelNameOrPath": "./model",
-      "dataPath": "/data/mine.json", "evalDataPath": "/data/c.jsonl", "outputDir": "saves/x",
+      "dataPath": "/data", "dataset": "mine", "evalDataPath": "/data/c.jsonl", "outputDir": "saves/x",
       "maxSeqLength": 2048, "loggingSteps": 10, "saveSteps": 500, "reportTo": "none",
       "perDeviceTrainBatchSize": 1, "gradientAccumulationSteps": 8, "learningRate": 1e-4,
       "numTrainEpochs": 3, "lrSchedulerType": "cosine", "warmupRatio": 0.1, "bf16": true,
@@ -119,7 +119,7 @@ unheard_of: 1
   const json& spec = imported->manifest["spec"];
   EXPECT_EQ(spec["deepspeed"]["config"]["zero_optimization"]["stage"], 0);
   EXPECT_EQ(spec["training"], json::parse(R"({"modelNameOrPath": "./llama",
-      "dataPath": "/rows.jsonl", "validationSplitPercentage": 5, "outputDir": "./out",
+      "dataPath": "/rows.jsonl", "valSize": 0.05, "outputDir": "./out",
       "maxSeqLength": 4096, "packing": true, "lora": {"r": 32, "alpha": 16,
       "targetModules": "all-linear"}, "gradientAccumulationSteps": 4,
       "perDeviceTrainBatchSize": 2, "numTrainEpochs": 2, "lrSchedulerType": "cosine_with_min_lr",
