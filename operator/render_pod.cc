@@ -236,6 +236,27 @@ void avoid_nodes(Json& spec, const std::set<std::string>& names) {
   }
 }
 
+constexpr char kArchitectureLabel[] = "kubernetes.io/arch";
+
+/// Whether a required node affinity says something about the label.
+bool asks_for(const Json& spec, const char* label) {
+  const auto at = Json::json_pointer(
+      "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+  if (!spec.contains(at) || !spec[at].is_array()) return false;
+  return std::ranges::any_of(spec[at], [&](const Json& term) {
+    const Json& expressions = json_child(term, "matchExpressions");
+    return std::ranges::any_of(expressions,
+                               [&](const Json& one) { return json_child(one, "key") == label; });
+  });
+}
+
+/// Our programs are for x86-64, and a node of another architecture would pull them and fail to start them. Who has built
+/// them for another one says so in the template.
+void choose_architecture(Json& spec) {
+  if (asks_for(spec, kArchitectureLabel)) return;
+  fill(child(spec, "nodeSelector", Json::object()), {{kArchitectureLabel, "amd64"}});
+}
+
 }  // namespace
 
 Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& status, int worker,
@@ -306,6 +327,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init);
   enter_gang(accepted.job, gang, metadata, spec);
   enter_topology(accepted.job, job.name, worker, gang, metadata, spec);
+  choose_architecture(spec);
   const auto avoided = nodes_to_avoid(o, accepted, status);
   if (!avoided.empty()) metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
   avoid_nodes(spec, avoided);

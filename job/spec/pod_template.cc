@@ -323,6 +323,7 @@ void check_template(const json& pod, const std::string& path, RankProgram progra
                            {{"containers", Shape::Objects},
                             {"initContainers", Shape::Objects},
                             {"volumes", Shape::Objects},
+                            {"nodeSelector", Shape::Texts},
                             {"securityContext", Shape::Object},
                             {"serviceAccountName", Shape::Text}},
                            reader);

@@ -150,6 +150,29 @@ Json command_spec() {
         "workingDir": "/src", "env": [{"name": "A", "value": "b"}, {"name": "LD_LIBRARY_PATH", "value": "/cuda"}]}]}}}})json");
 }
 
+// A cluster may have nodes of several architectures.
+TEST(Render, APodGoesToNodesThatRunOurProgramsUnlessItsTemplateNamesAnArchitecture) {
+  const auto selector_of = [](const Json& spec) {
+    World world;
+    world.edit("/workers/template", Json{{"spec", spec}});
+    return pod_of(world)["spec"].value("nodeSelector", Json());
+  };
+  const Json amd64 = {{"kubernetes.io/arch", "amd64"}};
+  EXPECT_EQ(selector_of(Json::object()), amd64);
+  EXPECT_EQ(selector_of({{"nodeSelector", {{"pool", "gpu"}}}}),
+            (Json{{"kubernetes.io/arch", "amd64"}, {"pool", "gpu"}}));
+  EXPECT_EQ(selector_of({{"nodeSelector", {{"kubernetes.io/arch", "arm64"}}}}),
+            (Json{{"kubernetes.io/arch", "arm64"}}));
+  const auto affinity = [](const char* key) {
+    const Json one = {{"key", key}, {"operator", "In"}, {"values", {"arm64"}}};
+    const Json term = {{"matchExpressions", Json::array({one})}};
+    const Json required = {{"nodeSelectorTerms", Json::array({term})}};
+    return Json{{"affinity", {{"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", required}}}}}};
+  };
+  EXPECT_EQ(selector_of(affinity("kubernetes.io/arch")), Json());
+  EXPECT_EQ(selector_of(affinity("pool")), amd64);
+}
+
 TEST(Render, ATemplateThatAsksForTheTokenGetsItOnEachWorker) {
   Json spec = command_spec();
   spec["workers"]["template"]["spec"]["automountServiceAccountToken"] = true;
@@ -346,6 +369,7 @@ TEST(Render, NothingInATemplateThrows) {
       "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
         {"nodeSelectorTerms": [{"matchExpressions": []}]}}},
       "initContainers": [{"name": "i"}],
+      "nodeSelector": {"pool": "gpu"},
       "containers": [{"name": "side"}, {"name": "worker", "image": "i",
         "env": [{"name": "A", "value": "b"}],
         "volumeMounts": [{"name": "v", "mountPath": "/v"}], "ports": [],
