@@ -8,6 +8,8 @@
 #include "operator/own_status.h"
 #include "operator/run.h"
 #include "tests/kube/real_cluster.h"
+#include "tests/operator/drawn_template.h"
+#include "tests/operator/rendered_pod.h"
 
 namespace dsj::op {
 namespace {
@@ -184,6 +186,37 @@ TEST_F(RealOperator, WhatTheCrdAndTheOperatorRefuse) {
   ASSERT_FALSE(other);
   EXPECT_THAT(other.error().message, HasSubstr("the launcher of a job does not change"));
   (void)client_->remove(jobs_resource(), ns_, "quick");
+}
+
+// The rules of tests/operator/drawn_template_test.cc are written by hand; these are the server's own.
+TEST_F(RealOperator, TakesThePodOfEachDrawnTemplateThatIsNotRefused) {
+  const auto account = client_->create(
+      kube::resources::service_accounts(), ns_,
+      {{"apiVersion", "v1"}, {"kind", "ServiceAccount"}, {"metadata", {{"name", "j-worker"}}}});
+  ASSERT_TRUE(account) << account.error().to_string();
+  int taken = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const testing::DrawnTemplate drawn(seed);
+    Json spec = testing::quick_spec();
+    spec["workers"]["template"] = drawn.pod();
+    testing::World world(spec);
+    if (!world.o.wanted.accepted) continue;
+    for (const int worker : {0, 1}) {
+      Json pod = testing::pod_of(world, worker);
+      pod["metadata"]["namespace"] = ns_;
+      pod["metadata"].erase("ownerReferences");  // of a job that is not there
+      const auto answer =
+          transport_->call({.method = "POST",
+                            .path = pods().collection(ns_) + "?dryRun=All&fieldValidation=Strict",
+                            .content_type = "application/json",
+                            .body = pod.dump()},
+                           {});
+      ASSERT_TRUE(answer) << answer.error().message;
+      ASSERT_EQ(answer->status, 201) << "seed " << seed << ": " << answer->body << pod.dump(1);
+    }
+    ++taken;
+  }
+  EXPECT_GT(taken, 100);
 }
 
 }  // namespace
