@@ -14,7 +14,7 @@ std::string about_failure(const report::Failure& failure, const RunStatus& statu
   std::string text = "attempt " + std::to_string(failure.attempt) + " failed after step " +
                      std::to_string(failure.step) + ": " + failure.message;
   const bool by_others = failure.signal == SIGKILL && failure.reason != "HangDetected";
-  if (by_others) text += "; if no person killed it, the kernel did because memory ran out";
+  if (by_others) text += "; if nobody killed it, the kernel did because memory ran out";
   if (failure.rank >= 0) {
     text += "\n  log: " + output_dir + "/" + contract::kLogsDir + "/rank-" +
             std::to_string(failure.rank) + ".log";

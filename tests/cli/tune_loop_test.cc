@@ -212,7 +212,7 @@ TEST_F(TuneLoopTest, AStoppedSearchGoesOn) {
   FakeTrials stopped(files_, machine);
   stopped.stop_before = 3;
   EXPECT_EQ(tune(ds_config(), stopped), 130);
-  EXPECT_NE(said_.find("the same command goes on"), std::string::npos);
+  EXPECT_NE(said_.find("the same command continues"), std::string::npos);
   EXPECT_EQ(read("ds_config_optimal.json"), json());
   FakeTrials rest(files_, machine);
   ASSERT_EQ(tune(ds_config(), rest), 0);

@@ -106,7 +106,7 @@ TEST_F(Logs, FollowingGoesOnInTheNextPod) {
   };
   ASSERT_EQ(run(run_logs, {"moved", "-f"}), 0) << err_;
   EXPECT_EQ(out_, "[rank 0] one\n[rank 0] two\n");
-  EXPECT_THAT(err_, HasSubstr("goes on as moved-worker-0-2"));
+  EXPECT_THAT(err_, HasSubstr("continues as moved-worker-0-2"));
 }
 
 }  // namespace
