@@ -43,14 +43,16 @@ void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig
                         const at::Tensor& ids, const at::Tensor& dx, const EmbeddingCall& call) {
   ops::dropout(dx, dropout_of(config, call));
   if (config.embedding_scale != 1) dx.mul_(scale_of(config, dx));
+  if (config.learned_positions) {
+    if (const auto positions = p.grad(kPositions); positions.tensor.defined()) {
+      positions.zero_if_new();
+      ops::scatter_rows(dx, positions_of(config, call), positions.tensor);
+    }
+  }
   if (const auto tokens = p.grad(kTokens); tokens.tensor.defined()) {
     tokens.zero_if_new();
+    if (config.padding_id >= 0) dx.masked_fill_(ids.eq(config.padding_id).unsqueeze(1), 0);
     ops::scatter_rows(dx, ids, tokens.tensor);
-  }
-  if (!config.learned_positions) return;
-  if (const auto positions = p.grad(kPositions); positions.tensor.defined()) {
-    positions.zero_if_new();
-    ops::scatter_rows(dx, positions_of(config, call), positions.tensor);
   }
 }
 

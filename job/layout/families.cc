@@ -53,7 +53,8 @@ void read_qwen_windows(const json& config, Fields& fields, ModelConfig& out) {
   const int64_t window =
       fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
   const int64_t first = window > 0 ? fields.whole("max_window_layers", 0, INT64_MAX, 28) : 0;
-  read_windows(config, fields, window, [first](int64_t layer) { return layer >= first; }, out);
+  read_windows(
+      config, fields, window, [first](int64_t layer) { return layer >= first; }, out);
 }
 
 void read_qwen2(const json& config, Fields& fields, ModelConfig& out) {
@@ -93,7 +94,7 @@ void read_hunyuan(const json& config, Fields& fields, ModelConfig& out) {
     if (!theta.is_null()) (*it)["rope_theta"] = theta;
     break;
   }
-  read_shape(plain, fields, {.norm_eps = 1e-5}, out);
+  read_shape(plain, fields, {.norm_eps = 1e-5, .padding = 0}, out);
   all_biases(fields, "attention_bias", out);
   out.qk_norm = out.qk_norm_after_rope = true;
   out.names.q_norm = "query_layernorm";
@@ -135,7 +136,8 @@ void read_hyperclovax(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_smollm3(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 32768, .theta = 2e6, .tied = true}, out);
+  read_shape(config, fields, {.max_position = 32768, .theta = 2e6, .tied = true, .padding = 128004},
+             out);
   all_biases(fields, "attention_bias", out);
   out.mlp_bias = fields.flag("mlp_bias", false);
   const int64_t every = fields.positive("no_rope_layer_interval", kIndexMax, 4);
@@ -149,12 +151,13 @@ void read_smollm3(const json& config, Fields& fields, ModelConfig& out) {
   for (int64_t layer = 0; fits && layer < out.num_layers; ++layer)
     out.no_rope[layer] = listed ? list[layer] == 0 : (layer + 1) % every == 0;
   if (!fields.flag("use_sliding_window", false)) return;
-  read_windows(config, fields, read_window(config, fields, 0),
-               [&](int64_t layer) { return out.no_rope[layer]; }, out);
+  read_windows(
+      config, fields, read_window(config, fields, 0),
+      [&](int64_t layer) { return out.no_rope[layer]; }, out);
 }
 
 void read_seed_oss(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 524288, .head_dim = 128}, out);
+  read_shape(config, fields, {.max_position = 524288, .head_dim = 128, .padding = 1}, out);
   out.qkv_bias = fields.flag("attention_bias", true);
   out.o_bias = fields.flag("attention_out_bias", false);
   out.mlp_bias = fields.flag("mlp_bias", false);
@@ -164,7 +167,8 @@ void read_seed_oss(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_phi3(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 4096, .norm_eps = 1e-5, .partial_rotary = 1}, out);
+  read_shape(config, fields,
+             {.max_position = 4096, .norm_eps = 1e-5, .partial_rotary = 1, .padding = 32000}, out);
   out.qkv_bias = false;
   out.fused_qkv = out.fused_gate_up = true;
   out.dropout.residual = fields.probability("resid_pdrop", 0);
@@ -176,12 +180,11 @@ void read_cwm(const json& config, Fields& fields, ModelConfig& out) {
              {.max_position = 131072, .head_dim = 128, .norm_eps = 1e-5, .theta = 1e6}, out);
   out.qkv_bias = false;
   if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
-    out.rope = {.scaling = RopeConfig::Scaling::Llama3,
-                .theta = 1e6,
-                .factor = 16,
-                .original_max = 8192};
-  read_windows(config, fields, read_window(config, fields, 8192),
-               [](int64_t layer) { return layer % 4 != 0; }, out);
+    out.rope = {
+        .scaling = RopeConfig::Scaling::Llama3, .theta = 1e6, .factor = 16, .original_max = 8192};
+  read_windows(
+      config, fields, read_window(config, fields, 8192),
+      [](int64_t layer) { return layer % 4 != 0; }, out);
 }
 
 void read_ernie(const json& config, Fields& fields, ModelConfig& out) {
@@ -190,7 +193,8 @@ void read_ernie(const json& config, Fields& fields, ModelConfig& out) {
               .head_dim = 128,
               .norm_eps = 1e-5,
               .theta = 500000,
-              .tied = true},
+              .tied = true,
+              .padding = 0},
              out);
   all_biases(fields, "use_bias", out);
   out.mlp_bias = out.o_bias;
@@ -198,8 +202,10 @@ void read_ernie(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_helium(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields,
-             {.max_position = 4096, .head_dim = 128, .norm_eps = 1e-8, .theta = 100000}, out);
+  read_shape(
+      config, fields,
+      {.max_position = 4096, .head_dim = 128, .norm_eps = 1e-8, .theta = 100000, .padding = 3},
+      out);
   out.norm = NormKind::RmsOnce;
   out.qkv_bias = fields.flag("attention_bias", false);
   out.mlp_bias = fields.flag("mlp_bias", false);
@@ -218,7 +224,7 @@ void read_arcee(const json& config, Fields& fields, ModelConfig& out) {
 // ---- norms behind attention and the MLP
 
 void read_olmo2(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.norm_eps = 1e-5}, out);
+  read_shape(config, fields, {.norm_eps = 1e-5, .padding = 1}, out);
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::RmsOnce;
   out.pre_norms = false;
@@ -227,7 +233,7 @@ void read_olmo2(const json& config, Fields& fields, ModelConfig& out) {
 
 /// Layers with a window keep the unscaled rope.
 void read_olmo3(const json& config, Fields& fields, ModelConfig& out) {
-  Defaults defaults{.norm_eps = 1e-5, .theta = 500000};
+  Defaults defaults{.norm_eps = 1e-5, .theta = 500000, .padding = 1};
   const bool by_type = !rope_object_of(config, "full_attention").empty();
   defaults.rope_by_layer_type = by_type;
   read_shape(config, fields, defaults, out);
@@ -273,7 +279,8 @@ void read_glm_shape(const json& config, Fields& fields, ModelConfig& out) {
              {.max_position = 131072,
               .head_dim = 128,
               .norm_eps = 1.5625e-7,
-              .partial_rotary = 0.5},
+              .partial_rotary = 0.5,
+              .padding = 151329},
              out);
   out.qkv_bias = fields.flag("attention_bias", true);
   out.fused_gate_up = out.rope_in_pairs = true;
@@ -292,6 +299,7 @@ void read_gemma_shape(const json& config, Fields& fields, Defaults defaults, Mod
   defaults.head_dim = 256;
   defaults.tied = true;
   defaults.activation = "gelu_pytorch_tanh";
+  defaults.padding = 0;
   read_shape(config, fields, defaults, out);
   // A released config says gelu and means the tanh form; so does transformers.
   if (out.activation == Activation::Gelu) out.activation = Activation::GeluTanh;
@@ -333,11 +341,10 @@ void read_vaultgemma(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
-  read_gemma_shape(config, fields,
-                   {.max_position = 131072,
-                    .rope_by_layer_type = true,
-                    .activation_key = "hidden_activation"},
-                   out);
+  read_gemma_shape(
+      config, fields,
+      {.max_position = 131072, .rope_by_layer_type = true, .activation_key = "hidden_activation"},
+      out);
   read_gemma_layers(fields, 0, 0, out);
   out.qk_norm = true;
   read_windows(config, fields, read_window(config, fields, 4096),
@@ -426,7 +433,7 @@ void read_nemotron(const json& config, Fields& fields, ModelConfig& out) {
 
 /// OLMo 1: a LayerNorm without parameters.
 void read_olmo(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.norm_eps = 1e-5, .norm_eps_key = nullptr}, out);
+  read_shape(config, fields, {.norm_eps = 1e-5, .norm_eps_key = nullptr, .padding = 1}, out);
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::Layer;
   out.norm_weight = false;
@@ -442,7 +449,8 @@ void read_cohere_shape(const json& config, Fields& fields, double theta, ModelCo
               .norm_eps = 1e-5,
               .norm_eps_key = "layer_norm_eps",
               .theta = theta,
-              .tied = true},
+              .tied = true,
+              .padding = 0},
              out);
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::Layer;
@@ -473,7 +481,8 @@ void read_gpt_neox(const json& config, Fields& fields, ModelConfig& out) {
               .theta_key = "rotary_emb_base",
               .partial_rotary = 0.25,
               .partial_rotary_key = "rotary_pct",
-              .activation = "gelu"},
+              .activation = "gelu",
+              .has_padding = false},
              out);
   out.norm = NormKind::Layer;
   out.norm_bias = out.mlp_bias = true;
@@ -494,8 +503,7 @@ void read_gpt_neox(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void no_tied_bias(Fields& fields, const ModelConfig& out) {
-  fields.require(!out.tied, "tie_word_embeddings",
-                 "is true; a tied head with a bias is not built");
+  fields.require(!out.tied, "tie_word_embeddings", "is true; a tied head with a bias is not built");
 }
 
 void read_phi(const json& config, Fields& fields, ModelConfig& out) {
@@ -531,7 +539,8 @@ void read_gptj(const json& config, Fields& fields, ModelConfig& out) {
               .norm_eps = 1e-5,
               .norm_eps_key = "layer_norm_epsilon",
               .activation_key = "activation_function",
-              .activation = "gelu_new"},
+              .activation = "gelu_new",
+              .has_padding = false},
              out);
   // Null: rotary angles over the whole width, which no released model has.
   const int64_t rotated = fields.positive("rotary_dim", kWidthMax, 64);
@@ -571,7 +580,8 @@ void read_falcon(const json& config, Fields& fields, ModelConfig& out) {
               .norm_eps_key = "layer_norm_epsilon",
               .tied = true,
               .activation_key = "activation",
-              .activation = "gelu"},
+              .activation = "gelu",
+              .has_padding = false},
              out);
   if (one_head) out.num_kv_heads = 1;
   out.norm = NormKind::Layer;
@@ -615,7 +625,8 @@ void read_opt(const json& config, Fields& fields, ModelConfig& out) {
               .learned_positions = true,
               .tied = true,
               .activation_key = "activation_function",
-              .activation = "relu"},
+              .activation = "relu",
+              .padding = 1},
              out);
   out.first_position = 2;
   out.norm = NormKind::Layer;
@@ -705,8 +716,7 @@ void read_text_part(const json& config, Fields& fields, Read read, const char* t
   Fields part(text, {}, inside ? "text_config." : "");
   if (inside) {
     const std::string type = part.text("model_type", text_type);
-    part.require(type == text_type, "model_type",
-                 "is \"" + type + "\"; built is " + text_type);
+    part.require(type == text_type, "model_type", "is \"" + type + "\"; built is " + text_type);
   }
   plain_rope(text);
   read(text, part, out);
@@ -744,11 +754,10 @@ void read_qwen2_vl_part(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_qwen3_vl_part(const json& config, Fields& fields, ModelConfig& out) {
-  read_text_part(config, fields, read_qwen3, "qwen3_vl_text",
-                 {{"num_key_value_heads", 32},
-                  {"max_position_embeddings", 128000},
-                  {"rope_theta", 500000}},
-                 out);
+  read_text_part(
+      config, fields, read_qwen3, "qwen3_vl_text",
+      {{"num_key_value_heads", 32}, {"max_position_embeddings", 128000}, {"rope_theta", 500000}},
+      out);
   out.names.base = "model.language_model.";
 }
 

@@ -17,8 +17,8 @@ double mscale(double factor, double scale) {
 }
 
 void read_yarn(Fields& rope, int64_t max_position, RopeConfig& r) {
-  const double derived = std::max(
-      1.0, static_cast<double>(max_position) / static_cast<double>(r.original_max));
+  const double derived =
+      std::max(1.0, static_cast<double>(max_position) / static_cast<double>(r.original_max));
   r.factor = rope.absent("factor") ? derived : rope.required("factor", 0, kFactorMax);
   // transformers takes the default for 0, as for a missing one.
   const auto rotations = [&](const char* key, double fallback) {
@@ -32,19 +32,18 @@ void read_yarn(Fields& rope, int64_t max_position, RopeConfig& r) {
   rope.require(r.theta != 1, "rope_theta", "is 1, for which yarn has no frequencies");
   const double scale = rope.number("mscale", 0, 0, kFactorMax);
   const double all = rope.number("mscale_all_dim", 0, 0, kFactorMax);
-  const double inferred = scale > 0 && all > 0 ? mscale(r.factor, scale) / mscale(r.factor, all)
-                                               : mscale(r.factor, 1);
+  const double inferred =
+      scale > 0 && all > 0 ? mscale(r.factor, scale) / mscale(r.factor, all) : mscale(r.factor, 1);
   r.attention_factor = rope.number("attention_factor", inferred, kTiny, kFactorMax);
 }
 
 std::vector<double> read_divisors(const json& object, const char* key, int64_t count,
                                   Fields& rope) {
   const auto it = object.find(key);
-  const bool list = it != object.end() && it->is_array() &&
-                    static_cast<int64_t>(it->size()) == count &&
-                    std::ranges::all_of(*it, [](const json& one) {
-                      return one.is_number() && one.get<double>() > 0;
-                    });
+  const bool list =
+      it != object.end() && it->is_array() && static_cast<int64_t>(it->size()) == count &&
+      std::ranges::all_of(*it,
+                          [](const json& one) { return one.is_number() && one.get<double>() > 0; });
   rope.require(list, key,
                "is not a list of " + std::to_string(count) +
                    " numbers above 0, one for each pair of rotated elements");
@@ -78,15 +77,14 @@ void read_partial(const json& config, Fields& fields, const Defaults& defaults, 
     fields.inherit(rope);
   }
   if (fallback <= 0) {
-    return fields.require(partial == 1, key_of_config,
-                          "is not 1; this family rotates whole heads");
+    return fields.require(partial == 1, key_of_config, "is not 1; this family rotates whole heads");
   }
   fields.require(partial > 0 && partial <= 1, key_of_config, "is not above 0 and at most 1");
   if (!(partial > 0 && partial < 1)) return;
   const auto size = static_cast<int64_t>(static_cast<double>(out.head_dim) * partial);
-  fields.require(size >= 2 && size % 2 == 0, key_of_config,
-                 "rotates " + std::to_string(size) +
-                     " elements of each head; rotary embedding needs pairs");
+  fields.require(
+      size >= 2 && size % 2 == 0, key_of_config,
+      "rotates " + std::to_string(size) + " elements of each head; rotary embedding needs pairs");
   out.rotary_dim = std::max<int64_t>(2, size - size % 2);
 }
 
@@ -110,9 +108,10 @@ Activation read_activation(Fields& fields, const Defaults& defaults) {
     return Activation::GeluTanh;
   if (name == "gelu") return Activation::Gelu;
   if (name == "relu") return Activation::Relu;
-  fields.require(name == "relu2", defaults.activation_key,
-                 "is \"" + name +
-                     "\"; built are silu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu and relu2");
+  fields.require(
+      name == "relu2", defaults.activation_key,
+      "is \"" + name +
+          "\"; built are silu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu and relu2");
   return Activation::Relu2;
 }
 
@@ -149,9 +148,9 @@ RopeConfig read_rope_object(const json& object, const std::string& key, double t
     r.scaling = Scaling::LongRope;
     read_longrope(object, rope, sizes, r);
   } else {
-    rope.require(type == "default", "rope_type",
-                 "is \"" + type +
-                     "\"; built are default, linear, dynamic, llama3, yarn and longrope");
+    rope.require(
+        type == "default", "rope_type",
+        "is \"" + type + "\"; built are default, linear, dynamic, llama3, yarn and longrope");
   }
   fields.inherit(rope);
   return r;
@@ -208,16 +207,24 @@ void read_shape(const json& config, Fields& fields, const Defaults& defaults, Mo
   else
     out.norm_eps = defaults.norm_eps;
   out.tied = fields.flag("tie_word_embeddings", defaults.tied);
+  if (defaults.has_padding) {
+    const bool null = is_null(config, "pad_token_id");
+    int64_t padding =
+        null ? -1 : fields.whole("pad_token_id", -kIndexMax, kIndexMax, defaults.padding);
+    // torch counts a negative index from the end. A null is no index.
+    if (padding < 0 && !null && !fields.absent("pad_token_id")) padding += out.vocab_size;
+    out.padding_id = padding < out.vocab_size ? std::max<int64_t>(padding, -1) : -1;
+  }
   const bool derived = defaults.head_dim == 0 && fields.absent("head_dim");
   fields.require(!derived || out.hidden_size % out.num_heads == 0, defaults.heads_key,
                  std::string("does not divide ") + defaults.hidden_key);
-  out.head_dim = fields.positive(
-      "head_dim", kWidthMax,
-      defaults.head_dim > 0 ? defaults.head_dim
-                            : std::max<int64_t>(out.hidden_size / out.num_heads, 1));
-  fields.require(out.num_heads * out.head_dim <= kWidthMax, "head_dim",
-                 std::string("times ") + defaults.heads_key + " is above " +
-                     std::to_string(kWidthMax));
+  out.head_dim = fields.positive("head_dim", kWidthMax,
+                                 defaults.head_dim > 0
+                                     ? defaults.head_dim
+                                     : std::max<int64_t>(out.hidden_size / out.num_heads, 1));
+  fields.require(
+      out.num_heads * out.head_dim <= kWidthMax, "head_dim",
+      std::string("times ") + defaults.heads_key + " is above " + std::to_string(kWidthMax));
   out.learned_positions = defaults.learned_positions;
   if (!out.learned_positions) {
     read_partial(config, fields, defaults, out);

@@ -44,9 +44,11 @@ struct Defaults {
   bool rope_by_layer_type = false;  ///< rope_parameters has an object for each type of layer
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
+  int64_t padding = -1;     ///< pad_token_id; -1: null
+  bool has_padding = true;  ///< whether the embedding has a padding_idx
 };
 
-/// Sizes, norm_eps, ties, rope, activation and attention_dropout.
+/// Sizes, norm_eps, ties, padding, rope, activation and attention_dropout.
 void read_shape(const nlohmann::json& config, Fields& fields, const Defaults& defaults,
                 ModelConfig& out);
 /// sliding_window; null: 0. Missing: `fallback`.

@@ -100,6 +100,9 @@ struct ModelConfig {
   bool rope_in_pairs = false;     ///< elements 2i and 2i+1 turn together, not i and i + half
   std::vector<bool> no_rope = {};  ///< [layer]: it has no positions; empty: all have
   bool tied = false;              ///< lm_head is the embedding
+  /// The token whose row of the embedding gets no gradient as an input (nn.Embedding's padding_idx); -1:
+  /// there is none.
+  int64_t padding_id = -1;
   bool qkv_bias = true;
   bool o_bias = false;
   bool mlp_bias = false;

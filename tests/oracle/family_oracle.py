@@ -69,6 +69,11 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 MODELS |= {
     "tiny-llama-yarn": family("Llama", "llama", rope_scaling=YARN, rope_theta=10000.0, hidden_act="silu",
                               rms_norm_eps=1e-5, tie_word_embeddings=False),
+    # Tokens of the rows: their rows of the embedding get a gradient from the tied head alone, or none.
+    "tiny-llama-padding": family("Llama", "llama", pad_token_id=34, rope_theta=10000.0, hidden_act="silu",
+                                 rms_norm_eps=1e-5, tie_word_embeddings=False),
+    "tiny-gemma-padding": family("Gemma", "gemma", pad_token_id=111, head_dim=16, hidden_act="gelu",
+                                 hidden_activation=None, rms_norm_eps=1e-6, num_key_value_heads=1),
     "tiny-gemma": family("Gemma", "gemma", head_dim=16, hidden_act="gelu", hidden_activation=None, rms_norm_eps=1e-6,
                          rope_theta=10000.0),
     # Four layers: full attention in the second and the fourth.

@@ -394,6 +394,15 @@ TEST(ModelConfig, WhatANewFamilyCannotDoIsRefused) {
   refuses("internlm3", "bias", true);
 }
 
+/// torch's padding_idx: below 0 it counts from the end. A row that the table has not is none.
+TEST(ModelConfig, ThePaddingTokenIsTheConfigs) {
+  EXPECT_EQ(read(llama("{}")).padding_id, -1);
+  EXPECT_EQ(read(llama(R"({"pad_token_id": null})")).padding_id, -1);
+  EXPECT_EQ(read(llama(R"({"pad_token_id": 7})")).padding_id, 7);
+  EXPECT_EQ(read(llama(R"({"vocab_size": 96, "pad_token_id": -1})")).padding_id, 95);
+  EXPECT_EQ(read(llama(R"({"vocab_size": 96, "pad_token_id": 96})")).padding_id, -1);
+}
+
 TEST(ModelConfig, YarnNeedsABaseAboveOne) {
   EXPECT_NE(refusal(llama(R"({"rope_theta": 1, "rope_scaling": {"rope_type": "yarn",
                               "factor": 4.0, "original_max_position_embeddings": 16}})"))
