@@ -24,7 +24,7 @@ constexpr std::array<Unit, 8> kUnits = {{{"ns", 1e-6},
                                          {"s", 1e3},
                                          {"m", 60e3},
                                          {"h", 3600e3}}};
-constexpr double kMost = 9.2e15;  // milliseconds: Go's longest
+constexpr double kMost = 9.223372036854e12;  // milliseconds: Go's longest, 2^63 - 1 ns
 
 /// Takes the number or the unit in front of `rest` off it.
 template <typename Belongs>
