@@ -115,24 +115,28 @@ function(dsj_room NAME)
   endif()
 endfunction()
 
-# dsj_program(NAME [TORCH] [EXPORTS] MAIN file DEPS targets...). EXPORTS: what it opens at run time calls back into it.
-# NAME-dist is the same program as users install it, in dist/bin (scripts/dist.py): its RPATH knows no folder of this machine.
-# It finds the libraries that come with it in ../lib, libtorch in ../torch/lib (make install) or in the folder torch beside
+# dsj_program(NAME [TORCH] [EXPORTS] [HERE] MAIN file DEPS targets...). EXPORTS: what it opens at run time calls back into it.
+# HERE: it is never installed. NAME-dist is the same program as users install it, in dist/bin (scripts/dist.py): its RPATH
+# knows no folder of this machine. It finds the libraries that come with it in ../lib, libtorch in ../torch/lib (make install) or in the folder torch beside
 # its own (pip's site-packages). DT_RPATH holds for the libraries of libraries, too.
 set(DSJ_DIST_RPATH "$ORIGIN/../lib;$ORIGIN/../torch/lib;$ORIGIN/../../torch/lib")
 function(dsj_program NAME)
-  cmake_parse_arguments(P "TORCH;EXPORTS" "MAIN" "DEPS" ${ARGN})
+  cmake_parse_arguments(P "TORCH;EXPORTS;HERE" "MAIN" "DEPS" ${ARGN})
   add_executable(${NAME} ${P_MAIN})
   target_link_libraries(${NAME} PRIVATE dsj_options ${P_DEPS})
   if(P_TORCH)
     dsj_use_torch(${NAME})
+  endif()
+  set_target_properties(${NAME} PROPERTIES ENABLE_EXPORTS ${P_EXPORTS})
+  if(P_HERE)
+    return()
   endif()
   add_executable(${NAME}-dist $<TARGET_OBJECTS:${NAME}>)
   target_link_libraries(${NAME}-dist PRIVATE $<TARGET_PROPERTY:${NAME},LINK_LIBRARIES>)
   target_link_options(${NAME}-dist PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(${NAME}-dist PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${NAME}
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/dist/bin BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${DSJ_DIST_RPATH}")
-  set_target_properties(${NAME} ${NAME}-dist PROPERTIES ENABLE_EXPORTS ${P_EXPORTS})
+  set_target_properties(${NAME}-dist PROPERTIES ENABLE_EXPORTS ${P_EXPORTS})
 endfunction()
 
 # The precompiled header of a test program, or of a fake that tests share, without libtorch.
