@@ -1,5 +1,7 @@
 #include "kube/client.h"
 
+#include <utility>
+
 #include "kube/answer_json.h"
 
 namespace dsj::kube {
@@ -42,6 +44,7 @@ ApiError not_json(const Response& response) {
 
 ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cancel, bool* repeated) {
   const Milliseconds end = clock_.monotonic() + options_.deadline;
+  bool renewed = false;
   for (int attempt = 1;; ++attempt) {
     request.timeout = options_.request_timeout;
     ++requests_;
@@ -57,8 +60,10 @@ ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cance
     } else {
       error = from_response(*response);
     }
-    // Once after Unauthorized: the token's file is read again before the second attempt.
-    const bool once_more = error.kind == ApiError::Kind::Unauthorized && attempt == 1;
+    // Once after Unauthorized, also behind an attempt that failed otherwise: the credential is read
+    // again before it.
+    const bool once_more =
+        error.kind == ApiError::Kind::Unauthorized && !std::exchange(renewed, true);
     if (!once_more &&
         (attempt >= options_.attempts || !may_repeat(error, repeat == Repeat::Always)))
       return std::unexpected(error);

@@ -51,7 +51,8 @@ std::string rotated_log(const std::string& path) {
   return path + ".1";
 }
 
-LogRotation::LogRotation(int64_t bytes_max) : bytes_max_(bytes_max) {}
+LogRotation::LogRotation(int64_t bytes_max, std::chrono::seconds every)
+    : bytes_max_(bytes_max), every_(every) {}
 
 LogRotation::~LogRotation() {
   {
@@ -75,11 +76,10 @@ void LogRotation::forget(const std::string& path) {
 
 void LogRotation::run() {
   std::unique_lock lock(mutex_);
-  while (!stop_) {
+  while (!wake_.wait_for(lock, every_, [&] { return stop_; })) {
     lock.unlock();
     look();
     lock.lock();
-    wake_.wait_for(lock, std::chrono::seconds(1), [&] { return stop_; });
   }
 }
 

@@ -4,6 +4,7 @@
 // same: a rank that cannot write may end. Looks once a second, on a thread of its own. Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -28,7 +29,8 @@ std::string rotated_log(const std::string& path);
 
 class LogRotation {
  public:
-  explicit LogRotation(int64_t bytes_max);
+  /// `every`: how often the files are looked at on a thread of its own, first after that time.
+  explicit LogRotation(int64_t bytes_max, std::chrono::seconds every = std::chrono::seconds(1));
   ~LogRotation();
 
   void watch(const std::string& path);
@@ -41,6 +43,7 @@ class LogRotation {
   void rotate(const std::string& path);
 
   const int64_t bytes_max_;
+  const std::chrono::seconds every_;
   std::mutex mutex_;
   std::mutex looking_;
   std::condition_variable wake_;

@@ -332,7 +332,10 @@ TEST(ApiTransport, RunsACredentialPluginOnceAndAgainAfterA401) {
   testing::FakeClock clock;
   Client client(**made, clock);
   const Resource pods{"", "v1", "pods", "Pod", true};
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(client.get(pods, "n", "p"));
+  for (int i = 0; i < 3; ++i) {
+    const auto got = client.get(pods, "n", "p");
+    EXPECT_TRUE(got) << got.error().message;
+  }
   EXPECT_TRUE(client.pod_log("n", "p", {}));
   const std::vector<std::string> heads = server->heads;
   ASSERT_EQ(heads.size(), 6u);

@@ -201,9 +201,10 @@ TEST(Rights, OfTheChartAreThoseThatAreUsed) {
     EXPECT_EQ(left[0]["status"]["phase"], "Refused");
   }
   Rights used = recorder.used, granted = rights_of_the_chart();
-  // Held for what it grants: a job's Role, and owner references that block a deletion.
+  // Held for what it grants: a job's Role, owner references that block a deletion, the key policy.
   for (const char* held : {"training.dsj.dev/deepspeedjobs/status get",
-                           "training.dsj.dev/deepspeedjobs/finalizers update"}) {
+                           "training.dsj.dev/deepspeedjobs/finalizers update",
+                           "keys.training.dsj.dev/workers create"}) {
     EXPECT_EQ(granted.erase(held), 1u) << held;
   }
   // The election's own thread (tests/kube/lease_test.cc).

@@ -18,6 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
+/// The thread of a rotation does not look: the tests do.
+constexpr std::chrono::seconds kNever(100'000);
+
 struct RotationTest : testing::Test {
   fs::path folder = fs::path(testing::TempDir()) / ("rotation-" + std::to_string(getpid()));
   std::string file = folder / "rank-0.log";
@@ -39,7 +42,7 @@ struct RotationTest : testing::Test {
 };
 
 TEST_F(RotationTest, AFullLogIsKeptOnceAndTheRankWritesOn) {
-  LogRotation rotation(10);
+  LogRotation rotation(10, kNever);
   rotation.watch(file);
   const int rank = open_as_rank();
   say(rank, "0123456789");
@@ -60,7 +63,7 @@ TEST_F(RotationTest, AFullLogIsKeptOnceAndTheRankWritesOn) {
 
 TEST_F(RotationTest, AFloodStaysSmallAndLosesNoMoreThanTheMomentOfACut) {
   constexpr int64_t kMost = 100'000;
-  LogRotation rotation(kMost);
+  LogRotation rotation(kMost, kNever);
   rotation.watch(file);
   const pid_t rank = fork();
   if (rank == 0) {
@@ -88,7 +91,7 @@ TEST_F(RotationTest, AFloodStaysSmallAndLosesNoMoreThanTheMomentOfACut) {
 }
 
 TEST_F(RotationTest, WithoutRoomForACopyTheLogIsCutAllTheSame) {
-  LogRotation rotation(10);
+  LogRotation rotation(10, kNever);
   rotation.watch(file);
   const int rank = open_as_rank();
   std::ofstream(rotated_log(file)) << "older";
@@ -114,7 +117,7 @@ TEST_F(RotationTest, AMirrorAndLastWordsGoOnBehindACut) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   LogMirror mirror(ends[1]);
-  LogRotation rotation(10);
+  LogRotation rotation(10, kNever);
   rotation.watch(file);
   const int rank = open_as_rank();
   say(rank, "of an earlier attempt\n");

@@ -386,7 +386,7 @@ TEST_F(FakeRun, GarbageInTheEventPipeIsNoHarm) {
   variables_["FAKE_FAULT"] = "attempt=0,rank=0,step=3,do=garbage";
   ASSERT_EQ(run({"job.yaml"}), 0);
   EXPECT_EQ(metric_steps(), one_to(8));
-  EXPECT_THAT(read_text(out() / "logs/agent-0.log"), HasSubstr("rank 0 wrote what is no event"));
+  EXPECT_THAT(read_text(out() / "logs/agent-0.log"), HasSubstr("rank 0 wrote a line that is not an event"));
 }
 
 TEST_F(FakeRun, SecondRunOnTheSameOutputIsRefusedWithThePid) {
