@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "gpu_tests", "libdsj_cuda.so")
@@ -13,6 +14,16 @@ THERE = re.compile(r"lib(torch|c10|cu[a-z]+|nccl|nv|gomp|stdc\+\+|gcc_s|c|m|dl|r
 # Of the carried programs: an image with Python 3.12 has at least these.
 MOST = {"GLIBC": (2, 38), "GLIBCXX": (3, 4, 32)}
 LIMIT = 64 << 20  # of everything that travels
+
+
+ARCHIVE, FOLDERS = "programs.tar.gz", ("bin", "lib")
+
+
+def unpack(carried):
+    """There, once: the programs and libraries of the archive."""
+    if not os.path.exists(os.path.join(carried, "bin")):
+        with tarfile.open(os.path.join(carried, ARCHIVE)) as archive:
+            archive.extractall(carried)
 
 
 def output(*words):
@@ -67,6 +78,10 @@ def pack(build, carried):
         for name in os.listdir(os.path.join(carried, folder)):
             new = too_new(os.path.join(carried, folder, name))
             problems += [f"{name} asks for {', '.join(new)}"] if new else []
+    with tarfile.open(os.path.join(carried, ARCHIVE), "w:gz") as archive:
+        for folder in FOLDERS:
+            archive.add(os.path.join(carried, folder), folder)
+            shutil.rmtree(os.path.join(carried, folder))
     carries, tree = size_of(carried), tree_size(REPOSITORY)
     if carries + tree > LIMIT:
         problems.append(f"{(carries + tree) >> 20} MiB travel, the limit is {LIMIT >> 20}")

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
+import carry
+
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
 
@@ -36,6 +38,8 @@ def text_of(*words):
 
 class Machine:
     def __init__(self, carried):
+        if os.path.exists(os.path.join(carried, carry.ARCHIVE)):
+            carry.unpack(carried)
         self.bin = os.path.join(carried, "bin")
         self.work = tempfile.mkdtemp(prefix="dsj-gpu-")
         self.deadline = time.monotonic() + 3600

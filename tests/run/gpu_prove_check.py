@@ -54,6 +54,7 @@ def it_packs_what_a_bare_machine_lacks(rehearsal):
         code = carry.pack(rehearsal.build, rehearsal.carried)
     print(said.getvalue(), end="")
     expect(code == 0, said.getvalue())
+    carry.unpack(rehearsal.carried)
     names = os.listdir(os.path.join(rehearsal.carried, "lib"))
     expect(not [name for name in names if carry.THERE.match(name)], f"the machine brings some of {names}")
 

@@ -106,7 +106,7 @@ TEST_F(NotFiniteRun, TheLastSoundCheckpointStays) {
   EXPECT_THAT(checkpoints(), ElementsAre("step-3", "step-4")) << "step 4 is finite, and of no use";
   EXPECT_EQ(fs::last_write_time(out() / "model/model.safetensors"), before) << "the sound model";
   const std::string good = (out() / "checkpoints/step-3").string();
-  EXPECT_THAT(stderr_text(), HasSubstr("is that of step 3: --resume_from_checkpoint " + good));
+  EXPECT_THAT(stderr_text(), HasSubstr("is step 3: --resume_from_checkpoint " + good));
   // It is sound: a run from it with a rate that works is done, and one checkpoint is left.
   write_job({{"maxSteps", "6"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"resumeFromCheckpoint", good}});
   EXPECT_EQ(run({"job.yaml"}), 0);
