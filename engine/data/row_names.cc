@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "common/json.h"
+
 namespace dsj::data {
 namespace {
 
@@ -93,10 +95,12 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
 }
 
 Result<RowNames> RowNames::of_entry(const json& entry, const std::string& where) {
-  if (entry.value("ranking", json()) == json(true))
+  if (json_flag(entry, "ranking"))
     return bad_input("\"ranking\" marks preference rows, which are not trained on", where,
                      "choose another data set");
-  const std::string formatting = entry.value("formatting", "alpaca");
+  const json& given = json_child(entry, "formatting");
+  const std::string formatting =
+      given.is_null() ? "alpaca" : given.is_string() ? given.get<std::string>() : given.dump();
   if (formatting != "alpaca" && formatting != "sharegpt" && formatting != "openai")
     return bad_input("\"formatting\" is \"" + formatting + "\"", where,
                      "expected alpaca, sharegpt or openai");

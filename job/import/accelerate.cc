@@ -1,5 +1,6 @@
 #include "job/import/accelerate.h"
 
+#include "common/json.h"
 #include "common/text.h"
 #include "job/spec/yaml.h"
 
@@ -30,8 +31,7 @@ Result<json> accelerate_settings(Files& files, std::map<std::string, std::string
       return bad_input("expected keys and values", path.mapped(),
                        "is it accelerate's config file?");
     settings = document.value;
-    if (settings.contains("deepspeed_config") && settings["deepspeed_config"].is_object()) {
-      const json inner = settings["deepspeed_config"];
+    if (const json inner = json_child(settings, "deepspeed_config"); inner.is_object()) {
       settings.erase("deepspeed_config");
       settings.update(inner);
     }
@@ -52,27 +52,27 @@ Result<json> accelerate_settings(Files& files, std::map<std::string, std::string
 }
 
 json accelerate_ds_config(const json& settings) {
-  json zero = {{"stage", settings.value("zero_stage", json(2))}};
-  for (const auto& [from, to] : {std::pair{"offload_optimizer", "offload_optimizer"},
-                                 std::pair{"offload_param", "offload_param"}}) {
-    const json device = settings.value(from + std::string("_device"), json("none"));
-    if (device == "none" || device.is_null()) continue;
-    zero[to] = {{"device", device}};
-    if (device == "nvme")
-      zero[to]["nvme_path"] = settings.value(from + std::string("_nvme_path"), json());
+  const auto said = [&](const std::string& name, json otherwise) {
+    const json& value = json_child(settings, name.c_str());
+    return value.is_null() ? otherwise : value;
+  };
+  json zero = {{"stage", said("zero_stage", 2)}};
+  for (const std::string part : {"offload_optimizer", "offload_param"}) {
+    const json device = said(part + "_device", "none");
+    if (device == "none") continue;
+    zero[part] = {{"device", device}};
+    if (device == "nvme") zero[part]["nvme_path"] = said(part + "_nvme_path", json());
   }
-  if (settings.value("zero3_save_16bit_model", json(false)) == true)
+  if (json_flag(settings, "zero3_save_16bit_model"))
     zero["stage3_gather_16bit_weights_on_model_save"] = true;
-  json config = {
-      {"train_batch_size", "auto"},
-      {"train_micro_batch_size_per_gpu", "auto"},
-      {"gradient_accumulation_steps", settings.value("gradient_accumulation_steps", json("auto"))},
-      {"gradient_clipping", settings.value("gradient_clipping", json("auto"))},
-      {"zero_optimization", zero},
-      {"zero_allow_untested_optimizer", true},
-      {"fp16", {{"enabled", "auto"}}},
-      {"bf16", {{"enabled", "auto"}}}};
-  return config;
+  return {{"train_batch_size", "auto"},
+          {"train_micro_batch_size_per_gpu", "auto"},
+          {"gradient_accumulation_steps", said("gradient_accumulation_steps", "auto")},
+          {"gradient_clipping", said("gradient_clipping", "auto")},
+          {"zero_optimization", zero},
+          {"zero_allow_untested_optimizer", true},
+          {"fp16", {{"enabled", "auto"}}},
+          {"bf16", {{"enabled", "auto"}}}};
 }
 
 }  // namespace dsj::jobimport

@@ -31,6 +31,12 @@ void comment(std::string& text, const std::string& title, const std::vector<std:
 
 }  // namespace
 
+std::string sentence_of(const dsconfig::Finding& finding) {
+  std::string text = finding.path + ": " + finding.message;
+  if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+  return text;
+}
+
 Status finish(Imported& imported, const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     DSJ_TRY(const jobspec::Override change, jobspec::parse_override(text));

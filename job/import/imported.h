@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "job/dsconfig/resolution.h"
 
 namespace dsj::jobimport {
 
@@ -25,6 +26,9 @@ struct Imported {
   std::vector<std::string> left_open;   ///< the user has a word to add: placeholders, environment
   std::vector<std::string> not_carried;  ///< in the source, not in the job, with the reason
 };
+
+/// A finding about a line, as not_carried and left_open have it: "--x: message (hint)".
+std::string sentence_of(const dsconfig::Finding& finding);
 
 /// Applies overrides ("spec.path=value", as `dsj run --set`) and checks that nothing is missing.
 /// BadInput lists all that is.

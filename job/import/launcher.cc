@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "common/json.h"
 #include "common/text.h"
 #include "job/import/accelerate.h"
 #include "job/import/hostfile.h"
@@ -208,11 +209,8 @@ class LineImport {
     // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
     imported_.manifest = std::move(taken.manifest);
-    for (const auto& finding : taken.findings) {
-      std::string text = finding.path + ": " + finding.message;
-      if (!finding.hint.empty()) text += " (" + finding.hint + ")";
-      imported_.not_carried.push_back(std::move(text));
-    }
+    for (const auto& finding : taken.findings)
+      imported_.not_carried.push_back(sentence_of(finding));
     json& spec = imported_.manifest["spec"];
     if (spec.contains("workers"))
       imported_.not_carried.push_back("the script's own number of ranks: the launcher's counts");
@@ -289,9 +287,8 @@ class LineImport {
           "same_network", "zero3_init_flag", "num_cpu_threads_per_process"})
       option(quiet);
     const auto count = [&](const char* name) -> std::optional<int64_t> {
-      const json value = settings_.value(name, json());
-      if (!value.is_number_integer() || value < 1 || value > 65'536) return std::nullopt;
-      return value.get<int64_t>();
+      const auto value = json_whole(settings_, name);
+      return value && *value >= 1 && *value <= 65'536 ? value : std::nullopt;
     };
     const int64_t machines = count("num_machines").value_or(1);
     workers_["replicas"] = machines;
@@ -303,25 +300,24 @@ class LineImport {
            processes ? std::to_string(*processes) + " processes are not a multiple of " +
                            std::to_string(machines) + " machines"
                      : "without num_processes it is the machine's devices");
-    if (const json restarts = settings_.value("max_restarts", json());
-        restarts.is_number_integer() && restarts >= 0 && restarts <= 65'536)
-      restarts_ = restarts.get<int64_t>();
+    if (const auto restarts = json_whole(settings_, "max_restarts");
+        restarts && *restarts >= 0 && *restarts <= 65'536)
+      restarts_ = restarts;
     return {};
   }
 
   /// What accelerate's settings say of the ds_config, if the script's arguments name none, and of the
   /// precision. FSDP and Megatron have no counterpart that computes the same.
   void take_settings(json& spec) {
-    const std::string type = settings_.value("distributed_type", "");
+    const std::string type = json_text(settings_, "distributed_type");
     if (type == "FSDP" || type == "MEGATRON_LM" || type == "TPU" || type == "XLA") {
       if (!spec.contains("deepspeed"))
         need("spec.deepspeed.configFrom.file",
              "the line trains with " + type + ", which is not DeepSpeed: name a ds_config");
       return;
     }
-    const json file = settings_.value("deepspeed_config_file", json());
     if (!spec.contains("deepspeed")) {
-      if (file.is_string()) {
+      if (const std::string file = json_text(settings_, "deepspeed_config_file"); !file.empty()) {
         spec["deepspeed"] = {{"configFrom", {{"file", file}}}};
       } else {
         json settings = settings_;
@@ -333,7 +329,7 @@ class LineImport {
               "parallelism");
       }
     }
-    const std::string precision = settings_.value("mixed_precision", "no");
+    const std::string precision = json_text(settings_, "mixed_precision");
     json& training = spec["training"];
     if ((precision == "bf16" || precision == "fp16") && !training.contains("bf16") &&
         !training.contains("fp16"))

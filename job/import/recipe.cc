@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/json.h"
 #include "common/path_list.h"
 #include "common/text.h"
 #include "job/spec/job.h"
@@ -54,7 +55,8 @@ class RecipeImport {
   }
 
   Result<Imported> llamafactory() {
-    const std::string datasets = word_of(document_.value("dataset", json()));
+    const json& dataset = json_child(document_, "dataset");
+    const std::string datasets = is_empty(dataset) ? "" : word_of(dataset);
     for (const auto& [key, value] : document_.items()) {
       if (is_empty(value) || key == "dataset" || key == "dataset_dir") continue;
       if (key == "template") {
@@ -75,7 +77,7 @@ class RecipeImport {
     if (!datasets.empty()) {
       const auto names = split_commas(datasets);
       const auto other = std::ranges::find_if(names, [this](const std::string& name) {
-        return !entry_of(name).contains("file_name");
+        return json_text(entry_of(name), "file_name").empty();
       });
       if (other != names.end()) {
         need("spec.training.dataPath", "the data set " + *other + " is not a file of " +
@@ -109,13 +111,19 @@ class RecipeImport {
     give("val_size", text::number(rows));
   }
 
-  std::string dataset_directory() const { return document_.value("dataset_dir", "data"); }
+  std::string dataset_directory() const {
+    const std::string named = json_text(document_, "dataset_dir");
+    return named.empty() ? "data" : named;
+  }
 
-  /// A data set of dataset_info.json. Null: there is none of the name.
+  /// A data set of dataset_info.json, which is read once. Null: there is none of the name.
   json entry_of(const std::string& name) {
-    const auto text = files_.read_all(dataset_directory() + "/dataset_info.json", 16 << 20);
-    const json info = text ? json::parse(*text, nullptr, false) : json();
-    return info.is_object() && info.contains(name) && info[name].is_object() ? info[name] : json();
+    if (!datasets_) {
+      const auto text = files_.read_all(dataset_directory() + "/dataset_info.json", 16 << 20);
+      datasets_ = text ? json::parse(*text, nullptr, false) : json();
+    }
+    const json& entry = json_child(*datasets_, name.c_str());
+    return entry.is_object() ? entry : json();
   }
 
   /// The local file of a name in dataset_info.json. Empty: there is none, or there are several.
@@ -126,7 +134,7 @@ class RecipeImport {
       if (entry.contains(key) && entry[key] != "alpaca")
         note("dataset_info.json: " + std::string(key) + " of " + names + " is " +
              entry[key].dump() + "; `dsj data show` prints how the rows are read");
-    const std::string file = entry.value("file_name", "");
+    const std::string file = json_text(entry, "file_name");
     return file.empty() ? file : dataset_directory() + "/" + file;
   }
 
@@ -134,9 +142,8 @@ class RecipeImport {
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_, true));
     imported_.manifest = std::move(taken.manifest);
     for (const auto& finding : taken.findings) {
-      std::string text = finding.path + ": " + finding.message;
-      if (text.starts_with("--")) text.erase(0, 2);
-      if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+      std::string text = sentence_of(finding);
+      if (text.starts_with("--")) text.erase(0, 2);  // the file has keys
       imported_.not_carried.push_back(std::move(text));
     }
     json& spec = imported_.manifest["spec"];
@@ -163,6 +170,7 @@ class RecipeImport {
   const json& document_;
   Imported imported_;
   std::vector<std::string> line_;
+  std::optional<json> datasets_;  ///< of dataset_info.json, once it was read
 };
 
 /// Keys of axolotl's that other names stand for.
@@ -249,7 +257,7 @@ Result<Imported> RecipeImport::axolotl() {
       for (size_t at = 0; at < value.size(); ++at) {
         const std::string place = key + "[" + std::to_string(at) + "]";
         json set = value[at].is_object() ? value[at] : json::object();
-        std::string file = set.value("path", "");
+        std::string file = json_text(set, "path");
         if (set.contains("data_files")) file = word_of(set["data_files"]);
         const auto there = files_.exists(file);
         if (!test && !(there && *there)) {

@@ -82,6 +82,9 @@ TEST(RowNames, Refusals) {
   EXPECT_NE(said({{"prompt", 3}}).find("is 3, expected a field's name"), std::string::npos);
   EXPECT_FALSE(RowNames::of_entry({{"ranking", true}}, "x"));
   EXPECT_FALSE(RowNames::of_entry({{"formatting", "xml"}}, "x"));
+  EXPECT_FALSE(RowNames::of_entry({{"formatting", 3}}, "x"));
+  EXPECT_FALSE(RowNames::of_entry({{"columns", 3}}, "x"));
+  EXPECT_TRUE(RowNames::of_entry({{"ranking", "no"}, {"formatting", nullptr}}, "x"));
 }
 
 }  // namespace

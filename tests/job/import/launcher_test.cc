@@ -1,5 +1,7 @@
 #include "job/import/launcher.h"
 
+#include <random>
+
 #include "tests/job/import/support.h"
 
 namespace dsj::jobimport {
@@ -97,6 +99,36 @@ use_cpu: false
       "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3,
       "offload_optimizer": {"device": "cpu"},
       "stage3_gather_16bit_weights_on_model_save": true}})"));
+}
+
+/// accelerate takes what is null or left out from its defaults: stage 2.
+TEST(Launcher, NoValueOfAcceleratesFileIsTooOdd) {
+  const std::string values[] = {"null",      "no",  "3",      "-1",   "bf16",
+                                "DEEPSPEED", "[1]", "{a: 1}", "1e300"};
+  const char* keys[] = {"distributed_type",  "mixed_precision",       "num_processes",
+                        "num_machines",      "deepspeed_config",      "deepspeed_config_file",
+                        "zero_stage",        "max_restarts",          "offload_param_device",
+                        "gradient_clipping", "zero3_save_16bit_model"};
+  std::mt19937 random(33);
+  for (int i = 0; i < 3'000; ++i) {
+    Folder folder;
+    std::string text = "debug: false\n";
+    for (const char* key : keys)
+      if (random() % 2 == 0) text += std::string(key) + ": " + values[random() % 9] + "\n";
+    folder.add("/acc.yaml", text);
+    ASSERT_NO_THROW((void)from_script(
+        folder, "accelerate launch --config_file /acc.yaml t.py --model_name_or_path m\n",
+        Launcher::Accelerate))
+        << text;
+  }
+  Folder folder;
+  folder.add("/acc.yaml", "distributed_type: DEEPSPEED\nzero_stage: null\nnum_processes: 2\n");
+  const auto plain = from_script(
+      folder,
+      "accelerate launch --config_file /acc.yaml t.py --model_name_or_path m --data_path d\n",
+      Launcher::Accelerate);
+  ASSERT_TRUE(plain) << plain.error().to_string();
+  EXPECT_EQ(plain->manifest["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"], 2);
 }
 
 TEST(Launcher, AccelerateWithAFileOrWithoutDeepSpeed) {

@@ -1,5 +1,7 @@
 #include "job/import/recipe.h"
 
+#include <random>
+
 #include "job/spec/yaml.h"
 #include "tests/job/import/support.h"
 
@@ -151,6 +153,56 @@ TEST(RecipeTest, OtherObjectivesAreRefused) {
     ASSERT_FALSE(imported) << text;
     EXPECT_EQ(imported.error().message, says);
   }
+}
+
+/// Anybody may have written the file: a value of another type is never more than a refusal.
+TEST(RecipeTest, NoValueOfAKnownKeyIsTooOdd) {
+  Folder folder;
+  folder.add("/data/dataset_info.json",
+             R"({"a": {"file_name": 3}, "b": [], "c": {"file_name": "c"}})");
+  const json values =
+      json::parse(R"([null, true, 3, -0.5, 1e300, "", "a", "a,b", "/data", "no", [], ["a"],
+      [[]], [{}], [{"path": 3}], [{"path": "/data", "data_files": {"x": 1}}], {}, {"x": null}])");
+  const char* keys[] = {"model_name_or_path",
+                        "base_model",
+                        "stage",
+                        "finetuning_type",
+                        "adapter",
+                        "dataset",
+                        "dataset_dir",
+                        "eval_dataset",
+                        "datasets",
+                        "test_datasets",
+                        "template",
+                        "val_size",
+                        "val_set_size",
+                        "deepspeed",
+                        "output_dir",
+                        "bf16",
+                        "num_epochs",
+                        "evals_per_epoch",
+                        "saves_per_epoch",
+                        "eval_steps",
+                        "special_tokens",
+                        "chat_template",
+                        "cosine_min_lr_ratio",
+                        "wandb_project",
+                        "lora_target_linear",
+                        "micro_batch_size",
+                        "learning_rate",
+                        "rl",
+                        "odd"};
+  std::mt19937 random(33);
+  int read = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    json document = json::object();
+    for (const char* key : keys)
+      if (random() % 4 == 0) document[key] = values[random() % values.size()];
+    for (const Recipe recipe : {Recipe::LlamaFactory, Recipe::Axolotl})
+      ASSERT_NO_THROW(read += import_recipe(folder.files, recipe, document, "f").has_value())
+          << document;
+  }
+  EXPECT_GT(read, 2'000);
 }
 
 TEST(RecipeTest, OtherFilesAreNeither) {
