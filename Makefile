@@ -38,7 +38,7 @@ test-cluster: build
 run: programs
 	@scripts/phase.sh quickstart "65 to 90 s on two cores" \
 	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" $(BUILD)/bin/dsj quickstart out/quickstart $(addprefix --seed ,$(QUICKSTART_SEED))
-# What users install (docs/packages.md): a wheel, a tarball, SHA256SUMS; and the same under a prefix.
+# What users install (docs/install.md): a wheel, a tarball, SHA256SUMS; and the same under a prefix.
 PREFIX ?= /usr/local
 dist-programs: setup
 	@scripts/phase.sh build "5 to 7 min on two cores, later what has changed" \

@@ -40,7 +40,7 @@ constexpr char kRunHelp[] =
                --data_path FILE --output_dir DIR [Hugging Face training arguments]
 
 Runs the job here: one agent per worker, one dsj-train per rank; with launcher: Command one process of
-the program that spec.workers.template names (docs/command.md). Everything is checked before a process is
+the program that spec.workers.template names (docs/cluster.md). Everything is checked before a process is
 started. Under the output directory:
   metrics.jsonl   one line per optimizer step
   status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
@@ -52,7 +52,7 @@ SIGTERM saves one step on all ranks and stops; a second one kills.
 
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
 up), DSJ_TRAIN_PROGRAM (another program instead of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
-of each start went), DSJ_ROWS_CACHE=0 (large data files are checked at each start; docs/startup.md).
+of each start went), DSJ_ROWS_CACHE=0 (large data files are checked at each start; docs/reports/startup.md).
 Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the arguments
 are not a job, or a rank refused its input; 3 environment; 7 losses, gradients or weights are not finite; 130
 interrupted.

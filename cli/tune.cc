@@ -1,4 +1,4 @@
-// dsj tune JOB.yaml: short runs that look for a faster ds_config (docs/tuning.md). By the section
+// dsj tune JOB.yaml: short runs that look for a faster ds_config (docs/plan.md). By the section
 // "autotuning" of the file, or by the arguments alone.
 #include <algorithm>
 #include <cstdio>

@@ -2,7 +2,7 @@
 // processes of a machine share and with its own processor time. Lines of one file carry it from
 // process to process; startup_table.h makes a table of them. Off, everything here does nothing.
 //
-// Called by: dsj run, dsj-agent and dsj-train, under DSJ_STARTUP_TRACE (docs/startup.md). One
+// Called by: dsj run, dsj-agent, dsj-train, under DSJ_STARTUP_TRACE (docs/reports/startup.md). One
 // thread, a process's first.
 #pragma once
 

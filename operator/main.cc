@@ -1,4 +1,4 @@
-// dsj-operator: runs DeepSpeedJobs on a Kubernetes cluster (docs/operator.md).
+// dsj-operator: runs DeepSpeedJobs on a Kubernetes cluster (docs/operate.md).
 #include <malloc.h>
 #include <signal.h>
 

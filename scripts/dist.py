@@ -191,9 +191,10 @@ def add_shared(stage):
         for name in sorted(names):
             path = os.path.join(folder, name)
             stage.copy(path, "share/deepspeedjob/configs/" + os.path.relpath(path, os.path.join(SOURCE, "configs")))
-    for name in sorted(os.listdir(os.path.join(SOURCE, "docs"))):
-        if name.endswith((".md", ".svg")):
-            stage.copy(os.path.join(SOURCE, "docs", name), f"share/doc/deepspeedjob/docs/{name}")
+    for folder in ("docs", "docs/reports"):
+        for name in sorted(os.listdir(os.path.join(SOURCE, folder))):
+            if name.endswith((".md", ".svg")):
+                stage.copy(os.path.join(SOURCE, folder, name), f"share/doc/deepspeedjob/{folder}/{name}")
     for name in ("README.md", "CHANGELOG.md"):
         stage.copy(os.path.join(SOURCE, name), f"share/doc/deepspeedjob/{name}")
     for place, source in list(stage.sources.items()):

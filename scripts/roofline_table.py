@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/roofline.md: what `dsj plan --device` computes for four models on 1 and 8 GPUs. Nothing is measured.
+"""The table of docs/reports/roofline.md: what `dsj plan --device` computes for four models on 1 and 8 GPUs. Nothing is measured.
 
 Usage: roofline_table.py BIN            prints it
        roofline_table.py BIN --write    writes it into the page
@@ -17,7 +17,7 @@ REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(REPOSITORY, "tests/support"))
 from cases import Report, expect  # noqa: E402
 
-PAGE = os.path.join(REPOSITORY, "docs/roofline.md")
+PAGE = os.path.join(REPOSITORY, "docs/reports/roofline.md")
 BEGIN, END = "<!-- computed: begin -->\n", "<!-- computed: end -->\n"
 ROW, BATCH = 1024, 524288  # tokens of a row; of a step
 # Qwen2.5's sizes: hidden, inner, layers, heads, heads of keys and values, vocabulary, tied.

@@ -1,7 +1,7 @@
 // A checkpoint that DeepSpeed wrote, read like one of ours: ZeRO stages 0 to 3, BF16_Optimizer, universal; fp32, bf16
 // and fp16; any number of ranks. Parameters and states are read by ranges of elements, so that each rank reads its own.
 // Called by engine/train (a run resumed from it) and cli (`dsj checkpoint`). Left out: tensor and pipeline parallelism,
-// experts, states on NVMe, data samplers. docs/deepspeed_checkpoints.md describes the layouts.
+// experts, states on NVMe, data samplers. docs/import.md describes the layouts.
 #pragma once
 
 #include <memory>

@@ -251,7 +251,7 @@ class ObjectReader {
       const json one = part(initializer, what);
       if (one.is_object())
         lost(std::string("spec.initializer.") + what + " " + part(one, "storageUri").dump(),
-             "write spec.initializers with an image that fetches it (docs/initializers.md), or put "
+             "write spec.initializers with an image that fetches it (docs/cluster.md), or put "
              "it on the volume first");
     }
   }

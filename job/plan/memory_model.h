@@ -1,7 +1,7 @@
 // Bytes per rank by class, and elements on the wire per optimizer step, counted by walking the
 // schedule that the trainer walks. Parameters, gradients, optimizer and buckets follow the layout
 // exactly; activations are an upper bound (activation_model.h). Process overhead (code, libraries,
-// allocator slack) is not counted. tests/run/plan_check.py and docs/plan.md compare it with
+// allocator slack) is not counted. tests/run/plan_check.py and docs/reports/plan.md compare it with
 // measurements. Called by `dsj plan` and `dsj run`. Pure.
 #pragma once
 

@@ -1,6 +1,6 @@
 // What a rank tells its agent: one JSON object per line on descriptor DSJ_EVENT_FD (contract.h).
 // "event" is the kind; the other names stand in the tables below. They are an interface: ranks of
-// users' own programs write them (docs/command.md), scripts read them in metrics.jsonl. A reader
+// users' own programs write them (docs/cluster.md), scripts read them in metrics.jsonl. A reader
 // ignores names that it does not know. Strict JSON: a number that is not finite is the string "NaN",
 // "Infinity" or "-Infinity" (wire.h), which Python's float() and JavaScript's Number() take as well.
 // Null is another matter: it is not known.

@@ -1,4 +1,4 @@
-// The GPUs that `dsj plan --device` knows: one row of facts each. docs/roofline.md says where each
+// The GPUs that `dsj plan --device` knows: one row of facts each. docs/reports/roofline.md says where each
 // column comes from. Plain data.
 // Tested by: tests/job/roofline/roofline_test.cc
 #pragma once

@@ -1,6 +1,6 @@
 // spec.initializers: images of the user's that fetch the model and the data to the job's volume before
 // ranks start. The reader makes them init containers of the worker template, so whoever renders a pod
-// knows containers only. docs/initializers.md has the contract with the image. Pure.
+// knows containers only. docs/cluster.md has the contract with the image. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -239,7 +239,7 @@ std::string fields_markdown() {
       "`make docs` makes this page from `job/spec/schema.cc` and `job/training_schema.cc`. Edit "
       "those files, not this page. `kubectl explain dsj.spec.workers` prints the same. \"Fixed\" "
       "marks an immutable value. If \"who acts\" does not name `dsj run`, a field has an effect "
-      "only on a cluster. More about each group: [jobs.md](jobs.md).\n";
+      "only on a cluster. More about each group: [cluster.md](cluster.md#write-a-job).\n";
   for (const Field& field : spec_of(job_schema()).fields) {
     Field alone = spec_of(job_schema());
     alone.fields = {field};

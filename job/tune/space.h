@@ -1,5 +1,5 @@
 // What `dsj tune` may try: configurations as changes of the job's own file, and which of them there
-// are. Pure; docs/tuning.md says where it is DeepSpeed's space and where not.
+// are. Pure; docs/plan.md says where it is DeepSpeed's space and where not.
 #pragma once
 
 #include <cstdint>

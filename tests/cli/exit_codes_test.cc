@@ -16,10 +16,10 @@ namespace {
 
 TEST(ExitCodes, TheOperatorsPageHasEachWithItsMeaning) {
   std::ostringstream page;
-  page << std::ifstream(std::string(DSJ_SOURCE_DIR) + "/docs/operate.md").rdbuf();
+  page << std::ifstream(std::string(DSJ_SOURCE_DIR) + "/docs/cluster.md").rdbuf();
   for (const auto& [code, meaning] : kExitMeanings) {
     const std::string row = "| " + std::to_string(code) + " | " + meaning + " |\n";
-    EXPECT_NE(page.str().find(row), std::string::npos) << "docs/operate.md lacks: " << row;
+    EXPECT_NE(page.str().find(row), std::string::npos) << "docs/cluster.md lacks: " << row;
   }
 }
 

@@ -239,7 +239,7 @@ TEST(Render, TheUsersOwnProgramMayLookUpEveryWorker) {
   EXPECT_EQ(service_selector(world), Json({{contract::kLabelJobName, "j"}}));
 }
 
-/// By hand from what docs/command.md says.
+/// By hand from what docs/cluster.md says.
 TEST(Render, AUsersOwnProgramIsEnteredByAnInitContainer) {
   World world(command_spec());
   ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;

@@ -1,4 +1,4 @@
-"""Manifests that must not run, and where each is stopped. Read by refusals_check.py, which tries each and prints docs/refusals.md.
+"""Manifests that must not run, and where each is stopped. Read by refusals_check.py, which tries each and prints docs/reports/refusals.md.
 
 A case is (what it is, where it is stopped, a word of the message, the change). The change is a merge patch (null removes) of
 GOOD, for a new job; EDITS are made to a job that runs. Where: CRD (the resource's schema), policy (the chart's job policy),

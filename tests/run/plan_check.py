@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `dsj plan` predicts, held against what dsj-train's own counting allocator and collectives measure.
 
-Usage: plan_check.py BIN_DIRECTORY [--gtest-report FILE] [--write docs/plan.md] [--quick] [--padding]
+Usage: plan_check.py BIN_DIRECTORY [--gtest-report FILE] [--write docs/reports/plan.md] [--quick] [--padding]
 A Qwen2 shape of 24 M parameters (hidden 384, 6 layers, vocabulary 8192), 2 ranks, 2 steps of 2 micro-steps, at every
 stage, in fp32 and bf16, with and without recompute; then in fp32 with rows of many lengths, with most labels masked,
 packed and grouped by length; with rows so long that layers run in pieces, their inputs in a file; and with rows of

@@ -3,7 +3,7 @@
 what word, and that no pod ever appears.
 
 Usage: tests/cluster/cluster.py run --api refusals_check.py REPOSITORY BIN GTEST_REPORT, or `refusals_check.py --write` for
-docs/refusals.md (no cluster). Exit 1 on a failure. Needs helm and kubectl on PATH; without them all is skipped, loudly.
+docs/reports/refusals.md (no cluster). Exit 1 on a failure. Needs helm and kubectl on PATH; without them all is skipped, loudly.
 """
 import json
 import os
@@ -21,7 +21,7 @@ from chart_check import Chart  # noqa: E402
 from cases import Report, expect  # noqa: E402
 from kube import LONG, crds_served, eventually, free_port, kubectl, run  # noqa: E402
 
-PAGE = os.path.join(HERE, "../../docs/refusals.md")
+PAGE = os.path.join(HERE, "../../docs/reports/refusals.md")
 SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK: 'admission webhook "jobs.training.dsj.dev" denied'}
 
 
@@ -183,7 +183,7 @@ class Refusals:
     # ---- the test's parts
     def the_page_is_current(self):
         with open(PAGE, encoding="utf-8") as file:
-            expect(file.read() == page(), "docs/refusals.md is not what refusals_check.py --write prints")
+            expect(file.read() == page(), "docs/reports/refusals.md is not what refusals_check.py --write prints")
         names = [case[0] for case in CASES + EDITS]
         expect(len(set(names)) == len(names), "two cases of one name")
 

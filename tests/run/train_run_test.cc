@@ -486,7 +486,7 @@ TEST_F(TrainRun, OverwritingBeginsAnewAndKeepsTheOldRunUntilACheckpointIsSaved) 
   EXPECT_TRUE(fs::exists(out() / "model/config.json"));
 }
 
-/// docs/operate.md: a checkpoint goes into a new output directory. Its run had more attempts.
+/// docs/cluster.md: a checkpoint goes into a new output directory. Its run had more attempts.
 TEST_F(TrainRun, ACopiedCheckpointIsWhereARunBeginsAndNotWhereItStays) {
   write_train_job(6, 1);
   ASSERT_EQ(run({"job.yaml", "--set", "spec.training.maxSteps=2"}), 0);

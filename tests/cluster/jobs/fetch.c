@@ -1,4 +1,4 @@
-/* An image that fetches, as docs/initializers.md asks for it: plain HTTP by an address, a file or a directory.
+/* An image that fetches, as docs/cluster.md asks for it: plain HTTP by an address, a file or a directory.
    program [NAME...]   STORAGE_URI is http://ADDRESS:PORT/PATH. With NAMEs the target is a directory, and each of its
    files is PATH/NAME; without one it is the file PATH. Ends with 1 and one line on stdout when something is amiss. */
 #define _GNU_SOURCE  /* memmem, nftw */

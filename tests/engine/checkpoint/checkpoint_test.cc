@@ -188,7 +188,7 @@ TEST_F(Checkpoint, RunThatWentBackToAnOlderCheckpointKeepsItsOwn) {
   EXPECT_EQ(newest(files_, kDir)->reader->step(), 100);
 }
 
-/// As docs/operate.md advises: a checkpoint of a long-lived job goes into a new output directory,
+/// As docs/cluster.md advises: a checkpoint of a long-lived job goes into a new output directory,
 /// whose attempts begin at 1.
 TEST_F(Checkpoint, ACopyFromAnotherDirectoryIsOlderThanWhatIsSavedAfterIt) {
   for (const bool has_serial : {true, false}) {
