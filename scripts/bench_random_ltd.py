@@ -3,7 +3,7 @@
 
 Usage: bench_random_ltd.py [--bin build/bin] [--write PAGE]
 It runs bench_random_ltd, which says what it measures: both sides in one process, in turn. The ratio is what counts.
---write: the figures go between the marks of a page (docs/data.md), with the processor and the load.
+--write: the figures go between the marks of a page (docs/reports/performance.md), with the processor and the load.
 """
 import argparse
 import os
