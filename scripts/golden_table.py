@@ -10,6 +10,7 @@ Exit 1 when a run differs, or when a run that this version promises (PROMISED) w
 """
 import argparse
 import array
+import datetime
 import json
 import math
 import os
@@ -246,7 +247,7 @@ def table(rows):
 
 HEAD = """# Compared with Python DeepSpeed, step by step
 
-How close the numbers are to Python DeepSpeed, for anyone who moves a job from it. `make golden` writes this page.
+How close the numbers are to Python DeepSpeed, for anyone who moves a job from it. `make golden` wrote this page on @DAY@.
 
 Each row is one recorded run of DeepSpeed 0.19.8: 20 optimizer steps, fixed order, tiny models. `dsj run` repeats it
 with the same ds_config and number of ranks. Trainer's defaults differ from DeepSpeed's engine in two points, so the command
@@ -276,7 +277,7 @@ def head():
         runs = json.load(file)["runs"]
     told = [f"{name.split('_w2_')[1]} loss {apart['loss']:.1e}, "
             f"grad_norm {apart['grad_norm']:.1e}" for name, apart in runs.items()]
-    return HEAD.replace("@SPREAD@", ";\n".join(told))
+    return HEAD.replace("@SPREAD@", ";\n".join(told)).replace("@DAY@", datetime.date.today().isoformat())
 
 
 def report(path, rows, seconds):

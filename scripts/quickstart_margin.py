@@ -6,6 +6,7 @@ Usage: quickstart_margin.py BUILD [--write docs/reports/quickstart_margin.md] [-
 What this processor lacks (the avx512 table, bf16 products in hardware) is left out, and the page says so.
 """
 import argparse
+import datetime
 import itertools
 import json
 import os
@@ -81,11 +82,11 @@ def page(name, missing, rows):
     worst = {task: min(row["exact"][task] for row in rows) for task in TASKS}
     lines = [
         "# How far the quickstart is from failing", "",
-        "`make quickstart-margin` writes this page: it shows whether `make run` learns its tasks on your processor too. Each",
-        "run has its own seed (weights, rows, questions) and its own rounding: kernel table, precision, bf16 products in",
-        "hardware or by fp32, number of ranks (16 rows per step in all of them). The columns of the tasks count exact matches",
-        "among held-out questions.", "",
-        f"Measured on {name}, {os.cpu_count()} cores." + (f" This processor lacks: {'; '.join(missing)}." if missing else ""),
+        "Whether `make run` learns its tasks with every seed and every rounding. Command: `make quickstart-margin`.", "",
+        "Each run has another seed (weights, rows, questions) and another rounding: kernel table, precision, bf16 products in",
+        "hardware or by fp32, number of ranks. All have 16 rows per step. The columns of the tasks count exact matches among",
+        "held-out questions.", "",
+        f"Measured on {datetime.date.today()} on {name}, {os.cpu_count()} cores." + (f" This processor lacks: {'; '.join(missing)}." if missing else ""),
         "", "| seed | kernels | products | ranks | " + " | ".join(TASKS) + " | last loss |",
         "|---" * (5 + len(TASKS)) + "|"]
     for row in rows:

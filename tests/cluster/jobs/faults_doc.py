@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """docs/reports/faults.md out of what `make test-cluster` printed. Usage: faults_doc.py LOG >docs/reports/faults.md"""
+import datetime
 import re
 import sys
 
 HEAD = """# Faults
 
 What each fault does to a job on a cluster, for anyone who wants to know what a job survives. A 2 x 1 job runs on real
-nodes, and one thing is broken at a time.
+nodes, and each test breaks one thing. Command: `make test-cluster`; `tests/cluster/jobs/faults_doc.py LOG` made this page
+from its output on @DAY@.
 
 After each case the job is Complete, unless the row says otherwise. At the same world size every loss equals that of an
 undisturbed run bit for bit. No saved step is lost. No recorded version of the job and its pods violates the never-list
@@ -21,8 +23,7 @@ undisturbed run bit for bit. No saved step is lost. No recorded version of the j
 Seconds were measured once, on two cores with other work. A node counted as lost 15 s after its last report, with
 `nodeFailure.graceSeconds` 5 and `forceDeleteAfterSeconds` 20.
 
-The tests are cases of `cluster_jobs` (`make test`) and `cluster_faults` (`make test-cluster`). `faults_doc.py LOG` makes this
-page from their output.
+The tests are cases of `cluster_jobs` (`make test`) and `cluster_faults` (`make test-cluster`).
 
 | fault | what happens | charged | named after | stepping after | test |
 |---|---|---|---|---|---|
@@ -61,7 +62,7 @@ def main():
                 storm.append(line.split("result: storm: ")[1].strip() + "\n")
             elif run or re.match(r"(ok|FAILED) +\w+ \[", line):
                 run.append(line + "\n")
-    sys.stdout.write(HEAD + "".join(rows.values()))
+    sys.stdout.write(HEAD.replace("@DAY@", datetime.date.today().isoformat()) + "".join(rows.values()))
     sys.stdout.write(STORM + "".join(storm) + "```\n" if storm else "")
     sys.stdout.write(RUN + "".join(run) + "```\n" if run else "")
 

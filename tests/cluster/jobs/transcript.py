@@ -100,8 +100,8 @@ class Transcript:
 
 def tell(world, out):
     out.text.append("# From helm install to helm uninstall\n\nWhat you see when you install the operator, run a job, and remove "
-                    "both. `tests/cluster/jobs/transcript.py` makes this\npage on a fresh cluster of two real nodes "
-                    "(tests/cluster/README.md), with images of `scripts/image.sh`. The output is\nnot edited.\n")
+                    "both. Command: `tests/cluster/jobs/transcript.py`, on\na fresh cluster of two real nodes "
+                    "(tests/cluster/README.md), with images of `scripts/image.sh`. The output is not edited.\n")
     out.run("kubectl get nodes")
     out.run("helm install dsj charts/deepspeedjob -n dsj-system --create-namespace --wait "
             "--set image.operator.repository=localhost/dsj-operator,image.operator.tag=dev "
