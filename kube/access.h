@@ -9,6 +9,7 @@
 
 #include "common/result.h"
 #include "kube/exec_plugin.h"
+#include "kube/proxy.h"
 
 namespace dsj::kube {
 
@@ -26,11 +27,13 @@ struct Access {
   /// Of every request: whom the user acts as (Impersonate-User, ...).
   std::vector<std::pair<std::string, std::string>> headers;
   bool insecure_skip_tls_verify = false;
+  std::optional<Proxy> proxy;              ///< unset: the server is reached directly
   std::string tls_server_name;  ///< that the server's certificate names; empty: the address's host
   std::string default_namespace = "default";
 };
 
-/// Reads a pod's KUBERNETES_SERVICE_HOST and _PORT, and the files in `directory`.
+/// The API server of the pod's own cluster, reached without a proxy: HTTPS_PROXY in a pod template is for the way out
+/// of the cluster. Reads a pod's KUBERNETES_SERVICE_HOST and _PORT, and the files in `directory`.
 Result<Access> access_in_cluster(
     const std::string& directory = "/var/run/secrets/kubernetes.io/serviceaccount");
 

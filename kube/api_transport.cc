@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/net_address.h"
 #include "kube/connection.h"
 #include "kube/plugin_source.h"
 #include "kube/token_source.h"
@@ -198,13 +197,16 @@ class ApiTransport final : public Transport {
 
   WireRequest build(const Request& request, const Bearer& bearer) {
     WireRequest out{.method = request.method, .target = endpoint_.path + request.path};
+    if (endpoint_.forwarded()) out.target.insert(0, "http://" + endpoint_.authority);
     out.headers = {
-        {"Host", url_host(endpoint_.host)},
+        {"Host", endpoint_.authority},
         // Some paths (/openid/v1/jwks) have their own media type and answer 406 to JSON alone.
         {"Accept", request.accept.empty() ? "application/json, */*;q=0.5" : request.accept},
         {"User-Agent", "deepspeedjob"}};
     if (!bearer.token.empty()) out.headers.emplace_back("Authorization", "Bearer " + bearer.token);
     out.headers.insert(out.headers.end(), headers_.begin(), headers_.end());
+    if (endpoint_.forwarded() && endpoint_.proxy->user)
+      out.headers.emplace_back("Proxy-Authorization", endpoint_.proxy->basic_authorization());
     if (!request.content_type.empty()) {
       out.headers.emplace_back("Content-Type", request.content_type);
       out.body = request.body;
@@ -233,6 +235,7 @@ Result<std::unique_ptr<Transport>> make_api_transport(const Access& access, size
   }
   endpoint->verify = !access.insecure_skip_tls_verify;
   endpoint->tls_name = access.tls_server_name;
+  endpoint->proxy = access.proxy;
   if (!access.client_certificate_pem.empty() &&
       !fit_together(access.client_certificate_pem, access.client_key_pem)) {
     return bad_input("the client's certificate or key cannot be read, or is not the other's",

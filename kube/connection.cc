@@ -1,5 +1,6 @@
 #include "kube/connection.h"
 
+#include <boost/asio/read.hpp>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -25,12 +26,24 @@ NetError net_error(const Problem& problem) {
   return {NetError::Kind::Cut, "the connection ended: " + problem.message()};
 }
 
+/// What a connection is opened to: the server, or the proxy on the way.
+struct Hop {
+  std::string host, port;
+  std::string name;  ///< for messages
+};
+
 std::string place_of(const Endpoint& endpoint) {
   return url_host(endpoint.host) + ":" + endpoint.port;
 }
 
-NetError connect_error(const Problem& problem, const Endpoint& endpoint) {
-  const std::string where = place_of(endpoint) + ": ";
+Hop first_hop(const Endpoint& endpoint) {
+  if (endpoint.proxy)
+    return {endpoint.proxy->host, endpoint.proxy->port, endpoint.proxy->name()};
+  return {endpoint.host, endpoint.port, place_of(endpoint)};
+}
+
+NetError connect_error(const Problem& problem, const std::string& name) {
+  const std::string where = name + ": ";
   if (problem.category() == asio::error::get_ssl_category()) {
     return {NetError::Kind::Tls, where + "TLS: " + problem.message()};
   }
@@ -73,16 +86,16 @@ struct Lookup {
   tcp::resolver::results_type found;
 };
 
-Connection::Expected<tcp::resolver::results_type> look_up(const Endpoint& endpoint,
+Connection::Expected<tcp::resolver::results_type> look_up(const Hop& hop,
                                                           Connection::Time deadline,
                                                           const Cancel& cancel) {
   asio::io_context here;
   Problem no_number;
-  const auto number = tcp::resolver(here).resolve(endpoint.host, endpoint.port,
-                                                  tcp::resolver::numeric_host, no_number);
+  const auto number =
+      tcp::resolver(here).resolve(hop.host, hop.port, tcp::resolver::numeric_host, no_number);
   if (!no_number) return number;
   const auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host = endpoint.host, port = endpoint.port] {
+  std::thread([lookup, host = hop.host, port = hop.port] {
     asio::io_context there;
     Problem problem;
     auto found = tcp::resolver(there).resolve(host, port, problem);
@@ -101,10 +114,10 @@ Connection::Expected<tcp::resolver::results_type> look_up(const Endpoint& endpoi
   lookup->changed.wait_until(lock, deadline, [&] { return lookup->done || lookup->cancelled; });
   if (lookup->cancelled) return std::unexpected(cancelled());
   if (!lookup->done) {
-    return std::unexpected(NetError{NetError::Kind::Connect,
-                                    place_of(endpoint) + ": its address was not found in time"});
+    return std::unexpected(
+        NetError{NetError::Kind::Connect, hop.name + ": its address was not found in time"});
   }
-  if (lookup->problem) return std::unexpected(connect_error(lookup->problem, endpoint));
+  if (lookup->problem) return std::unexpected(connect_error(lookup->problem, hop.name));
   return lookup->found;
 }
 
@@ -125,11 +138,14 @@ class BeastConnection final : public Connection,
  private:
   using Tcp = beast::tcp_stream;
   using Tls = ssl::stream<Tcp&>;
+  using InnerTls = ssl::stream<Tls&>;
 
   /// Calls f with the stream that carries requests.
   template <typename F>
   void on_stream(F&& f) {
-    if (tls_) {
+    if (inner_tls_) {
+      f(*inner_tls_);
+    } else if (tls_) {
       f(*tls_);
     } else {
       f(tcp_);
@@ -141,12 +157,23 @@ class BeastConnection final : public Connection,
   auto finish();
   Expected<void> complete(Time deadline, const Cancel& cancel);
   Expected<void> send(const WireRequest& request, Time deadline, const Cancel& cancel);
+  /// One operation of connect(), with `name` at the other end.
+  Expected<void> step(const std::string& name, Time deadline, const Cancel& cancel);
+  template <typename Stream>
+  Expected<void> handshake(Stream& stream, const std::string& host, const std::string& name,
+                           Time deadline, const Cancel& cancel);
+  Expected<void> write(const std::string& wire, Time deadline, const Cancel& cancel);
+  Expected<std::string> read_exactly(size_t size, Time deadline, const Cancel& cancel);
+  /// Asks the proxy for the way to the server.
+  Expected<void> tunnel(Time deadline, const Cancel& cancel);
+  Expected<void> socks(Time deadline, const Cancel& cancel);
 
   const Endpoint endpoint_;
   const std::shared_ptr<ssl::context> context_;
   asio::io_context io_{1};
   Tcp tcp_{io_};
-  std::optional<Tls> tls_;
+  std::optional<Tls> tls_;             ///< to a proxy of https, else to the server
+  std::optional<InnerTls> inner_tls_;  ///< to the server, inside of the proxy's
   beast::flat_buffer buffer_;
   bool pending_ = false;
   Problem problem_;
@@ -171,6 +198,7 @@ std::optional<Endpoint> parse_endpoint(const std::string& server) {
   const auto at = parse_host_port(rest);
   if (!at || at->host.empty()) return std::nullopt;
   endpoint.host = at->host;
+  endpoint.authority = url_host(at->host) + (at->port ? ":" + std::to_string(*at->port) : "");
   endpoint.port = std::to_string(at->port.value_or(endpoint.tls ? 443 : 80));
   return endpoint;
 }
@@ -233,35 +261,160 @@ Connection::Expected<void> BeastConnection::complete(Time deadline, const Cancel
   return waited;
 }
 
+Connection::Expected<void> BeastConnection::step(const std::string& name, Time deadline,
+                                                 const Cancel& cancel) {
+  auto done = complete(deadline, cancel);
+  if (!done && done.error().kind == NetError::Kind::Timeout) {
+    problem_ = asio::error::timed_out;
+  } else if (!done) {
+    return done;
+  }
+  if (problem_) return std::unexpected(connect_error(problem_, name));
+  return {};
+}
+
+template <typename Stream>
+Connection::Expected<void> BeastConnection::handshake(Stream& stream, const std::string& host,
+                                                      const std::string& name, Time deadline,
+                                                      const Cancel& cancel) {
+  if (!is_ip_address(host)) SSL_set_tlsext_host_name(stream.native_handle(), host.c_str());
+  if (endpoint_.verify) {
+    stream.set_verify_mode(ssl::verify_peer);
+    stream.set_verify_callback(ssl::host_name_verification(host));
+  }
+  stream.async_handshake(ssl::stream_base::client, finish());
+  return step(name, deadline, cancel);
+}
+
 Connection::Expected<void> BeastConnection::connect(Time deadline, const Cancel& cancel) {
-  const auto found = look_up(endpoint_, deadline, cancel);
+  const Hop hop = first_hop(endpoint_);
+  const auto found = look_up(hop, deadline, cancel);
   if (!found) return std::unexpected(found.error());
-  auto step = [&]() -> Expected<void> {
-    auto done = complete(deadline, cancel);
-    if (!done && done.error().kind == NetError::Kind::Timeout) {
-      problem_ = asio::error::timed_out;
-    } else if (!done) {
-      return done;
-    }
-    if (problem_) return std::unexpected(connect_error(problem_, endpoint_));
-    return {};
-  };
   tcp_.async_connect(*found, finish());
-  if (auto done = step(); !done) return done;
+  if (auto done = step(hop.name, deadline, cancel); !done) return done;
   Problem problem;
   tcp_.socket().set_option(tcp::no_delay(true), problem);
   tcp_.socket().set_option(asio::socket_base::keep_alive(true), problem);
-  if (!endpoint_.tls) return {};
-  tls_.emplace(tcp_, *context_);
-  const std::string& name = endpoint_.tls_name.empty() ? endpoint_.host : endpoint_.tls_name;
-  asio::ip::make_address(name, problem);
-  if (problem) SSL_set_tlsext_host_name(tls_->native_handle(), name.c_str());
-  if (endpoint_.verify) {
-    tls_->set_verify_mode(ssl::verify_peer);
-    tls_->set_verify_callback(ssl::host_name_verification(name));
+  if (const auto& proxy = endpoint_.proxy) {
+    if (proxy->kind == Proxy::Kind::Https) {
+      tls_.emplace(tcp_, *context_);
+      if (auto done = handshake(*tls_, proxy->host, hop.name, deadline, cancel); !done) return done;
+    }
+    if (!endpoint_.forwarded()) {
+      auto open = proxy->kind == Proxy::Kind::Socks5 ? socks(deadline, cancel)
+                                                     : tunnel(deadline, cancel);
+      if (!open) return open;
+    }
   }
-  tls_->async_handshake(ssl::stream_base::client, finish());
-  return step();
+  if (!endpoint_.tls) return {};
+  const std::string& name = endpoint_.tls_name.empty() ? endpoint_.host : endpoint_.tls_name;
+  const std::string place = place_of(endpoint_);
+  if (tls_) {
+    inner_tls_.emplace(*tls_, *context_);
+    return handshake(*inner_tls_, name, place, deadline, cancel);
+  }
+  tls_.emplace(tcp_, *context_);
+  return handshake(*tls_, name, place, deadline, cancel);
+}
+
+Connection::Expected<void> BeastConnection::write(const std::string& wire, Time deadline,
+                                                  const Cancel& cancel) {
+  on_stream([&](auto& stream) { asio::async_write(stream, asio::buffer(wire), finish()); });
+  return step(endpoint_.proxy->name(), deadline, cancel);
+}
+
+Connection::Expected<std::string> BeastConnection::read_exactly(size_t size, Time deadline,
+                                                                const Cancel& cancel) {
+  std::string bytes(size, '\0');
+  on_stream([&](auto& stream) { asio::async_read(stream, asio::buffer(bytes), finish()); });
+  if (auto done = step(endpoint_.proxy->name(), deadline, cancel); !done)
+    return std::unexpected(done.error());
+  return bytes;
+}
+
+Connection::Expected<void> BeastConnection::tunnel(Time deadline, const Cancel& cancel) {
+  const std::string place = place_of(endpoint_);
+  std::string ask = "CONNECT " + place + " HTTP/1.1\r\nHost: " + place + "\r\n";
+  if (endpoint_.proxy->user)
+    ask += "Proxy-Authorization: " + endpoint_.proxy->basic_authorization() + "\r\n";
+  if (auto sent = write(ask + "\r\n", deadline, cancel); !sent) return sent;
+  http::response_parser<http::empty_body> answer;
+  answer.header_limit(kHeadBytesMax);
+  answer.skip(true);  // after the head the server's bytes come
+  on_stream([&](auto& stream) { http::async_read_header(stream, buffer_, answer, finish()); });
+  if (auto read = step(endpoint_.proxy->name(), deadline, cancel); !read) return read;
+  if (answer.get().result_int() == 200) return {};
+  return std::unexpected(NetError{
+      NetError::Kind::Connect, endpoint_.proxy->name() + ": refuses the way to " + place + ": " +
+                                   std::to_string(answer.get().result_int()) + " " +
+                                   std::string(answer.get().reason())});
+}
+
+Connection::Expected<void> BeastConnection::socks(Time deadline, const Cancel& cancel) {
+  const Proxy& proxy = *endpoint_.proxy;
+  const auto refused = [&](const std::string& what) {
+    return std::unexpected(NetError{NetError::Kind::Connect, proxy.name() + ": " + what});
+  };
+  const auto counted = [](const std::string& text) {
+    return std::string(1, static_cast<char>(text.size())) + text;
+  };
+  constexpr size_t kLongest = 255;
+  if (proxy.user.value_or("").size() > kLongest || proxy.password.size() > kLongest ||
+      endpoint_.host.size() > kLongest) {
+    return refused("SOCKS5 has at most 255 bytes for a user, a password and a host");
+  }
+  const std::string methods = proxy.user ? std::string("\x05\x02\x00\x02", 4)
+                                         : std::string("\x05\x01\x00", 3);
+  if (auto sent = write(methods, deadline, cancel); !sent) return sent;
+  auto chosen = read_exactly(2, deadline, cancel);
+  if (!chosen) return std::unexpected(chosen.error());
+  if ((*chosen)[0] != '\x05') return refused("does not speak SOCKS5");
+  if ((*chosen)[1] == '\x02' && proxy.user) {
+    if (auto sent =
+            write("\x01" + counted(*proxy.user) + counted(proxy.password), deadline, cancel);
+        !sent)
+      return sent;
+    auto accepted = read_exactly(2, deadline, cancel);
+    if (!accepted) return std::unexpected(accepted.error());
+    if ((*accepted)[1] != '\0') return refused("does not accept the user and password");
+  } else if ((*chosen)[1] != '\0') {
+    return refused(proxy.user ? "takes no user and password" : "asks for a user and a password");
+  }
+  Problem is_name;
+  const auto address = asio::ip::make_address(endpoint_.host, is_name);
+  std::string ask("\x05\x01\x00", 3);
+  if (is_name) {
+    ask += "\x03" + counted(endpoint_.host);
+  } else if (address.is_v4()) {
+    const auto bytes = address.to_v4().to_bytes();
+    ask += "\x01" + std::string(bytes.begin(), bytes.end());
+  } else {
+    const auto bytes = address.to_v6().to_bytes();
+    ask += "\x04" + std::string(bytes.begin(), bytes.end());
+  }
+  const int port = std::stoi(endpoint_.port);
+  ask += {static_cast<char>(port >> 8), static_cast<char>(port & 255)};
+  if (auto sent = write(ask, deadline, cancel); !sent) return sent;
+  auto answer = read_exactly(5, deadline, cancel);  // with the first byte of its address
+  if (!answer) return std::unexpected(answer.error());
+  if (const int code = static_cast<unsigned char>((*answer)[1]); code != 0) {
+    static constexpr const char* kReplies[] = {"",
+                                               "general failure",
+                                               "not allowed by its rules",
+                                               "network unreachable",
+                                               "host unreachable",
+                                               "connection refused",
+                                               "time to live expired",
+                                               "command not supported",
+                                               "address type not supported"};
+    return refused("refuses the way to " + place_of(endpoint_) + ": " +
+                   (code < 9 ? kReplies[code] : "reply " + std::to_string(code)));
+  }
+  const int type = (*answer)[3];
+  const size_t size = type == 1 ? 4 : type == 4 ? 16 : 1 + static_cast<unsigned char>((*answer)[4]);
+  auto rest = read_exactly(size + 2 - 1, deadline, cancel);  // the address, and a port
+  if (!rest) return std::unexpected(rest.error());
+  return {};
 }
 
 Connection::Expected<void> BeastConnection::send(const WireRequest& request, Time deadline,

@@ -13,6 +13,7 @@
 
 #include "kube/certificate_source.h"
 #include "kube/http.h"
+#include "kube/proxy.h"
 
 namespace boost::asio::ssl {
 class context;
@@ -23,10 +24,15 @@ namespace dsj::kube {
 /// The parts of a server's address.
 struct Endpoint {
   std::string host, port;
-  std::string path;  ///< prefix of every request's path, without a '/' at the end
+  std::string authority;  ///< HOST or HOST:PORT as the address has it: what a Host header says
+  std::string path;       ///< prefix of every request's path, without a '/' at the end
   bool tls = true;
   bool verify = true;
   std::string tls_name;  ///< that the server's certificate names; empty: the host
+  std::optional<Proxy> proxy;
+
+  /// The proxy reads each request, and its line has the whole address.
+  bool forwarded() const { return proxy && !tls && proxy->kind != Proxy::Kind::Socks5; }
 };
 
 /// Parses "https://HOST[:PORT][/PATH]"; nullopt: another form.
@@ -53,7 +59,7 @@ class Connection {
                                           std::shared_ptr<boost::asio::ssl::context> context);
   virtual ~Connection() = default;
 
-  /// Nothing of a request is sent before it returns: its failures are Connect, Tls or Cancelled.
+  /// Through the endpoint's proxy, if it has one. Nothing of a request is sent before it returns: its failures are Connect, Tls or Cancelled.
   virtual Expected<void> connect(Time deadline, const Cancel& cancel) = 0;
   /// Sends one request and reads its answer of at most `body_max` bytes.
   virtual Expected<Response> exchange(const WireRequest& request, size_t body_max, Time deadline,

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "common/files/posix_files.h"
+#include "kube/base64.h"
 
 namespace dsj::kube {
 namespace {
@@ -46,15 +47,6 @@ Result<std::string> from_base64(std::string text, const std::string& where) {
   const auto padding =
       std::count(text.end() - std::min<ptrdiff_t>(2, text.size()), text.end(), '=');
   out.resize(static_cast<size_t>(size) - static_cast<size_t>(padding));
-  return out;
-}
-
-std::string to_base64(const std::string& bytes) {
-  std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                   reinterpret_cast<const unsigned char*>(bytes.data()),
-                                   static_cast<int>(bytes.size()));
-  out.resize(static_cast<size_t>(size));
   return out;
 }
 
@@ -140,9 +132,10 @@ Status read_cluster(const Entry& cluster, Access& access) {
         "the cluster's server is \"" + access.server + "\", expected https://HOST:PORT",
         cluster.where);
   }
-  if (!scalar(cluster.node, "proxy-url").empty()) {
-    return bad_input("proxy-url is not supported", cluster.where,
-                     "use an address that is reached without a proxy, as by \"kubectl proxy\"");
+  if (const std::string url = scalar(cluster.node, "proxy-url"); !url.empty()) {
+    DSJ_TRY(access.proxy, parse_proxy(url, cluster.where + ": proxy-url"));
+  } else {
+    DSJ_TRY(access.proxy, proxy_from(proxy_variables(), access.server));
   }
   access.tls_server_name = scalar(cluster.node, "tls-server-name");
   access.insecure_skip_tls_verify = scalar(cluster.node, "insecure-skip-tls-verify") == "true";
@@ -156,6 +149,8 @@ std::string cluster_info(const Entry& cluster, const Access& access) {
   if (!access.tls_server_name.empty()) info["tls-server-name"] = access.tls_server_name;
   if (access.insecure_skip_tls_verify) info["insecure-skip-tls-verify"] = true;
   if (!access.ca_pem.empty()) info["certificate-authority-data"] = to_base64(access.ca_pem);
+  if (const std::string url = scalar(cluster.node, "proxy-url"); !url.empty())
+    info["proxy-url"] = url;
   if (scalar(cluster.node, "disable-compression") == "true") info["disable-compression"] = true;
   const YAML::Node extensions = child(cluster.node, "extensions");
   if (extensions && extensions.IsSequence()) {
@@ -266,6 +261,17 @@ Status refuse_provider(const YAML::Node& provider, const std::string& name, cons
                    user.where, hint);
 }
 
+/// As client-go: nothing that identifies the user goes over a connection that anyone can read.
+void keep_back_credentials(Access& access) {
+  access.token.clear();
+  access.token_file.clear();
+  access.client_certificate_pem.clear();
+  access.client_certificate_file.clear();
+  access.client_key_pem.clear();
+  access.client_key_file.clear();
+  access.plugin.reset();
+}
+
 Status read_user(const Entry& user, const std::string& name, const Entry& cluster, Access& access) {
   if (const YAML::Node provider = child(user.node, "auth-provider"))
     return refuse_provider(provider, name, user);
@@ -364,6 +370,7 @@ Result<Access> access_from_kubeconfig(const std::vector<KubeconfigText>& files,
   if (!user_name.empty()) {
     DSJ_TRY(const Entry user, merged.named("users", user_name, "user"));
     DSJ_TRY_STATUS(read_user(user, user_name, cluster, access));
+    if (access.server.starts_with("http://")) keep_back_credentials(access);
   }
   if (const std::string ns = scalar(chosen.node, "namespace"); !ns.empty())
     access.default_namespace = ns;

@@ -18,7 +18,8 @@ struct KubeconfigText {
 };
 
 /// `context` empty: current-context. BadInput, by name: what is missing, wrong, or not built (auth-provider, basic
-/// authentication, proxy-url).
+/// authentication). The proxy is the file's, else the environment's (kube/proxy.h). To a server of plain http no
+/// credentials are sent, as by client-go: the result has none, but keeps whom the user acts as.
 Result<Access> access_from_kubeconfig(const std::vector<KubeconfigText>& files,
                                       const std::string& context = {});
 

@@ -8,6 +8,7 @@
 
 #include "common/http/http_listener.h"
 #include "common/log.h"
+#include "kube/base64.h"
 #include "kube/certificate_source.h"
 #include "operator/webhook/review.h"
 #include "operator/webhook/rotation.h"
@@ -30,13 +31,6 @@ kube::Resource configurations() {
 
 unsigned char* bytes(std::string& text) {
   return reinterpret_cast<unsigned char*>(text.data());
-}
-
-std::string encoded(std::string text) {
-  std::string out((text.size() + 2) / 3 * 4 + 1, '\0');
-  const int size = EVP_EncodeBlock(bytes(out), bytes(text), static_cast<int>(text.size()));
-  out.resize(static_cast<size_t>(size));
-  return out;
 }
 
 /// Empty: not base64.
@@ -89,7 +83,7 @@ json bundle_patch(const json& configuration,
     const std::string seen = decoded(client.value("caBundle", ""));
     const std::string wanted = bundle(seen);
     if (wanted == seen) continue;
-    client["caBundle"] = encoded(wanted);
+    client["caBundle"] = kube::to_base64(wanted);
     changed = true;
   }
   if (!changed) return nullptr;

@@ -116,6 +116,37 @@ TEST(ApiTransport, SendsWhatWasAskedAndReadsTheAnswer) {
   EXPECT_NE(heads[0].find("Content-Type: application/x\r\n"), std::string::npos);
 }
 
+// As Go's net/http writes them.
+TEST(ApiTransport, TheHostHeaderHasThePortOfTheAddress) {
+  auto server = std::make_unique<ScriptedServer>(std::deque<ScriptedServer::Answer>{{kOk}});
+  const std::string port = std::to_string(server->port());
+  ASSERT_TRUE(server->transport()->call({.path = "/"}, Cancel()));
+  const std::vector<std::string> heads = server->heads;
+  EXPECT_NE(heads[0].find("Host: 127.0.0.1:" + port + "\r\n"), std::string::npos) << heads[0];
+}
+
+// As Go's net/http writes them: to a proxy, a request of plain http has the whole address in its line.
+TEST(ApiTransport, APlainRequestThroughAProxyHasTheWholeAddress) {
+  auto server =
+      std::make_unique<ScriptedServer>(std::deque<ScriptedServer::Answer>{{kOk, false}, {kOk}});
+  Access access{.server = "http://api.test/k8s"};
+  access.proxy = Proxy{.kind = Proxy::Kind::Http,
+                       .host = "127.0.0.1",
+                       .port = std::to_string(server->port()),
+                       .user = "Aladdin",
+                       .password = "open sesame"};
+  const auto transport = make_api_transport(access);
+  ASSERT_TRUE(transport);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE((*transport)->call({.path = "/api"}, Cancel()));
+  EXPECT_EQ(server->connections, 1);
+  const std::vector<std::string> heads = server->heads;
+  EXPECT_TRUE(heads[0].starts_with("GET http://api.test/k8s/api HTTP/1.1\r\n")) << heads[0];
+  EXPECT_NE(heads[0].find("Host: api.test\r\n"), std::string::npos) << heads[0];
+  EXPECT_NE(heads[0].find("Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n"),
+            std::string::npos)
+      << heads[0];
+}
+
 TEST(ApiTransport, KeepsAConnection) {
   ScriptedServer server({{kOk, false}, {kOk, false}, {kOk}});
   const auto transport = server.transport();
@@ -371,9 +402,11 @@ TEST(Endpoint, IsTakenApart) {
   ASSERT_TRUE(plain);
   EXPECT_TRUE(plain->tls);
   EXPECT_EQ(plain->host + "|" + plain->port + "|" + plain->path, "10.0.0.1|6443|");
+  EXPECT_EQ(plain->authority, "10.0.0.1:6443");
   const auto six = parse_endpoint("https://[fd00::1]/k8s/clusters/c/");
   ASSERT_TRUE(six);
   EXPECT_EQ(six->host + "|" + six->port + "|" + six->path, "fd00::1|443|/k8s/clusters/c");
+  EXPECT_EQ(six->authority, "[fd00::1]");
   const auto http = parse_endpoint("http://localhost");
   ASSERT_TRUE(http);
   EXPECT_FALSE(http->tls);

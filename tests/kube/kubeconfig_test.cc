@@ -106,8 +106,43 @@ TEST(Kubeconfig, RefusesWhatIsNotBuiltAndSaysWhatToDo) {
     EXPECT_NE(said.find(found), std::string::npos) << said;
     EXPECT_NE(said.find(advice), std::string::npos) << said;
   }
-  EXPECT_NE(message_of(config_of("", ", proxy-url: \"http://p\"")).find("proxy-url"),
-            std::string::npos);
+  // client-go's parseProxyURL takes these three schemes and no other.
+  EXPECT_NE(message_of(config_of("", ", proxy-url: \"socks4://p\""))
+                .find("config: proxy-url: a proxy's scheme is \"socks4\", expected http, https or "
+                      "socks5"),
+            std::string::npos)
+      << message_of(config_of("", ", proxy-url: \"socks4://p\""));
+}
+
+TEST(Kubeconfig, ItsProxyWinsOverTheEnvironmentAndItsExceptions) {
+  const Variable proxy("HTTPS_PROXY", "http://environment:1");
+  {
+    const Variable none("NO_PROXY", "10.0.0.0/8");
+    const auto named = read_text(config_of("", ", proxy-url: \"socks5://own\""));
+    ASSERT_TRUE(named && named->proxy) << message_of(config_of(""));
+    EXPECT_EQ(named->proxy->name(), "proxy own:1080");
+    const auto without = read_text(config_of(""));
+    ASSERT_TRUE(without);
+    EXPECT_FALSE(without->proxy);
+  }
+  const Variable none("NO_PROXY", nullptr);
+  const auto from_environment = read_text(config_of(""));
+  ASSERT_TRUE(from_environment && from_environment->proxy);
+  EXPECT_EQ(from_environment->proxy->name(), "proxy environment:1");
+}
+
+// client-go's ClientConfig() reads a user's credentials only if the server's scheme is https, and impersonation always.
+TEST(Kubeconfig, PlainHttpGetsNoCredentials) {
+  const auto access = read_text(R"(
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:8001"}}]
+users: [{name: u, user: {token: secret, as: jane}}]
+)");
+  ASSERT_TRUE(access) << access.error().to_string();
+  EXPECT_EQ(access->token, "");
+  ASSERT_EQ(access->headers.size(), 1u);
+  EXPECT_EQ(access->headers[0].second, "jane");
 }
 
 TEST(Kubeconfig, NamesWhatIsMissing) {
