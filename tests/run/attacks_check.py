@@ -144,6 +144,53 @@ class Attacks:
         self.refused([("worker 0 " + what, *rest) for what, *rest in attacks], token=token)
         print(f"result: attacks: {len(attacks)} of a job's own pod refused")
 
+    def a_stolen_operator_token(self):
+        """Who has the operator's token reaches the objects that it made for jobs, and nothing else."""
+        token = kubectl("-n", "ops", "create", "token", "r-deepspeedjob", "--duration=1h").stdout.strip()
+        team = {"metadata": {"namespace": "team"}}
+        for space in ("team", "kube-system"):
+            kubectl("-n", space, "create", "configmap", "aws-auth", "--from-literal=mapRoles=[]")
+        kubectl("-n", "team", "create", "service", "clusterip", "shop", "--tcp=80")
+        kubectl("-n", "team", "create", "role", "shop", "--verb=get", "--resource=pods")
+        kubectl("create", "-f", "-", thing={
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop", "namespace": "team"},
+            "spec": {"serviceAccountName": "probe", "securityContext": {"runAsNonRoot": True, "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}},
+                     "containers": [{"name": "c", "image": "i", "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}})
+        kubectl("create", "-f", "-", thing=job("lasting", {"spec": {"suspend": True}}))
+
+        def found(kind, name):
+            return json.loads(kubectl("-n", "team", "get", kind, name, "-o", "json").stdout)
+        shop, role = found("service", "shop"), found("role", "shop")
+        tune = found("dsj", "tune")["metadata"]
+        owner = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "name": "tune", "uid": tune["uid"], "controller": True}
+        adopted = {"metadata": {"labels": {"training.dsj.dev/job-name": "tune"}, "ownerReferences": [owner]}}
+        own = next(entry["metadata"]["name"] for entry in json.loads(kubectl(
+            "-n", "team", "get", "configmaps", "-l", "training.dsj.dev/job-name=tune", "-o", "json").stdout)["items"])
+        made = dict(adopted, apiVersion="v1", kind="ConfigMap", metadata=dict(adopted["metadata"], name="x"))
+        attacks = [
+            ("patches aws-auth", "PATCH", "/api/v1/namespaces/kube-system/configmaps/aws-auth", {"data": {"mapRoles": "mine"}}),
+            ("patches a foreign ConfigMap", "PATCH", CORE + "/configmaps/aws-auth", {"data": {"mapRoles": "mine"}}),
+            ("adopts a foreign ConfigMap", "PATCH", CORE + "/configmaps/aws-auth", adopted),
+            ("lets an own ConfigMap go", "PATCH", f"{CORE}/configmaps/{own}", {"metadata": {"ownerReferences": None}}),
+            ("deletes a foreign ConfigMap", "DELETE", CORE + "/configmaps/aws-auth", None),
+            ("deletes a foreign pod", "DELETE", CORE + "/pods/shop", None),
+            ("changes a foreign Service", "PUT", CORE + "/services/shop", merged(shop, {"spec": {"selector": {"app": "mine"}}})),
+            ("deletes a foreign Service", "DELETE", CORE + "/services/shop", None),
+            ("widens a foreign Role", "PUT", RBAC + "/roles/shop", merged(role, team)),
+            ("deletes a foreign Role", "DELETE", RBAC + "/roles/shop", None),
+            ("deletes a foreign account", "DELETE", CORE + "/serviceaccounts/probe", None),
+            ("makes a ConfigMap in kube-system", "POST", "/api/v1/namespaces/kube-system/configmaps", made),
+            ("deletes a job that has not ended", "DELETE", JOBS + "/lasting", None)]
+        first = attacks[0]
+        eventually(lambda: self.ask(*first[1:3], first[3], token=token)[0] == 403, "a policy is in force after a moment")
+        self.refused([("the operator " + what, *rest) for what, *rest in attacks], token=token)
+        zero = next(entry["metadata"]["name"] for entry in self.pods("tune"))
+        for what, method, path, body in (("its own pod", "DELETE", f"{CORE}/pods/{zero}?dryRun=All", None),
+                                         ("its own ConfigMap", "PATCH", f"{CORE}/configmaps/{own}?dryRun=All", {"metadata": {"annotations": {"a": "b"}}})):
+            status, said = self.ask(method, path, body, token=token)
+            expect(status == 200, f"{what}: {status} {said}")
+        print(f"result: attacks: {len(attacks)} with the operator's token refused")
+
     def strangers(self):
         count = 0
         for who in ("mallory", "system:anonymous", "system:serviceaccount:team:default"):
@@ -168,7 +215,7 @@ class Attacks:
 
 def main():
     attacks, report = Attacks(sys.argv[1], sys.argv[2]), Report("Attacks", sys.argv[3])
-    for case in (attacks.restricted, attacks.a_jobs_pod, attacks.strangers):
+    for case in (attacks.restricted, attacks.a_jobs_pod, attacks.a_stolen_operator_token, attacks.strangers):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     attacks.finish()
     return report.write()

@@ -59,7 +59,7 @@ class Chart:
         print(f"result: chart: {len(BAD_VALUES)} bad values refused")
         old = run("helm", "template", "r", self.chart, "--kube-version", "1.29.0", check=False)
         expect(old.returncode != 0 and "1.30" in old.stderr, "an older Kubernetes is refused")
-        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,keyPolicy.enabled=false,jobNamespaces.enabled=false,webhook.enabled=false,"
+        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,keyPolicy.enabled=false,ownPolicy.enabled=false,jobNamespaces.enabled=false,webhook.enabled=false,"
                    "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false,monitoring.service=false").stdout
         kinds = sorted(line.split()[1] for line in bare.splitlines() if line.startswith("kind:"))
         expect(kinds == ["Deployment"], f"everything else can be left out: {kinds}")
@@ -76,6 +76,16 @@ class Chart:
         for selector, wanted in (("pool=a", "amd64"), ("kubernetes\\.io/arch=arm64", "arm64")):
             text = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", f"nodeSelector.{selector}").stdout
             expect(text.count(f"kubernetes.io/arch: {wanted}") == 1, f"nodes for {selector}")
+
+    def security_context(self):
+        """Each field can be another or none; OpenShift gives the user."""
+        def rendered(*words):
+            return run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false", *words).stdout
+        expect("runAsUser: 65532" in rendered(), "a user by default")
+        free = rendered("--set", "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null")
+        expect("runAsNonRoot: true" in free and not re.search("runAsUser|runAsGroup", free) and "readOnlyRootFilesystem: true" in free, "no fixed user")
+        other = rendered("--set", "podSecurityContext.runAsUser=1000,podSecurityContext.fsGroup=7,securityContext.readOnlyRootFilesystem=false")
+        expect(all(word in other for word in ("runAsUser: 1000", "fsGroup: 7", "readOnlyRootFilesystem: false", "drop:")), "other values")
 
     def versions(self):
         """A version may have build metadata, as the digest that Flux appends: every label's value is one all the same."""
@@ -100,7 +110,7 @@ class Chart:
                  "issuer": ["webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ca",
                             "webhook.certManager.issuerRef.kind=ClusterIssuer"]}
         extras = {"bare": ["monitoring.service=false", "monitoring.review=false", "networkPolicy.enabled=false", "crds.install=false", "agentPolicy.enabled=false",
-                           "jobPolicy.enabled=false", "keyPolicy.enabled=false", "jobNamespaces.enabled=false"],
+                           "jobPolicy.enabled=false", "keyPolicy.enabled=false", "ownPolicy.enabled=false", "jobNamespaces.enabled=false"],
                   "all": ["monitoring.podMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true",
                           "monitoring.readers[0].kind=User", "monitoring.readers[0].name=prometheus", "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "scheduling.kueue=true", "replicas=3", "workers.defaultTemplate=h200",
                           "image.pullSecrets[0].name=pull", "fullnameOverride=trainer", "resources.limits.memory=1Gi",
@@ -117,7 +127,7 @@ class Chart:
             managed = webhook and hook in ("cert-manager", "issuer")
             wanted = {"ValidatingWebhookConfiguration": webhook, "Certificate": managed, "Issuer": managed and hook == "cert-manager",
                       "PodMonitor": extra == "all", "ServiceMonitor": extra == "all", "PrometheusRule": extra == "all", "PodDisruptionBudget": extra == "all",
-                      "CustomResourceDefinition": 2 * (extra == "all"), "ValidatingAdmissionPolicy": 5 * (extra == "all"),
+                      "CustomResourceDefinition": 2 * (extra == "all"), "ValidatingAdmissionPolicy": 6 * (extra == "all"),
                       "Role": 3 if scope == "roles" else 1, "Deployment": 1}
             for kind, number in wanted.items():
                 expect(kinds.count(kind) == int(number), f"{at}: {kinds.count(kind)} {kind}, not {int(number)}")
@@ -492,7 +502,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.values, chart.security_context, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()
