@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+
 #include "engine/kernels/port.h"
 
 namespace dsj::device {
@@ -12,15 +14,14 @@ at::ScalarType scalar_type(kernels::Type type);
 /// A view of memory on `place`: [rows, width], or [width] for one row.
 at::Tensor tensor_of(const kernels::Rows& rows, at::Device place);
 at::Tensor vector_of(const kernels::Rows& row, at::Device place);
-/// A view of n values.
-at::Tensor vector_of(const float* data, int64_t n, at::Device place);
-at::Tensor vector_of(const double* data, int64_t n, at::Device place);
-at::Tensor vector_of(const int64_t* data, int64_t n, at::Device place);
+/// A view of values one after the other.
+at::Tensor vector_of(std::span<const float> values, at::Device place);
+at::Tensor vector_of(std::span<const double> values, at::Device place);
+at::Tensor vector_of(std::span<const int64_t> values, at::Device place);
 
-/// The port's update and LAMB's two passes, of a span on `on` (aten_update.cc).
-void aten_update(at::Device on, const optim::Update& update, const kernels::Span& span);
-void aten_lamb_moments(at::Device on, const optim::Update& update, const kernels::Span& span);
-void aten_lamb_coefficients(at::Device on, const optim::LambRule& rule, const double* sums,
-                            double* coefficients, int64_t n);
+/// The port's operations on optimizers (aten_update.cc).
+void compute(at::Device on, const kernels::UpdateSpans& op);
+void compute(at::Device on, const kernels::LambMoments& op);
+void compute(at::Device on, const kernels::LambCoefficients& op);
 
 }  // namespace dsj::device

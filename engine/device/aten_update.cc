@@ -165,54 +165,57 @@ void apply(const RpropRule& r, const Elements& e) {
 /// n elements from `first` on, as views.
 Elements elements_of(const Update& update, const kernels::Span& span, int64_t first, int64_t n,
                      at::Device on) {
-  Elements elements{
-      .p = vector_of(span.p + first, n, on), .g = {}, .states = {}, .first = update.first};
+  const auto piece = [&](float* data) {
+    return vector_of(std::span(data + first, static_cast<size_t>(n)), on);
+  };
+  Elements elements{.p = piece(span.p), .g = {}, .states = {}, .first = update.first};
   const kernels::Rows grad{const_cast<void*>(span.grad), span.grad_type, 1, span.n, span.n};
   elements.g = vector_of(grad, on).narrow(0, first, n).to(at::kFloat).mul(update.grad_scale);
-  for (int i = 0; i < span.state_count; ++i)
-    elements.states.push_back(vector_of(span.states[i] + first, n, on));
+  for (int i = 0; i < span.state_count; ++i) elements.states.push_back(piece(span.states[i]));
   return elements;
 }
 
-/// Calls f(first element, how many) tile by tile.
+/// Calls f(span, first element, how many) tile by tile.
 template <typename F>
-void for_pieces(int64_t n, F f) {
-  for (int64_t first = 0; first < n; first += kPiece) f(first, std::min(kPiece, n - first));
+void for_pieces(kernels::Spans spans, F f) {
+  for (const kernels::Span& span : spans)
+    for (int64_t first = 0; first < span.n; first += kPiece)
+      f(span, first, std::min(kPiece, span.n - first));
 }
 
 }  // namespace
 
-void aten_update(at::Device on, const Update& update, const kernels::Span& span) {
-  for_pieces(span.n, [&](int64_t first, int64_t n) {
-    Elements elements = elements_of(update, span, first, n, on);
-    if (span.coefficient) elements.coefficient = vector_of(span.coefficient, 1, on);
-    std::visit([&](const auto& rule) { apply(rule, elements); }, update.rule);
+void compute(at::Device on, const kernels::UpdateSpans& op) {
+  for_pieces(op.spans, [&](const kernels::Span& span, int64_t first, int64_t n) {
+    Elements elements = elements_of(*op.update, span, first, n, on);
+    if (span.coefficient) elements.coefficient = vector_of(std::span(span.coefficient, 1), on);
+    std::visit([&](const auto& rule) { apply(rule, elements); }, op.update->rule);
     if (!span.low) return;
     const kernels::Rows low{span.low, span.low_type, 1, span.n, span.n};
     vector_of(low, on).narrow(0, first, n).copy_(elements.p);
   });
 }
 
-void aten_lamb_moments(at::Device on, const Update& update, const kernels::Span& span) {
-  const auto& rule = std::get<LambRule>(update.rule);
-  const auto add = [&](double* sum, const at::Tensor& t) {
-    vector_of(sum, 1, on).add_(t.to(at::kDouble).square().sum());
-  };
-  for_pieces(span.n, [&](int64_t first, int64_t n) {
-    const Elements elements = elements_of(update, span, first, n, on);
+void compute(at::Device on, const kernels::LambMoments& op) {
+  const auto& rule = std::get<LambRule>(op.update->rule);
+  for_pieces(op.spans, [&](const kernels::Span& span, int64_t first, int64_t n) {
+    const Elements elements = elements_of(*op.update, span, first, n, on);
     moments(elements, rule.beta1, rule.beta2);
+    const auto add = [&](double* sum, const at::Tensor& t) {
+      vector_of(std::span(sum, 1), on).add_(t.to(at::kDouble).square().sum());
+    };
     add(span.sums, elements.p);
     add(span.sums + 1, lamb_direction(rule, elements.p, elements.states));
   });
 }
 
-void aten_lamb_coefficients(at::Device on, const LambRule& rule, const double* sums,
-                            double* coefficients, int64_t n) {
-  const at::Tensor pairs = vector_of(sums, 2 * n, on).view({n, 2});
+void compute(at::Device on, const kernels::LambCoefficients& op) {
+  const at::Tensor pairs = vector_of(op.sums, on).view({-1, 2});
   const at::Tensor ratio = pairs.select(1, 0).div(pairs.select(1, 1)).sqrt();
-  const at::Tensor largest = at::full_like(ratio, rule.max_coeff);
-  const at::Tensor clamped = at::where(ratio < largest, ratio, largest).clamp_min(rule.min_coeff);
-  vector_of(coefficients, n, on)
+  const at::Tensor largest = at::full_like(ratio, op.rule->max_coeff);
+  const at::Tensor clamped =
+      at::where(ratio < largest, ratio, largest).clamp_min(op.rule->min_coeff);
+  vector_of(op.coefficients, on)
       .copy_(at::where(pairs.eq(0).any(1), at::ones_like(ratio), clamped));
 }
 

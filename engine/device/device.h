@@ -9,9 +9,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <span>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
+#include "common/check.h"
 #include "engine/device/attention.h"
 #include "engine/device/lanes.h"
 #include "engine/kernels/port.h"
@@ -72,16 +75,20 @@ kernels::Port& install(at::DeviceType kind, kernels::Port& port);
 /// 0, the initial value: not known. When install() is called, too.
 void set_capability(at::DeviceType kind, int capability);
 
-/// A port and its stream for tensors of one device: `const On on(x); on->swiglu(on.stream, ...)`.
+/// A port and its stream for tensors of one device: `On(x).run(kernels::Swiglu{...})`.
 class On {
  public:
   explicit On(const at::Tensor& tensor) : On(of(tensor), tensor.device()) {}
-  kernels::Port* operator->() const { return &port_; }
-  const kernels::Stream stream;
+  template <typename Op>
+  void run(const Op& op) const {
+    port_.run(stream_, op);
+  }
+  int64_t partials(int64_t rows) const { return port_.partials(rows); }
 
  private:
   On(const Device& device, at::Device place)
-      : stream(device.stream(place)), port_(device.kernels()) {}
+      : stream_(device.stream(place)), port_(device.kernels()) {}
+  const kernels::Stream stream_;
   kernels::Port& port_;
 };
 
@@ -90,6 +97,17 @@ class On {
 kernels::Rows rows_of(const at::Tensor& tensor);
 /// The same, of all elements as one row. Contiguous.
 kernels::Rows row_of(const at::Tensor& tensor);
+/// All elements of a contiguous tensor of type T; a const T: to read them. Undefined: none.
+template <typename T>
+std::span<T> values_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  DSJ_CHECK(tensor.is_contiguous());
+  const auto n = static_cast<size_t>(tensor.numel());
+  if constexpr (std::is_const_v<T>)
+    return {tensor.const_data_ptr<std::remove_const_t<T>>(), n};
+  else
+    return {tensor.data_ptr<T>(), n};
+}
 kernels::Type type_of(at::ScalarType type);
 
 /// Host values on a device, without waiting for it.

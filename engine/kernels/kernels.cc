@@ -7,10 +7,10 @@
 namespace dsj::kernels {
 
 #ifdef DSJ_KERNELS_X86
-extern const Table table_avx512;
-extern const Table table_avx2;
+extern const Table& table_avx512;
+extern const Table& table_avx2;
 #endif
-extern const Table table_baseline;
+extern const Table& table_baseline;
 
 const Table* table(const char* isa) {
 #ifdef DSJ_KERNELS_X86

@@ -50,20 +50,36 @@ inline float lane_sum(int64_t n, F f) {
 }
 
 template <typename T>
-void rms_norm(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width, float eps) {
-  for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+T* row_of(const Rows& rows, int64_t row) {
+  return static_cast<T*>(rows.data) + row * rows.stride;
+}
+
+// ---- a kernel<T>() per operation of kernels.h, of element type T
+
+template <typename T>
+void kernel(const RmsNorm& op, int64_t begin, int64_t end) {
+  const int64_t width = op.x.width;
+  const T* const w = row_of<T>(op.w, 0);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const x = row_of<T>(op.x, row);
+    T* const y = row_of<T>(op.y, row);
     const float sum = lane_sum(width, [&](int64_t i) { return load(x, i) * load(x, i); });
-    const float scale = 1.0f / std::sqrt(sum / static_cast<float>(width) + eps);
-    rstd[row] = scale;
+    const float scale = 1.0f / std::sqrt(sum / static_cast<float>(width) + op.eps);
+    op.rstd[row] = scale;
     for (int64_t i = 0; i < width; ++i) store(y, i, load(w, i) * round_to<T>(load(x, i) * scale));
   }
 }
 
 template <typename T>
-void rms_norm_backward(const T* dy, const T* x, const T* w, const float* rstd, T* dx,
-                       float* dw_partial, int64_t rows, int64_t width) {
-  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
-    const float scale = rstd[row];
+void kernel(const RmsNormBackward& op, int64_t begin, int64_t end) {
+  const int64_t width = op.x.width;
+  const T* const w = row_of<T>(op.w, 0);
+  float* const dw = row_of<float>(op.dw, 0);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const dy = row_of<T>(op.dy, row);
+    const T* const x = row_of<T>(op.x, row);
+    T* const dx = row_of<T>(op.dx, row);
+    const float scale = op.rstd[row];
     const float dot = lane_sum(width, [&](int64_t i) {
       return round_to<T>(load(dy, i) * load(w, i)) * (load(x, i) * scale);
     });
@@ -71,25 +87,29 @@ void rms_norm_backward(const T* dy, const T* x, const T* w, const float* rstd, T
     for (int64_t i = 0; i < width; ++i) {
       const float normed = load(x, i) * scale;
       const float dnormed = round_to<T>(load(dy, i) * load(w, i));
-      dw_partial[i] += load(dy, i) * round_to<T>(normed);
+      dw[i] += load(dy, i) * round_to<T>(normed);
       store(dx, i, load(dx, i) + round_to<T>(scale * (dnormed - normed * mean)));
     }
   }
 }
 
 template <typename T>
-void layer_norm(const T* x, const T* w, const T* b, T* y, float* mean, float* rstd, int64_t rows,
-                int64_t width, float eps) {
-  for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+void kernel(const LayerNorm& op, int64_t begin, int64_t end) {
+  const int64_t width = op.x.width;
+  const T* const w = row_of<T>(op.w, 0);
+  const T* const b = row_of<T>(op.b, 0);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const x = row_of<T>(op.x, row);
+    T* const y = row_of<T>(op.y, row);
     const auto n = static_cast<float>(width);
     const float center = lane_sum(width, [&](int64_t i) { return load(x, i); }) / n;
     const float sum = lane_sum(width, [&](int64_t i) {
       const float d = load(x, i) - center;
       return d * d;
     });
-    const float scale = 1.0f / std::sqrt(sum / n + eps);
-    mean[row] = center;
-    rstd[row] = scale;
+    const float scale = 1.0f / std::sqrt(sum / n + op.eps);
+    op.mean[row] = center;
+    op.rstd[row] = scale;
     for (int64_t i = 0; i < width; ++i) {
       store(y, i, (load(x, i) - center) * scale * load(w, i) + load(b, i));
     }
@@ -97,10 +117,16 @@ void layer_norm(const T* x, const T* w, const T* b, T* y, float* mean, float* rs
 }
 
 template <typename T>
-void layer_norm_backward(const T* dy, const T* x, const T* w, const float* mean, const float* rstd,
-                         T* dx, float* dw_partial, float* db_partial, int64_t rows, int64_t width) {
-  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
-    const float center = mean[row], scale = rstd[row], n = static_cast<float>(width);
+void kernel(const LayerNormBackward& op, int64_t begin, int64_t end) {
+  const int64_t width = op.x.width;
+  const T* const w = row_of<T>(op.w, 0);
+  float* const dw = row_of<float>(op.dw, 0);
+  float* const db = row_of<float>(op.db, 0);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const dy = row_of<T>(op.dy, row);
+    const T* const x = row_of<T>(op.x, row);
+    T* const dx = row_of<T>(op.dx, row);
+    const float center = op.mean[row], scale = op.rstd[row], n = static_cast<float>(width);
     const float sum = lane_sum(width, [&](int64_t i) { return load(dy, i) * load(w, i); }) / n;
     const float dot = lane_sum(width,
                                [&](int64_t i) {
@@ -109,23 +135,23 @@ void layer_norm_backward(const T* dy, const T* x, const T* w, const float* mean,
                       n;
     for (int64_t i = 0; i < width; ++i) {
       const float normed = (load(x, i) - center) * scale, d = load(dy, i);
-      dw_partial[i] += d * normed;
-      db_partial[i] += d;
+      dw[i] += d * normed;
+      db[i] += d;
       store(dx, i, load(dx, i) + round_to<T>(scale * (d * load(w, i) - sum - normed * dot)));
     }
   }
 }
 
 template <typename T>
-void rope(T* x, int64_t row_stride, const float* cos, const float* sin, const int64_t* positions,
-          int64_t rows, int64_t heads, int64_t dim, float sign) {
-  const int64_t half = dim / 2;
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* c = cos + positions[row] * half;
-    const float* s = sin + positions[row] * half;
-    for (int64_t head = 0; head < heads; ++head) {
-      T* lo = x + row * row_stride + head * dim;
-      T* hi = lo + half;
+void kernel(const Rope& op, int64_t begin, int64_t end) {
+  const int64_t half = op.dim / 2;
+  const float sign = op.sign;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* const c = op.cos.data() + op.positions[row] * half;
+    const float* const s = op.sin.data() + op.positions[row] * half;
+    for (int64_t head = 0; head < op.heads; ++head) {
+      T* const lo = row_of<T>(op.x, row) + head * op.dim;
+      T* const hi = lo + half;
       for (int64_t i = 0; i < half; ++i) {
         const float a = load(lo, i), b = load(hi, i), si = sign * s[i];
         store(lo, i, round_to<T>(a * c[i]) + round_to<T>(-b * si));
@@ -136,26 +162,32 @@ void rope(T* x, int64_t row_stride, const float* cos, const float* sin, const in
 }
 
 template <typename T>
-void swiglu(const T* gate_up, T* a, int64_t rows, int64_t width) {
-  for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width) {
-    const T* up = gate_up + width;
+void kernel(const Swiglu& op, int64_t begin, int64_t end) {
+  const int64_t width = op.a.width;
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const gate = row_of<T>(op.gate_up, row);
+    const T* const up = gate + width;
+    T* const a = row_of<T>(op.a, row);
     for (int64_t i = 0; i < width; ++i) {
-      const float g = load(gate_up, i);
+      const float g = load(gate, i);
       store(a, i, round_to<T>(g / (1.0f + fast_exp(-g))) * load(up, i));
     }
   }
 }
 
 template <typename T>
-void swiglu_backward(const T* da, T* gate_up, int64_t rows, int64_t width) {
-  for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, da += width) {
-    T* up = gate_up + width;
+void kernel(const SwigluBackward& op, int64_t begin, int64_t end) {
+  const int64_t width = op.da.width;
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const da = row_of<T>(op.da, row);
+    T* const gate = row_of<T>(op.gate_up, row);
+    T* const up = gate + width;
 // They lie apart, but for the compiler too near each other to see it when it runs.
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; ++i) {
-      const float g = load(gate_up, i), u = load(up, i), d = load(da, i);
+      const float g = load(gate, i), u = load(up, i), d = load(da, i);
       const float sigmoid = 1.0f / (1.0f + fast_exp(-g));
-      store(gate_up, i, round_to<T>(d * u) * sigmoid * (1.0f + g * (1.0f - sigmoid)));
+      store(gate, i, round_to<T>(d * u) * sigmoid * (1.0f + g * (1.0f - sigmoid)));
       store(up, i, d * round_to<T>(g * sigmoid));
     }
   }
@@ -165,8 +197,10 @@ inline constexpr float kGeluScale = 0.79788456080286536f;  // sqrt(2 / pi)
 inline constexpr float kGeluCube = 0.044715f;
 
 template <typename T>
-void gelu_new(const T* x, T* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
+void kernel(const GeluNew& op, int64_t begin, int64_t end) {
+  const T* const x = row_of<T>(op.x, 0);
+  T* const y = row_of<T>(op.y, 0);
+  for (int64_t i = begin; i < end; ++i) {
     const float v = load(x, i);
     const float cube = round_to<T>(kGeluCube * round_to<T>(round_to<T>(v * v) * v));
     const float inner = round_to<T>(kGeluScale * round_to<T>(v + cube));
@@ -177,8 +211,10 @@ void gelu_new(const T* x, T* y, int64_t n) {
 }
 
 template <typename T>
-void gelu_new_backward(const T* dy, T* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
+void kernel(const GeluNewBackward& op, int64_t begin, int64_t end) {
+  const T* const dy = row_of<T>(op.dy, 0);
+  T* const x = row_of<T>(op.x, 0);
+  for (int64_t i = begin; i < end; ++i) {
     const float v = load(x, i);
     const float inner = kGeluScale * (v + kGeluCube * v * v * v);
     const float slope = kGeluScale * (1.0f + 3.0f * kGeluCube * v * v);
@@ -188,9 +224,12 @@ void gelu_new_backward(const T* dy, T* x, int64_t n) {
 }
 
 template <typename T>
-double cross_entropy(T* logits, const int64_t* labels, int64_t rows, int64_t width, float scale) {
+void kernel(const CrossEntropy& op, int64_t begin, int64_t end) {
+  const int64_t width = op.logits.width;
   double loss = 0;
-  for (int64_t row = 0; row < rows; ++row, logits += width) {
+  for (int64_t row = begin; row < end; ++row) {
+    T* const logits = row_of<T>(op.logits, row);
+    const int64_t label = op.labels[row];
     float peaks[kLanes];
     for (int k = 0; k < kLanes; ++k) peaks[k] = -INFINITY;
     int64_t i = 0;
@@ -205,28 +244,28 @@ double cross_entropy(T* logits, const int64_t* labels, int64_t rows, int64_t wid
     for (const float value : peaks) peak = value > peak ? value : peak;
     const float sum = lane_sum(width, [&](int64_t j) { return fast_exp(load(logits, j) - peak); });
     // A NaN anywhere must show in the loss. The maximum above skips it; the sum does not.
-    const float target = load(logits, labels[row]);
+    const float target = load(logits, label);
     loss += std::log(sum) + peak - target;
-    const float inverse = scale / sum;
+    const float inverse = op.scale / sum;
     for (int64_t j = 0; j < width; ++j) {
       store(logits, j, fast_exp(load(logits, j) - peak) * inverse);
     }
     const float probability = std::exp(target - peak) / sum;
-    store(logits, labels[row], (probability - 1.0f) * scale);
+    store(logits, label, (probability - 1.0f) * op.scale);
   }
-  return loss;
+  *op.loss += loss;
 }
 
 template <typename T>
-void add_rows(const T* x, int64_t row_stride, const int64_t* rows, int64_t count, T* out,
-              int64_t width) {
+void kernel(const AddRows& op, int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 256;
-  for (int64_t first = 0; first < width; first += kBlock) {
-    const int64_t n = width - first < kBlock ? width - first : kBlock;
+  T* const out = row_of<T>(op.out, 0);
+  for (int64_t first = begin; first < end; first += kBlock) {
+    const int64_t n = end - first < kBlock ? end - first : kBlock;
     float sums[kBlock];
     for (int64_t i = 0; i < n; ++i) sums[i] = load(out, first + i);
-    for (int64_t r = 0; r < count; ++r) {
-      const T* row = x + rows[r] * row_stride + first;
+    for (const int64_t which : op.rows) {
+      const T* const row = row_of<T>(op.x, which) + first;
       for (int64_t i = 0; i < n; ++i) sums[i] += load(row, i);
     }
     for (int64_t i = 0; i < n; ++i) store(out, first + i, sums[i]);
@@ -234,14 +273,14 @@ void add_rows(const T* x, int64_t row_stride, const int64_t* rows, int64_t count
 }
 
 template <typename T>
-double sum_of_squares(const T* x, int64_t n) {
+void kernel(const SumOfSquares& op, int64_t begin, int64_t end) {
   double total = 0;
-  for (int64_t begin = 0; begin < n; begin += 4096) {
-    const int64_t count = n - begin < 4096 ? n - begin : 4096;
-    const T* block = x + begin;
+  for (int64_t first = begin; first < end; first += 4096) {
+    const int64_t count = end - first < 4096 ? end - first : 4096;
+    const T* const block = row_of<T>(op.x, 0) + first;
     total += lane_sum(count, [&](int64_t i) { return load(block, i) * load(block, i); });
   }
-  return total;
+  *op.sum += total;
 }
 
 // ---- updates: step by step, so that what lies between two loops stays in L1
@@ -449,25 +488,43 @@ void lamb_moments_of(const optim::LambMoments own, float grad_scale, const Span&
   });
 }
 
-inline void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
-                         double* sums) {
-  with_type(span.grad_type, [&](auto* type) {
-    lamb_moments_of<std::remove_pointer_t<decltype(type)>>(rule, grad_scale, span, sums);
-  });
-}
-
 template <typename... Rules>
 struct Updates {
-  static constexpr Update kAll[] = {update<Rules>...};
+  static constexpr void (*kAll[])(const void*, float, const Span&) = {update<Rules>...};
 };
 
-template <typename T>
-constexpr Typed<T> typed() {
-  return {
-      rms_norm<T>, rms_norm_backward<T>, layer_norm<T>, layer_norm_backward<T>, rope<T>,
-      swiglu<T>,   swiglu_backward<T>,   gelu_new<T>,   gelu_new_backward<T>,   cross_entropy<T>,
-      add_rows<T>, sum_of_squares<T>};
+/// The element type of an operation.
+template <typename Op>
+Type type_of(const Op& op) {
+  if constexpr (requires { op.x; })
+    return op.x.type;
+  else if constexpr (requires { op.gate_up; })
+    return op.gate_up.type;
+  else
+    return op.logits.type;
 }
+
+class Own final : public Table {
+ public:
+  constexpr explicit Own(const char* isa) : Table(isa) {}
+#define DSJ_KERNEL(Op)                                                          \
+  void run(const Op& op, int64_t begin, int64_t end) const override {           \
+    with_type(type_of(op), [&](auto* type) {                                    \
+      kernel<std::remove_pointer_t<decltype(type)>>(op, begin, end);            \
+    });                                                                         \
+  }
+  DSJ_CPU_OPERATIONS(DSJ_KERNEL)
+#undef DSJ_KERNEL
+  void update(size_t which, const void* rule, float grad_scale, const Span& span) const override {
+    optim::ElementRules::As<Updates>::kAll[which](rule, grad_scale, span);
+  }
+  void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
+                    double* sums) const override {
+    with_type(span.grad_type, [&](auto* type) {
+      lamb_moments_of<std::remove_pointer_t<decltype(type)>>(rule, grad_scale, span, sums);
+    });
+  }
+};
 
 }  // namespace
 
@@ -475,9 +532,8 @@ constexpr Typed<T> typed() {
 #define DSJ_KERNELS_NAME(isa) DSJ_KERNELS_NAME2(isa)
 #define DSJ_KERNELS_TEXT2(isa) #isa
 #define DSJ_KERNELS_TEXT(isa) DSJ_KERNELS_TEXT2(isa)
-extern const Table DSJ_KERNELS_NAME(DSJ_KERNELS_ISA);
-const Table DSJ_KERNELS_NAME(DSJ_KERNELS_ISA) = {
-    DSJ_KERNELS_TEXT(DSJ_KERNELS_ISA),      typed<float>(), typed<Bf16>(), typed<Half>(),
-    optim::ElementRules::As<Updates>::kAll, lamb_moments};
+static constinit const Own own(DSJ_KERNELS_TEXT(DSJ_KERNELS_ISA));
+extern const Table& DSJ_KERNELS_NAME(DSJ_KERNELS_ISA);
+constinit const Table& DSJ_KERNELS_NAME(DSJ_KERNELS_ISA) = own;
 
 }  // namespace dsj::kernels

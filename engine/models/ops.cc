@@ -9,6 +9,7 @@ namespace dsj::models::ops {
 namespace {
 
 using device::On;
+using device::values_of;
 using kernels::Rows;
 
 /// Rows that follow each other without a gap.
@@ -26,13 +27,14 @@ at::Tensor fp32(const at::Tensor& like, at::IntArrayRef sizes) {
 }
 /// Partial sums of a gradient over the rows of x: [partials, width] fp32.
 at::Tensor partials(const On& on, const at::Tensor& x, int64_t width) {
-  return at::empty({on->partials(x.size(0)), width}, x.options().dtype(at::kFloat));
+  return at::empty({on.partials(x.size(0)), width}, x.options().dtype(at::kFloat));
 }
 
 /// gradient (+)= the sum of its partial sums, unless it is undefined (frozen).
 void add_up(const On& on, const at::Tensor& partial, const at::Tensor& gradient, bool accumulate) {
-  if (gradient.defined())
-    on->sum_rows(on.stream, whole(partial), device::row_of(gradient), accumulate);
+  if (!gradient.defined()) return;
+  on.run(kernels::SumRows{
+      .partial = whole(partial), .out = device::row_of(gradient), .accumulate = accumulate});
 }
 
 }  // namespace
@@ -40,8 +42,11 @@ void add_up(const On& on, const at::Tensor& partial, const at::Tensor& gradient,
 Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps) {
   const On on(x);
   Normed out{at::empty_like(x), fp32(x, {x.size(0)}), {}};
-  on->rms_norm(on.stream, whole(x), whole(w), whole(out.y), out.rstd.data_ptr<float>(),
-               static_cast<float>(eps));
+  on.run(kernels::RmsNorm{.x = whole(x),
+                          .w = whole(w),
+                          .y = whole(out.y),
+                          .rstd = values_of<float>(out.rstd),
+                          .eps = static_cast<float>(eps)});
   return out;
 }
 
@@ -49,16 +54,25 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
                        const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw) {
   const On on(x);
   const at::Tensor partial = partials(on, x, x.size(1));
-  on->rms_norm_backward(on.stream, whole(dy), whole(x), whole(w), rstd.const_data_ptr<float>(),
-                        whole(dx), whole(partial));
+  on.run(kernels::RmsNormBackward{.dy = whole(dy),
+                                  .x = whole(x),
+                                  .w = whole(w),
+                                  .rstd = values_of<const float>(rstd),
+                                  .dx = whole(dx),
+                                  .dw = whole(partial)});
   add_up(on, partial, dw, accumulate_dw);
 }
 
 Normed layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps) {
   const On on(x);
   Normed out{at::empty_like(x), fp32(x, {x.size(0)}), fp32(x, {x.size(0)})};
-  on->layer_norm(on.stream, whole(x), whole(w), whole(b), whole(out.y), out.mean.data_ptr<float>(),
-                 out.rstd.data_ptr<float>(), static_cast<float>(eps));
+  on.run(kernels::LayerNorm{.x = whole(x),
+                            .w = whole(w),
+                            .b = whole(b),
+                            .y = whole(out.y),
+                            .mean = values_of<float>(out.mean),
+                            .rstd = values_of<float>(out.rstd),
+                            .eps = static_cast<float>(eps)});
   return out;
 }
 
@@ -67,9 +81,14 @@ void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
                          bool accumulate) {
   const On on(x);
   const at::Tensor dw_partial = partials(on, x, x.size(1)), db_partial = partials(on, x, x.size(1));
-  on->layer_norm_backward(on.stream, whole(dy), whole(x), whole(w),
-                          normed.mean.const_data_ptr<float>(), normed.rstd.const_data_ptr<float>(),
-                          whole(dx), whole(dw_partial), whole(db_partial));
+  on.run(kernels::LayerNormBackward{.dy = whole(dy),
+                                    .x = whole(x),
+                                    .w = whole(w),
+                                    .mean = values_of<const float>(normed.mean),
+                                    .rstd = values_of<const float>(normed.rstd),
+                                    .dx = whole(dx),
+                                    .dw = whole(dw_partial),
+                                    .db = whole(db_partial)});
   add_up(on, dw_partial, dw, accumulate);
   add_up(on, db_partial, db, accumulate);
 }
@@ -77,8 +96,11 @@ void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
 at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t count, double eps) {
   const On on(x);
   at::Tensor rstd = fp32(x, {x.size(0), count});
-  on->head_norm(on.stream, heads(x), whole(w), count, rstd.data_ptr<float>(),
-                static_cast<float>(eps));
+  on.run(kernels::HeadNorm{.x = heads(x),
+                           .w = whole(w),
+                           .heads = count,
+                           .rstd = values_of<float>(rstd),
+                           .eps = static_cast<float>(eps)});
   return rstd;
 }
 
@@ -86,8 +108,12 @@ void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
                         const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw) {
   const On on(x);
   const at::Tensor partial = partials(on, x, w.size(0));
-  on->head_norm_backward(on.stream, heads(dy), heads(x), whole(w), rstd.size(1),
-                         rstd.const_data_ptr<float>(), whole(partial));
+  on.run(kernels::HeadNormBackward{.dy = heads(dy),
+                                   .x = heads(x),
+                                   .w = whole(w),
+                                   .heads = rstd.size(1),
+                                   .rstd = values_of<const float>(rstd),
+                                   .dw = whole(partial)});
   add_up(on, partial, dw, accumulate_dw);
 }
 
@@ -112,14 +138,16 @@ void rope_parts(const at::Tensor& x, const RopeTable& table, const at::Tensor& p
 
 void rope(at::Tensor x, const RopeTable& table, const at::Tensor& positions, int64_t count,
           int64_t dim, bool inverse) {
-  DSJ_CHECK(table.cos.is_contiguous() && table.sin.is_contiguous());
-  DSJ_CHECK(positions.is_contiguous() && positions.size(0) == x.size(0));
+  DSJ_CHECK(positions.size(0) == x.size(0));
   if (table.in_pairs || 2 * table.cos.size(1) != dim)
     return rope_parts(x, table, positions, count, dim, inverse);
-  const On on(x);
-  on->rope(on.stream, heads(x), table.cos.const_data_ptr<float>(),
-           table.sin.const_data_ptr<float>(), table.cos.size(0),
-           positions.const_data_ptr<int64_t>(), count, dim, inverse ? -1.0f : 1.0f);
+  On(x).run(kernels::Rope{.x = heads(x),
+                          .cos = values_of<const float>(table.cos),
+                          .sin = values_of<const float>(table.sin),
+                          .positions = values_of<const int64_t>(positions),
+                          .heads = count,
+                          .dim = dim,
+                          .sign = inverse ? -1.0f : 1.0f});
 }
 
 namespace {
@@ -182,40 +210,37 @@ void activated_backward(const at::Tensor& da, at::Tensor inner, Activation activ
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up) {
-  const On on(gate_up);
   at::Tensor a = at::empty({gate_up.size(0), gate_up.size(1) / 2}, gate_up.options());
-  on->swiglu(on.stream, whole(gate_up), whole(a));
+  On(a).run(kernels::Swiglu{.gate_up = whole(gate_up), .a = whole(a)});
   return a;
 }
 
 void swiglu_backward(const at::Tensor& da, at::Tensor gate_up) {
-  const On on(gate_up);
-  on->swiglu_backward(on.stream, whole(da), whole(gate_up));
+  On(da).run(kernels::SwigluBackward{.da = whole(da), .gate_up = whole(gate_up)});
 }
 
 at::Tensor gelu_new(const at::Tensor& x) {
-  const On on(x);
   at::Tensor y = at::empty_like(x);
-  on->gelu_new(on.stream, whole(x), whole(y));
+  On(x).run(kernels::GeluNew{.x = whole(x), .y = whole(y)});
   return y;
 }
 
 void gelu_new_backward(const at::Tensor& dy, at::Tensor x) {
-  const On on(x);
-  on->gelu_new_backward(on.stream, whole(dy), whole(x));
+  On(x).run(kernels::GeluNewBackward{.dy = whole(dy), .x = whole(x)});
 }
 
 void cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale, at::Tensor loss) {
-  const On on(logits);
-  DSJ_CHECK(labels.is_contiguous() && labels.size(0) == logits.size(0));
-  on->cross_entropy(on.stream, whole(logits), labels.const_data_ptr<int64_t>(),
-                    static_cast<float>(scale), loss.data_ptr<double>());
+  DSJ_CHECK(labels.size(0) == logits.size(0));
+  On(logits).run(kernels::CrossEntropy{.logits = whole(logits),
+                                       .labels = values_of<const int64_t>(labels),
+                                       .scale = static_cast<float>(scale),
+                                       .loss = loss.data_ptr<double>()});
 }
 
 void scatter_rows(const at::Tensor& x, const at::Tensor& index, at::Tensor out) {
-  const On on(x);
-  DSJ_CHECK(index.is_contiguous() && index.size(0) == x.size(0));
-  on->scatter_rows(on.stream, whole(x), index.const_data_ptr<int64_t>(), whole(out));
+  DSJ_CHECK(index.size(0) == x.size(0));
+  On(x).run(kernels::ScatterRows{
+      .x = whole(x), .index = values_of<const int64_t>(index), .out = whole(out)});
 }
 
 }  // namespace dsj::models::ops

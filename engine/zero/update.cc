@@ -74,26 +74,24 @@ class Plain {
 
 void update_spans(const optim::Update& update, std::span<const UpdateSpan> spans) {
   if (spans.empty()) return;
-  const device::On on(spans[0].p);
   const Plain plain(spans);
-  on->update(on.stream, update, plain.spans());
+  device::On(spans[0].p).run(kernels::UpdateSpans{.update = &update, .spans = plain.spans()});
 }
 
 void lamb_moments(const optim::Update& update, std::span<const UpdateSpan> spans) {
   if (spans.empty()) return;
-  const device::On on(spans[0].p);
   const Plain plain(spans);
-  on->lamb_moments(on.stream, update, plain.spans());
+  device::On(spans[0].p).run(kernels::LambMoments{.update = &update, .spans = plain.spans()});
   for (const auto& [here, sums] : plain.sums())
     at::Tensor(sums).add_(device::upload(here, sums.device()));
 }
 
 at::Tensor lamb_coefficients(const optim::LambRule& rule, const at::Tensor& sums) {
-  const device::On on(sums);
-  DSJ_CHECK(sums.is_contiguous());
   at::Tensor coefficients = at::empty({sums.size(0)}, sums.options());
-  on->lamb_coefficients(on.stream, rule, sums.const_data_ptr<double>(),
-                        coefficients.data_ptr<double>(), sums.size(0));
+  device::On(sums).run(
+      kernels::LambCoefficients{.rule = &rule,
+                                .sums = device::values_of<const double>(sums),
+                                .coefficients = device::values_of<double>(coefficients)});
   return coefficients;
 }
 

@@ -110,49 +110,49 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void rope(Stream stream, Rows x, const float* cos, const float* sin, const int64_t* positions,
-          int64_t heads, int64_t dim, float sign) {
-  with_type(x.type, [&](auto* element) {
+void run(Stream stream, const Rope& op, Scratch&) {
+  with_type(op.x.type, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    const int64_t half = dim / 2, pairs = heads * half;
-    launch(grid_of(x.rows, pairs), stream, rope_kernel<T>, data_of<T>(x), x.stride, cos, sin,
-           positions, pairs, half, sign);
+    const int64_t half = op.dim / 2, pairs = op.heads * half;
+    launch(grid_of(op.x.rows, pairs), stream, rope_kernel<T>, data_of<T>(op.x), op.x.stride,
+           op.cos.data(), op.sin.data(), op.positions.data(), pairs, half, op.sign);
   });
 }
 
-void swiglu(Stream stream, Rows gate_up, Rows a) {
-  with_pack(a.type, packs(gate_up, a), [&](auto* element, auto pack) {
+void run(Stream stream, const Swiglu& op, Scratch&) {
+  with_pack(op.a.type, packs(op.gate_up, op.a), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(a.rows, a.width / N), stream, swiglu_kernel<T, N>, data_of<T>(gate_up),
-           gate_up.stride, data_of<T>(a), a.stride, a.width);
+    launch(grid_of(op.a.rows, op.a.width / N), stream, swiglu_kernel<T, N>, data_of<T>(op.gate_up),
+           op.gate_up.stride, data_of<T>(op.a), op.a.stride, op.a.width);
   });
 }
 
-void swiglu_backward(Stream stream, Rows da, Rows gate_up) {
-  with_pack(da.type, packs(da, gate_up), [&](auto* element, auto pack) {
+void run(Stream stream, const SwigluBackward& op, Scratch&) {
+  with_pack(op.da.type, packs(op.da, op.gate_up), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(da.rows, da.width / N), stream, swiglu_backward_kernel<T, N>, data_of<T>(da),
-           da.stride, data_of<T>(gate_up), gate_up.stride, da.width);
+    launch(grid_of(op.da.rows, op.da.width / N), stream, swiglu_backward_kernel<T, N>,
+           data_of<T>(op.da), op.da.stride, data_of<T>(op.gate_up), op.gate_up.stride,
+           op.da.width);
   });
 }
 
-void gelu_new(Stream stream, Rows x, Rows y) {
-  with_pack(x.type, packs(x, y), [&](auto* element, auto pack) {
+void run(Stream stream, const GeluNew& op, Scratch&) {
+  with_pack(op.x.type, packs(op.x, op.y), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(x.rows, x.width / N), stream, gelu_new_kernel<T, N>, data_of<T>(x), x.stride,
-           data_of<T>(y), y.stride, x.width);
+    launch(grid_of(op.x.rows, op.x.width / N), stream, gelu_new_kernel<T, N>, data_of<T>(op.x),
+           op.x.stride, data_of<T>(op.y), op.y.stride, op.x.width);
   });
 }
 
-void gelu_new_backward(Stream stream, Rows dy, Rows x) {
-  with_pack(x.type, packs(dy, x), [&](auto* element, auto pack) {
+void run(Stream stream, const GeluNewBackward& op, Scratch&) {
+  with_pack(op.x.type, packs(op.dy, op.x), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(x.rows, x.width / N), stream, gelu_new_backward_kernel<T, N>, data_of<T>(dy),
-           dy.stride, data_of<T>(x), x.stride, x.width);
+    launch(grid_of(op.x.rows, op.x.width / N), stream, gelu_new_backward_kernel<T, N>,
+           data_of<T>(op.dy), op.dy.stride, data_of<T>(op.x), op.x.stride, op.x.width);
   });
 }
 

@@ -97,32 +97,32 @@ bool heads_pack(const Rows& x, const Rows& w) {
 
 }  // namespace
 
-void head_norm(Stream stream, Rows x, Rows w, int64_t heads, float* rstd, float eps) {
-  const Heads at{x.rows, heads, w.width, x.stride, 0};
-  with_pack(x.type, heads_pack(x, w), [&](auto* element, auto pack) {
+void run(Stream stream, const HeadNorm& op, Scratch&) {
+  const Heads at{op.x.rows, op.heads, op.w.width, op.x.stride, 0};
+  with_pack(op.x.type, heads_pack(op.x, op.w), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = (x.rows * heads + kWarps - 1) / kWarps, .threads = 32 * kWarps}, stream,
-           head_norm_kernel<T, N>, data_of<T>(x), data_of<T>(w), rstd, at, eps);
+    launch({.blocks = (op.x.rows * op.heads + kWarps - 1) / kWarps, .threads = 32 * kWarps}, stream,
+           head_norm_kernel<T, N>, data_of<T>(op.x), data_of<T>(op.w), op.rstd.data(), at, op.eps);
   });
 }
 
-void head_norm_backward(Stream stream, Rows dy, Rows x, Rows w, int64_t heads, const float* rstd,
-                        Rows dw) {
-  const Heads at{x.rows, heads, w.width, x.stride, dy.stride};
-  const int64_t row = w.width * 4;
+void run(Stream stream, const HeadNormBackward& op, Scratch&) {
+  const Heads at{op.x.rows, op.heads, op.w.width, op.x.stride, op.dy.stride};
+  const int64_t row = op.w.width * 4;
   const bool in_place = row > kDynamicShared;
   const int warps = in_place ? 1 : static_cast<int>(row * kWarps > kDynamicShared
                                                         ? kDynamicShared / row
                                                         : kWarps);
-  with_pack(x.type, heads_pack(x, w) && heads_pack(dy, w), [&](auto* element, auto pack) {
+  const bool whole = heads_pack(op.x, op.w) && heads_pack(op.dy, op.w);
+  with_pack(op.x.type, whole, [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = dw.rows,
+    launch({.blocks = op.dw.rows,
             .threads = 32 * warps,
             .shared_bytes = in_place ? 0 : row * warps},
-           stream, head_norm_backward_kernel<T, N>, data_of<T>(dy), data_of<T>(x), data_of<T>(w),
-           rstd, data_of<float>(dw), dw.stride, at, in_place);
+           stream, head_norm_backward_kernel<T, N>, data_of<T>(op.dy), data_of<T>(op.x),
+           data_of<T>(op.w), op.rstd.data(), data_of<float>(op.dw), op.dw.stride, at, in_place);
   });
 }
 

@@ -1,7 +1,6 @@
-// The CUDA kernels of the device port, as calls that queue them on a stream. Arguments and results
-// are those of the methods of port.h with the same names; shapes without elements queue nothing.
-// Each runtime_error is a launch that the device refused. `scratch` is memory of the device that
-// nobody else uses before the call's work is done.
+// The CUDA kernels of the device port: run() queues an operation of port.h on a stream. Shapes without
+// elements queue nothing. Each runtime_error is a launch that the device refused. An operation that
+// is not declared here has no kernel.
 // Tested by: tests/engine/kernels/cuda/kernels_test.cc
 #pragma once
 
@@ -15,41 +14,60 @@ struct LambMoments;
 
 namespace dsj::kernels::cuda {
 
+/// Memory of a device for the length of one call. Any thread.
+class Scratch {
+ public:
+  virtual ~Scratch() = default;
+  /// At least `bytes`, aligned to 16, for work of this stream alone.
+  virtual void* take(Stream stream, size_t bytes) = 0;
+  /// Given back when the work has been queued: the stream's own order keeps later users away.
+  virtual void give(Stream stream, void* memory) = 0;
+};
+
+/// `count` values of scratch, until it goes out of scope.
+template <typename T>
+class Taken {
+ public:
+  Taken(Scratch& scratch, Stream stream, int64_t count)
+      : scratch_(scratch),
+        stream_(stream),
+        data_(scratch.take(stream, static_cast<size_t>(count) * sizeof(T))) {}
+  ~Taken() { scratch_.give(stream_, data_); }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  Scratch& scratch_;
+  const Stream stream_;
+  void* const data_;
+};
+
 /// Partial sums of a norm's backward: enough blocks to fill a large device twice.
 int64_t norm_partials(int64_t rows);
-void rms_norm(Stream, Rows x, Rows w, Rows y, float* rstd, float eps);
-void rms_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* rstd, Rows dx, Rows dw);
-void layer_norm(Stream, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd, float eps);
-void layer_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* mean, const float* rstd,
-                         Rows dx, Rows dw, Rows db);
-void sum_rows(Stream, Rows partial, Rows out, bool accumulate);
-void head_norm(Stream, Rows x, Rows w, int64_t heads, float* rstd, float eps);
-void head_norm_backward(Stream, Rows dy, Rows x, Rows w, int64_t heads, const float* rstd, Rows dw);
-
-void rope(Stream, Rows x, const float* cos, const float* sin, const int64_t* positions,
-          int64_t heads, int64_t dim, float sign);
-void swiglu(Stream, Rows gate_up, Rows a);
-void swiglu_backward(Stream, Rows da, Rows gate_up);
-void gelu_new(Stream, Rows x, Rows y);
-void gelu_new_backward(Stream, Rows dy, Rows x);
-
-/// scratch: one double per row.
-void cross_entropy(Stream, Rows logits, const int64_t* labels, float scale, double* loss,
-                   double* scratch);
-/// scratch: square_blocks(x.width) doubles.
-void sum_of_squares(Stream, Rows x, double* sum, double* scratch);
+/// Partial sums of SumOfSquares.
 int64_t square_blocks(int64_t n);
-/// scratch: one number per row of x.
-void scatter_rows(Stream, Rows x, const int64_t* index, Rows out, int64_t* scratch);
 
-/// `rule`: the one of optim::ElementRules with the number `which`. A few launches, whatever the
-/// number of spans.
+void run(Stream, const RmsNorm&, Scratch&);
+void run(Stream, const RmsNormBackward&, Scratch&);
+void run(Stream, const LayerNorm&, Scratch&);
+void run(Stream, const LayerNormBackward&, Scratch&);
+void run(Stream, const HeadNorm&, Scratch&);
+void run(Stream, const HeadNormBackward&, Scratch&);
+void run(Stream, const SumRows&, Scratch&);
+void run(Stream, const Rope&, Scratch&);
+void run(Stream, const Swiglu&, Scratch&);
+void run(Stream, const SwigluBackward&, Scratch&);
+void run(Stream, const GeluNew&, Scratch&);
+void run(Stream, const GeluNewBackward&, Scratch&);
+void run(Stream, const CrossEntropy&, Scratch&);
+void run(Stream, const ScatterRows&, Scratch&);
+void run(Stream, const SumOfSquares&, Scratch&);
+// The operations on optimizers, by what elements.h makes of them (cuda_port.cc). A few launches,
+// whatever the number of spans.
+/// `rule`: the one of optim::ElementRules with the number `which`.
 void update(Stream, size_t which, const void* rule, float grad_scale, Spans spans);
-/// scratch: 2 update_blocks(spans) doubles.
-void lamb_moments(Stream, const optim::LambMoments& rule, float grad_scale, Spans spans,
-                  double* scratch);
-int64_t update_blocks(Spans spans);
-void lamb_coefficients(Stream, double least, double most, const double* sums, double* coefficients,
-                       int64_t n);
+void lamb_moments(Stream, const optim::LambMoments& rule, float grad_scale, Spans spans, Scratch&);
+void lamb_coefficients(Stream, double least, double most, const LambCoefficients&);
 
 }  // namespace dsj::kernels::cuda

@@ -218,64 +218,64 @@ int64_t norm_partials(int64_t rows) {
   return shares < 1 ? 1 : shares > 264 ? 264 : shares;
 }
 
-void rms_norm(Stream stream, Rows x, Rows w, Rows y, float* rstd, float eps) {
-  with_pack(x.type, packs(x, w, y), [&](auto* element, auto pack) {
+void run(Stream stream, const RmsNorm& op, Scratch&) {
+  with_pack(op.x.type, packs(op.x, op.w, op.y), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = x.rows, .threads = threads_for(x.width / N)}, stream, rms_norm_kernel<T, N>,
-           data_of<T>(x), x.stride, data_of<T>(w), data_of<T>(y), y.stride, rstd, x.width, eps);
+    launch({.blocks = op.x.rows, .threads = threads_for(op.x.width / N)}, stream,
+           rms_norm_kernel<T, N>, data_of<T>(op.x), op.x.stride, data_of<T>(op.w),
+           data_of<T>(op.y), op.y.stride, op.rstd.data(), op.x.width, op.eps);
   });
 }
 
-void layer_norm(Stream stream, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd,
-                float eps) {
-  with_pack(x.type, packs(x, w, b, y), [&](auto* element, auto pack) {
+void run(Stream stream, const LayerNorm& op, Scratch&) {
+  with_pack(op.x.type, packs(op.x, op.w, op.b, op.y), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = x.rows, .threads = threads_for(x.width / N)}, stream, layer_norm_kernel<T, N>,
-           data_of<T>(x), x.stride, data_of<T>(w), data_of<T>(b), data_of<T>(y), y.stride, mean,
-           rstd, x.width, eps);
+    launch({.blocks = op.x.rows, .threads = threads_for(op.x.width / N)}, stream,
+           layer_norm_kernel<T, N>, data_of<T>(op.x), op.x.stride, data_of<T>(op.w),
+           data_of<T>(op.b), data_of<T>(op.y), op.y.stride, op.mean.data(), op.rstd.data(),
+           op.x.width, op.eps);
   });
 }
 
-void rms_norm_backward(Stream stream, Rows dy, Rows x, Rows w, const float* rstd, Rows dx,
-                       Rows dw) {
-  const int64_t bytes = x.width * 4;
-  const NormGrid at{x.rows,    x.width,   dy.stride, x.stride,
-                    dx.stride, dw.stride, 0,         bytes <= kDynamicShared};
-  with_pack(x.type, packs(dy, x, w, dx), [&](auto* element, auto pack) {
+void run(Stream stream, const RmsNormBackward& op, Scratch&) {
+  const int64_t bytes = op.x.width * 4;
+  const NormGrid at{op.x.rows,    op.x.width,   op.dy.stride, op.x.stride,
+                    op.dx.stride, op.dw.stride, 0,            bytes <= kDynamicShared};
+  with_pack(op.x.type, packs(op.dy, op.x, op.w, op.dx), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = dw.rows,
-            .threads = threads_for(x.width / N),
+    launch({.blocks = op.dw.rows,
+            .threads = threads_for(op.x.width / N),
             .shared_bytes = at.shared_sums ? bytes : 0},
-           stream, rms_norm_backward_kernel<T, N>, data_of<T>(dy), data_of<T>(x), data_of<T>(w),
-           rstd, data_of<T>(dx), data_of<float>(dw), at);
+           stream, rms_norm_backward_kernel<T, N>, data_of<T>(op.dy), data_of<T>(op.x),
+           data_of<T>(op.w), op.rstd.data(), data_of<T>(op.dx), data_of<float>(op.dw), at);
   });
 }
 
-void layer_norm_backward(Stream stream, Rows dy, Rows x, Rows w, const float* mean,
-                         const float* rstd, Rows dx, Rows dw, Rows db) {
-  const int64_t bytes = 2 * x.width * 4;
-  const NormGrid at{x.rows,    x.width,   dy.stride, x.stride,
-                    dx.stride, dw.stride, db.stride, bytes <= kDynamicShared};
-  with_pack(x.type, packs(dy, x, w, dx), [&](auto* element, auto pack) {
+void run(Stream stream, const LayerNormBackward& op, Scratch&) {
+  const int64_t bytes = 2 * op.x.width * 4;
+  const NormGrid at{op.x.rows,    op.x.width,   op.dy.stride, op.x.stride,
+                    op.dx.stride, op.dw.stride, op.db.stride, bytes <= kDynamicShared};
+  with_pack(op.x.type, packs(op.dy, op.x, op.w, op.dx), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = dw.rows,
-            .threads = threads_for(x.width / N),
+    launch({.blocks = op.dw.rows,
+            .threads = threads_for(op.x.width / N),
             .shared_bytes = at.shared_sums ? bytes : 0},
-           stream, layer_norm_backward_kernel<T, N>, data_of<T>(dy), data_of<T>(x), data_of<T>(w),
-           mean, rstd, data_of<T>(dx), data_of<float>(dw), data_of<float>(db), at);
+           stream, layer_norm_backward_kernel<T, N>, data_of<T>(op.dy), data_of<T>(op.x),
+           data_of<T>(op.w), op.mean.data(), op.rstd.data(), data_of<T>(op.dx),
+           data_of<float>(op.dw), data_of<float>(op.db), at);
   });
 }
 
-void sum_rows(Stream stream, Rows partial, Rows out, bool accumulate) {
-  with_type(out.type, [&](auto* element) {
+void run(Stream stream, const SumRows& op, Scratch&) {
+  with_type(op.out.type, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    launch({.blocks = (out.width + 255) / 256, .threads = 256}, stream, sum_rows_kernel<T>,
-           data_of<float>(partial), partial.stride, partial.rows, data_of<T>(out), out.width,
-           accumulate);
+    launch({.blocks = (op.out.width + 255) / 256, .threads = 256}, stream, sum_rows_kernel<T>,
+           data_of<float>(op.partial), op.partial.stride, op.partial.rows, data_of<T>(op.out),
+           op.out.width, op.accumulate);
   });
 }
 

@@ -55,17 +55,19 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void scatter_rows(Stream stream, Rows x, const int64_t* index, Rows out, int64_t* scratch) {
-  launch({.blocks = (x.rows + kThreads - 1) / kThreads, .threads = kThreads}, stream,
-         sort_rows_kernel, index, x.rows, scratch);
-  with_pack(x.type, packs(x, out), [&](auto* element, auto pack) {
+void run(Stream stream, const ScatterRows& op, Scratch& scratch) {
+  const Taken<int64_t> order(scratch, stream, op.x.rows);
+  launch({.blocks = (op.x.rows + kThreads - 1) / kThreads, .threads = kThreads}, stream,
+         sort_rows_kernel, op.index.data(), op.x.rows, order.data());
+  with_pack(op.x.type, packs(op.x, op.out), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    const int64_t packs_of_row = (x.width + N - 1) / N;
+    const int64_t packs_of_row = (op.x.width + N - 1) / N;
     const int threads = packs_of_row < kThreads ? threads_for(packs_of_row) : kThreads;
-    launch({.blocks = x.rows, .threads = threads, .rows = (packs_of_row + threads - 1) / threads},
-           stream, add_groups_kernel<T, N>, data_of<T>(x), x.stride, index, scratch, x.rows,
-           data_of<T>(out), out.stride, x.width);
+    launch(
+        {.blocks = op.x.rows, .threads = threads, .rows = (packs_of_row + threads - 1) / threads},
+        stream, add_groups_kernel<T, N>, data_of<T>(op.x), op.x.stride, op.index.data(),
+        order.data(), op.x.rows, data_of<T>(op.out), op.out.stride, op.x.width);
   });
 }
 

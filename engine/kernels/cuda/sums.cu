@@ -111,29 +111,31 @@ void add_up(Stream stream, const double* parts, int64_t n, double* sum) {
 
 }  // namespace
 
-void cross_entropy(Stream stream, Rows logits, const int64_t* labels, float scale, double* loss,
-                   double* scratch) {
-  with_pack(logits.type, packs(logits), [&](auto* element, auto pack) {
+void run(Stream stream, const CrossEntropy& op, Scratch& scratch) {
+  const Taken<double> losses(scratch, stream, op.logits.rows);
+  with_pack(op.logits.type, packs(op.logits), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = logits.rows, .threads = threads_for(logits.width / N)}, stream,
-           cross_entropy_kernel<T, N>, data_of<T>(logits), logits.stride, labels, scale, scratch,
-           logits.width);
+    launch({.blocks = op.logits.rows, .threads = threads_for(op.logits.width / N)}, stream,
+           cross_entropy_kernel<T, N>, data_of<T>(op.logits), op.logits.stride, op.labels.data(),
+           op.scale, losses.data(), op.logits.width);
   });
-  add_up(stream, scratch, logits.rows, loss);
+  add_up(stream, losses.data(), op.logits.rows, op.loss);
 }
 
 int64_t square_blocks(int64_t n) {
   return (n + kSquares - 1) / kSquares;
 }
 
-void sum_of_squares(Stream stream, Rows x, double* sum, double* scratch) {
-  with_type(x.type, [&](auto* element) {
+void run(Stream stream, const SumOfSquares& op, Scratch& scratch) {
+  const int64_t blocks = square_blocks(op.x.width);
+  const Taken<double> parts(scratch, stream, blocks);
+  with_type(op.x.type, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    launch({.blocks = square_blocks(x.width), .threads = threads_for(x.width)}, stream,
-           squares_kernel<T>, data_of<T>(x), x.width, scratch);
+    launch({.blocks = blocks, .threads = threads_for(op.x.width)}, stream, squares_kernel<T>,
+           data_of<T>(op.x), op.x.width, parts.data());
   });
-  add_up(stream, scratch, square_blocks(x.width), sum);
+  add_up(stream, parts.data(), blocks, op.sum);
 }
 
 }  // namespace dsj::kernels::cuda

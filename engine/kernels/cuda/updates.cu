@@ -221,31 +221,26 @@ void update(Stream stream, size_t which, const void* rule, float grad_scale, Spa
   optim::ElementRules::As<Updates>::kAll[which](stream, rule, grad_scale, spans);
 }
 
-int64_t update_blocks(Spans spans) {
-  int64_t blocks = 0;
-  for (const Span& span : spans) blocks += (span.n + kPiece - 1) / kPiece;
-  return blocks;
-}
-
 void lamb_moments(Stream stream, const optim::LambMoments& rule, float grad_scale, Spans spans,
-                  double* scratch) {
+                  Scratch& scratch) {
   for_many(spans, [&](const Parts& parts, Spans some) {
     SumsOf of{};
     for (const Span& span : some)
       if (span.n > 0) of.to[of.count++] = span.sums;
     for (int i = 0; i <= kMany; ++i) of.first_block[i] = parts.first_block[i];
     const int64_t blocks = parts.first_block[parts.count];
+    const Taken<double> sums(scratch, stream, 2 * blocks);
     launch({.blocks = blocks, .threads = kThreads}, stream, lamb_moments_kernel, rule, grad_scale,
-           parts, scratch);
+           parts, sums.data());
     launch({.blocks = blocks > 0 ? 1 : 0, .threads = kThreads}, stream, add_sums_kernel, of,
-           scratch);
+           sums.data());
   });
 }
 
-void lamb_coefficients(Stream stream, double least, double most, const double* sums,
-                       double* coefficients, int64_t n) {
+void lamb_coefficients(Stream stream, double least, double most, const LambCoefficients& op) {
+  const auto n = static_cast<int64_t>(op.coefficients.size());
   launch({.blocks = (n + kThreads - 1) / kThreads, .threads = kThreads}, stream,
-         lamb_coefficients_kernel, least, most, sums, coefficients, n);
+         lamb_coefficients_kernel, least, most, op.sums.data(), op.coefficients.data(), n);
 }
 
 }  // namespace dsj::kernels::cuda

@@ -14,11 +14,12 @@ class OneKernel final : public kernels::PartialPort {
  public:
   OneKernel() : PartialPort(aten_port(at::kCPU)) {}
   const char* name() const override { return "one kernel"; }
-  void swiglu(kernels::Stream, kernels::Rows gate_up, kernels::Rows a) override {
+  using PartialPort::run;
+  void run(kernels::Stream, const kernels::Swiglu& op) override {
     ++calls;
-    auto* out = static_cast<float*>(a.data);
-    for (int64_t i = 0; i < a.rows * a.width; ++i) out[i] = 7;
-    rows = gate_up.rows;
+    auto* out = static_cast<float*>(op.a.data);
+    for (int64_t i = 0; i < op.a.rows * op.a.width; ++i) out[i] = 7;
+    rows = op.gate_up.rows;
   }
   int calls = 0;
   int64_t rows = 0;
@@ -30,9 +31,9 @@ TEST(Device, OneKernelOfItsOwnIsOneOverride) {
   {
     const testing_support::UsePort use(port);
     const On on(gate_up);
-    on->swiglu(on.stream, rows_of(gate_up), rows_of(a));
-    on->gelu_new(on.stream, rows_of(a), rows_of(b));
-    EXPECT_STREQ(on->name(), "one kernel");
+    on.run(kernels::Swiglu{.gate_up = rows_of(gate_up), .a = rows_of(a)});
+    on.run(kernels::GeluNew{.x = rows_of(a), .y = rows_of(b)});
+    EXPECT_STREQ(of(gate_up).kernels().name(), "one kernel");
   }
   EXPECT_EQ(port.calls, 1);
   EXPECT_EQ(port.rows, 3);

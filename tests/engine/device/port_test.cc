@@ -116,10 +116,12 @@ TEST_P(PortContract, RmsNorm) {
     compare([&](Port& port) -> Results {
       const at::Tensor y = at::empty_like(x), rstd = fp32({rows}), dx = dy.clone(), dw = w.clone(),
                        partial = partials(port, rows, width);
-      port.rms_norm({}, rows_of(x), rows_of(w), rows_of(y), rstd.data_ptr<float>(), 1e-6f);
-      port.rms_norm_backward({}, rows_of(dy), rows_of(x), rows_of(w), rstd.data_ptr<float>(),
-                             rows_of(dx), rows_of(partial));
-      port.sum_rows({}, rows_of(partial), row_of(dw), /*accumulate=*/true);
+      port.run({}, kernels::RmsNorm{
+                       rows_of(x), rows_of(w), rows_of(y), values_of<float>(rstd), 1e-6f});
+      port.run({}, kernels::RmsNormBackward{rows_of(dy), rows_of(x), rows_of(w),
+                                            values_of<float>(rstd), rows_of(dx),
+                                            rows_of(partial)});
+      port.run({}, kernels::SumRows{rows_of(partial), row_of(dw), /*accumulate=*/true});
       return {y, rstd, dx, dw};
     });
   });
@@ -135,13 +137,15 @@ TEST_P(PortContract, LayerNorm) {
                        dx = dy.clone(), dw = at::empty_like(w), db = at::empty_like(w),
                        dw_partial = partials(port, rows, width),
                        db_partial = partials(port, rows, width);
-      port.layer_norm({}, rows_of(x), rows_of(w), rows_of(w), rows_of(y), mean.data_ptr<float>(),
-                      rstd.data_ptr<float>(), 0.1f);
-      port.layer_norm_backward({}, rows_of(dy), rows_of(x), rows_of(w), mean.data_ptr<float>(),
-                               rstd.data_ptr<float>(), rows_of(dx), rows_of(dw_partial),
-                               rows_of(db_partial));
-      port.sum_rows({}, rows_of(dw_partial), row_of(dw), /*accumulate=*/false);
-      port.sum_rows({}, rows_of(db_partial), row_of(db), /*accumulate=*/false);
+      port.run({},
+               kernels::LayerNorm{rows_of(x), rows_of(w), rows_of(w), rows_of(y),
+                                  values_of<float>(mean), values_of<float>(rstd), 0.1f});
+      port.run({}, kernels::LayerNormBackward{rows_of(dy), rows_of(x), rows_of(w),
+                                              values_of<float>(mean), values_of<float>(rstd),
+                                              rows_of(dx), rows_of(dw_partial),
+                                              rows_of(db_partial)});
+      port.run({}, kernels::SumRows{rows_of(dw_partial), row_of(dw), /*accumulate=*/false});
+      port.run({}, kernels::SumRows{rows_of(db_partial), row_of(db), /*accumulate=*/false});
       return {y, mean, rstd, dx, dw, db};
     });
   });
@@ -161,12 +165,13 @@ TEST_P(PortContract, HeadNormAndRopeOnAPartOfEachRow) {
         const at::Tensor y = x.clone(), rstd = fp32({rows, heads}), gradient = dy.clone(),
                          turned = x.clone(), dw = at::empty_like(w),
                          partial = partials(port, rows, dim);
-        port.head_norm({}, rows_of(y), rows_of(w), heads, rstd.data_ptr<float>(), 1e-6f);
-        port.head_norm_backward({}, rows_of(gradient), rows_of(x), rows_of(w), heads,
-                                rstd.data_ptr<float>(), rows_of(partial));
-        port.sum_rows({}, rows_of(partial), row_of(dw), /*accumulate=*/false);
-        port.rope({}, rows_of(turned), cos.data_ptr<float>(), sin.data_ptr<float>(), length,
-                  positions.const_data_ptr<int64_t>(), heads, dim, -1.0f);
+        port.run({}, kernels::HeadNorm{
+                         rows_of(y), rows_of(w), heads, values_of<float>(rstd), 1e-6f});
+        port.run({}, kernels::HeadNormBackward{rows_of(gradient), rows_of(x), rows_of(w), heads,
+                                               values_of<float>(rstd), rows_of(partial)});
+        port.run({}, kernels::SumRows{rows_of(partial), row_of(dw), /*accumulate=*/false});
+        port.run({}, kernels::Rope{rows_of(turned), values_of<float>(cos), values_of<float>(sin),
+                                   values_of<const int64_t>(positions), heads, dim, -1.0f});
         for (const at::Tensor& part : {y, turned})
           EXPECT_TRUE(part.narrow(1, heads * dim, 5).equal(x.narrow(1, heads * dim, 5)));
         return {y, rstd, gradient, dw, turned};
@@ -181,10 +186,10 @@ TEST_P(PortContract, Activations) {
     compare([&](Port& port) -> Results {
       const at::Tensor a = at::empty_like(da), gradient = gate_up.clone(),
                        gelu = at::empty_like(da), gelu_gradient = da.clone();
-      port.swiglu({}, rows_of(gate_up), rows_of(a));
-      port.swiglu_backward({}, rows_of(da), rows_of(gradient));
-      port.gelu_new({}, rows_of(da), rows_of(gelu));
-      port.gelu_new_backward({}, rows_of(da), rows_of(gelu_gradient));
+      port.run({}, kernels::Swiglu{rows_of(gate_up), rows_of(a)});
+      port.run({}, kernels::SwigluBackward{rows_of(da), rows_of(gradient)});
+      port.run({}, kernels::GeluNew{rows_of(da), rows_of(gelu)});
+      port.run({}, kernels::GeluNewBackward{rows_of(da), rows_of(gelu_gradient)});
       return {a, gradient, gelu, gelu_gradient};
     });
   });
@@ -196,8 +201,8 @@ TEST_P(PortContract, CrossEntropyAddsItsLoss) {
     const at::Tensor labels = at::randint(width, {rows}, at::kLong);
     compare([&](Port& port) -> Results {
       const at::Tensor gradient = logits.clone(), loss = at::full({}, 5.0, at::kDouble);
-      port.cross_entropy({}, rows_of(gradient), labels.data_ptr<int64_t>(), 0.5f,
-                         loss.data_ptr<double>());
+      port.run({}, kernels::CrossEntropy{rows_of(gradient), values_of<const int64_t>(labels), 0.5f,
+                                         loss.data_ptr<double>()});
       if (rows == 0) {
         EXPECT_EQ(loss.item<double>(), 5);
       }
@@ -213,8 +218,8 @@ TEST_P(PortContract, Sums) {
     compare([&](Port& port) -> Results {
       const at::Tensor sum = at::full({}, 2.0, at::kDouble),
                        out = at::zeros({4, width}, x.options());
-      port.sum_of_squares({}, row_of(flat), sum.data_ptr<double>());
-      port.scatter_rows({}, rows_of(x), index.data_ptr<int64_t>(), rows_of(out));
+      port.run({}, kernels::SumOfSquares{row_of(flat), sum.data_ptr<double>()});
+      port.run({}, kernels::ScatterRows{rows_of(x), values_of<const int64_t>(index), rows_of(out)});
       return {sum, out};
     });
   });
@@ -281,11 +286,11 @@ TEST_P(PortContract, UpdatesOfManyTensorsAtOnce) {
                sums.data_ptr<double>() + 2 * (i == 1 ? 0 : i)});  // 0 and 1 share theirs
         }
         if (const auto* one = std::get_if<optim::LambRule>(&rule)) {
-          port.lamb_moments({}, update, spans);
-          port.lamb_coefficients({}, *one, sums.data_ptr<double>(), coefficients.data_ptr<double>(),
-                                 coefficients.numel());
+          port.run({}, kernels::LambMoments{&update, spans});
+          port.run({}, kernels::LambCoefficients{one, values_of<double>(sums),
+                                                 values_of<double>(coefficients)});
         }
-        port.update({}, update, spans);
+        port.run({}, kernels::UpdateSpans{&update, spans});
         EXPECT_TRUE(low.equal(p.to(at::kBFloat16))) << "the 16-bit copy is the rounded master";
         return {p, state, sums, coefficients};
       });
@@ -316,7 +321,8 @@ TEST(LambCoefficients, OfEveryPortAreTheRules) {
   for (const PortCase& one : kPorts) ports.push_back(&one.port());
   for (Port* port : ports) {
     const at::Tensor got = at::empty({6}, at::kDouble);
-    port->lamb_coefficients({}, rule, sums.data_ptr<double>(), got.data_ptr<double>(), 6);
+    port->run({}, kernels::LambCoefficients{&rule, values_of<double>(sums),
+                                            values_of<double>(got)});
     for (int64_t i = 0; i < 6; ++i) {
       const double want =
           optim::lamb_coefficient(rule, sums[2 * i].item<double>(), sums[2 * i + 1].item<double>());

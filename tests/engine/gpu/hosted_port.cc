@@ -4,11 +4,14 @@
 
 #include <deque>
 #include <map>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include "common/check.h"
 #include "engine/device/device.h"
 #include "tests/engine/gpu/gpu.h"
+#include "tests/engine/support/operands.h"
 
 namespace dsj::gpu {
 namespace {
@@ -17,10 +20,7 @@ using kernels::Rows;
 using kernels::Span;
 using kernels::Spans;
 using kernels::Stream;
-
-int64_t size_of(kernels::Type type) {
-  return type == kernels::Type::F32 ? 4 : 2;
-}
+using testing_support::size_of;
 
 /// Memory of the host on the GPU for one call; written back at its end. What is named twice is one.
 class Mirror {
@@ -33,11 +33,20 @@ class Mirror {
     return static_cast<T*>(
         bytes(const_cast<std::remove_const_t<T>*>(host), count * static_cast<int64_t>(sizeof(T))));
   }
-  Rows there(Rows rows) {
-    if (rows.data == nullptr || rows.rows * rows.width == 0) return rows;
+  /// A member of an operation: memory of the host becomes its mirror.
+  void operator()(Rows& rows) {
+    if (rows.data == nullptr || rows.rows * rows.width == 0) return;
     rows.data = bytes(rows.data, ((rows.rows - 1) * rows.stride + rows.width) * size_of(rows.type));
-    return rows;
   }
+  template <typename T>
+  void operator()(std::span<T>& values) {
+    values = {there(values.data(), std::ssize(values)), values.size()};
+  }
+  void operator()(double*& number) { number = there(number, 1); }
+  void operator()(const optim::LambRule*) {}  // of the host
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  void operator()(T&) {}
   void* bytes(void* host, int64_t count) {
     if (host == nullptr || count == 0) return host;
     auto [found, is_new] = all_.try_emplace(host);
@@ -53,96 +62,21 @@ class Mirror {
   std::map<void*, at::Tensor> all_;
 };
 
-class HostedPort final : public kernels::Port {
+class HostedPort final : public kernels::UniformPort<HostedPort> {
  public:
   const char* name() const override { return "gpu"; }
   int64_t partials(int64_t rows) const override { return port().partials(rows); }
-
-  void rms_norm(Stream, Rows x, Rows w, Rows y, float* rstd, float eps) override {
+  template <typename Op>
+  void each(Stream, const Op& op, const char*) const {
     Mirror m;
-    port().rms_norm(stream(), m.there(x), m.there(w), m.there(y), m.there(rstd, x.rows), eps);
-  }
-  void rms_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* rstd, Rows dx,
-                         Rows dw) override {
-    Mirror m;
-    port().rms_norm_backward(stream(), m.there(dy), m.there(x), m.there(w), m.there(rstd, x.rows),
-                             m.there(dx), m.there(dw));
-  }
-  void layer_norm(Stream, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd,
-                  float eps) override {
-    Mirror m;
-    port().layer_norm(stream(), m.there(x), m.there(w), m.there(b), m.there(y),
-                      m.there(mean, x.rows), m.there(rstd, x.rows), eps);
-  }
-  void layer_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* mean, const float* rstd,
-                           Rows dx, Rows dw, Rows db) override {
-    Mirror m;
-    port().layer_norm_backward(stream(), m.there(dy), m.there(x), m.there(w), m.there(mean, x.rows),
-                               m.there(rstd, x.rows), m.there(dx), m.there(dw), m.there(db));
-  }
-  void head_norm(Stream, Rows x, Rows w, int64_t heads, float* rstd, float eps) override {
-    Mirror m;
-    port().head_norm(stream(), m.there(x), m.there(w), heads, m.there(rstd, x.rows * heads), eps);
-  }
-  void head_norm_backward(Stream, Rows dy, Rows x, Rows w, int64_t heads, const float* rstd,
-                          Rows dw) override {
-    Mirror m;
-    port().head_norm_backward(stream(), m.there(dy), m.there(x), m.there(w), heads,
-                              m.there(rstd, x.rows * heads), m.there(dw));
-  }
-  void sum_rows(Stream, Rows partial, Rows out, bool accumulate) override {
-    Mirror m;
-    port().sum_rows(stream(), m.there(partial), m.there(out), accumulate);
-  }
-  void rope(Stream, Rows x, const float* cos, const float* sin, int64_t length,
-            const int64_t* positions, int64_t heads, int64_t dim, float sign) override {
-    Mirror m;
-    port().rope(stream(), m.there(x), m.there(cos, length * dim / 2),
-                m.there(sin, length * dim / 2), length, m.there(positions, x.rows), heads, dim,
-                sign);
-  }
-  void swiglu(Stream, Rows gate_up, Rows a) override {
-    Mirror m;
-    port().swiglu(stream(), m.there(gate_up), m.there(a));
-  }
-  void swiglu_backward(Stream, Rows da, Rows gate_up) override {
-    Mirror m;
-    port().swiglu_backward(stream(), m.there(da), m.there(gate_up));
-  }
-  void gelu_new(Stream, Rows x, Rows y) override {
-    Mirror m;
-    port().gelu_new(stream(), m.there(x), m.there(y));
-  }
-  void gelu_new_backward(Stream, Rows dy, Rows x) override {
-    Mirror m;
-    port().gelu_new_backward(stream(), m.there(dy), m.there(x));
-  }
-  void cross_entropy(Stream, Rows logits, const int64_t* labels, float scale,
-                     double* loss) override {
-    Mirror m;
-    port().cross_entropy(stream(), m.there(logits), m.there(labels, logits.rows), scale,
-                         m.there(loss, 1));
-  }
-  void scatter_rows(Stream, Rows x, const int64_t* index, Rows out) override {
-    Mirror m;
-    port().scatter_rows(stream(), m.there(x), m.there(index, x.rows), m.there(out));
-  }
-  void sum_of_squares(Stream, Rows x, double* sum) override {
-    Mirror m;
-    port().sum_of_squares(stream(), m.there(x), m.there(sum, 1));
-  }
-  void update(Stream, const optim::Update& update, Spans spans) override {
-    Mirror m;
-    port().update(stream(), update, Mirrored(m, spans).spans);
-  }
-  void lamb_moments(Stream, const optim::Update& update, Spans spans) override {
-    Mirror m;
-    port().lamb_moments(stream(), update, Mirrored(m, spans).spans);
-  }
-  void lamb_coefficients(Stream, const optim::LambRule& rule, const double* sums,
-                         double* coefficients, int64_t n) override {
-    Mirror m;
-    port().lamb_coefficients(stream(), rule, m.there(sums, 2 * n), m.there(coefficients, n), n);
+    if constexpr (requires { op.spans; }) {
+      const Mirrored there(m, op.spans);
+      port().run(stream(), Op{.update = op.update, .spans = there.spans});
+    } else {
+      Op there = op;
+      testing_support::for_members(there, m);
+      port().run(stream(), there);
+    }
   }
 
  private:

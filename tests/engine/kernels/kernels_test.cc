@@ -24,9 +24,19 @@ class KernelsTest : public testing::TestWithParam<const char*> {
     for (float& value : values) value = std::normal_distribution<float>(0, scale)(engine_);
     return values;
   }
+  /// The operation for all its rows or elements.
+  template <typename Op>
+  void run(const Op& op, int64_t n) {
+    table_->run(op, 0, n);
+  }
   const Table* table_ = nullptr;
   std::mt19937 engine_{5};
 };
+
+Rows rows_of(const std::vector<float>& x, int64_t rows) {
+  const auto width = static_cast<int64_t>(x.size()) / rows;
+  return {const_cast<float*>(x.data()), Type::F32, rows, width, width};
+}
 
 TEST_P(KernelsTest, AdamWFollowsTheFormula) {
   const int64_t n = 1003;
@@ -52,14 +62,14 @@ TEST_P(KernelsTest, AdamWFollowsTheFormula) {
     std::vector<Bf16> copy(n);
     float* states[] = {m.data(), v.data()};
     const optim::ElementRules::As<std::variant> rule = a;
-    table_->updates[rule.index()](&a, 0.5f,
-                                  {.n = n,
-                                   .p = p.data(),
-                                   .grad = g.data(),
-                                   .states = states,
-                                   .state_count = 2,
-                                   .low = copy.data(),
-                                   .low_type = Type::BF16});
+    table_->update(rule.index(), &a, 0.5f,
+                   {.n = n,
+                    .p = p.data(),
+                    .grad = g.data(),
+                    .states = states,
+                    .state_count = 2,
+                    .low = copy.data(),
+                    .low_type = Type::BF16});
     for (int64_t i = 0; i < n; ++i) {
       ASSERT_NEAR(p[i], expected[i], 2e-6 * std::max(1.0, std::abs(expected[i]))) << i;
       const uint32_t bits = static_cast<uint32_t>(copy[i].bits) << 16;
@@ -95,14 +105,14 @@ TEST_P(KernelsTest, AnUpdateGivesTheSameBitsHoweverItIsCut) {
         float* states[] = {all[1].data() + first, all[2].data() + first, all[3].data() + first};
         std::visit(
             [&](const auto& one) {
-              table_->updates[rule.index()](&one, 0.37f,
-                                            {.n = begins[i + 1] - first,
-                                             .p = all[0].data() + first,
-                                             .grad = g.data() + first,
-                                             .states = states,
-                                             .state_count = one.kStates,
-                                             .low = low.data() + first,
-                                             .low_type = Type::F16});
+              table_->update(rule.index(), &one, 0.37f,
+                             {.n = begins[i + 1] - first,
+                              .p = all[0].data() + first,
+                              .grad = g.data() + first,
+                              .states = states,
+                              .state_count = one.kStates,
+                              .low = low.data() + first,
+                              .low_type = Type::F16});
             },
             rule);
       }
@@ -126,13 +136,13 @@ TEST_P(KernelsTest, AnUpdateConvertsHalvesToTheSameBits) {
   const int64_t n = 1 << 16;
   const auto run = [&](const Table& table, const std::vector<Half>& grad, std::vector<float> p) {
     std::vector<Half> low(n);
-    table.updates[rule.index()](&std::get<optim::SgdElement>(rule), 1,
-                                {.n = n,
-                                 .p = p.data(),
-                                 .grad = grad.data(),
-                                 .grad_type = Type::F16,
-                                 .low = low.data(),
-                                 .low_type = Type::F16});
+    table.update(rule.index(), &std::get<optim::SgdElement>(rule), 1,
+                 {.n = n,
+                  .p = p.data(),
+                  .grad = grad.data(),
+                  .grad_type = Type::F16,
+                  .low = low.data(),
+                  .low_type = Type::F16});
     return low;
   };
   std::vector<Half> every(n), zero(n);
@@ -223,7 +233,7 @@ TEST_P(KernelsTest, LambsSecondPassGoesAlongWhatTheFirstLeft) {
     table_->lamb_moments(moments, 0.5f, span, sums.data());
     EXPECT_EQ(new_g == g, where != Where::InTheGradient) << "only read, unless it may go";
     if (span.direction) span.states = nullptr;  // neither moments nor gradient are needed
-    table_->updates[which](&second, 0.5f, span);
+    table_->update(which, &second, 0.5f, span);
     std::vector<float> bits = new_p;
     for (const auto* more : {&new_m, &new_v}) bits.insert(bits.end(), more->begin(), more->end());
     for (const Bf16& value : low) bits.push_back(value.bits);
@@ -242,7 +252,8 @@ TEST_P(KernelsTest, CrossEntropyLossAndGradient) {
   auto logits = random(rows * width, 4);
   const auto original = logits;
   const std::vector<int64_t> labels{0, 1036, 500};
-  const double loss = table_->f32.cross_entropy(logits.data(), labels.data(), rows, width, 0.25f);
+  double loss = 0;
+  run(CrossEntropy{rows_of(logits, rows), labels, 0.25f, &loss}, rows);
   double expected = 0;
   for (int64_t row = 0; row < rows; ++row) {
     double sum = 0;
@@ -259,8 +270,10 @@ TEST_P(KernelsTest, CrossEntropyLossAndGradient) {
 TEST_P(KernelsTest, CrossEntropyShowsNaN) {
   std::vector<float> logits(64, 0.0f);
   logits[17] = NAN;
-  const int64_t label = 3;
-  EXPECT_TRUE(std::isnan(table_->f32.cross_entropy(logits.data(), &label, 1, 64, 1)));
+  const std::vector<int64_t> labels{3};
+  double loss = 0;
+  run(CrossEntropy{rows_of(logits, 1), labels, 1, &loss}, 1);
+  EXPECT_TRUE(std::isnan(loss));
 }
 
 TEST_P(KernelsTest, SwigluGradientIsTheDerivative) {
@@ -268,9 +281,9 @@ TEST_P(KernelsTest, SwigluGradientIsTheDerivative) {
   const auto gate_up = random(2 * width, 2);
   const auto da = random(width);
   auto gradient = gate_up;
-  table_->f32.swiglu_backward(da.data(), gradient.data(), 1, width);
+  run(SwigluBackward{rows_of(da, 1), rows_of(gradient, 1)}, 1);
   std::vector<float> a(width);
-  table_->f32.swiglu(gate_up.data(), a.data(), 1, width);
+  run(Swiglu{rows_of(gate_up, 1), rows_of(a, 1)}, 1);
   for (int64_t i = 0; i < width; ++i) {
     const double g = gate_up[i], u = gate_up[width + i], s = 1 / (1 + std::exp(-g));
     EXPECT_NEAR(a[i], g * s * u, 1e-5);
@@ -283,9 +296,10 @@ TEST_P(KernelsTest, RmsNormGradientIsTheDerivative) {
   const int64_t rows = 2, width = 40;
   const auto x = random(rows * width), w = random(width), dy = random(rows * width);
   std::vector<float> y(rows * width), rstd(rows), dx(rows * width, 0.5f), dw(width, 0.0f);
-  table_->f32.rms_norm(x.data(), w.data(), y.data(), rstd.data(), rows, width, 1e-6f);
-  table_->f32.rms_norm_backward(dy.data(), x.data(), w.data(), rstd.data(), dx.data(), dw.data(),
-                                rows, width);
+  run(RmsNorm{rows_of(x, rows), rows_of(w, 1), rows_of(y, rows), rstd, 1e-6f}, rows);
+  run(RmsNormBackward{rows_of(dy, rows), rows_of(x, rows), rows_of(w, 1), rstd, rows_of(dx, rows),
+                      rows_of(dw, 1)},
+      rows);
   auto loss = [&](int64_t index, double shift) {
     double total = 0;
     for (int64_t row = 0; row < rows; ++row) {
@@ -316,12 +330,11 @@ TEST_P(KernelsTest, RopeTurnsBackWithItsGradient) {
   const auto x = random(2 * seq * heads * dim);
   const std::vector<int64_t> positions = {0, 1, 2, 3, 4, 2, 1, 0, 4, 4};
   auto y = x;
-  const auto& k = table_->f32;
-  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), positions.data(), 2 * seq, heads, dim,
-         1);
+  Rope rope{rows_of(y, 2 * seq), cosine, sine, positions, heads, dim, 1};
+  run(rope, 2 * seq);
   EXPECT_NEAR(y[heads * dim], x[heads * dim] * cosine[4] - x[heads * dim + 4] * sine[4], 1e-6);
-  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), positions.data(), 2 * seq, heads, dim,
-         -1);
+  rope.sign = -1;
+  run(rope, 2 * seq);
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y[i], x[i], 1e-5);
 }
 
@@ -330,17 +343,18 @@ TEST_P(KernelsTest, AddRowsAddsTheNamedRows) {
   const auto x = random(4 * stride);
   std::vector<float> out(width, 0.5f);
   const std::vector<int64_t> rows = {3, 0, 3};
-  table_->f32.add_rows(x.data(), stride, rows.data(), 3, out.data(), width);
+  run(AddRows{rows_of(x, 4), rows, rows_of(out, 1)}, width);
   for (int64_t i = 0; i < width; ++i)
     EXPECT_EQ(out[i], 0.5f + x[3 * stride + i] + x[i] + x[3 * stride + i]) << i;
 }
 
 TEST_P(KernelsTest, SumOfSquaresDoesNotDependOnTheSplit) {
   const auto x = random(3 * 4096 + 77);
-  const auto& k = table_->f32;
-  const double whole = k.sum_of_squares(x.data(), x.size());
-  const double parts = k.sum_of_squares(x.data(), 4096) + k.sum_of_squares(x.data() + 4096, 4096) +
-                       k.sum_of_squares(x.data() + 8192, 4096 + 77);
+  const auto n = static_cast<int64_t>(x.size());
+  double whole = 0, parts = 0;
+  run(SumOfSquares{rows_of(x, 1), &whole}, n);
+  for (const auto& [begin, end] : {std::pair{0L, 4096L}, {4096L, 8192L}, {8192L, n}})
+    table_->run(SumOfSquares{rows_of(x, 1), &parts}, begin, end);
   EXPECT_NEAR(whole, parts, 1e-12 * whole);
   double expected = 0;
   for (const float value : x) expected += double(value) * value;

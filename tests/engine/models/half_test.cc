@@ -35,15 +35,15 @@ class HalfConversion : public testing::TestWithParam<const char*> {
                                   .eps = 1e-8f};
     const optim::ElementRules::As<std::variant> which = rule;
     float* states[] = {widened.data(), second.data()};
-    table_->updates[which.index()](&rule, 1,
-                                   {.n = static_cast<int64_t>(n),
-                                    .p = parameter.data(),
-                                    .grad = gradient.data(),
-                                    .grad_type = Type::F16,
-                                    .states = states,
-                                    .state_count = 2,
-                                    .low = rounded.data(),
-                                    .low_type = Type::F16});
+    table_->update(which.index(), &rule, 1,
+                   {.n = static_cast<int64_t>(n),
+                   .p = parameter.data(),
+                   .grad = gradient.data(),
+                   .grad_type = Type::F16,
+                   .states = states,
+                   .state_count = 2,
+                   .low = rounded.data(),
+                   .low_type = Type::F16});
   }
   const Table* table_ = nullptr;
 };

@@ -535,8 +535,8 @@ at::Device device() {
     static emulated::HeapScratch scratch;
     static const auto port = kernels::cuda::make_cuda_port(device::aten_port(kKind), scratch);
     c10::SetAllocator(kKind, &memory);
-    static Traffic counted(*port, work.bytes);
-    device::install(kKind, counted);
+    static const auto counted = counting_port(*port, work.bytes);
+    device::install(kKind, *counted);
     device::set_capability(kKind, 90);
     return true;
   }();

@@ -7,10 +7,14 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -19,14 +23,16 @@
 #include "engine/kernels/kernels.h"
 #include "engine/optim/element_rules.h"
 #include "tests/engine/kernels/emulated/block.h"
+#include "tests/engine/kernels/emulated/heap_scratch.h"
 #include "tests/engine/kernels/emulated/watch.h"
+#include "tests/engine/support/operands.h"
 
 namespace dsj::kernels::cuda {
 namespace {
 
 using emulated::Buffer;
 
-/// What differs by element type: the CPU's kernels, and the size of a rounding step near 1. Both
+/// What differs by element type: its name, and the size of a rounding step near 1. Both
 /// sides round the same operations, at most two in a row; where their sums differ in the last bit,
 /// each may round to a neighbour.
 template <typename T>
@@ -35,28 +41,89 @@ template <>
 struct Of<float> {
   static constexpr Type kType = Type::F32;
   static constexpr double kStep = 2e-5;
-  static const Typed<float>& cpu() { return table().f32; }
 };
 template <>
 struct Of<Bf16> {
   static constexpr Type kType = Type::BF16;
   static constexpr double kStep = 0x1p-6;
-  static const Typed<Bf16>& cpu() { return table().bf16; }
 };
 template <>
 struct Of<Half> {
   static constexpr Type kType = Type::F16;
   static constexpr double kStep = 0x1p-9;
-  static const Typed<Half>& cpu() { return table().half; }
 };
+
+/// Which memory of the host has the same elements as memory of the emulated device.
+class Twins {
+ public:
+  void add(void* device, void* host, size_t bytes) {
+    auto* const begin = static_cast<char*>(device);
+    const auto old = [&](const auto& one) {  // given back, and taken again
+      return one.first < begin + bytes && begin < one.first + one.second.bytes;
+    };
+    if (bytes > 0) std::erase_if(all_, old);
+    if (bytes > 0) all_[begin] = {static_cast<char*>(host), bytes};
+  }
+  template <typename T>
+  T* of(T* device) const {
+    auto* const at = static_cast<char*>(const_cast<void*>(static_cast<const void*>(device)));
+    const auto above = all_.upper_bound(at);
+    if (above == all_.begin()) return nullptr;
+    const auto& [begin, twin] = *std::prev(above);
+    return at < begin + twin.bytes
+               ? static_cast<T*>(static_cast<void*>(twin.host + (at - begin)))
+               : nullptr;
+  }
+
+ private:
+  struct Twin {
+    char* host = nullptr;
+    size_t bytes = 0;
+  };
+  std::map<char*, Twin> all_;
+};
+Twins twins;
+
+/// A member of an operation: memory of the device becomes its twin.
+struct OnCpu {
+  void operator()(Rows& rows) const { rows.data = twins.of(rows.data); }
+  template <typename V>
+  void operator()(std::span<V>& values) const {
+    if (!values.empty()) values = {twins.of(values.data()), values.size()};
+  }
+  void operator()(double*& number) const { number = twins.of(number); }
+  template <typename V>
+    requires std::is_arithmetic_v<V>
+  void operator()(V&) const {}
+};
+
+/// The operation by the CPU's kernel, for `n` rows or elements.
+template <typename Op>
+void on_cpu(Op op, int64_t n) {
+  testing_support::for_members(op, OnCpu{});
+  table().run(op, 0, n);
+}
+template <typename Op>
+void on_device(const Op& op) {
+  static emulated::HeapScratch scratch;
+  cuda::run({}, op, scratch);
+}
+template <typename Op>
+void on_both(const Op& op, int64_t n) {
+  on_device(op);
+  on_cpu(op, n);
+}
 
 /// Elements twice: as the CPU's kernels take them, and in a buffer of the emulated device.
 template <typename T>
 class Array {
  public:
   explicit Array(int64_t n)
-      : cpu_(static_cast<size_t>(n)), device_(std::make_unique<Buffer>(cpu_.size() * sizeof(T))) {}
+      : cpu_(static_cast<size_t>(n)), device_(std::make_unique<Buffer>(cpu_.size() * sizeof(T))) {
+    twins.add(device(), cpu(), cpu_.size() * sizeof(T));
+  }
   T* cpu() { return cpu_.data(); }
+  std::span<T> values() const { return {device(), cpu_.size()}; }
   T* device() const { return static_cast<T*>(device_->data()); }
   void fill(const std::function<T(int64_t)>& f) {
     for (size_t i = 0; i < cpu_.size(); ++i) device()[i] = cpu_[i] = f(static_cast<int64_t>(i));
@@ -83,7 +150,6 @@ class CudaKernels : public testing::Test {
  protected:
   using Elements = Array<T>;
   static constexpr double kStep = Of<T>::kStep;
-  const Typed<T>& cpu = Of<T>::cpu();
 
   /// Uniform in [low, high).
   Elements& random(int64_t n, float low, float high) {
@@ -108,11 +174,9 @@ class CudaKernels : public testing::Test {
     made.fill([&](int64_t) { return round_to<T>(draw(generator_)); });
     return made;
   }
-  static Rows rows(const Elements& x, int64_t rows, int64_t width) {
-    return {x.device(), Of<T>::kType, rows, width, width};
-  }
-  static Rows sums(const Array<float>& x, int64_t rows, int64_t width) {
-    return {x.device(), Type::F32, rows, width, width};
+  template <typename V>
+  static Rows rows(const Array<V>& x, int64_t rows, int64_t width) {
+    return {x.device(), Of<V>::kType, rows, width, width};
   }
 
   std::deque<Elements> elements_;
@@ -140,14 +204,14 @@ TYPED_TEST(CudaKernels, RmsNormAndItsGradient) {
          &y = this->random(n, 0, 1), &dx = this->random(n, 0, 1);
     auto rstd = this->template zeros<float>(rows), dw = this->template zeros<float>(width),
          partial = this->template zeros<float>(parts * width);
-    this->cpu.rms_norm(x.cpu(), w.cpu(), y.cpu(), rstd.cpu(), rows, width, 1e-6f);
-    this->cpu.rms_norm_backward(dy.cpu(), x.cpu(), w.cpu(), rstd.cpu(), dx.cpu(), dw.cpu(), rows,
-                                width);
     const Rows all = this->rows(x, rows, width), weight = this->rows(w, 1, width);
-    cuda::rms_norm({}, all, weight, this->rows(y, rows, width), rstd.device(), 1e-6f);
-    cuda::rms_norm_backward({}, this->rows(dy, rows, width), all, weight, rstd.device(),
-                            this->rows(dx, rows, width), this->sums(partial, parts, width));
-    cuda::sum_rows({}, this->sums(partial, parts, width), this->sums(dw, 1, width), false);
+    on_both(RmsNorm{all, weight, this->rows(y, rows, width), rstd.values(), 1e-6f}, rows);
+    RmsNormBackward backward{this->rows(dy, rows, width), all, weight, rstd.values(),
+                             this->rows(dx, rows, width), this->rows(partial, parts, width)};
+    on_device(backward);
+    on_device(SumRows{backward.dw, this->rows(dw, 1, width), false});
+    backward.dw = this->rows(dw, 1, width);
+    on_cpu(backward, rows);
     y.expect_close(this->kStep, "y");
     rstd.expect_close(1e-5, "rstd");
     dx.expect_close(this->kStep, "dx");
@@ -165,19 +229,24 @@ TYPED_TEST(CudaKernels, LayerNormAndItsGradient) {
          dw = this->template zeros<float>(width), db = this->template zeros<float>(width),
          dw_parts = this->template zeros<float>(parts * width),
          db_parts = this->template zeros<float>(parts * width);
-    this->cpu.layer_norm(x.cpu(), w.cpu(), b.cpu(), y.cpu(), mean.cpu(), rstd.cpu(), rows, width,
-                         0.1f);
-    this->cpu.layer_norm_backward(dy.cpu(), x.cpu(), w.cpu(), mean.cpu(), rstd.cpu(), dx.cpu(),
-                                  dw.cpu(), db.cpu(), rows, width);
     const Rows all = this->rows(x, rows, width), weight = this->rows(w, 1, width);
-    cuda::layer_norm({}, all, weight, this->rows(b, 1, width), this->rows(y, rows, width),
-                     mean.device(), rstd.device(), 0.1f);
-    cuda::layer_norm_backward({}, this->rows(dy, rows, width), all, weight, mean.device(),
-                              rstd.device(), this->rows(dx, rows, width),
-                              this->sums(dw_parts, parts, width),
-                              this->sums(db_parts, parts, width));
-    cuda::sum_rows({}, this->sums(dw_parts, parts, width), this->sums(dw, 1, width), false);
-    cuda::sum_rows({}, this->sums(db_parts, parts, width), this->sums(db, 1, width), false);
+    on_both(LayerNorm{all, weight, this->rows(b, 1, width), this->rows(y, rows, width),
+                      mean.values(), rstd.values(), 0.1f},
+            rows);
+    LayerNormBackward backward{this->rows(dy, rows, width),
+                               all,
+                               weight,
+                               mean.values(),
+                               rstd.values(),
+                               this->rows(dx, rows, width),
+                               this->rows(dw_parts, parts, width),
+                               this->rows(db_parts, parts, width)};
+    on_device(backward);
+    on_device(SumRows{backward.dw, this->rows(dw, 1, width), false});
+    on_device(SumRows{backward.db, this->rows(db, 1, width), false});
+    backward.dw = this->rows(dw, 1, width);
+    backward.db = this->rows(db, 1, width);
+    on_cpu(backward, rows);
     y.expect_close(this->kStep, "y");
     mean.expect_close(1e-5, "mean");
     rstd.expect_close(1e-5, "rstd");
@@ -196,10 +265,9 @@ TYPED_TEST(CudaKernels, RopeOnAPartOfEachRow) {
       auto cos = this->angles(seq * half), sin = this->angles(seq * half);
       auto positions = this->template zeros<int64_t>(rows);
       positions.fill([&](int64_t i) { return i * 7 % seq; });
-      this->cpu.rope(x.cpu(), width, cos.cpu(), sin.cpu(), positions.cpu(), rows, heads, dim,
-                     -1.0f);
-      cuda::rope({}, this->rows(x, rows, width), cos.device(), sin.device(), positions.device(),
-                 heads, dim, -1.0f);
+      on_both(Rope{this->rows(x, rows, width), cos.values(), sin.values(), positions.values(),
+                   heads, dim, -1.0f},
+              rows);
       x.expect_close(this->kStep, "x");
     }
   }
@@ -224,25 +292,31 @@ TYPED_TEST(CudaKernels, HeadNormsOnAPartOfEachRow) {
     auto rstd = this->template zeros<float>(rows * heads), dw = this->template zeros<float>(dim);
     auto partial = this->template zeros<float>(parts * dim);
     partial.fill([](int64_t) { return NAN; });  // all of it is written
-    cuda::head_norm({}, this->rows(y, rows, width), this->rows(w, 1, dim), heads, rstd.device(),
-                    1e-6f);
+    const Rows weight = this->rows(w, 1, dim);
+    const auto heads_of = [&](auto& of, int64_t row) {
+      return Rows{of.device() + row * width, Of<TypeParam>::kType, heads, dim, dim};
+    };
+    on_device(HeadNorm{this->rows(y, rows, width), weight, heads, rstd.values(), 1e-6f});
     for (int64_t row = 0; row < rows; ++row) {
-      TypeParam* const head = y.cpu() + row * width;
-      this->cpu.rms_norm(head, w.cpu(), head, rstd.cpu() + row * heads, heads, dim, 1e-6f);
+      on_cpu(RmsNorm{heads_of(y, row), weight, heads_of(y, row),
+                     rstd.values().subspan(row * heads, heads), 1e-6f},
+             heads);
     }
     y.expect_close(this->kStep, "y");
     rstd.expect_close(1e-5, "rstd");
     // Both sides begin with one rstd: the backward is judged by itself.
     std::copy(rstd.cpu(), rstd.cpu() + rows * heads, rstd.device());
-    cuda::head_norm_backward({}, this->rows(dy, rows, width), this->rows(x, rows, width),
-                             this->rows(w, 1, dim), heads, rstd.device(),
-                             this->sums(partial, parts, dim));
-    cuda::sum_rows({}, this->sums(partial, parts, dim), this->sums(dw, 1, dim), false);
+    on_device(HeadNormBackward{this->rows(dy, rows, width), this->rows(x, rows, width), weight,
+                               heads, rstd.values(), this->rows(partial, parts, dim)});
+    on_device(SumRows{this->rows(partial, parts, dim), this->rows(dw, 1, dim), false});
     for (int64_t row = 0; row < rows; ++row) {
-      std::vector<TypeParam> dx(static_cast<size_t>(heads * dim));
-      this->cpu.rms_norm_backward(dy.cpu() + row * width, x.cpu() + row * width, w.cpu(),
-                                  rstd.cpu() + row * heads, dx.data(), dw.cpu(), heads, dim);
-      std::copy(dx.begin(), dx.end(), dy.cpu() + row * width);
+      Array<TypeParam> dx(heads * dim);
+      dx.fill([](int64_t) { return TypeParam{}; });
+      on_cpu(RmsNormBackward{heads_of(dy, row), heads_of(x, row), weight,
+                             rstd.values().subspan(row * heads, heads),
+                             this->rows(dx, heads, dim), this->rows(dw, 1, dim)},
+             heads);
+      std::copy(dx.cpu(), dx.cpu() + heads * dim, dy.cpu() + row * width);
     }
     dy.expect_close(this->kStep, "dx");
     dw.expect_close(this->kStep, "dw");
@@ -264,16 +338,19 @@ TYPED_TEST(CudaKernels, ScatterRowsAddsUpInOneOrder) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
     const int64_t places = 7;
     auto &x = this->random(rows * width, -1, 1), &out = this->random(places * width, -1, 1);
-    auto index = this->template zeros<int64_t>(rows), order = this->template zeros<int64_t>(rows);
+    auto index = this->template zeros<int64_t>(rows);
     index.fill([&](int64_t i) { return i * i % 5; });
-    cuda::scatter_rows({}, this->rows(x, rows, width), index.device(),
-                       this->rows(out, places, width), order.device());
+    const Rows from = this->rows(x, rows, width);
+    on_device(ScatterRows{from, index.values(), this->rows(out, places, width)});
     for (int64_t to = 0; to < places; ++to) {
-      std::vector<int64_t> group;
+      std::vector<int64_t> in_order;
       for (int64_t row = 0; row < rows; ++row)
-        if (index.cpu()[row] == to) group.push_back(row);
-      this->cpu.add_rows(x.cpu(), width, group.data(), static_cast<int64_t>(group.size()),
-                         out.cpu() + to * width, width);
+        if (index.cpu()[row] == to) in_order.push_back(row);
+      Array<int64_t> group(std::ssize(in_order));
+      group.fill([&](int64_t i) { return in_order[i]; });
+      on_cpu(AddRows{from, group.values(),
+                     Rows{out.device() + to * width, Of<TypeParam>::kType, 1, width, width}},
+             width);
     }
     out.expect_close(0, "out");  // the same additions in the same order
   }
@@ -285,14 +362,10 @@ TYPED_TEST(CudaKernels, Activations) {
     auto &gate_up = this->random(2 * n, -3, 3), &a = this->random(n, 0, 1),
          &da = this->random(n, -1, 1), &x = this->random(n, -3, 3), &y = this->random(n, 0, 1);
     const Rows both = this->rows(gate_up, rows, 2 * width), gradient = this->rows(da, rows, width);
-    cuda::swiglu({}, both, this->rows(a, rows, width));
-    cuda::swiglu_backward({}, gradient, both);
-    cuda::gelu_new({}, this->rows(x, rows, width), this->rows(y, rows, width));
-    cuda::gelu_new_backward({}, gradient, this->rows(x, rows, width));
-    this->cpu.swiglu(gate_up.cpu(), a.cpu(), rows, width);
-    this->cpu.swiglu_backward(da.cpu(), gate_up.cpu(), rows, width);
-    this->cpu.gelu_new(x.cpu(), y.cpu(), n);
-    this->cpu.gelu_new_backward(da.cpu(), x.cpu(), n);
+    on_both(Swiglu{both, this->rows(a, rows, width)}, rows);
+    on_both(SwigluBackward{gradient, both}, rows);
+    on_both(GeluNew{this->rows(x, rows, width), this->rows(y, rows, width)}, n);
+    on_both(GeluNewBackward{gradient, this->rows(x, rows, width)}, n);
     a.expect_close(this->kStep, "swiglu");
     gate_up.expect_close(this->kStep, "swiglu's gradient");
     y.expect_close(this->kStep, "gelu");
@@ -304,12 +377,11 @@ TYPED_TEST(CudaKernels, CrossEntropyAddsItsLoss) {
   FOR_SIZES {
     auto& logits = this->random(rows * width, -4, 4);
     auto labels = this->template zeros<int64_t>(rows);
-    auto loss = this->template zeros<double>(1), scratch = this->template zeros<double>(rows);
+    auto loss = this->template zeros<double>(1);
     labels.fill([&](int64_t i) { return i * 7 % width; });
     loss.fill([](int64_t) { return 5.0; });
-    *loss.cpu() += this->cpu.cross_entropy(logits.cpu(), labels.cpu(), rows, width, 0.5f);
-    cuda::cross_entropy({}, this->rows(logits, rows, width), labels.device(), 0.5f, loss.device(),
-                        scratch.device());
+    on_both(CrossEntropy{this->rows(logits, rows, width), labels.values(), 0.5f, loss.device()},
+            rows);
     logits.expect_close(this->kStep, "gradient");
     loss.expect_close(1e-5, "loss");
   }
@@ -319,10 +391,9 @@ TYPED_TEST(CudaKernels, CrossEntropyShowsWhatIsNotFinite) {
   for (const float bad : {static_cast<float>(NAN), -INFINITY}) {
     auto& logits = this->random(2 * 33, -4, 4);
     auto labels = this->template zeros<int64_t>(2);
-    auto loss = this->template zeros<double>(1), scratch = this->template zeros<double>(2);
+    auto loss = this->template zeros<double>(1);
     store(logits.device(), 33 + 5, bad);
-    cuda::cross_entropy({}, this->rows(logits, 2, 33), labels.device(), 1.0f, loss.device(),
-                        scratch.device());
+    on_device(CrossEntropy{this->rows(logits, 2, 33), labels.values(), 1.0f, loss.device()});
     EXPECT_EQ(std::isnan(*loss.device()), std::isnan(bad))
         << "an excluded token is no NaN, a NaN is one";
   }
@@ -332,16 +403,14 @@ TYPED_TEST(CudaKernels, SumOfSquaresIsTheSameInEveryOrder) {
   for (const int64_t n : {0, 1, 31, 33, 4097, 70000}) {
     SCOPED_TRACE(n);
     auto& x = this->random(n, -1, 1);
-    auto sum = this->template zeros<double>(1),
-         scratch = this->template zeros<double>(square_blocks(n));
-    const Rows all = this->rows(x, 1, n);
-    cuda::sum_of_squares({}, all, sum.device(), scratch.device());
-    *sum.cpu() = this->cpu.sum_of_squares(x.cpu(), n);
+    auto sum = this->template zeros<double>(1);
+    const SumOfSquares op{this->rows(x, 1, n), sum.device()};
+    on_both(op, n);
     sum.expect_close(1e-6, "sum");
     const double once = *sum.device();
     *sum.device() = 0;
     emulated::set_options({.drawn = true, .seed = static_cast<uint64_t>(n)});
-    cuda::sum_of_squares({}, all, sum.device(), scratch.device());
+    on_device(op);
     emulated::set_options({});
     EXPECT_EQ(*sum.device(), once);
   }
@@ -378,9 +447,9 @@ TYPED_TEST(CudaKernels, UpdatesOfManyTensorsAtOnce) {
       device_states[i] = states[i].device() + first;
     }
     const Type type = Of<TypeParam>::kType;
-    table().updates[which](&rule, 0.5f,
-                           {n, p.cpu() + first, grad.cpu() + first, type, cpu_states.data(), 3,
-                            low.cpu() + first, Type::BF16});
+    table().update(which, &rule, 0.5f,
+                   {n, p.cpu() + first, grad.cpu() + first, type, cpu_states.data(), 3,
+                    low.cpu() + first, Type::BF16});
     spans.push_back({n, p.device() + first, grad.device() + first, type, device_states.data(), 3,
                      low.device() + first, Type::BF16});
     first += n;
@@ -420,8 +489,8 @@ TYPED_TEST(CudaKernels, LambsSumsOfManyTensors) {
                            .states = rest,
                            .state_count = 2,
                            .sums = sums.device()}};
-    auto scratch = this->template zeros<double>(2 * update_blocks(spans));
-    cuda::lamb_moments({}, rule, 0.5f, spans, scratch.device());
+    emulated::HeapScratch scratch;
+    cuda::lamb_moments({}, rule, 0.5f, spans, scratch);
     m.expect_close(1e-6, "m");
     v.expect_close(1e-6, "v");
     sums.expect_close(1e-6, "sums");
@@ -437,10 +506,7 @@ TYPED_TEST(CudaKernels, RowsMayBeLongerThanWhatIsUsed) {
   const auto strided = [&](auto& of) {
     return Rows{of.device(), Of<TypeParam>::kType, rows, width, stride};
   };
-  cuda::rms_norm({}, strided(x), this->rows(w, 1, width), strided(y), rstd.device(), 1e-6f);
-  for (int64_t row = 0; row < rows; ++row)
-    this->cpu.rms_norm(x.cpu() + row * stride, w.cpu(), y.cpu() + row * stride, rstd.cpu() + row, 1,
-                       width, 1e-6f);
+  on_both(RmsNorm{strided(x), this->rows(w, 1, width), strided(y), rstd.values(), 1e-6f}, rows);
   y.expect_close(this->kStep, "y");
 }
 
