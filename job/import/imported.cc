@@ -31,6 +31,15 @@ void comment(std::string& text, const std::string& title, const std::vector<std:
 
 }  // namespace
 
+std::string argument_word(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_array()) return value.dump();
+  std::string words;
+  for (const json& one : value) words += (words.empty() ? "" : ",") + argument_word(one);
+  return words;
+}
+
 std::string sentence_of(const dsconfig::Finding& finding) {
   std::string text = finding.path + ": " + finding.message;
   if (!finding.hint.empty()) text += " (" + finding.hint + ")";

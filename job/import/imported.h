@@ -27,6 +27,9 @@ struct Imported {
   std::vector<std::string> not_carried;  ///< in the source, not in the job, with the reason
 };
 
+/// A file's value as an argument of a line: true → "True", [a, b] → "a,b", an object → its JSON.
+std::string argument_word(const nlohmann::json& value);
+
 /// A finding about a line, as not_carried and left_open have it: "--x: message (hint)".
 std::string sentence_of(const dsconfig::Finding& finding);
 

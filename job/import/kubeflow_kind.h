@@ -5,4 +5,7 @@ namespace dsj::jobimport {
 
 enum class KubeflowKind { PyTorchJob, MPIJob, TrainJob };
 
+/// As the object's "kind" has it.
+const char* name_of(KubeflowKind kind);
+
 }  // namespace dsj::jobimport

@@ -280,6 +280,10 @@ Identity identity_of(KubeflowKind kind) {
 
 }  // namespace
 
+const char* name_of(KubeflowKind kind) {
+  return identity_of(kind).kind;
+}
+
 Result<KubeflowObject> read_kubeflow(KubeflowKind kind, const json& object,
                                      const std::string& source) {
   const Identity wanted = identity_of(kind);

@@ -1,15 +1,19 @@
 #include "job/import/launcher.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "common/json.h"
 #include "common/text.h"
 #include "job/import/accelerate.h"
 #include "job/import/hostfile.h"
+#include "job/import/recipe.h"
 #include "job/spec/job.h"
+#include "job/spec/yaml.h"
 
 namespace dsj::jobimport {
 namespace {
@@ -137,7 +141,17 @@ struct Line {
   std::map<std::string, std::string> options;  ///< of the launcher; switches are ""
   std::string script;
   std::vector<std::string> arguments;  ///< of the script
+  std::vector<std::string> unknown;    ///< variables in the place of options
 };
+
+/// "$NAME", "${NAME}", "${NAME[@]}" or "$(...)" as a whole word: what it holds is known to a run only.
+bool is_unknown_variable(const std::string& word) {
+  if (!word.starts_with("$") || word.size() < 2) return false;
+  if (word[1] == '(') return word.ends_with(")");
+  if (word[1] == '{') return word.find('}') == word.size() - 1;
+  return std::ranges::all_of(word.substr(1),
+                             [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
 
 std::string base_name(const std::string& word) {
   return std::filesystem::path(word).filename().string();
@@ -157,7 +171,16 @@ Result<Line> take_apart(const std::vector<std::string>& words, size_t first, Lau
   const Options& options = options_of(launcher);
   Line line;
   size_t i = first;
-  for (; i < words.size() && words[i].starts_with("-"); ++i) {
+  for (; i < words.size(); ++i) {
+    // A variable in front of the script holds options; in front of the script's arguments it is the
+    // script.
+    const bool more = i + 1 < words.size() && (!words[i + 1].starts_with("-") ||
+                                               options.contains(option_name(words[i + 1])));
+    if (more && is_unknown_variable(words[i])) {
+      line.unknown.push_back(words[i]);
+      continue;
+    }
+    if (!words[i].starts_with("-")) break;
     const std::string name = option_name(words[i]);
     const auto known = options.find(name);
     if (known == options.end())
@@ -206,6 +229,7 @@ class LineImport {
     DSJ_TRY_STATUS(launcher == Launcher::Torchrun    ? torchrun()
                    : launcher == Launcher::DeepSpeed ? deepspeed()
                                                      : accelerate());
+    DSJ_TRY_STATUS(arguments_of_file());
     // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
     imported_.manifest = std::move(taken.manifest);
@@ -228,6 +252,9 @@ class LineImport {
       imported_.not_carried.push_back("the launcher's --" + name +
                                       (value.empty() ? "" : " " + value) +
                                       ": the agent does this itself");
+    for (const std::string& variable : line_.unknown)
+      imported_.left_open.push_back("the launcher's " + variable +
+                                    ": its options are not known here");
     imported_.not_carried.push_back(line_.script + ": the engine trains by itself");
     for (const char* field : {"modelNameOrPath", "dataPath", "outputDir"})
       if (const std::string text = training.value(field, std::string());
@@ -239,6 +266,41 @@ class LineImport {
  private:
   void need(const std::string& path, const std::string& why) {
     imported_.missing.push_back({path, why});
+  }
+  /// TRL's --config FILE.yaml, and Trainer's only argument FILE.yaml or FILE.json: its keys become
+  /// arguments in front of the line's own.
+  Status arguments_of_file() {
+    auto& words = line_.arguments;
+    const auto is_file = [](const std::string& word) {
+      return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+    };
+    size_t at = 0, count = 0;
+    std::string path;
+    if (words.size() == 1 && is_file(words[0]) && !words[0].starts_with("-")) {
+      path = words[0];
+      count = 1;
+    }
+    for (size_t i = 0; i < words.size() && path.empty(); ++i) {
+      const bool joined = words[i].starts_with("--config=");
+      if (!joined && (words[i] != "--config" || i + 1 >= words.size())) continue;
+      path = joined ? words[i].substr(9) : words[i + 1];
+      at = i;
+      count = joined ? 1 : 2;
+    }
+    if (!is_file(path)) return {};
+    DSJ_TRY(const std::string text, files_.read_all(path, 1 << 20));
+    DSJ_TRY(const auto document, jobspec::parse_yaml(text, path, jobspec::Dialect::Omega));
+    if (!document.value.is_object()) return bad_input("expected arguments and values", path);
+    if (const auto kind = recipe_kind(document.value); kind && path == line_.arguments[0])
+      return bad_input("is a file of " + *kind, path,
+                       "dsj import " + *kind + " " + path + " reads it");
+    words.erase(words.begin() + static_cast<ptrdiff_t>(at),
+                words.begin() + static_cast<ptrdiff_t>(at + count));
+    std::vector<std::string> named;
+    for (const auto& [key, value] : document.value.items())
+      if (!value.is_null()) named.push_back("--" + key + "=" + argument_word(value));
+    words.insert(words.begin(), named.begin(), named.end());
+    return {};
   }
   /// Takes an option out of the line; what stays is reported as not carried over.
   std::optional<std::string> option(const std::string& name) {
@@ -411,7 +473,14 @@ class LineImport {
 }  // namespace
 
 int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
-  for (size_t i = 0; i < words.size() && i < 8; ++i) {
+  // Behind srun or docker run the line follows their own options, whose values are any words.
+  static constexpr std::string_view kWrappers[] = {
+      "srun",   "docker",  "podman",  "singularity", "apptainer", "enroot",  "uv",
+      "poetry", "numactl", "taskset", "conda",       "stdbuf",    "timeout", "ssh"};
+  const bool wrapped =
+      !words.empty() && std::ranges::find(kWrappers, base_name(words[0])) != std::end(kWrappers);
+  const size_t last = wrapped ? 64 : 8;
+  for (size_t i = 0; i < words.size() && i < last; ++i) {
     const std::string name = base_name(words[i]);
     const bool module = i > 0 && words[i - 1] == "-m";
     if (launcher == Launcher::Accelerate) {
@@ -429,7 +498,7 @@ int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
     }
     const bool python = name.starts_with("python") || words[i].starts_with("-") ||
                         words[i].find('=') != std::string::npos;
-    if (!python) return -1;
+    if (!python && !wrapped) return -1;
   }
   return -1;
 }
@@ -452,23 +521,30 @@ Result<Imported> import_script(Files& files, const Script& script, Launcher laun
                                const std::string& origin) {
   const Command* chosen = nullptr;
   std::vector<std::string> others;
-  for (const Command& command : script.commands) {
-    if (find_launcher(command.words, launcher) < 0) continue;
-    if (chosen == nullptr)
-      chosen = &command;
-    else
-      others.push_back("line " + std::to_string(command.line) + ": another launch");
+  // A line that always runs comes before one that a condition, loop or function decides about.
+  for (const auto* commands : {&script.commands, &script.conditional}) {
+    for (const Command& command : *commands) {
+      if (find_launcher(command.words, launcher) < 0) continue;
+      if (chosen == nullptr)
+        chosen = &command;
+      else
+        others.push_back("line " + std::to_string(command.line) + ": another launch");
+    }
   }
   if (chosen == nullptr) {
     std::string notes;
     for (const std::string& note : script.notes) notes += (notes.empty() ? "" : "; ") + note;
+    const std::string hint = "is it this launcher's script? The line itself can be given behind --";
     return bad_input("no line of the launcher is found", origin,
-                     notes.empty() ? "is it this launcher's script?" : notes);
+                     notes.empty() ? hint : notes + "; " + hint);
   }
   DSJ_TRY(Imported imported,
           import_line(files, chosen->words, launcher, origin + ":" + std::to_string(chosen->line)));
   imported.not_carried.insert(imported.not_carried.end(), others.begin(), others.end());
   imported.left_open.insert(imported.left_open.end(), script.notes.begin(), script.notes.end());
+  if (std::ranges::any_of(script.conditional, [&](const Command& one) { return &one == chosen; }))
+    imported.left_open.push_back("line " + std::to_string(chosen->line) +
+                                 ": a condition, loop or function decides whether this line runs");
   return imported;
 }
 

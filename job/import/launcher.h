@@ -16,7 +16,8 @@ namespace dsj::jobimport {
 enum class Launcher { Torchrun, DeepSpeed, Accelerate };
 
 /// The index of the launcher's word among a command's; -1: the command is another one. For
-/// `python -m torch.distributed.run` it is that of the module.
+/// `python -m torch.distributed.run` it is that of the module. It may follow srun, docker run, uv run
+/// and the like, with their options.
 int find_launcher(const std::vector<std::string>& words, Launcher launcher);
 
 /// One command, the launcher's word first or behind a python -m. `origin` is for messages.
@@ -24,8 +25,8 @@ int find_launcher(const std::vector<std::string>& words, Launcher launcher);
 Result<Imported> import_line(Files& files, const std::vector<std::string>& words, Launcher launcher,
                              const std::string& origin);
 
-/// The first such line of a script; others are named. The script's notes are among what is left
-/// open.
+/// The first such line of a script, before those inside conditions, loops and functions; others are
+/// named. The script's notes are among what is left open.
 Result<Imported> import_script(Files& files, const Script& script, Launcher launcher,
                                const std::string& origin);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,26 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-/// As an argument of a line: true → "True", [a, b] → "a,b", an object → its JSON.
-std::string word_of(const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (!value.is_array()) return value.dump();
-  std::string words;
-  for (const json& one : value) words += (words.empty() ? "" : ",") + word_of(one);
-  return words;
-}
-
 bool is_empty(const json& value) {
   return value.is_null() || value == "" || value == json::array() || value == json::object();
 }
 
 /// Keys that decide what is learnt, and their values that are built: another one is refused, not listed.
 const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
-    {"stage", {"sft"}},
-    {"finetuning_type", {"full", "lora"}},
-    {"adapter", {"lora", "qlora"}},
-    {"rl", {}}};
+    {"stage", {"sft"}}, {"finetuning_type", {"full", "lora"}}, {"adapter", {"lora", "qlora"}},
+    {"rl", {}},         {"reward_model", {"False"}},           {"process_reward_model", {"False"}}};
 
 /// A ds_config whose every value comes from the training arguments.
 json plain_config() {
@@ -56,24 +45,30 @@ class RecipeImport {
 
   Result<Imported> llamafactory() {
     const json& dataset = json_child(document_, "dataset");
-    const std::string datasets = is_empty(dataset) ? "" : word_of(dataset);
+    const std::string datasets = is_empty(dataset) ? "" : argument_word(dataset);
+    const bool adapters = !says("finetuning_type") || document_["finetuning_type"] == "lora";
     for (const auto& [key, value] : document_.items()) {
       if (is_empty(value) || key == "dataset" || key == "dataset_dir") continue;
-      if (key == "template") {
-        note("template " + word_of(value) +
+      if (!adapters && (key.starts_with("lora_") || key == "additional_target")) {
+        lose(key, "acts with finetuning_type lora only");
+      } else if (key == "additional_target") {
+        give("lora_modules_to_save", argument_word(value));
+      } else if (key == "template") {
+        note("template " + argument_word(value) +
              ": the model's own chat template is used; `dsj data show` prints the rows as they are "
              "read");
       } else if (key == "val_size") {
         validation(value);
       } else if (key == "eval_dataset") {
-        if (const std::string file = dataset_file(word_of(value)); !file.empty())
+        if (const std::string file = dataset_file(argument_word(value)); !file.empty())
           give("eval_data_path", file);
         else
-          lose(key, word_of(value) + " is not a file in dataset_info.json");
+          lose(key, argument_word(value) + " is not a file in dataset_info.json");
       } else {
-        give(key, word_of(value));
+        give(key, argument_word(value));
       }
     }
+    if (adapters) llamafactory_adapters();
     if (!datasets.empty()) {
       const auto names = split_commas(datasets);
       const auto other = std::ranges::find_if(names, [this](const std::string& name) {
@@ -96,12 +91,23 @@ class RecipeImport {
   void give(const std::string& argument, const std::string& value) {
     line_.push_back("--" + argument + "=" + value);
   }
+  bool says(const char* key) const { return !is_empty(json_child(document_, key)); }
   void note(std::string text) { imported_.left_open.push_back(std::move(text)); }
   void lose(const std::string& key, const std::string& why) {
     imported_.not_carried.push_back(key + ": " + why);
   }
   void need(const std::string& path, const std::string& why) {
     imported_.missing.push_back({path, why});
+  }
+
+  /// LLaMA-Factory trains adapters unless the file says otherwise, and has defaults of its own for them.
+  void llamafactory_adapters() {
+    if (!says("finetuning_type")) give("use_lora", "True");
+    if (!says("lora_rank")) give("lora_rank", "8");
+    if (!says("lora_target")) give("lora_target", "all");
+    const json rank = says("lora_rank") ? document_["lora_rank"] : json(8);
+    if (!says("lora_alpha") && rank.is_number_integer() && rank > 0 && rank < 1 << 20)
+      give("lora_alpha", std::to_string(2 * rank.get<int64_t>()));
   }
 
   /// Both tools take a share of the rows below 1, and a number of rows from there on.
@@ -216,7 +222,6 @@ constexpr const char* kAxolotlQuiet[] = {"model_type",
                                          "eval_sample_packing",
                                          "save_safetensors",
                                          "skip_prepare_dataset",
-                                         "plugins",
                                          "gradient_checkpointing_kwargs",
                                          "lora_mlp_kernel",
                                          "lora_qkv_kernel",
@@ -229,6 +234,18 @@ constexpr const char* kAxolotlQuiet[] = {"model_type",
                                          "wandb_entity",
                                          "shuffle_merged_datasets"};
 
+/// What axolotl takes where the file is silent, if Trainer takes something else: its schema's defaults.
+constexpr std::pair<const char*, const char*> kAxolotlDefaults[] = {{"num_epochs", "1"},
+                                                                    {"micro_batch_size", "1"},
+                                                                    {"sequence_len", "512"},
+                                                                    {"lr_scheduler", "cosine"}};
+
+/// Plugins whose kernels compute the same.
+bool computes_the_same(const std::string& plugin) {
+  return plugin.find("liger") != std::string::npos ||
+         plugin.find("cut_cross_entropy") != std::string::npos;
+}
+
 Result<Imported> RecipeImport::axolotl() {
   const auto number = [&](const char* key, double otherwise) {
     const json value = document_.value(key, json());
@@ -239,14 +256,16 @@ Result<Imported> RecipeImport::axolotl() {
   for (const auto& [key, value] : document_.items()) {
     if (is_empty(value)) continue;
     if (key == "lr_scheduler" && document_.contains("cosine_min_lr_ratio")) continue;
+    if (key == "lora_target_modules" && document_.value("lora_target_linear", json()) == true)
+      continue;  // axolotl adds them to all linear layers
     const auto renamed =
         std::ranges::find_if(kAxolotlNames, [&](const auto& names) { return key == names.first; });
     if (key == "bf16" || key == "bfloat16" || key == "gradient_checkpointing") {
       // "auto", "full", "unsloth", "offload": other ways to the same result
-      if (value.is_string()) lose(key, word_of(value) + " is read as true");
-      give(key == "bfloat16" ? "bf16" : key, value.is_string() ? "True" : word_of(value));
+      if (value.is_string()) lose(key, argument_word(value) + " is read as true");
+      give(key == "bfloat16" ? "bf16" : key, value.is_string() ? "True" : argument_word(value));
     } else if (renamed != std::end(kAxolotlNames)) {
-      give(renamed->second, word_of(value));
+      give(renamed->second, argument_word(value));
     } else if (key == "datasets" || key == "test_datasets") {
       const bool test = key == "test_datasets";
       if (!value.is_array() || !value[0].is_object()) {
@@ -258,7 +277,7 @@ Result<Imported> RecipeImport::axolotl() {
         const std::string place = key + "[" + std::to_string(at) + "]";
         json set = value[at].is_object() ? value[at] : json::object();
         std::string file = json_text(set, "path");
-        if (set.contains("data_files")) file = word_of(set["data_files"]);
+        if (set.contains("data_files")) file = argument_word(set["data_files"]);
         const auto there = files_.exists(file);
         if (!test && !(there && *there)) {
           if (at == 0)
@@ -289,34 +308,61 @@ Result<Imported> RecipeImport::axolotl() {
       give(what + "_steps", text::number(1 / (count * epochs)));
     } else if (key == "eval_steps" || key == "save_steps") {
       give(key.substr(0, 4) + "_strategy", "steps");
-      give(key, word_of(value));
+      give(key, argument_word(value));
+    } else if (key == "batch_size") {  // the rows of a step on one rank
+      const double rows = number("batch_size", 0);
+      const double micro = std::max(number("micro_batch_size", 1), 1.0);
+      if (!says("gradient_accumulation_steps") && rows >= 1)
+        give("gradient_accumulation_steps", text::number(std::max(std::floor(rows / micro), 1.0)));
+    } else if (key == "curriculum_sampling") {
+      if (value == true) give("shuffle", "False");
+    } else if (key == "plugins") {
+      for (const json& plugin : value.is_array() ? value : json::array({value}))
+        lose("plugins", argument_word(plugin) + (computes_the_same(argument_word(plugin))
+                                                     ? ": no effect: the engine has its own kernels"
+                                                     : " is not built"));
     } else if (key == "cosine_min_lr_ratio") {
       give("lr_scheduler_type", "cosine_with_min_lr");
       give("lr_scheduler_kwargs", json{{"min_lr_rate", value}}.dump());
     } else if (key == "special_tokens") {
       for (const auto& [name, token] : value.items())
         if (name == "eos_token")
-          give("eos_token", word_of(token));
+          give("eos_token", argument_word(token));
         else
           lose("special_tokens." + name, "it is read from the model's tokenizer");
     } else if (key == "chat_template") {
       if (value != "tokenizer_default")
-        note("chat_template " + word_of(value) +
+        note("chat_template " + argument_word(value) +
              ": the model's own is used; `dsj data show` prints the rows as they are read");
     } else if (key == "wandb_project") {
       give("report_to", "wandb");
       lose(key, "W&B's project: docs/watching.md shows how to upload a run");
-    } else if (std::ranges::find(kAxolotlQuiet, key) != std::end(kAxolotlQuiet)) {
+    } else if (key.starts_with("liger_") ||
+               std::ranges::find(kAxolotlQuiet, key) != std::end(kAxolotlQuiet)) {
       lose(key, "no effect here");
     } else if (jobspec::is_line_argument("--" + key)) {
-      give(key, word_of(value));
+      give(key, argument_word(value));
     } else {
       lose(key, "not known here");
     }
     schedule = schedule || key == "warmup_steps" || key == "warmup_ratio";
   }
   const bool evaluates = document_.contains("test_datasets") || number("val_set_size", 0) > 0;
-  const auto says = [&](const char* key) { return !is_empty(document_.value(key, json())); };
+  for (const auto& [key, value] : kAxolotlDefaults) {
+    const bool other = std::string_view(key) == "lr_scheduler" && says("cosine_min_lr_ratio");
+    if (!says(key) && !other)
+      give(std::ranges::find(kAxolotlNames, std::string_view(key),
+                             [](const auto& names) { return std::string_view(names.first); })
+               ->second,
+           value);
+  }
+  if (evaluates && !says("eval_batch_size"))
+    give("per_device_eval_batch_size", text::number(std::max(number("micro_batch_size", 1), 1.0)));
+  const auto on = [&](const char* key) { return document_.value(key, json()) == true; };
+  if (!says("bf16") && !says("bfloat16") && !on("fp16") && !on("float16")) {
+    give("bf16", "True");
+    note("spec.training.bf16: axolotl's default is auto: bf16 where the device has it");
+  }
   if (evaluates && !says("eval_steps") && !says("evals_per_epoch") && !says("eval_strategy"))
     give("eval_strategy", "epoch");
   if (!says("save_steps") && !says("saves_per_epoch") && !says("save_strategy"))
@@ -345,9 +391,9 @@ Result<Imported> import_recipe(Files& files, Recipe recipe, const json& document
   for (const auto& [key, built] : kDecides) {
     const json value = document.value(key, json());
     if (is_empty(value)) continue;
-    if (std::ranges::find(built, word_of(value)) == built.end())
-      return bad_input(std::string(key) + " " + word_of(value) + " is not built", source,
-                       built.empty() ? "" : "expected " + word_of(built));
+    if (std::ranges::find(built, argument_word(value)) == built.end())
+      return bad_input(std::string(key) + " " + argument_word(value) + " is not built", source,
+                       built.empty() ? "" : "expected " + argument_word(built));
   }
   RecipeImport import(files, document, source);
   return recipe == Recipe::LlamaFactory ? import.llamafactory() : import.axolotl();

@@ -2,9 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
+#include <iterator>
+#include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "common/text.h"
+#include "job/import/arithmetic.h"
 
 namespace dsj::jobimport {
 namespace {
@@ -23,6 +29,36 @@ const std::set<std::string> kOpening = {"if", "while", "until", "for", "case", "
 const std::set<std::string> kClosing = {"fi", "done", "esac", "}"};
 const std::set<std::string> kBetween = {"then", "do", "else", "elif", "!"};
 const std::set<std::string> kPrefixes = {"exec", "nohup", "time", "command", "sudo", "env"};
+constexpr int kNestingMax = 16;    // of texts that are read as a script or a default again
+constexpr size_t kRereadMax = 32;  // commands whose text is a script
+
+/// Behind the "$(...)", "${...}" or "`...`" that begins at `at`; 0: none does, or it does not end.
+size_t end_of_open(std::string_view text, size_t at) {
+  if (text[at] == '`') {
+    const size_t end = text.find('`', at + 1);
+    return end == std::string_view::npos ? 0 : end + 1;
+  }
+  if (text[at] != '$' || at + 1 >= text.size() || (text[at + 1] != '(' && text[at + 1] != '{'))
+    return 0;
+  const bool braces = text[at + 1] == '{';
+  int open = 0;
+  char quote = 0;
+  for (size_t i = at + 1; i < text.size(); ++i) {
+    const char c = text[i];
+    if (braces && c == '\\') {
+      ++i;
+    } else if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (braces && c == '"') {
+      quote = c;
+    } else if (c == (braces ? '{' : '(')) {
+      ++open;
+    } else if (c == (braces ? '}' : ')') && --open == 0) {
+      return i + 1;
+    }
+  }
+  return 0;
+}
 
 class ShellReader {
  public:
@@ -36,7 +72,7 @@ class ShellReader {
     while (at_ < text_.size()) {
       Command command{.line = line_};
       DSJ_TRY_STATUS(read_command(command));
-      close_command(std::move(command));
+      DSJ_TRY_STATUS(close_command(std::move(command)));
     }
     return std::move(script_);
   }
@@ -59,13 +95,21 @@ class ShellReader {
       current.clear();
       begun = false;
     }
-    /// Unquoted: blanks in a value separate words.
+    /// Unquoted: blanks in a value separate words, but not inside what a run has to decide: $(...),
+    /// ${...} and `...` are left as written.
     void split(const std::string& value) {
-      for (size_t i = 0; i < value.size(); ++i) {
-        if (std::isspace(static_cast<unsigned char>(value[i])))
+      int tries = 64;  // for what does not end
+      for (size_t i = 0; i < value.size();) {
+        if (std::isspace(static_cast<unsigned char>(value[i]))) {
           next();
-        else
-          add(std::string(1, value[i]));
+          ++i;
+          continue;
+        }
+        const size_t close = tries > 0 ? end_of_open(value, i) : 0;
+        tries -= close == 0 && (value[i] == '$' || value[i] == '`');
+        const size_t end = std::max(close, i + 1);
+        add(value.substr(i, end - i));
+        i = end;
       }
     }
   };
@@ -134,7 +178,7 @@ class ShellReader {
     if (here_.empty()) return;
     while (at_ < text_.size()) {
       const size_t end = std::min(text_.find('\n', at_), text_.size());
-      std::string line = text_.substr(at_, end - at_);
+      std::string line(text_.substr(at_, end - at_));
       line.erase(0, std::min(line.find_first_not_of('\t'), line.size()));
       at_ = std::min(end + 1, text_.size());
       ++line_;
@@ -180,7 +224,7 @@ class ShellReader {
       } else if (c == '\'') {
         const size_t end = text_.find('\'', at_ + 1);
         if (end == std::string::npos) return not_closed("'", line);
-        const std::string inside = text_.substr(at_ + 1, end - at_ - 1);
+        const std::string inside(text_.substr(at_ + 1, end - at_ - 1));
         line_ += static_cast<int>(std::count(inside.begin(), inside.end(), '\n'));
         word.add(inside);
         word.quoted = true;
@@ -258,35 +302,21 @@ class ShellReader {
   /// At "$" or "`".
   Status expand(Word& word, bool whole) {
     const int line = line_;
-    if (peek() == '`' || (peek() == '$' && peek(1) == '(')) {
-      const size_t begin = at_;
-      size_t end = std::string::npos;
-      if (peek() == '`') {
-        end = text_.find('`', at_ + 1);
+    const bool command = peek() == '`' || peek(1) == '(';
+    if (command || peek(1) == '{') {
+      const size_t end = end_of_open(text_, at_);
+      if (end == 0) return not_closed(command ? "$(" : "${", line);
+      const std::string inside(text_.substr(at_, end - at_));
+      at_ = end;
+      if (!command) {
+        DSJ_TRY_STATUS(braced(inside.substr(2, inside.size() - 3), word, whole));
+      } else if (const auto number = arithmetic(inside)) {
+        word.add(*number);
       } else {
-        int open = 0;
-        for (size_t i = at_ + 1; i < text_.size(); ++i) {
-          open += (text_[i] == '(') - (text_[i] == ')');
-          if (open == 0) {
-            end = i;
-            break;
-          }
-        }
+        note(inside.substr(0, 60) + " is not run");
+        word.add(inside);
       }
-      if (end == std::string::npos) return not_closed("$(", line);
-      const std::string inside = text_.substr(begin, end + 1 - begin);
-      line_ += static_cast<int>(std::count(inside.begin(), inside.end(), '\n'));
-      note(inside.substr(0, 60) + " is not run");
-      word.add(inside);
-      at_ = end + 1;
-      return {};
-    }
-    if (peek(1) == '{') {
-      const size_t end = text_.find('}', at_);
-      if (end == std::string::npos) return not_closed("${", line);
-      const std::string inside = text_.substr(at_ + 2, end - at_ - 2);
-      at_ = end + 1;
-      braced(inside, word, whole);
+      line_ = line + static_cast<int>(std::count(inside.begin(), inside.end(), '\n'));
       return {};
     }
     size_t end = at_ + 1;
@@ -295,7 +325,7 @@ class ShellReader {
     else if (peek(1) != '\0' && !std::isspace(static_cast<unsigned char>(peek(1))) &&
              peek(1) != '"')
       ++end;  // $1, $@, $?
-    const std::string name = text_.substr(at_ + 1, end - at_ - 1);
+    const std::string name(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end;
     if (name.empty())
       word.add("$");
@@ -305,35 +335,87 @@ class ShellReader {
   }
 
   /// The inside of ${...}.
-  void braced(const std::string& inside, Word& word, bool whole) {
+  Status braced(const std::string& inside, Word& word, bool whole) {
     size_t end = 0;
     while (end < inside.size() && is_name(inside[end], end == 0)) ++end;
     if (end == 0 && !inside.empty()) end = 1;  // ${1}, ${@}
     const std::string name = inside.substr(0, end);
     std::string rest = inside.substr(end);
     const std::string shown = "${" + inside + "}";
+    const auto found = variables_.find(name);
     if (rest == "[@]" || rest == "[*]") {
-      const auto found = variables_.find(name);
-      if (found == variables_.end()) return put(name, shown, word, whole);
+      if (found == variables_.end()) {
+        put(name, shown, word, whole);
+        return {};
+      }
       for (size_t i = 0; i < found->second.size(); ++i) {
         if (i > 0) word.next();
         expanded_ += found->second[i].size() + 1;
-        if (expanded_ > kMaxExpanded) return;
+        if (expanded_ > kMaxExpanded) return {};
         word.add(found->second[i]);
       }
-      return;
+      return {};
     }
-    const bool dash = rest.starts_with(":-") || rest.starts_with("-");
-    if (dash || rest.starts_with(":=")) {
-      rest.erase(0, rest[0] == ':' ? 2 : 1);
-      if (variables_.contains(name)) return put(name, shown, word, whole);
-      if (rest.find_first_of("$`\\") == std::string::npos) {
-        note("$" + name + " is not known here; its default \"" + rest + "\" is taken");
-        if (!variables_.contains(name)) whole ? word.add(rest) : word.split(rest);
-        return;
+    const bool colon = rest.starts_with(":-") || rest.starts_with(":=");
+    if ((colon || rest.starts_with("-")) && nesting_ < kNestingMax) {
+      const bool empty =
+          found != variables_.end() && (found->second.empty() || found->second[0].empty());
+      if (found != variables_.end() && !(colon && empty)) {
+        put(name, shown, word, whole);
+        return {};
       }
+      rest.erase(0, colon ? 2 : 1);
+      DSJ_TRY(const std::string value, default_text(rest));
+      if (!empty) note("$" + name + " is not known here; its default \"" + value + "\" is taken");
+      whole ? word.add(value) : word.split(value);
+      return {};
     }
     put(rest.empty() ? name : shown, shown, word, whole);
+    return {};
+  }
+
+  /// What stands behind :- in ${NAME:-...}: quotes taken off, variables replaced.
+  Result<std::string> default_text(const std::string& rest) {
+    Word word;
+    const std::string_view outer = std::exchange(text_, rest);
+    const size_t at = std::exchange(at_, 0);
+    ++nesting_;
+    Status status;
+    while (status && at_ < text_.size()) {
+      const char c = peek();
+      const size_t quote = c == '\'' ? text_.find('\'', at_ + 1) : std::string_view::npos;
+      if (c == '"') {
+        ++at_;
+        status = double_quoted(word, line_);
+      } else if (quote != std::string_view::npos) {
+        word.add(std::string(text_.substr(at_ + 1, quote - at_ - 1)));
+        at_ = quote + 1;
+      } else if (c == '$' || c == '`') {
+        status = expand(word, true);
+      } else {
+        word.add(std::string(1, c));
+        ++at_;
+      }
+    }
+    --nesting_;
+    text_ = outer;
+    at_ = at;
+    if (!status) return std::unexpected(status.error());
+    return std::move(word.current);
+  }
+
+  /// The value of $((...)) of whole numbers and variables that hold one; nullopt: not one, or a variable
+  /// is not known.
+  std::optional<std::string> arithmetic(const std::string& text) const {
+    if (!text.starts_with("$((") || !text.ends_with("))")) return std::nullopt;
+    const auto value = whole_arithmetic(std::string_view(text).substr(3, text.size() - 5),
+                                        [this](const std::string& name) -> std::optional<int64_t> {
+                                          const auto found = variables_.find(name);
+                                          if (found == variables_.end() || found->second.empty())
+                                            return std::nullopt;
+                                          return text::parse_int(found->second[0]);
+                                        });
+    return value ? std::optional(std::to_string(*value)) : std::nullopt;
   }
 
   void put(const std::string& name, const std::string& shown, Word& word, bool whole) {
@@ -411,18 +493,60 @@ class ShellReader {
     return {};
   }
 
-  void close_command(Command command) {
-    if (!command.words.empty() && depth_ == 0 && command.words[0] != "export")
-      script_.commands.push_back(std::move(command));
+  /// A command is kept. One whose text is a script (eval TEXT, bash -c TEXT) gives that script's.
+  Status close_command(Command command) {
+    if (command.words.empty() || command.words[0] == "export") return {};
+    auto& commands = depth_ == 0 ? script_.commands : script_.conditional;
+    const std::string inner = script_of(command.words);
+    if (inner.empty() || nesting_ >= kNestingMax || ++reread_ > kRereadMax) {
+      commands.push_back(std::move(command));
+      return {};
+    }
+    ShellReader reader(inner, source_, {});
+    reader.variables_ = variables_;
+    reader.expanded_ = expanded_ + inner.size();
+    reader.line_ = command.line;
+    reader.nesting_ = nesting_ + 1;
+    reader.reread_ = reread_;
+    auto read = reader.run();
+    expanded_ = reader.expanded_;
+    reread_ = reader.reread_;
+    if (!read) {  // such a text is quoted once more than this reader follows
+      commands.push_back(std::move(command));
+      return {};
+    }
+    for (std::string& one : read->notes)
+      if (std::ranges::find(script_.notes, one) == script_.notes.end() &&
+          script_.notes.size() < 100)
+        script_.notes.push_back(std::move(one));
+    std::ranges::move(read->commands, std::back_inserter(commands));
+    std::ranges::move(read->conditional, std::back_inserter(script_.conditional));
+    return {};
   }
 
-  const std::string& text_;
+  /// The text that eval, bash -c or sh -c runs; empty: the words are no such command.
+  static std::string script_of(const std::vector<std::string>& words) {
+    std::string text;
+    if (words[0] == "eval") {
+      for (size_t i = 1; i < words.size(); ++i) text += (i > 1 ? " " : "") + words[i];
+      return text;
+    }
+    for (size_t i = 0; i + 2 < words.size(); ++i) {
+      const std::string shell = words[i].substr(words[i].find_last_of('/') + 1);
+      if ((shell == "bash" || shell == "sh") && words[i + 1].starts_with("-") &&
+          !words[i + 1].starts_with("--") && words[i + 1].ends_with("c"))
+        return words[i + 2];
+    }
+    return text;
+  }
+
+  std::string_view text_;
   const std::string& source_;
   size_t at_ = 0;
   int line_ = 1;
-  int depth_ = 0, block_ = 0;
+  int depth_ = 0, block_ = 0, nesting_ = 0;
   bool in_function_ = false, in_array_ = false;
-  size_t expanded_ = 0;
+  size_t expanded_ = 0, reread_ = 0;
   std::string here_;  ///< the word that ends the here document below this line
   std::map<std::string, Values> variables_;
   Script script_;

@@ -1,7 +1,8 @@
 // The commands of a launch script, read and never run: words, quotes, line continuations, comments,
-// plain variables (NAME=value, export NAME=value, arrays), $NAME, ${NAME}, ${NAME:-default}. What
-// is decided when a script runs (if, loops, functions, $(...), $1) is skipped or left as written,
-// and named.
+// plain variables (NAME=value, export NAME=value, arrays), $NAME, ${NAME}, ${NAME:-default}, $((...)) of
+// known whole numbers, and the text that eval, bash -c and sh -c run. What is decided when a script
+// runs ($(...), $1) is left as written and named. Commands inside if, loops and functions are listed
+// apart, and what is set there is not known.
 #pragma once
 
 #include <map>
@@ -18,8 +19,9 @@ struct Command {
 };
 
 struct Script {
-  std::vector<Command> commands;   ///< in order, assignments in front of a command taken off
-  std::vector<std::string> notes;  ///< "line 3: $GPUS is not known here"
+  std::vector<Command> commands;     ///< in order, assignments in front of a command taken off
+  std::vector<Command> conditional;  ///< of if, loops and functions: a run decides about them
+  std::vector<std::string> notes;    ///< "line 3: $GPUS is not known here"
 };
 
 /// Errors: a quote that is not closed, more than 1 MiB. `variables` are known before line 1.

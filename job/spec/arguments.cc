@@ -212,8 +212,21 @@ class CommandLine {
     return all;
   }
 
+  /// The name nearest to the argument's; else, as argparse reads it, the only one that it begins.
+  static std::string nearest(const std::string& name) {
+    const auto all = names();
+    if (std::string near = text::closest(name, all); !near.empty() || name.size() < 4) return near;
+    std::string only;
+    for (const std::string& one : all) {
+      if (!one.starts_with(name) || one == only) continue;
+      if (!only.empty()) return {};
+      only = one;
+    }
+    return only;
+  }
+
   Status unknown(const Argument& argument) {
-    const std::string near = text::closest(argument.name, names());
+    const std::string near = nearest(argument.name);
     return bad_input(
         "not an argument of dsj run", argument.shown,
         near.empty() ? "docs/arguments.md lists them" : "did you mean \"--" + near + "\"?");

@@ -1,9 +1,12 @@
 #include "job/spec/field_reader.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "common/json.h"
 #include "common/text.h"
+#include "job/spec/schema.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -130,6 +133,55 @@ std::string expected_of(const Field& row) {
   return "a value";
 }
 
+namespace {
+
+/// Fields of a container and of a pod that users of other jobs look for beside replicas.
+constexpr std::string_view kOfContainers[] = {
+    "image",      "imagePullPolicy", "command",         "args",
+    "env",        "envFrom",         "resources",       "volumeMounts",
+    "workingDir", "ports",           "securityContext", "livenessProbe"};
+constexpr std::string_view kOfPods[] = {
+    "containers",        "initContainers",     "volumes",          "nodeSelector", "tolerations",
+    "affinity",          "serviceAccountName", "imagePullSecrets", "hostNetwork",  "hostIPC",
+    "priorityClassName", "runtimeClassName",   "schedulerName",    "dnsPolicy"};
+/// What other kinds of jobs call a field.
+constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
+    {"parallelism", "spec.workers.replicas"},
+    {"completions", "spec.workers.replicas"},
+    {"numNodes", "spec.workers.replicas"},
+    {"nprocPerNode", "spec.workers.slotsPerWorker"},
+    {"numProcPerNode", "spec.workers.slotsPerWorker"}};
+
+/// The shallowest field below `row` that has the name; empty: none.
+std::string path_in(const Field& row, std::string_view name, const std::string& path) {
+  for (const Field& field : row.fields)
+    if (field.name == name && field.refusal.empty()) return FieldReader::join(path, field.name);
+  std::string best;
+  for (const Field& field : row.fields) {
+    if (field.type != Type::Object) continue;
+    const std::string found = path_in(field, name, FieldReader::join(path, field.name));
+    if (!found.empty() &&
+        (best.empty() || std::ranges::count(found, '.') < std::ranges::count(best, '.')))
+      best = found;
+  }
+  return best;
+}
+
+/// Where a field belongs that is unknown where it is; empty: nowhere.
+std::string elsewhere(const std::string& name) {
+  for (const auto& [other, path] : kElsewhere)
+    if (name == other) return std::string("write ") + path;
+  if (std::ranges::find(kOfContainers, name) != std::end(kOfContainers))
+    return "write it into the container \"worker\" of spec.workers.template.spec.containers";
+  if (std::ranges::find(kOfPods, name) != std::end(kOfPods))
+    return "write it into spec.workers.template.spec";
+  const auto spec = std::ranges::find(job_schema().fields, "spec", &Field::name);
+  const std::string path = path_in(*spec, name, "spec");
+  return path.empty() ? path : "did you mean " + path + "?";
+}
+
+}  // namespace
+
 std::string FieldReader::join(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
@@ -164,9 +216,9 @@ void FieldReader::read(const Field& row, const json& object, const std::string& 
   for (const Field& field : row.fields) names.push_back(field.name);
   for (const auto& [name, value] : object.items()) {
     if (std::ranges::find(names, name) != names.end()) continue;
-    const std::string near = text::did_you_mean(name, names);
-    report(Severity::Error, join(path, name), "\"" + name + "\" is not a field",
-           near.empty() ? row.hint : near);
+    std::string hint = text::did_you_mean(name, names);
+    if (hint.empty()) hint = row.hint.empty() ? elsewhere(name) : row.hint;
+    report(Severity::Error, join(path, name), "\"" + name + "\" is not a field", hint);
   }
   for (const Field& field : row.fields) {
     const json& value = json_child(object, field.name.c_str());

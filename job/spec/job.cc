@@ -46,13 +46,13 @@ static Result<Job> first_error_or(Result<Job> job) {
 }
 
 Result<Job> load_job_yaml(const std::string& path, const std::vector<std::string>& overrides) {
-  DSJ_TRY(const dsconfig::Document manifest, read_yaml(path));
+  DSJ_TRY(const dsconfig::Document manifest, read_yaml(path, Dialect::Core, kKind));
   return first_error_or(read_manifest(manifest, directory_of(path), overrides));
 }
 
 Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
                            const std::vector<std::string>& overrides) {
-  DSJ_TRY(const dsconfig::Document manifest, parse_yaml(text, path));
+  DSJ_TRY(const dsconfig::Document manifest, parse_yaml(text, path, Dialect::Core, kKind));
   return first_error_or(read_manifest(manifest, directory_of(path), overrides));
 }
 

@@ -326,6 +326,26 @@ class ManifestReader : private FieldReader {
   bool in_part_ = false;  ///< the job names a DeepSpeedJobTemplate
 };
 
+/// An object of another kind is not read further.
+Status check_kind(const dsconfig::Document& manifest) {
+  const json& kind = json_child(manifest.value, "kind");
+  if (!kind.is_string() || kind == kKind) return {};
+  static constexpr std::pair<const char*, const char*> kHints[] = {
+      {"PyTorchJob", "dsj import pytorchjob FILE converts it"},
+      {"MPIJob", "dsj import mpijob FILE converts it"},
+      {"TrainJob", "dsj import trainjob FILE converts it"},
+      {"List", "one job per file"},
+      {"DeepSpeedJobTemplate", "kubectl apply checks it; a job names it in workers.templateRef"}};
+  const auto known =
+      std::ranges::find_if(kHints, [&](const auto& hint) { return kind == hint.first; });
+  std::string where = manifest.source;
+  if (const auto at = manifest.positions.find("kind"); at != manifest.positions.end())
+    where +=
+        ":" + std::to_string(at->second.key.line) + ":" + std::to_string(at->second.key.column);
+  return bad_input("kind: found " + json_brief(kind) + ", expected " + kKind, where,
+                   known == std::end(kHints) ? std::string("add kind: ") + kKind : known->second);
+}
+
 }  // namespace
 
 Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string& base,
@@ -333,6 +353,7 @@ Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string&
   if (!manifest.value.is_object())
     return bad_input("expected a DeepSpeedJob with apiVersion, kind, metadata and spec",
                      manifest.source);
+  DSJ_TRY_STATUS(check_kind(manifest));
   json value = manifest.value;
   std::vector<Override> config_overrides;
   const auto from = nlohmann::json::json_pointer("/spec/deepspeed/configFrom");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "common/json.h"
 #include "job/contract.h"
 #include "job/join_keys.h"
 #include "job/spec/field_reader.h"
@@ -186,8 +187,8 @@ void check_mounts(const json& container, const std::string& path, FieldReader& r
 
 /// The operator adds its own by these.
 void check_names(const json& spec, const std::string& path, FieldReader& reader) {
-  static constexpr const char* kVolumes[] = {"dsj-config", "dsj-token", "dsj-scratch",
-                                             "dsj-tmp",    "dsj-shm",   "dsj-keys",
+  static constexpr const char* kVolumes[] = {"dsj-config", "dsj-token",   "dsj-scratch",
+                                             "dsj-tmp",    "dsj-shm",     "dsj-keys",
                                              "dsj-agent",  "dsj-no-token"};
   for (const char* list : {"volumes", "containers", "initContainers"}) {
     const auto found = spec.find(list);
@@ -195,9 +196,10 @@ void check_names(const json& spec, const std::string& path, FieldReader& reader)
     for (const json& one : *found) {
       const auto name = one.find("name");
       if (name == one.end()) continue;
-      const bool taken = list == std::string("volumes")
-                             ? std::ranges::any_of(kVolumes, [&](auto ours) { return *name == ours; })
-                             : *name == "dsj-agent";
+      const bool taken =
+          list == std::string("volumes")
+              ? std::ranges::any_of(kVolumes, [&](auto ours) { return *name == ours; })
+              : *name == "dsj-agent";
       if (taken)
         reader.report(Severity::Error, FieldReader::join(path, list),
                       FieldReader::shown(*name) + " is the name of one of the operator's",
@@ -241,6 +243,10 @@ void check_worker(const json& container, const std::string& path, FieldReader& r
   if (env == container.end()) return;
   for (const json& variable : *env) {
     const std::string name = variable["name"];
+    if (const json& value = json_child(variable, "value"); !value.is_null() && !value.is_string())
+      reader.report(Severity::Error, path + ".env",
+                    name + ": found " + FieldReader::shown(value) + ", expected a string",
+                    "quote it: \"" + FieldReader::shown(value) + "\"");
     if (name.starts_with("DSJ_"))
       reader.report(Severity::Error, path + ".env", "\"" + name + "\" is set by the operator",
                     "remove it");

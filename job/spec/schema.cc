@@ -46,7 +46,8 @@ Target gang_scheduler() {
 Row deepspeed() {
   return object(
              "deepspeed", {}, "The ds_config. Left out only with launcher Command.",
-             {row("config", Type::AnyObject, {}, "The ds_config as it is, \"auto\" included."),
+             {row("config", Type::AnyObject, {}, "The ds_config as it is, \"auto\" included.")
+                  .hints("write its keys below config, not as one text"),
               object(
                   "configFrom", {}, "Where the ds_config comes from, instead of config.",
                   {text("file", {}, kAny, "A file beside the manifest.").by(kLocal),

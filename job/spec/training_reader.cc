@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <variant>
 
 #include "common/home_path.h"
 #include "common/json.h"
@@ -9,6 +11,7 @@
 #include "common/text.h"
 #include "job/argument_table.h"
 #include "job/spec/field_reader.h"
+#include "job/training_schema.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -26,7 +29,11 @@ class TrainingReader : private FieldReader {
     if (const json& fields = json_child(spec, "training"); fields.is_object()) {
       for (const auto& [name, value] : fields.items()) {
         const auto one = training_args_from_json({{name, value}}, path);
-        if (one)
+        if (one && origin_.in_cluster() && is_text_of_a_number(name, value))
+          report(Severity::Error, join(path, name),
+                 "found the text " + shown(value) + ", expected a number, or true or false",
+                 "an API server takes no text here: remove the quotes");
+        else if (one)
           good[name] = value;
         else if (!take_row(path, name, value, good))
           report(Severity::Error, one.error().where, one.error().message, one.error().hint);
@@ -65,6 +72,18 @@ class TrainingReader : private FieldReader {
   }
 
  private:
+  /// `dsj run` reads "1e-4" as a number, as a line's words are; the resource's schema does not.
+  static bool is_text_of_a_number(const std::string& name, const json& value) {
+    if (!value.is_string()) return false;
+    const auto field = std::ranges::find_if(training_fields(), [&](const TrainingField& one) {
+      return name == one.name || (one.alias && name == one.alias);
+    });
+    return field != training_fields().end() &&
+           (std::holds_alternative<std::optional<int64_t> TrainingArgs::*>(field->member) ||
+            std::holds_alternative<std::optional<double> TrainingArgs::*>(field->member) ||
+            std::holds_alternative<std::optional<bool> TrainingArgs::*>(field->member));
+  }
+
   /// Takes what is no field, but an argument of Hugging Face's under the table's verdict. False: it is
   /// none, or a value that the reader of fields refuses.
   bool take_row(const std::string& path, const std::string& name, const json& value, json& good) {
@@ -97,7 +116,9 @@ class TrainingReader : private FieldReader {
     if (row->verdict == ArgumentVerdict::Refused && !asks_for_nothing(*row, text))
       report(Severity::Unsupported, at, "found " + shown(text) + ": " + std::string(row->reason));
     else
-      report(Severity::Warning, at, "no effect",
+      report(origin_.in_cluster() ? Severity::Error : Severity::Warning, at,
+             origin_.in_cluster() ? "is not a field of a DeepSpeedJob, and would have no effect"
+                                  : "no effect",
              row->verdict == ArgumentVerdict::Refused ? "that is what is done anyway"
                                                       : std::string(row->reason));
     return true;

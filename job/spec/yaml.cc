@@ -151,7 +151,11 @@ class Converter {
     json result = json::object(), merged = json::object();
     for (const auto& entry : node) {
       const Position at = position_of(entry.first);
-      if (!entry.first.IsScalar()) throw YamlError{at, "a key that is not a word", "quote it"};
+      if (!entry.first.IsScalar())
+        throw YamlError{at, "a key that is not a word",
+                        entry.first.IsMap() ? "quote it; is it a template of Helm's? helm template "
+                                              "renders it"
+                                            : "quote it"};
       const std::string key = entry.first.Scalar();
       if (key == "<<" && dialect_ == Dialect::Omega) {
         merge(entry.second, path, depth, merged);
@@ -273,8 +277,31 @@ void emit(YAML::Emitter& out, const json& value) {
 
 }  // namespace
 
+/// Whether a tab is among the blanks in front of a line, counted from 1.
+static bool begins_with_tab(const std::string& text, int line) {
+  size_t at = 0;
+  for (int next = 1; next < line && at < text.size(); ++next)
+    at = std::min(text.find('\n', at), text.size() - 1) + 1;
+  const size_t word = text.find_first_not_of(" \t", at);
+  return text.substr(at, word == std::string::npos ? word : word - at).find('\t') !=
+         std::string::npos;
+}
+
+/// Leaves the document of a kind, if it is the only one and every other is an object of another kind.
+static void keep_kind(std::vector<YAML::Node>& documents, std::string_view kind) {
+  const auto kind_of = [](const YAML::Node& node) {
+    const YAML::Node found = node.IsMap() ? node["kind"] : YAML::Node();
+    return found && found.IsScalar() ? found.Scalar() : std::string();
+  };
+  const auto wanted = [&](const YAML::Node& node) { return kind_of(node) == kind; };
+  if (std::ranges::any_of(documents, [&](const auto& node) { return kind_of(node).empty(); }))
+    return;
+  if (std::ranges::count_if(documents, wanted) == 1)
+    documents = {*std::ranges::find_if(documents, wanted)};
+}
+
 Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string& source,
-                                      Dialect dialect) {
+                                      Dialect dialect, std::string_view kind) {
   if (text.size() > kMaxText)
     return bad_input("the file has more than " + std::to_string(kMaxText) + " bytes", source,
                      "is it a DeepSpeedJob?");
@@ -296,6 +323,7 @@ Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string
       return document;
     }
     if (documents.empty()) return bad_input("the file is empty, expected a DeepSpeedJob", source);
+    if (documents.size() > 1 && !kind.empty()) keep_kind(documents, kind);
     if (documents.size() > 1)
       return bad_input("several documents, expected one", where(source, position_of(documents[1])),
                        "one job per file");
@@ -303,16 +331,19 @@ Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string
   } catch (const YAML::Exception& error) {
     const Position at =
         error.mark.is_null() ? Position{} : Position{error.mark.line + 1, error.mark.column + 1};
-    return bad_input("not YAML: " + error.msg, where(source, at));
+    const bool tab = begins_with_tab(text, at.line);
+    return bad_input("not YAML: " + (tab ? "the line begins with a tab" : error.msg),
+                     where(source, at), tab ? "indent with blanks" : "");
   } catch (const YamlError& error) {
     return bad_input(error.message, where(source, error.position), error.hint);
   }
   return document;
 }
 
-Result<dsconfig::Document> read_yaml(const std::string& path, Dialect dialect) {
+Result<dsconfig::Document> read_yaml(const std::string& path, Dialect dialect,
+                                     std::string_view kind) {
   DSJ_TRY(const std::string text, dsconfig::text_of_file(path));
-  return parse_yaml(text, path, dialect);
+  return parse_yaml(text, path, dialect, kind);
 }
 
 std::string to_yaml(const json& value) {

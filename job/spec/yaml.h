@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "common/result.h"
 #include "job/dsconfig/reader.h"
@@ -16,11 +17,13 @@ namespace dsj::jobspec {
 /// 1_000 is 1000, 1:30 is 90, << merges, and a file of comments is an empty object.
 enum class Dialect { Core, Omega };
 
-/// Error: where = "SOURCE:LINE:COLUMN".
+/// Error: where = "SOURCE:LINE:COLUMN". `kind`: of several documents, as kubectl reads them, the only
+/// one of this kind is taken.
 Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string& source,
-                                      Dialect dialect = Dialect::Core);
+                                      Dialect dialect = Dialect::Core, std::string_view kind = {});
 /// Reads the file (at most 1 MiB), then parse_yaml.
-Result<dsconfig::Document> read_yaml(const std::string& path, Dialect dialect = Dialect::Core);
+Result<dsconfig::Document> read_yaml(const std::string& path, Dialect dialect = Dialect::Core,
+                                     std::string_view kind = {});
 
 /// Block style, keys in order. Strings that would read as something else are quoted.
 std::string to_yaml(const nlohmann::json& value);

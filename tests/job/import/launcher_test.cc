@@ -188,6 +188,107 @@ TEST(Launcher, WhatALineLeavesOutIsAskedFor) {
   EXPECT_FALSE(from_script(folder, "torchrun --no_such_option t.py\n", Launcher::Torchrun));
 }
 
+/// The launch as scripts of the field write it: in a variable, behind eval or srun, inside a function.
+/// Each gives the same job.
+TEST(Launcher, OneLaunchWrittenInManyWays) {
+  const std::string line =
+      "torchrun --nproc_per_node 4 t.py --deepspeed ds.json --model_name_or_path m --data_path d";
+  const std::string in_quotes =
+      "CMD=\"torchrun --nproc_per_node 4 t.py \\\n  --deepspeed ds.json "
+      "--model_name_or_path m \\\n  --data_path d\"\n";
+  for (const std::string& script :
+       {line, "eval " + line, "eval '" + line + "'", "bash -c \"" + line + "\"", in_quotes + "$CMD",
+        in_quotes + "eval $CMD", in_quotes + "eval \"$CMD\" 2>&1 | tee log",
+        in_quotes + "(cd src && eval ${CMD})", "CMD='(cd src && " + line + ")'\neval $CMD",
+        in_quotes + "srun --jobid 12 -N 2 $CMD", "srun -N1 --gres gpu:4 bash -c '" + line + "'",
+        in_quotes + "docker run --gpus all -v /a:/b image $CMD",
+        "GPUS=2\n" + line.substr(0, 26) + "$((GPUS * 2))" + line.substr(27),
+        "N=\"${M:-\"${L:-4}\"}\"\n" + line.substr(0, 26) + "$N" + line.substr(27), "uv run " + line,
+        "if [ -d x ]; then\n  " + line + "\nfi",
+        "train() {\n  " + line + " --seed ${1:-42}\n}\ntrain",
+        "for s in 1 2; do\n" + line + "\ndone"}) {
+    Folder folder;
+    auto imported = from_script(folder, script + "\n", Launcher::Torchrun);
+    ASSERT_TRUE(imported) << script << "\n" << imported.error().to_string();
+    ASSERT_TRUE(finish(*imported, {})) << script;
+    const json& spec = imported->manifest["spec"];
+    EXPECT_EQ(spec["workers"]["slotsPerWorker"], 4) << script;
+    EXPECT_EQ(spec["deepspeed"]["configFrom"]["file"], "ds.json") << script;
+    EXPECT_EQ(spec["training"]["modelNameOrPath"], "m") << script;
+    EXPECT_EQ(spec["training"]["dataPath"], "d") << script;
+    const bool conditional =
+        script.find(line) != 0 &&
+        (script.starts_with("if") || script.starts_with("train") || script.starts_with("for"));
+    EXPECT_EQ(any_contains(imported->left_open, "decides whether this line runs"), conditional)
+        << script;
+  }
+}
+
+/// What a run decides stays one word, also where a variable that holds it is split.
+TEST(Launcher, ACommandsOutputIsOneWord) {
+  Folder folder;
+  auto imported =
+      from_script(folder, R"(GPUS=$(python -c 'import torch; print(torch.cuda.device_count())')
+DIST="
+    --nproc_per_node $GPUS \
+    --nnodes ${NODES:-1}
+"
+OUT=${OUT:-"out/lr${LR}-x"}
+torchrun $DIST $MORE t.py --deepspeed ds.json --model_name_or_path m --data_path d --output_dir $OUT
+)",
+                  Launcher::Torchrun);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  EXPECT_TRUE(any_contains(imported->left_open, "the launcher's $MORE"));
+  EXPECT_TRUE(any_contains(imported->left_open, "spec.training.outputDir: out/lr${LR}-x"));
+  const auto missing = finish(*imported, {});
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("--nproc_per_node $(python -c"), std::string::npos)
+      << missing.error().to_string();
+  imported = from_script(folder,
+                         "torchrun --nproc_per_node 2 $SCRIPT --deepspeed ds.json "
+                         "--model_name_or_path m --data_path d\n",
+                         Launcher::Torchrun);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  EXPECT_TRUE(finish(*imported, {}));
+  EXPECT_TRUE(any_contains(imported->not_carried, "$SCRIPT: the engine trains by itself"));
+}
+
+/// TRL and Trainer read arguments from a YAML file; those of the line come after them.
+TEST(Launcher, ArgumentsInAFile) {
+  for (const char* way : {"--config run.yaml", "--config=run.yaml", "run.yaml"}) {
+    Folder folder;
+    folder.add("run.yaml",
+               "model_name_or_path: m\ndata_path: d\nbf16: yes\nlearning_rate: 1e-4\n"
+               "max_length: 4_096\ngradient_checkpointing_kwargs:\n"
+               "  use_reentrant: false\nlora_target_modules: [q_proj, v_proj]\n"
+               "use_peft: true\nlora_r: 4\n");
+    const bool whole = std::string(way) == "run.yaml";  // Trainer takes the file alone
+    auto imported =
+        from_script(folder,
+                    "torchrun --nproc_per_node 2 t.py " + std::string(way) +
+                        (whole ? "" : " --deepspeed ds.json --learning_rate 2e-4") + "\n",
+                    Launcher::Torchrun);
+    ASSERT_TRUE(imported) << way << imported.error().to_string();
+    const json& training = imported->manifest["spec"]["training"];
+    EXPECT_EQ(training["modelNameOrPath"], "m") << way;
+    EXPECT_EQ(training["bf16"], true) << way;
+    EXPECT_EQ(training["maxSeqLength"], 4096) << way;
+    EXPECT_EQ(training["learningRate"], whole ? 1e-4 : 2e-4) << way;
+    EXPECT_EQ(training["lora"]["targetModules"], (json{"q_proj", "v_proj"})) << way;
+  }
+  Folder folder;
+  folder.add("lf.yaml", "model_name_or_path: m\nstage: sft\ndataset: d\n");
+  for (const auto& [line, says] :
+       {std::pair{"torchrun --nproc_per_node 2 src/train.py lf.yaml",
+                  "dsj import llamafactory lf.yaml"},
+        std::pair{"torchrun --nproc_per_node 2 t.py --config none.yaml", "none.yaml"}}) {
+    const auto imported = from_script(folder, line, Launcher::Torchrun);
+    ASSERT_FALSE(imported) << line;
+    EXPECT_NE(imported.error().to_string().find(says), std::string::npos)
+        << imported.error().to_string();
+  }
+}
+
 TEST(Launcher, AHostileScriptIsRefusedNotFollowed) {
   std::string nested, grown = "A=" + std::string(60'000, 'a') + "\necho";
   for (int i = 0; i < 100'000; ++i) nested += "a=(";
@@ -197,6 +298,12 @@ TEST(Launcher, AHostileScriptIsRefusedNotFollowed) {
   ASSERT_FALSE(script);
   EXPECT_NE(script.error().message.find("too long"), std::string::npos);
   EXPECT_FALSE(read_script("echo \xff", "run.sh"));
+  std::string evals, defaults;
+  for (int i = 0; i < 10'000; ++i) evals += "A=\"eval $A$A\"\neval $A\n";
+  for (int i = 0; i < 10'000; ++i) defaults += "${A:-";
+  for (const std::string& text :
+       {evals, "echo " + defaults + std::string(10'000, '}'), "A='" + defaults + "'\necho $A"})
+    (void)read_script(text, "run.sh");  // ends, and takes no more than its limits
 }
 
 TEST(Launcher, DeepSpeedTakesItsWorkersFromHostsAndFilters) {

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 
 Result<Imported> import_text(Folder& folder, Recipe recipe, const std::string& text) {
-  DSJ_TRY(const auto document, jobspec::parse_yaml(text, "train.yaml"));
+  DSJ_TRY(const auto document, jobspec::parse_yaml(text, "train.yaml", jobspec::Dialect::Omega));
   EXPECT_EQ(recipe_kind(document.value), recipe == Recipe::Axolotl ? "axolotl" : "llamafactory");
   return import_recipe(folder.files, recipe, document.value, "train.yaml");
 }
@@ -58,7 +58,7 @@ resume_from_checkpoint: null
       "maxSeqLength": 2048, "loggingSteps": 10, "saveSteps": 500, "reportTo": "none",
       "perDeviceTrainBatchSize": 1, "gradientAccumulationSteps": 8, "learningRate": 1e-4,
       "numTrainEpochs": 3, "lrSchedulerType": "cosine", "warmupRatio": 0.1, "bf16": true,
-      "lora": {"r": 8, "targetModules": "all-linear"}})"));
+      "lora": {"r": 8, "alpha": 16, "targetModules": "all-linear"}})"));
   for (const char* open : {"template qwen3_nothink", "formatting of chats", "slotsPerWorker"})
     EXPECT_TRUE(any_contains(imported->left_open, open)) << open;
   EXPECT_TRUE(any_contains(imported->not_carried, "trust_remote_code: no effect"));
@@ -127,11 +127,66 @@ unheard_of: 1
       "perDeviceTrainBatchSize": 2, "numTrainEpochs": 2, "lrSchedulerType": "cosine_with_min_lr",
       "lrSchedulerKwargs": {"min_lr_rate": 0.1}, "optim": "adamw_bnb_8bit", "learningRate": 2e-4, "bf16": true,
       "gradientCheckpointing": true, "evaluationStrategy": "steps", "evalSteps": 0.125,
-      "saveStrategy": "steps", "saveSteps": 0.5, "weightDecay": 0.1, "eosToken": "</s>",
+      "saveStrategy": "steps", "saveSteps": 0.5, "weightDecay": 0.1, "eosToken": "</s>", "perDeviceEvalBatchSize": 2,
       "warmupRatio": 0.03})"));
   for (const char* lost :
        {"adapter: a base of 4 bits", "datasets[1]", "unheard_of: not known here", "bf16: auto"})
     EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
+}
+
+/// What a file leaves out is what its tool would take, not what Trainer would.
+TEST(RecipeTest, WhereTheFileIsSilentItsToolDecides) {
+  Folder folder;
+  folder.add("/data/dataset_info.json", R"({"d": {"file_name": "d.json"}})");
+  const std::string llama =
+      "model_name_or_path: m\nstage: sft\ndataset: d\ndataset_dir: /data\noutput_dir: o\n";
+  const auto training = [&](Recipe recipe, const std::string& text) {
+    auto imported = import_text(folder, recipe, text);
+    EXPECT_TRUE(imported && finish(*imported, {})) << text;
+    return imported ? imported->manifest["spec"]["training"] : json();
+  };
+  EXPECT_EQ(training(Recipe::LlamaFactory, llama)["lora"],
+            json::parse(R"({"r": 8, "alpha": 16, "targetModules": "all-linear"})"));
+  EXPECT_EQ(
+      training(Recipe::LlamaFactory, llama + "lora_rank: 64\nadditional_target: lm_head\n")["lora"],
+      json::parse(R"({"r": 64, "alpha": 128, "targetModules": "all-linear",
+                            "modulesToSave": ["lm_head"]})"));
+  EXPECT_FALSE(training(Recipe::LlamaFactory, llama + "finetuning_type: full\nlora_rank: 8\n")
+                   .contains("lora"));
+
+  folder.add("/rows.jsonl", "{}");
+  const std::string axolotl =
+      "base_model: m\ndatasets:\n  - path: /rows.jsonl\noutput_dir: o\nlearning_rate: 2e-4\n";
+  json found = training(Recipe::Axolotl, axolotl);
+  EXPECT_EQ(found["numTrainEpochs"], 1);
+  EXPECT_EQ(found["maxSeqLength"], 512);
+  EXPECT_EQ(found["lrSchedulerType"], "cosine");
+  EXPECT_EQ(found["perDeviceTrainBatchSize"], 1);
+  EXPECT_EQ(found["bf16"], true);
+  found = training(Recipe::Axolotl, axolotl + R"(batch_size: 9
+micro_batch_size: 2
+sequence_len: 4_096
+num_epochs: 3
+lr_scheduler: linear
+fp16: yes
+val_set_size: 0.1
+adapter: lora
+lora_r: 8
+lora_alpha: 16
+lora_target_linear: true
+lora_target_modules: [q_proj]
+curriculum_sampling: true
+)");
+  EXPECT_EQ(found["gradientAccumulationSteps"], 4);
+  EXPECT_EQ(found["perDeviceTrainBatchSize"], 2);
+  EXPECT_EQ(found["perDeviceEvalBatchSize"], 2);
+  EXPECT_EQ(found["maxSeqLength"], 4096);
+  EXPECT_EQ(found["numTrainEpochs"], 3);
+  EXPECT_EQ(found["lrSchedulerType"], "linear");
+  EXPECT_EQ(found["fp16"], true);
+  EXPECT_FALSE(found.contains("bf16"));
+  EXPECT_EQ(found["lora"]["targetModules"], "all-linear");
+  EXPECT_EQ(found["shuffle"], false);
 }
 
 /// What is trained is never changed in silence.
@@ -148,7 +203,9 @@ TEST(RecipeTest, OtherObjectivesAreRefused) {
   for (const auto& [text, says] :
        {std::pair{"base_model: m\nmicro_batch_size: 1\nrl: dpo\n", "rl dpo is not built"},
         std::pair{"base_model: m\nmicro_batch_size: 1\nadapter: llama-adapter\n",
-                  "adapter llama-adapter is not built"}}) {
+                  "adapter llama-adapter is not built"},
+        std::pair{"base_model: m\nmicro_batch_size: 1\nreward_model: true\n",
+                  "reward_model True is not built"}}) {
     const auto imported = import_text(folder, Recipe::Axolotl, text);
     ASSERT_FALSE(imported) << text;
     EXPECT_EQ(imported.error().message, says);

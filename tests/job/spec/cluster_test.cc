@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "job/spec/job.h"
+#include "job/spec/schema.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -97,6 +98,13 @@ TEST(ClusterManifest, NamesWhatIsWrong) {
         Bad{"/spec/workers/template", json::parse(R"({"spec": {"containers": [{"name": "worker",
                              "env": [{"name": "DSJ_WORKER", "value": "0"}]}]}})"),
             "spec.workers.template.spec.containers[worker].env"},
+        Bad{"/spec/workers/template", json::parse(R"({"spec": {"containers": [{"name": "worker",
+                             "env": [{"name": "NCCL_P2P_DISABLE", "value": 1}]}]}})"),
+            "spec.workers.template.spec.containers[worker].env"},
+        Bad{"/spec/training/learningRate", "1e-4", "spec.training.learningRate"},
+        Bad{"/spec/training/bf16", "true", "spec.training.bf16"},
+        Bad{"/spec/training/warmup_ratio", 0.1, "spec.training.warmup_ratio"},
+        Bad{"/spec/training/tf32", true, "spec.training.tf32"},
         Bad{"/spec/workers/template", json::parse(R"({"spec": {"restartPolicy": "Always"}})"),
             "spec.workers.template.spec.restartPolicy"},
         Bad{"/spec/workers/template",
@@ -106,7 +114,8 @@ TEST(ClusterManifest, NamesWhatIsWrong) {
             json::parse(R"({"metadata": {"labels": {"training.dsj.dev/revision": "x"}}})"),
             "spec.workers.template.metadata.labels"},
         Bad{"/spec/workers/template",
-            json::parse(R"({"metadata": {"annotations": {"training.dsj.dev/avoided-nodes": "n"}}})"),
+            json::parse(
+                R"({"metadata": {"annotations": {"training.dsj.dev/avoided-nodes": "n"}}})"),
             "spec.workers.template.metadata.annotations"},
         Bad{"/spec/workers/template", json::parse(R"({"spec": {"hostname": "x"}})"),
             "spec.workers.template.spec.hostname"}}) {
@@ -118,6 +127,62 @@ TEST(ClusterManifest, NamesWhatIsWrong) {
     EXPECT_TRUE(std::count(found.begin(), found.end(), bad.path))
         << bad.path << ", found " << json(found);
   }
+}
+
+std::vector<std::string> field_names(const Field& row) {
+  std::vector<std::string> names;
+  for (const Field& field : row.fields) {
+    if (!field.refusal.empty()) continue;  // belongs nowhere
+    names.push_back(field.name);
+    if (field.type == Type::Object)
+      for (std::string& name : field_names(field)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+/// A field of a job, a container or a pod that is written where it does not belong: the finding says
+/// where it does.
+TEST(ClusterManifest, AFieldInTheWrongPlaceIsToldItsOwn) {
+  const Field& spec = *std::ranges::find(job_schema().fields, "spec", &Field::name);
+  std::vector<std::string> names = field_names(spec);
+  for (const char* other : {"image", "resources", "tolerations", "volumes", "nprocPerNode"})
+    names.emplace_back(other);
+  for (const std::string& name : names) {
+    if (std::ranges::find(spec.fields, name, &Field::name) != spec.fields.end()) continue;
+    json object = manifest();
+    object["spec"][name] = 1;
+    const auto job = read_cluster_manifest(object);
+    ASSERT_TRUE(job);
+    const auto finding = std::ranges::find(job->findings, "spec." + name, &dsconfig::Finding::path);
+    ASSERT_NE(finding, job->findings.end()) << name;
+    EXPECT_FALSE(finding->hint.empty()) << name << ": " << finding->message;
+  }
+  for (const auto& [pointer, hint] :
+       {std::pair{"/spec/ttlSecondsAfterFinished", "spec.runPolicy.ttlSecondsAfterFinished"},
+        std::pair{"/spec/replicas", "spec.workers.replicas"},
+        std::pair{"/spec/template", "spec.workers.template"},
+        std::pair{"/spec/image", "container \"worker\""},
+        std::pair{"/spec/runPolicy/suspend", "spec.suspend"},
+        std::pair{"/spec/runPolicy/backoffLimit", "spec.backoffLimit"},
+        std::pair{"/spec/workers/nodeSelector", "spec.workers.template.spec"}}) {
+    json object = manifest();
+    object[json::json_pointer(pointer)] = 1;
+    const auto job = read_cluster_manifest(object);
+    ASSERT_TRUE(job);
+    EXPECT_TRUE(std::ranges::any_of(job->findings, [&](const dsconfig::Finding& finding) {
+      return finding.hint.find(hint) != std::string::npos;
+    })) << pointer;
+  }
+}
+
+/// One finding for a ds_config that is a text, with the way on.
+TEST(ClusterManifest, AConfigAsTextIsOneFinding) {
+  json object = manifest();
+  object["spec"]["deepspeed"]["config"] = "{\"train_batch_size\": 8}";
+  const auto job = read_cluster_manifest(object);
+  ASSERT_TRUE(job);
+  EXPECT_EQ(errors(*job), std::vector<std::string>{"spec.deepspeed.config"});
+  EXPECT_FALSE(job->findings[0].hint.empty());
 }
 
 TEST(ClusterManifest, ConfigMapsText) {

@@ -187,6 +187,10 @@ TEST_F(JobTest, EveryWrongFieldIsRefusedWithItsPath) {
   for (const BadEdit& bad : {
            BadEdit{"v1alpha1", "v1beta1", "apiVersion: found"},
            BadEdit{"kind: DeepSpeedJob", "kind: PyTorchJob", "kind: found"},
+           BadEdit{"kind: DeepSpeedJob", "kind: PyTorchJob", "dsj import pytorchjob"},
+           BadEdit{"kind: DeepSpeedJob", "kind: Job", "add kind: DeepSpeedJob"},
+           BadEdit{"name: qwen-alpaca", "name: {{ .Release.Name }}", "helm template"},
+           BadEdit{"  workers:", "\tworkers:", "begins with a tab"},
            BadEdit{"name: qwen-alpaca", "name: Qwen", "metadata.name"},
            BadEdit{"replicas: 2", "replica: 2", "did you mean \"replicas\"?"},
            BadEdit{"replicas: 2", "replicas: 0", "spec.workers.replicas"},
@@ -218,6 +222,19 @@ TEST_F(JobTest, EveryWrongFieldIsRefusedWithItsPath) {
   EXPECT_FALSE(parse_job_yaml("[1]", "job.yaml"));
   EXPECT_FALSE(parse_job_yaml("a: \xff", "job.yaml"));
   EXPECT_FALSE(load_job_yaml(at("absent.yaml")));
+}
+
+/// As kubectl takes it: a ConfigMap and a claim beside the job.
+TEST_F(JobTest, TheOnlyJobOfSeveralDocumentsIsRead) {
+  const std::string other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n";
+  const auto job = parse_job_yaml(other + "---\n" + kManifest + "---\n" + other, "job.yaml");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->name, "qwen-alpaca");
+  EXPECT_EQ(job->positions.at("kind").key.line, 6);
+  for (const std::string& text :
+       {other + "---\n" + other, std::string(kManifest) + "---\n" + kManifest})
+    EXPECT_NE(parse_job_yaml(text, "job.yaml").error().to_string().find("several documents"),
+              std::string::npos);
 }
 
 /// As `kubectl create` takes it. An API server appends five characters.
