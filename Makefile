@@ -43,7 +43,7 @@ PREFIX ?= /usr/local
 dist-programs: setup
 	@scripts/phase.sh build "5 to 7 min on two cores, later what has changed" \
 	  "compiles the programs that users install, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) \
-	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist
+	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist dsj_columns-dist
 dist: dist-programs
 	@scripts/dist.py all $(BUILD) dist
 install: dist-programs

@@ -16,6 +16,7 @@ mkdir -p "$directory"
 log="$directory/configure.log"
 if ! cmake -S . -B "$directory" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDSJ_TORCH_ROOT="$cache/libtorch-2.11.0/torch" \
     -DDSJ_CUDA_ROOT="${DSJ_CUDA_ROOT:-$cache/cuda-13.0/nvidia/cu13}" \
+    -DDSJ_ARROW_ROOT="$cache/pyarrow-26.0.1/pyarrow" \
     -DDSJ_WERROR="${CI:+ON}" "${options[@]}" >"$log" 2>&1; then
   sed -n '/^CMake Error/,$p' "$log" >&2
   echo "cmake's whole log: $log" >&2

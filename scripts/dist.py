@@ -34,6 +34,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(HERE)
 FOLDER = "lib/deepspeedjob"
 PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "dsj-make-quickstart")
+PLUGIN = "libdsj_columns.so"  # reads Parquet and Arrow files; there where Arrow was when it was built
 NAMES_ITS_FUNCTIONS = {"dsj-train"}  # the stacks of `dsj debug --stacks` name functions by its symbols
 COMPLETIONS = {"bash": "share/bash-completion/completions/dsj", "zsh": "share/zsh/site-functions/_dsj",
                "fish": "share/fish/vendor_completions.d/dsj.fish"}
@@ -161,6 +162,23 @@ def add_programs(stage):
     os.symlink("dsj", os.path.join(stage.root, "bin/kubectl-dsj"))
 
 
+def add_plugin(stage):
+    """The plug-in beside the programs that open it, with Arrow's libraries and their license."""
+    built = os.path.join(stage.build, "dist/bin", PLUGIN)
+    if not os.path.exists(built):
+        print(f"dist: {PLUGIN} is not built (scripts/setup.sh fetches Arrow): Parquet and Arrow files will be refused",
+              file=sys.stderr)
+        return
+    run("strip", "--strip-all", "-o", stage.path(f"{FOLDER}/bin/{PLUGIN}"), built)
+    for name, path in found_libraries(os.path.join(stage.build, "bin", PLUGIN)).items():
+        if name in SYSTEM:
+            continue
+        stage.copy(path, f"{FOLDER}/lib/{name}")
+        licenses = os.path.join(os.path.dirname(path), f"../pyarrow-{sbom.wheel(name)[1]}.dist-info/licenses")
+        for license_name in sorted(os.listdir(licenses)):
+            stage.copy(os.path.join(licenses, license_name), f"share/doc/deepspeedjob/licenses/pyarrow/{license_name}")
+
+
 def add_libraries(stage, with_torch):
     """The libraries that a manylinux system need not have, each under the name that is asked for."""
     for program in PROGRAMS:
@@ -219,6 +237,7 @@ def staged(build, target, with_torch):
         stage = Stage(build, root)
         add_programs(stage)
         add_libraries(stage, with_torch)
+        add_plugin(stage)
         add_shared(stage)
         add_sbom(stage, target)
         yield stage

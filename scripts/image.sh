@@ -112,6 +112,11 @@ assemble() {  # assemble TARGET BUILD ROOT
     copy_libraries "$bin/$program" "$root"
     copy_program "$bin/$program" "$root" "opt/dsj/bin/$program"
   done
+  # What reads Parquet and Arrow files, where Arrow was there when it was built.
+  if [[ " $(programs_of "$target" | tr '\n' ' ') " = *" dsj-train "* ]] && [ -e "$bin/libdsj_columns.so" ]; then
+    copy_libraries "$bin/libdsj_columns.so" "$root"
+    copy_stripped "$bin/libdsj_columns.so" "$root" opt/dsj/bin/libdsj_columns.so
+  fi
   if [ "$target" = worker-cuda ]; then copy_cuda "$2" "$root"; fi
   copy_stripped "$(readlink -f /lib64/ld-linux-x86-64.so.2)" "$root" lib64/ld-linux-x86-64.so.2
   printf 'root:x:0:0::/:/nologin\ndsj:x:%s:%s::/tmp:/nologin\n' "$user" "$user" >"$root/etc/passwd"

@@ -41,7 +41,7 @@ def debian(path):
 
 # The libraries of a wheel, where they do not begin as its name does (nvidia-NAME, nvidia-NAME-cu13).
 LIBRARIES = {"torch": ("torch", "c10", "gomp"), "nvidia-cuda-runtime": ("cudart",), "nvidia-cuda-cupti": ("cupti",),
-             "nvidia-cuda-nvrtc": ("nvrtc",)}
+             "nvidia-cuda-nvrtc": ("nvrtc",), "pyarrow": ("arrow", "parquet")}
 
 
 @functools.cache

@@ -19,6 +19,11 @@ wheels=(
   "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
   "nvidia-cuda-cupti 13.0.85 4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8"
 )
+# Arrow's libraries and headers: what reads Parquet and Arrow files (engine/data/arrow).
+arrow_version=26.0.1
+arrow_wheels=(
+  "pyarrow 26.0.1 c718bf97a92a6dea97fd1062c3b9f9e2e83cb9cc926e752289fa4ffff41738f9"
+)
 # CUDA's compiler and headers, 104 MB: what libdsj_cuda.so is built with. No GPU, driver or run-time library.
 cuda_version=13.0
 cuda_wheels=(
@@ -125,6 +130,11 @@ unpack() {  # unpack NAME WHEEL DIRECTORY
   esac
 }
 
+# 62 of the wheel's 170 MB.
+unpack_arrow() {  # unpack_arrow NAME WHEEL DIRECTORY
+  unzip -q -o "$2" 'pyarrow/include/*' 'pyarrow/libarrow.so.*' 'pyarrow/libparquet.so.*' 'pyarrow-*.dist-info/licenses/*' -d "$3"
+}
+
 unpack_all() {  # unpack_all NAME WHEEL DIRECTORY
   unzip -q -o "$2" 'nvidia/cu13/*' -d "$3"
 }
@@ -171,6 +181,12 @@ install_wheels() {  # install_wheels WHAT ROOT UNPACK ROWS...: all of them, chec
 
 install_libtorch() {
   install_wheels libtorch "$cache/libtorch-$torch_version" unpack "${wheels[@]}" || exit 3
+}
+
+# Without it everything else works; a Parquet file is then refused with what is missing.
+install_arrow() {
+  install_wheels Arrow "$cache/pyarrow-$arrow_version" unpack_arrow "${arrow_wheels[@]}" ||
+    say "Arrow could NOT be fetched: libdsj_columns.so is NOT built, Parquet and Arrow files are refused, their tests are SKIPPED"
 }
 
 # A machine that cannot fetch it tests all the rest: the tests of the GPU half then say that they are skipped.
@@ -227,6 +243,6 @@ install_apt "${apt_packages[@]}"
 check_compiler
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
-[ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch
+[ "${DSJ_SETUP_TORCH:-yes}" = no ] || { install_libtorch; install_arrow; }
 [ -z "${DSJ_SETUP_CUDA:-}" ] || install_cuda
 [ "${DSJ_SETUP_CUDA:-}" != runtime ] || install_cuda_runtime

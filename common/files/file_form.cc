@@ -22,14 +22,13 @@ constexpr FileForm kHtml = {"an HTML page, not the file that the address should 
                             "is needed"};
 constexpr FileForm kUtf16 = {"UTF-16 text", "convert it to UTF-8: iconv -f UTF-16 -t UTF-8"};
 constexpr FileForm kUtf32 = {"UTF-32 text", "convert it to UTF-8: iconv -f UTF-32 -t UTF-8"};
-constexpr FileForm kParquet = {
-    "a Parquet file",
-    "write its rows as JSONL: pandas.read_parquet(FILE).to_json(\"rows.jsonl\", "
-    "orient=\"records\", "
-    "lines=True)"};
-constexpr FileForm kArrow = {
-    "an Arrow file",
-    "write its rows as JSONL: datasets.Dataset.from_file(FILE).to_json(\"rows.jsonl\")"};
+constexpr char kJsonl[] =
+    "write its rows as JSONL: pandas.read_parquet(FILE), or read_feather(FILE), and its "
+    "to_json(\"rows.jsonl\", orient=\"records\", lines=True)";
+constexpr FileForm kParquet = {"a Parquet file", kJsonl};
+constexpr FileForm kEncrypted = {"an encrypted Parquet file", "write it without encryption"};
+constexpr FileForm kArrow = {"an Arrow file", kJsonl};
+constexpr FileForm kFeather = {"a Feather file of version 1", kJsonl};
 constexpr FileForm kExcel = {
     "an Excel workbook",
     "write its rows as JSONL: pandas.read_excel(FILE).to_json(\"rows.jsonl\", orient=\"records\", "
@@ -54,9 +53,9 @@ constexpr auto kMagic = std::to_array<Magic>({
     {0, "\x04\x22\x4D\x18"sv, {"an lz4 file", "unpack it: unlz4"}},
     {0, "7z\xBC\xAF\x27\x1C"sv, {"a 7z archive", "unpack it: 7z x"}},
     {0, "PAR1"sv, kParquet},
-    {0, "PARE"sv, kParquet},
+    {0, "PARE"sv, kEncrypted},
     {0, "ARROW1"sv, kArrow},
-    {0, "FEA1"sv, kArrow},
+    {0, "FEA1"sv, kFeather},
     {0, "\xFF\xFF\xFF\xFF"sv, kArrow},  // a stream of messages, as datasets keeps them
     {0, "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"sv, kExcel},
     {0,

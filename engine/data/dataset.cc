@@ -24,7 +24,8 @@ class BadRows {
   void add(const std::string& path, const RowPlace& place, const std::string& field,
            const std::string& what) {
     if (count_++ >= listed_max_) return;
-    text_ += "\n  row " + std::to_string(place.row) + ", line " + std::to_string(place.line) +
+    text_ += "\n  row " + std::to_string(place.row) +
+             (place.line > 0 ? ", line " + std::to_string(place.line) : std::string()) +
              (several_files_ ? " of " + path : std::string()) + ": ";
     if (!field.empty()) text_ += field + ": ";
     text_ += what;
@@ -121,6 +122,13 @@ std::string said(const Error& error) {
   return error.message + (error.where.empty() ? "" : " (" + error.where + ")");
 }
 
+UnpackOptions unpack_options(const DatasetOptions& options) {
+  return {.directory = options.unpack_directory,
+          .keep = !options.cache_directory.empty(),
+          .now = static_cast<int64_t>(std::time(nullptr)),
+          .process = getpid()};
+}
+
 constexpr int64_t kAnyLength = int64_t{1} << 60;
 
 /// Cuts a row's beginning.
@@ -201,7 +209,7 @@ Result<int64_t> Dataset::count_rows(Files& files, const std::string& path,
     rows.push_back(0);
     for (const std::string& name : source.files) {
       DSJ_TRY(const RowFile file,
-              RowFile::open(files, name, source.names, {.directory = options.unpack_directory}));
+              RowFile::open(files, name, source.names, unpack_options(options)));
       DSJ_TRY_STATUS(file.scan([&rows](const RowPlace&, std::string_view) { ++rows.back(); }));
     }
   }
@@ -219,8 +227,8 @@ Status Dataset::open_files(Files& files) {
   for (const RowSource& source : sources) {
     rows.push_back(0);
     for (const std::string& path : source.files) {
-      DSJ_TRY(RowFile file, RowFile::open(files, path, source.names,
-                                          {.directory = options_.unpack_directory}));
+      DSJ_TRY(RowFile file,
+              RowFile::open(files, path, source.names, unpack_options(options_)));
       DSJ_TRY_STATUS(check(files, file, bad, need));
       rows.back() += file.rows();
       firsts_.push_back(all_rows_);
@@ -364,8 +372,7 @@ Status Dataset::check(Files& files, RowFile& file, BadRows& bad, Status& need) {
                          .process = getpid()});
   std::string form = file.form();
   if (options_.learning.inputs) form += " inputs";  // then nothing need be known of the answers
-  DSJ_TRY(const std::string key,
-          row_key(file.bytes(), form + " " + std::to_string(options_.vocab_size)));
+  DSJ_TRY(const std::string key, file.key(form + " " + std::to_string(options_.vocab_size)));
   if (auto known = cache.find(key, file.bytes().size())) {
     DSJ_TRY_STATUS(check_need(files, file, known->kind));
     const int64_t by = is_chat(known->kind) ? chat_template_.key() : 0;

@@ -1,6 +1,6 @@
 // Training rows by number: token ids and labels.
 //
-// Files: a JSON array, JSONL, {"samples": [...]} or CSV, also as gzip or zstd, one or several
+// Files: a JSON array, JSONL, {"samples": [...]} or CSV, also as gzip or zstd, Parquet or Arrow IPC, one or several
 // (row_sources.h), of which some rows may be chosen (row_selection.h). All rows of a file are of one
 // kind (row_shape.h says which fields show which):
 //   alpaca           {"instruction": text, "input": text (may be missing), "output": text}.
@@ -23,7 +23,7 @@
 //
 // Opening reads the whole file and checks every row, or finds in a cache that these bytes were
 // checked (row_cache.h). at() reads and tokenizes a row again, so memory is a few bytes per row.
-// Used by the loader (loader.h). Left out: Parquet, Arrow.
+// Used by the loader (loader.h).
 #pragma once
 
 #include <atomic>

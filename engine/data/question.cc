@@ -33,7 +33,7 @@ Result<std::vector<json>> read_rows(const RowFile& file, const std::string& path
       rows.push_back(std::move(*row));
     } else {
       bad = bad_input("row " + std::to_string(place.row) + " " + row.error().message,
-                      path + ":" + std::to_string(place.line));
+                      path + (place.line > 0 ? ":" + std::to_string(place.line) : ""));
     }
   }));
   DSJ_TRY_STATUS(bad);

@@ -18,7 +18,6 @@ namespace {
 constexpr std::string_view kCacheMagic = "dsjrows3";
 constexpr size_t kKeyDigits = 32, kChecksumBytes = sizeof(uint64_t);
 constexpr size_t kHeadBytes = 8 + kKeyDigits + 4 * sizeof(int64_t);
-constexpr char kSuffix[] = ".rows";
 constexpr int64_t kPiece = 1 << 20;
 
 void append(std::string& out, const void* data, size_t bytes) {
@@ -61,27 +60,38 @@ bool read_counts(std::string_view text, CheckedRows& rows) {
   return true;
 }
 
-/// Names begin with the age, so that they sort by it.
-std::string entry_name(int64_t now, const std::string& key) {
-  return text::format("%012lld-", static_cast<long long>(now)) + key + kSuffix;
+/// A hash that has seen the conditions.
+std::unique_ptr<XXH3_state_t> state_of(const std::string& conditions) {
+  auto state = std::make_unique<XXH3_state_t>();
+  XXH3_128bits_reset(state.get());
+  XXH3_128bits_update(state.get(), kCacheMagic.data(), kCacheMagic.size());
+  XXH3_128bits_update(state.get(), conditions.c_str(), conditions.size() + 1);
+  return state;
+}
+
+std::string digits_of(const XXH3_state_t& state) {
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state);
+  return text::format("%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                      static_cast<unsigned long long>(hash.low64));
 }
 
 }  // namespace
 
 Result<std::string> row_key(const ReadFile& file, const std::string& conditions) {
-  const auto state = std::make_unique<XXH3_state_t>();
-  XXH3_128bits_reset(state.get());
-  XXH3_128bits_update(state.get(), kCacheMagic.data(), kCacheMagic.size());
-  XXH3_128bits_update(state.get(), conditions.c_str(), conditions.size() + 1);
+  const auto state = state_of(conditions);
   std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, file.size())));
   for (int64_t done = 0; done < file.size(); done += kPiece) {
     const auto bytes = static_cast<size_t>(std::min(kPiece, file.size() - done));
     DSJ_TRY_STATUS(file.read(done, std::span(piece).first(bytes)));
     XXH3_128bits_update(state.get(), piece.data(), bytes);
   }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  return text::format("%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                      static_cast<unsigned long long>(hash.low64));
+  return digits_of(*state);
+}
+
+std::string row_key(const std::string& content, const std::string& conditions) {
+  const auto state = state_of(conditions);
+  XXH3_128bits_update(state.get(), content.data(), content.size());
+  return digits_of(*state);
 }
 
 std::string to_entry(const std::string& key, const CheckedRows& rows) {
@@ -130,13 +140,18 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
   return rows;
 }
 
+RowCache::RowCache(Files& files, RowCacheOptions options)
+    : files_(files),
+      bytes_max_(options.bytes_max),
+      entries_(files, {.directory = std::move(options.directory),
+                       .suffix = ".rows",
+                       .bytes_max = options.bytes_max,
+                       .now = options.now,
+                       .process = options.process}) {}
+
 std::optional<CheckedRows> RowCache::find(const std::string& key, int64_t file_bytes) const {
-  const auto entries = files_.list_dir(options_.directory);
-  if (!entries) return std::nullopt;
-  for (const DirEntry& entry : *entries) {
-    if (!entry.name.ends_with("-" + key + kSuffix)) continue;
-    const auto bytes =
-        files_.read_all(path_join(options_.directory, entry.name), options_.bytes_max);
+  for (const std::string& path : entries_.find(key)) {
+    const auto bytes = files_.read_all(path, bytes_max_);
     if (!bytes) continue;
     if (auto rows = from_entry(key, *bytes, file_bytes)) return rows;
   }
@@ -145,34 +160,13 @@ std::optional<CheckedRows> RowCache::find(const std::string& key, int64_t file_b
 
 Status RowCache::store(const std::string& key, const CheckedRows& rows) {
   const std::string entry = to_entry(key, rows);
-  if (static_cast<int64_t>(entry.size()) > options_.bytes_max / 2) return {};
-  DSJ_TRY_STATUS(files_.make_dirs(options_.directory));
-  const std::string path = path_join(options_.directory, entry_name(options_.now, key));
-  // Not write_atomically(): its temporary name is the same for all writers. Nothing is synced: what
-  // a power loss leaves has no checksum.
-  const std::string temporary = path + "." + std::to_string(options_.process) + ".tmp";
+  if (static_cast<int64_t>(entry.size()) > bytes_max_ / 2) return {};
+  // Nothing is synced: what a power loss leaves has no checksum.
+  DSJ_TRY(const std::string temporary, entries_.temporary(key));
   DSJ_TRY(const auto file, files_.create_write(temporary));
   DSJ_TRY_STATUS(file->append(std::as_bytes(std::span(entry))));
   DSJ_TRY_STATUS(file->close());
-  DSJ_TRY_STATUS(files_.rename(temporary, path));
-  return prune();
-}
-
-/// Removes the oldest until the rest fits. Temporary files that dead processes left count, too.
-Status RowCache::prune() {
-  DSJ_TRY(auto entries, files_.list_dir(options_.directory));
-  std::ranges::sort(entries, std::greater{}, &DirEntry::name);  // the newest first
-  int64_t total = 0;
-  for (const DirEntry& entry : entries) {
-    const std::string path = path_join(options_.directory, entry.name);
-    if (total <= options_.bytes_max) {
-      const auto file = files_.open_read(path);
-      if (!file) continue;  // another process removed it
-      total += (*file)->size();
-    }
-    if (total > options_.bytes_max) (void)files_.remove(path);
-  }
-  return {};
+  return entries_.publish(key);
 }
 
 std::string row_cache_directory(const std::function<const char*(const char*)>& variable) {

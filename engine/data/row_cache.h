@@ -2,10 +2,9 @@
 // fields nothing reads), kept by content: the next start on the same bytes finds it and does not parse them again. Tokens are not
 // kept: a row is tokenized when it is used, never at the start.
 //
-// An entry is a file of the cache's directory. It is published by a rename and carries a checksum:
-// jobs may write it at the same time, and a damaged entry is none. What cannot be kept is checked
-// again. The key has no names of files in it, so a copy is known, too. Internal to engine/data;
-// callers use dataset.h.
+// An entry is a file of the cache's directory (content_cache.h) and carries a checksum: a damaged entry is
+// none. What cannot be kept is checked again. The key has no names of files in it, so a copy is known,
+// too. Internal to engine/data; callers use dataset.h.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +15,7 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/data/content_cache.h"
 #include "engine/data/sample.h"
 
 namespace dsj::data {
@@ -43,6 +43,8 @@ struct CheckedRows {
 /// The key of a file's rows: XXH3-128 over its bytes and `conditions` (whatever else the check
 /// depends on), as hexadecimal digits. Reads the file once. Error: it cannot be read.
 Result<std::string> row_key(const ReadFile& file, const std::string& conditions);
+/// The same of a file that was made from another, whose key `content` is.
+std::string row_key(const std::string& content, const std::string& conditions);
 
 /// An entry's bytes, and back. nullopt: damaged, of another key or version, or rows that do not lie
 /// one behind the other within `file_bytes`.
@@ -60,15 +62,15 @@ struct RowCacheOptions {
 /// One caller at a time; other processes may use the same directory.
 class RowCache {
  public:
-  RowCache(Files& files, RowCacheOptions options) : files_(files), options_(std::move(options)) {}
+  RowCache(Files& files, RowCacheOptions options);
   std::optional<CheckedRows> find(const std::string& key, int64_t file_bytes) const;
   /// Error: it could not be stored; nothing is lost by that.
   Status store(const std::string& key, const CheckedRows& rows);
 
  private:
-  Status prune();
   Files& files_;
-  const RowCacheOptions options_;
+  const int64_t bytes_max_;
+  ContentCache entries_;
 };
 
 /// Where this machine keeps them: $XDG_CACHE_HOME/dsj/rows, else $HOME/.cache/dsj/rows. Empty:

@@ -1,39 +1,100 @@
 #include "engine/data/row_file.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "common/files/file_form.h"
 #include "engine/data/text_file.h"
+#include "engine/data/unicode.h"
 
 namespace dsj::data {
+
+namespace {
+
+constexpr std::string_view kWhitespace = " \t\r\n";
+
+bool is_called_text(std::string_view path) {
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (path.ends_with(packed)) path.remove_suffix(packed.size());
+  return path.ends_with(".txt");
+}
+
+/// Whether the columns of a CSV file are fields of a shape, and not the commas of a sentence.
+bool has_a_shape(const RowNames& names, const CsvHeader& header) {
+  nlohmann::json row;
+  for (const std::string& name : header.names) row[name] = "x";
+  return shaped_row(names, row.dump()).has_value();
+}
+
+/// Whether the file begins with a row of JSON, or with a list of rows.
+Result<bool> begins_with_json(const ReadFile& file) {
+  constexpr int64_t kHeadMax = 1 << 20;
+  std::string head(static_cast<size_t>(std::min(kHeadMax, file.size())), '\0');
+  DSJ_TRY_STATUS(file.read(0, std::as_writable_bytes(std::span(head))));
+  const size_t first = head.find_first_not_of(kWhitespace);
+  if (first == head.npos) return false;
+  const size_t second = head.find_first_not_of(kWhitespace, first + 1);
+  if (head[first] == '[') return second != head.npos && head[second] == '{';
+  const size_t end = std::min(head.find('\n', first), head.size());
+  return head[first] == '{' && nlohmann::json::accept(head.substr(first, end - first));
+}
+
+}  // namespace
 
 Result<RowFile> RowFile::open(Files& files, const std::string& path, RowNames names,
                               const UnpackOptions& unpack) {
   RowFile file;
   file.path_ = path;
   file.names_ = std::move(names);
-  DSJ_TRY(file.bytes_, open_row_bytes(files, path, unpack));
-  DSJ_TRY(file.header_, csv_header_of(*file.bytes_));
+  DSJ_TRY(file.rows_, open_row_bytes(files, path, unpack));
+  if (file.rows_.lines) return file;
+  DSJ_TRY(file.header_, csv_header_of(file.bytes()));
+  if (!is_called_text(path) || (file.header_ && has_a_shape(file.names_, *file.header_))) return file;
+  DSJ_TRY_STATUS(refuse_other_form(file.bytes(), path, "text"));
+  DSJ_TRY(const bool json, begins_with_json(file.bytes()));
+  file.text_ = !json;
+  if (file.text_) file.header_.reset();
   return file;
 }
 
 std::string RowFile::form() const {
-  const char* form = header_ ? "csv" : path_.ends_with(".jsonl") ? "lines" : "json";
+  const char* form = text_                                     ? "text"
+                     : header_                                 ? "csv"
+                     : rows_.lines || path_.ends_with(".jsonl") ? "lines"
+                                                               : "json";
   return form + (names_.empty() ? std::string() : " " + names_.text());
 }
 
+Result<std::string> RowFile::key(const std::string& conditions) const {
+  if (rows_.content.empty()) return row_key(bytes(), conditions);
+  return row_key(rows_.content, conditions);
+}
+
 Status RowFile::scan(const RowVisitor& visit) const {
-  return scan_rows(*bytes_, path_, header_, visit);
+  if (text_) return scan_lines(bytes(), path_, visit);
+  if (!rows_.lines) return scan_rows(bytes(), path_, header_, visit);
+  return scan_lines(bytes(), path_, [&visit](RowPlace place, std::string_view text) {
+    place.line = 0;  // the lines are ours, not the file's
+    visit(place, text);
+  });
+}
+
+Result<std::string> RowFile::json_text(std::string_view raw) const {
+  if (header_) return csv_json(*header_, raw);
+  if (!text_) return std::string(raw);
+  if (find_invalid_utf8(raw))
+    return bad_input("is not UTF-8", "", "convert the file: iconv -t UTF-8");
+  if (raw.ends_with('\r')) raw.remove_suffix(1);
+  return nlohmann::json({{"text", raw}}).dump();
 }
 
 Result<nlohmann::json> RowFile::json(std::string_view raw) const {
-  if (!header_) return parse_json(raw, path_);
-  DSJ_TRY(const std::string row, csv_json(*header_, raw));
+  DSJ_TRY(const std::string row, json_text(raw));
   return parse_json(row, path_);
 }
 
 std::expected<ShapedRow, RowProblem> RowFile::shaped(std::string_view raw) const {
-  if (!header_) return shaped_row(names_, raw);
-  const auto row = csv_json(*header_, raw);
+  const auto row = json_text(raw);
   if (!row) return std::unexpected(RowProblem{"", row.error().message});
   return shaped_row(names_, *row);
 }
@@ -46,7 +107,7 @@ std::string RowFile::own_name(const ShapedRow& row, const std::string& field) co
 Result<std::string> RowFile::raw(int64_t row) const {
   const Place& place = found.places[static_cast<size_t>(row)];
   std::string text(static_cast<size_t>(place.length), '\0');
-  DSJ_TRY_STATUS(bytes_->read(place.offset, std::as_writable_bytes(std::span(text))));
+  DSJ_TRY_STATUS(bytes().read(place.offset, std::as_writable_bytes(std::span(text))));
   return text;
 }
 

@@ -1,5 +1,7 @@
-// One file of rows: its bytes, unpacked, its form, and where its rows lie. Internal to engine/data;
-// callers use dataset.h.
+// One file of rows: its bytes, unpacked, its form, and where its rows lie. A file that is called .txt (also
+// .txt.gz, .txt.zst) holds a text in each line, as datasets reads it, unless it begins with a row of JSON or with
+// columns of a shape.
+// Internal to engine/data; callers use dataset.h.
 #pragma once
 
 #include <memory>
@@ -21,14 +23,16 @@ namespace dsj::data {
 
 class RowFile {
  public:
-  /// BadInput: it is compressed and damaged. Environment: it cannot be read.
+  /// BadInput: it is packed and damaged. Environment: it cannot be read.
   static Result<RowFile> open(Files& files, const std::string& path, RowNames names,
                               const UnpackOptions& unpack);
 
   const std::string& path() const { return path_; }
-  const ReadFile& bytes() const { return *bytes_; }
+  const ReadFile& bytes() const { return *rows_.file; }
   /// What a check of its rows depends on, beside its bytes.
   std::string form() const;
+  /// row_key() of it.
+  Result<std::string> key(const std::string& conditions) const;
 
   /// scan_rows() of it.
   Status scan(const RowVisitor& visit) const;
@@ -45,7 +49,11 @@ class RowFile {
   CheckedRows found;  ///< filled by whoever checks the rows
 
  private:
-  std::unique_ptr<ReadFile> bytes_;
+  /// A row as JSON text.
+  Result<std::string> json_text(std::string_view raw) const;
+
+  RowBytes rows_;
+  bool text_ = false;  ///< each line is a text
   std::string path_;
   std::optional<CsvHeader> header_;
   RowNames names_;

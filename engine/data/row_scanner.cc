@@ -76,7 +76,7 @@ class Scanner {
 
   Status run() {
     if (const auto form = file_form(bytes_.head())) {
-      return bad_input("is " + std::string(form->name) + ", expected rows as JSON, JSONL or CSV", path_,
+      return bad_input("is " + std::string(form->name) + ", expected rows as JSON, JSONL, CSV, Parquet or Arrow", path_,
                        std::string(form->remedy));
     }
     begin_anew();
@@ -96,6 +96,19 @@ class Scanner {
     DSJ_TRY_STATUS(first_row_is_a_line());
     begin_anew();
     return lines();
+  }
+
+  Status lines() {
+    while (bytes_.peek() != kEnd) {
+      RowPlace place = here();
+      text_.clear();
+      for (int c = bytes_.next(); c != kEnd && c != '\n'; c = bytes_.next()) {
+        text_.push_back(static_cast<char>(c));
+      }
+      if (std::ranges::all_of(text_, [](char c) { return is_space(c); })) continue;
+      emit(place);
+    }
+    return bytes_.status();
   }
 
  private:
@@ -173,19 +186,6 @@ class Scanner {
   Status nothing_more() {
     bytes_.skip_space();
     if (bytes_.peek() != kEnd) return at_line("has text behind its last bracket");
-    return bytes_.status();
-  }
-
-  Status lines() {
-    while (bytes_.peek() != kEnd) {
-      RowPlace place = here();
-      text_.clear();
-      for (int c = bytes_.next(); c != kEnd && c != '\n'; c = bytes_.next()) {
-        text_.push_back(static_cast<char>(c));
-      }
-      if (std::ranges::all_of(text_, [](char c) { return is_space(c); })) continue;
-      emit(place);
-    }
     return bytes_.status();
   }
 
@@ -296,6 +296,11 @@ Result<std::optional<CsvHeader>> csv_header_of(const ReadFile& file) {
 Status scan_rows(const ReadFile& file, const std::string& path,
                  const std::optional<CsvHeader>& header, const RowVisitor& visit) {
   return Scanner(file, path, header, visit).run();
+}
+
+Status scan_lines(const ReadFile& file, const std::string& path, const RowVisitor& visit) {
+  const std::optional<CsvHeader> none;
+  return Scanner(file, path, none, visit).lines();
 }
 
 }  // namespace dsj::data

@@ -15,7 +15,8 @@
 
 namespace dsj::data {
 
-/// Where a row lies. Rows count from 0. Lines count from 1: the line where the row starts.
+/// Where a row lies. Rows count from 0. Lines count from 1: the line where the row starts; 0: the
+/// file has no lines.
 struct RowPlace {
   int64_t row = 0;
   int64_t line = 1;
@@ -30,9 +31,11 @@ using RowVisitor = std::function<void(const RowPlace&, std::string_view)>;
 Result<std::optional<CsvHeader>> csv_header_of(const ReadFile& file);
 
 /// Visits every row in order; with a header each record behind it, as it is written. `path` names the file in errors; where it ends in .jsonl an object is a
-/// row, whatever its keys. BadInput, with path:line: the file has no such form (Parquet, an array that
+/// row, whatever its keys. BadInput, with path:line: the file has no such form (a workbook, an array that
 /// does not end, one object over several lines). Whether a row is JSON is for the visitor to find.
 Status scan_rows(const ReadFile& file, const std::string& path,
                  const std::optional<CsvHeader>& header, const RowVisitor& visit);
+/// The same of a file with a row in each line, whatever the rows are.
+Status scan_lines(const ReadFile& file, const std::string& path, const RowVisitor& visit);
 
 }  // namespace dsj::data

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -18,16 +19,18 @@ using nlohmann::json;
 using Paths = std::vector<std::string>;
 
 constexpr char kInfo[] = "dataset_info.json";
+constexpr char kHubFolder[] = "data";  ///< where a data set of Hugging Face's hub has its files
 constexpr char kInfoKey[] = "training.dataset";
 constexpr size_t kFilesMax = 100'000;
 
 /// What lies beside rows in a folder that was downloaded or saved.
 bool is_no_rows(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kNames = {
-      kInfo, "dataset_infos.json", "dataset_dict.json", "state.json", "LICENSE", "README"};
-  constexpr std::array<std::string_view, 7> kEnds = {".md", ".py",  ".txt", ".yaml",
+  constexpr std::array<std::string_view, 4> kNames = {kInfo, "dataset_infos.json",
+                                                      "dataset_dict.json", "state.json"};
+  constexpr std::array<std::string_view, 6> kEnds = {".md",  ".py",  ".yaml",
                                                      ".yml", ".png", ".lock"};
-  return name.starts_with('.') || name.starts_with('_') ||
+  return name.starts_with('.') || name.starts_with('_') || name.starts_with("README") ||
+         name.starts_with("LICENSE") || name == "requirements.txt" ||
          std::ranges::find(kNames, name) != kNames.end() ||
          std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
@@ -45,30 +48,77 @@ std::string_view split_of(std::string_view name) {
   return {};
 }
 
-Result<Paths> files_of_directory(Files& files, const std::string& path) {
-  DSJ_TRY(const auto entries, files.list_dir(path));
+/// The first of some names.
+std::string listed(const Paths& names, size_t most = 20) {
+  std::string text;
+  for (size_t i = 0; i < std::min(most, names.size()); ++i) text += (i ? ", " : "") + names[i];
+  return text + (names.size() > most ? " ..." : "");
+}
+
+/// The files that datasets' save_to_disk wrote into a directory, in its order; beside them may lie those
+/// that it has since computed. nullopt: it wrote none there.
+Result<std::optional<Paths>> files_of_saved(Files& files, const std::string& path) {
+  const std::string state_file = path_join(path, "state.json");
+  DSJ_TRY(const bool there, file_exists(files, state_file));
+  if (!there) return std::nullopt;
+  DSJ_TRY(const json state, read_json_file(files, state_file));
+  if (!state.is_object() || !state.contains("_data_files")) return std::nullopt;
   Paths found;
-  std::string folders, names, split;
-  bool several_splits = false;
-  for (const DirEntry& entry : entries) {
-    const std::string whole = path_join(path, entry.name);
-    if (is_no_rows(entry.name)) continue;
-    DSJ_TRY(const EntryKind kind, files.kind(whole));
-    if (kind == EntryKind::Directory) folders += (folders.empty() ? "" : ", ") + entry.name;
-    if (kind != EntryKind::File) continue;
-    found.push_back(whole);
-    const std::string_view its = split_of(entry.name);
-    several_splits |= found.size() > 1 && its != split;
-    split = its;
-    if (found.size() <= 8) names += (names.empty() ? "" : ", ") + entry.name;
+  const json& listed = state["_data_files"];
+  for (const json& file : listed.is_array() ? listed : json::array({json()})) {
+    if (!file.is_object() || !file.contains("filename") || !file["filename"].is_string())
+      return bad_input("\"_data_files\" is not a list of {\"filename\"}", state_file);
+    found.push_back(path_join(path, file["filename"].get<std::string>()));
   }
-  if (found.empty())
+  if (found.empty()) return bad_input("lists no file with rows", state_file);
+  return found;
+}
+
+/// Where the rows to train on lie in a directory that datasets saved with several splits: its split
+/// train. nullopt: it is no such directory.
+Result<std::optional<std::string>> train_split_of(Files& files, const std::string& path) {
+  const std::string splits_file = path_join(path, "dataset_dict.json");
+  DSJ_TRY(const bool there, file_exists(files, splits_file));
+  if (!there) return std::nullopt;
+  DSJ_TRY(const json saved, read_json_file(files, splits_file));
+  std::string names;
+  if (saved.is_object() && saved.contains("splits") && saved["splits"].is_array()) {
+    for (const json& name : saved["splits"]) {
+      if (name == "train") return path_join(path, "train");
+      if (name.is_string()) names += (names.empty() ? "" : ", ") + name.get<std::string>();
+    }
+  }
+  return bad_input("holds no split train" + (names.empty() ? "" : ", but " + names), path,
+                   "name the directory of a split");
+}
+
+Result<Paths> files_of_directory(Files& files, const std::string& path) {
+  DSJ_TRY(const auto split_directory, train_split_of(files, path));
+  if (split_directory) return files_of_directory(files, *split_directory);
+  DSJ_TRY(auto saved, files_of_saved(files, path));
+  if (saved) return std::move(*saved);
+  DSJ_TRY(const auto entries, files.list_dir(path));
+  Paths names;
+  std::string folders;
+  for (const DirEntry& entry : entries) {
+    if (is_no_rows(entry.name)) continue;
+    DSJ_TRY(const EntryKind kind, files.kind(path_join(path, entry.name)));
+    if (kind == EntryKind::Directory) folders += (folders.empty() ? "" : ", ") + entry.name;
+    if (kind == EntryKind::File) names.push_back(entry.name);
+  }
+  const auto is_text = [](const std::string& name) { return name.ends_with(".txt"); };
+  if (!std::ranges::all_of(names, is_text)) std::erase_if(names, is_text);  // licenses and notes
+  if (names.empty() && folders == kHubFolder)
+    return files_of_directory(files, path_join(path, kHubFolder));
+  if (names.empty())
     return bad_input("is a directory without files of rows", path,
                      folders.empty() ? "name a file" : "name one of its directories: " + folders);
-  if (several_splits)
-    return bad_input("is a directory with files of several splits: " + names, path,
+  const std::string_view split = split_of(names.front());
+  if (std::ranges::any_of(names, [&](const auto& name) { return split_of(name) != split; }))
+    return bad_input("is a directory with files of several splits: " + listed(names, 8), path,
                      "name those to train on, such as " + path_join(path, "train*"));
-  return found;
+  for (std::string& name : names) name = path_join(path, name);
+  return names;
 }
 
 bool is_pattern(std::string_view path) {
@@ -134,13 +184,6 @@ Paths names_in(const json& info) {
   for (const auto& [name, entry] : info.items())
     if (entry.is_object() && entry.contains("file_name")) names.push_back(name);
   return names;
-}
-
-std::string listed(const Paths& names) {
-  constexpr size_t kListed = 20;
-  std::string text;
-  for (size_t i = 0; i < std::min(kListed, names.size()); ++i) text += (i ? ", " : "") + names[i];
-  return text + (names.size() > kListed ? " ..." : "");
 }
 
 Result<RowSource> source_of_entry(Files& files, const std::string& directory, const json& info,

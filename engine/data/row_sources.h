@@ -1,7 +1,8 @@
 // The data sets that a job names, and their files. Internal to engine/data.
 //
 // dataPath is one path or several: a file, a directory, a pattern (*, ?, [a-z], ** for any depth). Each
-// path is a data set; its files follow each other by name. With training.dataset it is a directory
+// path is a data set; its files follow each other by name. Of a directory that datasets saved
+// (save_to_disk) the files that it lists count, and of several splits train. With training.dataset it is a directory
 // with LLaMA-Factory's dataset_info.json, and each name of it is a data set.
 #pragma once
 

@@ -179,8 +179,20 @@ class Check:
         said = run(os.path.join(bin_, "dsj"), "quickstart", os.path.join(home, "quickstart"), env=clean(home, **TINY), code=1)
         expect("first loss after" in said, said[-2000:])
         expect(os.path.exists(os.path.join(home, "quickstart/run/model/model.safetensors")), said[-2000:])
+        self.reads_columns(bin_, home)
         share = os.path.join(venv, "share/deepspeedjob/configs")
         expect(os.path.exists(os.path.join(share, "finetune.yaml")), share)
+
+    def reads_columns(self, bin_, home):
+        """Parquet and Arrow files, by the libraries that come along."""
+        if not os.path.exists(os.path.join(self.build, "dist/bin", dist.PLUGIN)):
+            print("result: NO ARROW: the packages read no Parquet file", flush=True)
+            return
+        rows = os.path.join(self.repository, "tests/engine/data/fixtures/columns/saved")
+        said = run(os.path.join(bin_, "dsj"), "data", "check", "--deepspeed", os.path.join(home, "quickstart/ds_config.json"),
+                   "--output_dir", os.path.join(home, "out"), "--model_name_or_path", os.path.join(home, "quickstart/model"),
+                   "--data_path", rows, env=clean(home))
+        expect("7 rows of shape alpaca" in said, said)
 
     # ---- a prefix
 

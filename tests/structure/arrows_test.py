@@ -49,6 +49,7 @@ ARROWS = {
     "cli/main.cc": ["common", "common/files", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
     "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data"],
     "engine/data": ["common", "common/files", "common/jinja"],
+    "engine/data/arrow": ["common", "common/files", "engine/data"],  # libdsj_columns.so, which engine/data only ever opens
     "engine/weights": ["common", "job", "common/files", "job/layout"],
     "engine/checkpoint": ["common", "job", "common/files"],
     # Another engine's checkpoints, in and out.

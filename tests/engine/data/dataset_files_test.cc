@@ -1,6 +1,8 @@
 // Data sets of several files and forms, and which of their rows are dealt.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "common/files/memory_files.h"
 #include "engine/data/dataset.h"
 #include "tests/engine/data/support.h"
@@ -99,6 +101,40 @@ TEST_F(DatasetFiles, ChosenRowsKeepTheirOrder) {
   // numpy: default_rng(42).permutation(3) begins with 2
   EXPECT_EQ(texts("/a.jsonl", {.selection = {.held_out = 1}}),
             (Texts{"a2<|im_end|>", "a0<|im_end|>", "a1<|im_end|>"}));
+}
+
+TEST_F(DatasetFiles, ColumnarFilesByTheirContent) {
+  const std::string from = fixtures() + "/columns/";
+  if (!std::filesystem::exists(std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+                               "libdsj_columns.so"))
+    GTEST_SKIP() << "NO ARROW: libdsj_columns.so is not built";
+  for (const char* name : {"dataset_dict.json", "train/state.json", "test/state.json"})
+    write(std::string("/saved/") + name, read_file(from + "saved/" + name));
+  for (const char* shard : {"0", "1", "2"}) {
+    const std::string name = std::string("train/data-0000") + shard + "-of-00003.arrow";
+    write("/saved/" + name, read_file(from + "saved/" + name));
+  }
+  const Texts saved = texts("/saved");
+  ASSERT_EQ(saved.size(), 7u) << saved[0];
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const std::string row = std::to_string(i);
+    EXPECT_TRUE(saved[i].ends_with("Instruction:\nq" + row + "\n\n### Response:a" + row + "<|im_end|>"))
+        << saved[i];
+  }
+  write("/called.json", read_file(from + "delta.parquet"));
+  const auto called = open("/called.json", {.columns = {{"text", "t"}}});
+  ASSERT_TRUE(called) << called.error().to_string();
+  EXPECT_EQ((*called)->shapes(), "143 rows of shape text");
+  // Their rows have no lines.
+  const std::string said = refusal("/called.json,/chats.arrow");
+  EXPECT_NE(said.find("/chats.arrow"), std::string::npos);
+  write("/chats.arrow", read_file(from + "chats-zstd-file.arrow"));
+  const std::string bad = refusal("/chats.arrow");
+  EXPECT_NE(bad.find("\n  row 0: "), std::string::npos) << bad;
+  EXPECT_EQ(bad.find("line"), std::string::npos) << bad;
+  write("/cut.parquet", read_file(from + "json.parquet").substr(0, 1000));
+  EXPECT_NE(refusal("/cut.parquet").find("/cut.parquet: is a Parquet file that cannot be read: "),
+            std::string::npos);
 }
 
 TEST_F(DatasetFiles, ColumnsAndLists) {

@@ -5,6 +5,8 @@
 #include <zstd.h>
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "common/files/memory_files.h"
 
@@ -38,6 +40,14 @@ std::string sample(size_t bytes) {
   return text;
 }
 
+std::string bytes_text(const ReadFile& file) {
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  EXPECT_TRUE(file.read(0, std::as_writable_bytes(std::span(text))));
+  char past;
+  EXPECT_FALSE(file.read(file.size(), std::as_writable_bytes(std::span(&past, 1))));
+  return text;
+}
+
 struct Read {
   std::string text, error;
   size_t left = 0;  ///< files in the directory while it is open
@@ -49,10 +59,7 @@ Read read(const std::string& packed, int64_t memory_bytes_max = 8 << 20) {
   const auto file = open_row_bytes(files, "rows.jsonl",
                                    {.directory = "u/v", .memory_bytes_max = memory_bytes_max});
   if (!file) return {.text = {}, .error = file.error().to_string()};
-  std::string text(static_cast<size_t>((*file)->size()), '\0');
-  EXPECT_TRUE((*file)->read(0, std::as_writable_bytes(std::span(text))));
-  char past;
-  EXPECT_FALSE((*file)->read((*file)->size(), std::as_writable_bytes(std::span(&past, 1))));
+  const std::string text = bytes_text(*file->file);
   const auto entries = files.list_dir("u/v");
   return {text, "", entries ? entries->size() : 0};
 }
@@ -86,6 +93,69 @@ TEST(RowBytes, DamageIsSaid) {
     EXPECT_NE(read(damaged).error, "");
     EXPECT_NE(read(packed + "more").error, "") << "text behind it is no member of it";
   }
+}
+
+class RowBytesKept : public testing::Test {
+ protected:
+  RowBytesKept() { EXPECT_TRUE(files_.write_synced("rows.json.gz", gzip(sample_))); }
+  std::string open(int64_t now = 1000) {
+    const auto rows = open_row_bytes(
+        files_, "rows.json.gz",
+        {.directory = "/u", .memory_bytes_max = 1000, .keep = true, .now = now, .process = 3});
+    EXPECT_TRUE(rows) << rows.error().to_string();
+    key_ = rows->content;
+    return bytes_text(*rows->file);
+  }
+  std::vector<std::string> kept() {
+    std::vector<std::string> names;
+    const auto entries = files_.list_dir("/u");
+    for (const DirEntry& entry : *entries) names.push_back(entry.name);
+    return names;
+  }
+  MemoryFiles files_;
+  const std::string sample_ = sample(200'000);
+  std::string key_;
+};
+
+TEST_F(RowBytesKept, TheNextProcessFindsIt) {
+  EXPECT_EQ(open() == sample_, true);
+  EXPECT_EQ(kept(), std::vector<std::string>{"000000001000-" + key_ + ".text"});
+  // What is found is what was kept: another text under the key shows that nothing is unpacked again.
+  const std::string path = "/u/" + kept()[0];
+  std::string other = files_.read_all(path).value();
+  other[0] = '!';
+  EXPECT_TRUE(files_.write_synced(path, other));
+  EXPECT_EQ(open(2000)[0], '!');
+  EXPECT_EQ(kept().size(), 1u);
+  // Another content is another key.
+  EXPECT_TRUE(files_.write_synced("rows.json.gz", gzip("x" + sample_)));
+  EXPECT_EQ(open(2000) == "x" + sample_, true);
+  EXPECT_EQ(kept().size(), 2u);
+}
+
+TEST_F(RowBytesKept, WhatWasCutIsUnpackedAgain) {
+  EXPECT_EQ(open() == sample_, true);
+  const std::string path = "/u/" + kept()[0];
+  const std::string whole = files_.read_all(path).value();
+  for (const size_t bytes : {size_t{0}, size_t{5}, whole.size() / 2, whole.size() - 1}) {
+    EXPECT_TRUE(files_.write_synced(path, whole.substr(0, bytes)));
+    EXPECT_EQ(open() == sample_, true) << bytes;
+    EXPECT_EQ(files_.read_all(path).value() == whole, true) << bytes;
+  }
+}
+
+TEST_F(RowBytesKept, SmallTextStaysInMemory) {
+  EXPECT_TRUE(files_.write_synced("rows.json.gz", gzip("few")));
+  EXPECT_EQ(open(), "few");
+  EXPECT_TRUE(kept().empty());
+}
+
+TEST_F(RowBytesKept, ADamagedFileLeavesNothing) {
+  const std::string packed = gzip(sample_);
+  EXPECT_TRUE(files_.write_synced("rows.json.gz", packed.substr(0, packed.size() / 2)));
+  EXPECT_FALSE(open_row_bytes(files_, "rows.json.gz",
+                              {.directory = "/u", .memory_bytes_max = 1000, .keep = true}));
+  EXPECT_TRUE(kept().empty());
 }
 
 TEST(RowBytes, WhereItUnpacks) {

@@ -53,6 +53,42 @@ TEST_F(RowSources, SeveralInTheOrderOfTheJob) {
   EXPECT_EQ((*sources)[0].files.size(), 2u);
 }
 
+TEST_F(RowSources, WhatDatasetsSaved) {
+  write("/saved/dataset_dict.json", R"({"splits": ["test", "train"]})");
+  for (const std::string split : {"train", "test"}) {
+    write("/saved/" + split + "/state.json",
+          R"({"_data_files": [{"filename": "data-1.arrow"}, {"filename": "data-0.arrow"}]})");
+    for (const char* name : {"data-0.arrow", "data-1.arrow", "cache-123.arrow", "dataset_info.json"})
+      write("/saved/" + split + "/" + name, "{}");
+  }
+  EXPECT_EQ(files("/saved"), (Paths{"/saved/train/data-1.arrow", "/saved/train/data-0.arrow"}));
+  EXPECT_EQ(files("/saved/test"), (Paths{"/saved/test/data-1.arrow", "/saved/test/data-0.arrow"}));
+  write("/saved/dataset_dict.json", R"({"splits": ["test", "dev"]})");
+  EXPECT_NE(refusal("/saved").find("holds no split train, but test, dev (name the directory"),
+            std::string::npos);
+  for (const char* state : {R"({"_data_files": 3})", R"({"_data_files": [{}]})",
+                            R"({"_data_files": []})", "[", R"({"_data_files": [{"filename": 1}]})"}) {
+    write("/saved/test/state.json", state);
+    EXPECT_NE(refusal("/saved/test").find("/saved/test/state.json"), std::string::npos) << state;
+  }
+  write("/saved/test/state.json", R"({"_data_files": [{"filename": "gone.arrow"}]})");
+  EXPECT_EQ(files("/saved/test"), Paths{"/saved/test/gone.arrow"});  // its reader says so
+}
+
+TEST_F(RowSources, TextsOfADirectory) {
+  for (const char* name : {"/t/b.txt", "/t/a.txt", "/t/LICENSE.txt", "/d/notes.txt"}) write(name, "x");
+  EXPECT_EQ(files("/t"), (Paths{"/t/a.txt", "/t/b.txt"}));
+  EXPECT_EQ(files("/d"), (Paths{"/d/a.jsonl", "/d/b.jsonl"})) << "beside rows a text is a note";
+}
+
+TEST_F(RowSources, ADataSetOfTheHub) {
+  for (const char* name : {"README.md", "data/train-00001-of-00002.parquet",
+                           "data/train-00000-of-00002.parquet"})
+    write(std::string("/hub/") + name, "x");
+  EXPECT_EQ(files("/hub"), (Paths{"/hub/data/train-00000-of-00002.parquet",
+                                  "/hub/data/train-00001-of-00002.parquet"}));
+}
+
 TEST_F(RowSources, WhatCannotBeMeantIsRefused) {
   EXPECT_NE(refusal("/d/*.csv").find("finds no file"), std::string::npos);
   EXPECT_NE(refusal("/deep").find("name one of its directories: x, y"), std::string::npos);
