@@ -44,9 +44,9 @@ int main(int argc, char** argv) {
       "first process of a pod.",
       "dsj-agent");
   const auto pod_flag = parser.flag("--pod", in_pod,
-                                    "configured by the environment and /etc/dsj/job.json of a pod; "
-                                    "behind -- a program of the user's own is run as the ranks");
-  parser.option("--root", pod.root, "put before the pod's mount paths (for tests)").needs(pod_flag);
+                                    "read the environment and /etc/dsj/job.json of a pod; run the "
+                                    "user's program after -- as the ranks");
+  parser.option("--root", pod.root, "prefix of the pod's mount paths (for tests)").needs(pod_flag);
   parser.option("--config", options.config_path, "the run's agent.json").excludes(pod_flag);
   parser.option("--worker", options.worker, "index of this worker").excludes(pod_flag);
   parser
@@ -55,9 +55,9 @@ int main(int argc, char** argv) {
       .excludes(pod_flag);
   parser
       .flag("--await-signals", before_stop,
-            "a container's preStop hook: wait until its agent, process 1, can be asked to stop")
+            "a container's preStop hook: wait until the agent, process 1, handles signals")
       .excludes(pod_flag);
-  parser.option("--incarnation", options.incarnation, "which life of this worker");
+  parser.option("--incarnation", options.incarnation, "number of this worker's incarnation");
   parser.option("--report-fd", options.report_fd, "descriptor that takes worker 0's reports");
   if (const auto over = parser.parse(own, argv)) {
     return *over == 0 ? 0 : dsj::contract::kExitBadInput;

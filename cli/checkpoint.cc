@@ -18,7 +18,7 @@
 namespace dsj::cli {
 namespace {
 
-constexpr char kUniversal[] = "of a directory with \"latest\" and \"latest_universal\", the latter";
+constexpr char kUniversal[] = "read \"latest_universal\" of a directory that also has \"latest\"";
 
 void warn(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) std::fprintf(stderr, "dsj checkpoint: %s\n", note.c_str());
@@ -26,9 +26,8 @@ void warn(const std::vector<std::string>& notes) {
 
 int run_show(Arguments args) {
   ArgumentParser parser{
-      "Shows what is in a checkpoint of ours or of DeepSpeed. It only reads. Exit code: 0, 1 when "
-      "one is damaged, 2 when "
-      "there is none.",
+      "Shows the contents of a checkpoint of ours or of DeepSpeed, and any damage. It only reads. "
+      "Exit code: 0, 1 if one is damaged, 2 if there is none.",
       "dsj checkpoint show"};
   std::string path, output = "text";
   bool universal = false, verify = true;
@@ -40,7 +39,7 @@ int run_show(Arguments args) {
   parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
   parser.flag("--universal", universal, kUniversal);
   parser.flag("--verify,!--no-verify", verify,
-              "read every byte and check it (default), or only what describes it");
+              "read and check every byte (default), or only the metadata");
   if (const auto over = parser.parse(args)) return *over;
   PosixFiles files;
   const auto found = find_checkpoints(files, path);

@@ -238,8 +238,8 @@ int run_data(Arguments args) {
   }
   if (name == "check") {
     if (const auto over = parse(args.subspan(1), "dsj data check",
-                                "Reads every row of a job's data and counts what is wrong. Exit "
-                                "code: 0, or 1 where a row is bad.",
+                                "Reads every row of a job's data and counts errors by kind. Exit "
+                                "code: 0, or 1 if a row is bad.",
                                 options, false))
       return *over;
     const auto code = check(options);
@@ -249,8 +249,8 @@ int run_data(Arguments args) {
   std::fputs(
       "usage: dsj data show JOB.yaml|LINE [--row N] [--tokens]\n"
       "       dsj data check JOB.yaml|LINE\n\n"
-      "  show    how a row is read: its text, which tokens carry loss, what is cut, all lengths\n"
-      "  check   reads every row and counts what is wrong, without training\n",
+      "  show    shows how a row is read: text, tokens with loss, cuts; the lengths of all rows\n"
+      "  check   reads every row and counts errors by kind; trains nothing\n",
       help ? stdout : stderr);
   return help ? 0 : 2;
 }

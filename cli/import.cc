@@ -31,17 +31,17 @@ constexpr char kImportHelp[] =
        dsj import pytorchjob|mpijob|trainjob FILE.yaml
        dsj import llamafactory|axolotl FILE.yaml
 
-Prints a DeepSpeedJob that `dsj validate --elsewhere` accepts; above it, as comments and on stderr, what is left
-open and what could not be carried over. Files are read, never run.
-  -o, --output FILE     write it there instead; its relative paths become absolute when FILE lies
-                        in another directory
+Prints a DeepSpeedJob that `dsj validate --elsewhere` accepts. Comments above it and stderr list what is left open
+and what is not carried over. Files are read, never run.
+  -o, --output FILE     write it to FILE; relative paths become absolute if FILE is in another
+                        directory
       --force           replace FILE
       --set PATH=VALUE  a field of the manifest: --set spec.workers.slotsPerWorker=8
-      --role ROLE       (roll) the role to import; without it the only one that trains, or the list of
-                        roles where there are several
+      --role ROLE       (roll) the role to import (default: the only one that trains; if there are
+                        several, lists them)
       --ds-config FILE  (pytorchjob, mpijob, trainjob) becomes the job's ds_config
-      --launcher NAME   (the same) Native: this engine trains; Command: the container's own program
-      --search-path DIR (roll) where else `defaults` are looked up
+      --launcher NAME   (the same) Native: this engine trains; Command: the container's program does
+      --search-path DIR (roll) another directory in which `defaults` are looked up
       -- WORDS          (torchrun, deepspeed, accelerate) the line itself; after SCRIPT: its arguments
 Exit codes: 0 done, 1 the job would not validate, 2 bad input.
 )";

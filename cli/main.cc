@@ -127,7 +127,7 @@ int run_completion(dsj::cli::Arguments args) {
   using namespace dsj::cli;
   std::string shell;
   dsj::ArgumentParser parser(
-      "Prints what completes dsj's words in a shell. For bash: source <(dsj completion bash)",
+      "Prints the completions of dsj for a shell. For bash: source <(dsj completion bash)",
       "dsj completion");
   parser.option("SHELL", shell).required().one_of({"bash", "zsh", "fish"});
   if (const auto over = parser.parse(args)) return *over;

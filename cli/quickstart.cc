@@ -190,14 +190,13 @@ class Quickstart {
 int run_quickstart(Arguments args) {
   std::string directory = "dsj-quickstart", seed, size;
   ArgumentParser parser{
-      "Makes a small random model and rows to train it on, asks it held-out questions, trains it "
-      "on "
-      "two ranks, and asks again. Exit code 1: it did not learn every task.",
+      "Makes a small random model and rows, asks the model held-out questions, trains it on two "
+      "ranks, and asks again. Exit code 1: it did not learn every task.",
       "dsj quickstart"};
-  parser.option("DIR", directory, "where all of it is written; an earlier quickstart is replaced")
+  parser.option("DIR", directory, "the directory to write; replaces an earlier quickstart")
       .show_default();
-  parser.option("--seed", seed, "of the weights and the rows (1)");
-  parser.option("--size", size, "of the model (small)").one_of({"small", "tiny"});
+  parser.option("--seed", seed, "seed of the weights and the rows (1)");
+  parser.option("--size", size, "size of the model (small)").one_of({"small", "tiny"});
   if (const auto over = parser.parse(args)) return *over;
   std::vector<std::string> maker;
   for (const auto& [name, value] : {std::pair{"--seed", seed}, std::pair{"--size", size}})

@@ -39,23 +39,26 @@ constexpr char kRunHelp[] =
        dsj run --nproc_per_node=N --deepspeed ds_config.json --model_name_or_path DIR
                --data_path FILE --output_dir DIR [Hugging Face training arguments]
 
-Runs the job here: one agent per worker, one dsj-train per rank; with launcher: Command one process of
-the program that spec.workers.template names (docs/cluster.md). Everything is checked before a process is
-started. Under the output directory:
+Trains the job on this machine: one agent per worker, one dsj-train per rank. With launcher: Command each
+rank is the program that spec.workers.template names (docs/cluster.md). All checks come before the first
+process. In the output directory:
   metrics.jsonl   one line per optimizer step
   status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
   checkpoints/    model/    logs/rank-N.log
-The same command with the same output directory resumes from its newest checkpoint, unless
-resumeFromCheckpoint names another; a finished run is not repeated. Another model, other data, or
-other settings after the end are refused; --overwrite_output_dir True starts from the beginning. Ctrl-C or
-SIGTERM saves one step on all ranks and stops; a second one kills.
+The same command resumes from the newest checkpoint of the output directory, unless resumeFromCheckpoint
+names another; a finished run is not repeated. Another model, other data, or other settings after the end
+are refused; --overwrite_output_dir True starts from the beginning. Ctrl-C or SIGTERM saves one step on
+all ranks and stops; a second one kills the ranks.
 
-Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
-up), DSJ_TRAIN_PROGRAM (another program instead of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
-of each start went), DSJ_ROWS_CACHE=0 (large data files are checked at each start; docs/reports/startup.md).
+Environment:
+  OMP_NUM_THREADS              threads of a rank (default: cores / ranks)
+  HF_HOME or HF_HUB_CACHE      where hub ids are looked up
+  DSJ_TRAIN_PROGRAM            another program instead of dsj-train
+  DSJ_STARTUP_TRACE=1          prints where the time of each start goes (docs/reports/startup.md)
+  DSJ_ROWS_CACHE=0             checks large data files at each start
 Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the arguments
-are not a job, or a rank refused its input; 3 environment; 7 losses, gradients or weights are not finite; 130
-interrupted.
+are not a job, or a rank refused its input; 3 environment; 7 losses, gradients or weights are not finite;
+130 interrupted.
 )";
 
 Result<RankProgram> rank_program(const Job& job) {

@@ -5,12 +5,12 @@ namespace dsj {
 void add_generate_arguments(ArgumentParser& parser, GenerateArguments& to) {
   parser
       .option("--model", to.model,
-              "a Hugging Face model directory, or an adapter's whose base is a directory here")
+              "a Hugging Face model directory, or an adapter's if its base is a directory here")
       .required();
   const auto data = parser.option(
       "--data", to.data,
       "alpaca or chat rows, JSON or JSONL, - for standard input; each row's last answer "
-      "is what is expected");
+      "is the expected one");
   parser.option("--prompt", to.prompt, "one question as text, - for standard input").excludes(data);
   parser.flag("--raw", to.raw, "the text as it is: the model continues it").excludes(data);
   parser.option("--chat-template", to.chat_template,

@@ -17,40 +17,41 @@ void watching(ArgumentParser& parser, Options& options) {
                 "in a pod: its own account; else $KUBECONFIG or ~/.kube/config");
   parser
       .option("--namespace", options.namespaces,
-              "watch this namespace only; may be given several times, or as a,b")
+              "watch only this namespace; repeat it, or write a,b")
       .separated_by(',')
       .environment(contract::kEnvWatchNamespaces);
-  parser.option("--read-nodes", options.watch_nodes, "false: a lost node shows by its pods only")
+  parser.option("--read-nodes", options.watch_nodes, "false: notice a lost node only by its pods")
       .show_default()
       .environment(contract::kEnvReadNodes);
 }
 
 void serving(ArgumentParser& parser, Options& options) {
   parser.flag("!--no-leader-election", options.leader_election,
-              "for a single replica that is never two");
-  parser.option("--lease-namespace", options.lease_namespace, "of the leader's Lease")
+              "do not elect a leader; only for a single replica");
+  parser.option("--lease-namespace", options.lease_namespace, "namespace of the leader's Lease")
       .environment(contract::kEnvNamespace);
-  parser.option("--lease-name", options.lease_name, "of the leader's Lease")
+  parser.option("--lease-name", options.lease_name, "name of the leader's Lease")
       .show_default()
       .environment(contract::kEnvLeaseName);
-  parser.option("--identity", options.identity, "of this process in the Lease; the host's name")
+  parser
+      .option("--identity", options.identity,
+              "name of this process in the Lease (default: the host's name)")
       .environment(contract::kEnvPodName);
   parser
       .option("--health-address", options.health_address,
-              "of /healthz, /readyz and /metrics; empty: none")
+              "address of /healthz, /readyz and /metrics; empty: none")
       .show_default();
   parser
       .option("--metrics-address", options.metrics_address,
-              "of /metrics over HTTPS, for those whose token the cluster lets get /metrics; empty: "
-              "beside the health, for everybody")
+              "address of /metrics over HTTPS, for tokens that may get /metrics; empty: at the health "
+              "address, without authentication")
       .environment(kEnvMetricsAddress);
 }
 
 void webhook(ArgumentParser& parser, Options& options) {
   parser
       .option("--webhook", options.webhook_configuration,
-              "ValidatingWebhookConfiguration whose caBundle is kept; empty: jobs are not "
-              "reviewed before they are stored")
+              "ValidatingWebhookConfiguration whose caBundle the operator maintains; empty: no webhook")
       .environment(kEnvWebhook);
   parser
       .option("--webhook-host", options.webhook_hosts,
@@ -62,22 +63,22 @@ void webhook(ArgumentParser& parser, Options& options) {
           "--webhook-certificates", options.webhook_certificates,
           "instead of --webhook: a directory with tls.crt and tls.key, as cert-manager writes it")
       .environment(kEnvWebhookCertificates);
-  parser.option("--webhook-address", options.webhook_address, "of the webhook (HTTPS)")
+  parser.option("--webhook-address", options.webhook_address, "address of the webhook (HTTPS)")
       .show_default();
 }
 
 void jobs(ArgumentParser& parser, Options& options) {
-  parser.option("--workers", options.workers, "jobs looked at at the same time")
+  parser.option("--workers", options.workers, "jobs that are reconciled at the same time")
       .show_default()
       .from_to(1, 64);
   parser
       .option("--worker-image", options.settings.worker_image,
-              "of workers whose template names none")
+              "image of workers whose template names none")
       .show_default()
       .environment(contract::kEnvWorkerImage);
   parser
       .option("--image-pull-policy", options.settings.image_pull_policy,
-              "of that image; empty: Kubernetes' default")
+              "pull policy of that image; empty: Kubernetes' default")
       .one_of({"", "Always", "IfNotPresent", "Never"})
       .environment(contract::kEnvImagePullPolicy);
   parser
@@ -89,11 +90,11 @@ void jobs(ArgumentParser& parser, Options& options) {
             options.settings.tmp_size_limit = word;
             return std::nullopt;
           },
-          "of a worker's /tmp, unless its template mounts one [10Gi]; 0: the node's disk")
+          "size limit of a worker's /tmp, unless its template mounts one [10Gi]; 0: no limit")
       .environment(contract::kEnvTmpSizeLimit);
   parser
       .option("--default-template", options.settings.default_template,
-              "DeepSpeedJobTemplate of jobs that name none, when they are made or edited")
+              "DeepSpeedJobTemplate of jobs that name none, when they are created or edited")
       .environment(kEnvDefaultTemplate);
   parser
       .option(
@@ -104,12 +105,12 @@ void jobs(ArgumentParser& parser, Options& options) {
             options.settings.node_marks = *marks;
             return std::nullopt;
           },
-          "on a node that an agent found unfit: leave nothing, an annotation, or also a taint that "
-          "keeps all pods away [none]")
+          "mark on a node that an agent found unfit: none, annotate, or taint, which keeps all new "
+          "pods away [none]")
       .environment(kEnvMarkNodes);
   parser
       .option("--network-policy", options.settings.network_policy,
-              "a NetworkPolicy per job: its pods reach each other, everybody its metrics")
+              "a NetworkPolicy per job: its pods reach each other, other pods only its metrics")
       .show_default()
       .environment(contract::kEnvNetworkPolicy);
   parser
@@ -121,18 +122,17 @@ void jobs(ArgumentParser& parser, Options& options) {
             options.settings.egress = std::move(*rules);
             return std::nullopt;
           },
-          "NetworkPolicyEgressRules as a JSON list: what a job's pods may reach beside each other "
+          "NetworkPolicyEgressRules as a JSON list: what a job's pods may reach besides each other "
           "and DNS; empty: everything")
       .environment(contract::kEnvEgress);
   parser
       .option("--volcano", options.settings.volcano,
-              "make Volcano's PodGroups for jobs that ask for them; Volcano must be installed")
+              "accept jobs that use Volcano, and create their PodGroups; Volcano must be installed")
       .show_default()
       .environment(contract::kEnvVolcano);
   parser
       .option("--kueue", options.settings.kueue,
-              "take jobs that ask for Kueue; it needs the right to patch pods, to tell Kueue which "
-              "groups are over")
+              "accept jobs that use Kueue; the operator needs the right to patch pods")
       .show_default()
       .environment(contract::kEnvKueue);
 }

@@ -9,9 +9,8 @@ namespace dsj::cli {
 
 int run_describe(Arguments args, const Connect& connect) {
   ArgumentParser parser{
-      "One job: progress, checkpoint, ds_config with the origin of every \"auto\", conditions, "
-      "rank "
-      "by pod and node, failures with their last log lines, events.",
+      "Shows one job: progress, checkpoint, ds_config with the origin of every \"auto\", "
+      "conditions, ranks by pod and node, failures with their last log lines, events.",
       "dsj describe"};
   ClusterFlags flags;
   std::string name;

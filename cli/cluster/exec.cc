@@ -52,11 +52,12 @@ int run_exec(Arguments args, const Connect& connect) {
   ExecOptions options;
   parser.option("NAME", options.name, "the job").required();
   add_cluster_flags(parser, options.flags);
-  const auto rank = parser.option("--rank", options.rank, "in this rank's pod").non_negative();
-  parser.option("--worker", options.worker, "in this worker's pod (0)")
+  const auto rank =
+      parser.option("--rank", options.rank, "run it in this rank's pod").non_negative();
+  parser.option("--worker", options.worker, "run it in this worker's pod (default: 0)")
       .non_negative()
       .excludes(rank);
-  parser.option("COMMAND", options.command, "behind --").required();
+  parser.option("COMMAND", options.command, "the command, after --").required();
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("exec", session.error());

@@ -128,12 +128,12 @@ class Get {
 }  // namespace
 
 int run_get(Arguments args, const Connect& connect) {
-  ArgumentParser parser{"DeepSpeedJobs of a cluster, in the columns of the resource.", "dsj get"};
+  ArgumentParser parser{"Lists DeepSpeedJobs, in the columns of the resource.", "dsj get"};
   GetOptions options;
-  parser.option("NAME", options.name, "one job (all of the namespace)");
+  parser.option("NAME", options.name, "one job (default: all of the namespace)");
   add_cluster_flags(parser, options.flags);
-  parser.flag("-A,--all-namespaces", options.all);
-  parser.flag("-w,--watch", options.watch, "a line per change, until interrupted");
+  parser.flag("-A,--all-namespaces", options.all, "of all namespaces");
+  parser.flag("-w,--watch", options.watch, "print a line per change, until interrupted");
   parser.option("-o,--output", options.output, "wide, json, yaml or name")
       .one_of({"wide", "json", "yaml", "name"});
   if (const auto over = parser.parse(args)) return *over;

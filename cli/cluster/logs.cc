@@ -199,23 +199,23 @@ class Logs {
 
 int run_logs(Arguments args, const Connect& connect) {
   ArgumentParser parser{
-      "The log of a job: of worker 0's pod, all lines, or of one rank, its lines alone. A pod "
-      "shows "
-      "what its container runtime kept; a rank's whole log is OUTPUT/logs/rank-N.log.",
+      "Prints the log of worker 0's pod, or only the lines of one rank. A pod's log has what its "
+      "container runtime kept; OUTPUT/logs/rank-N.log has the whole log of a rank.",
       "dsj logs"};
   LogsOptions options;
   parser.option("NAME", options.name, "the job").required();
   add_cluster_flags(parser, options.flags);
   const auto rank =
-      parser.option("--rank", options.rank, "lines of this rank alone").non_negative();
+      parser.option("--rank", options.rank, "only the lines of this rank").non_negative();
   parser.option("--worker", options.worker, "all lines of this worker's pod")
       .non_negative()
       .excludes(rank);
-  parser.flag("-f,--follow", options.follow, "until the job ends, over restarts of the pod");
-  parser.flag("-p,--previous", options.previous, "of the pod before the newest one");
-  parser.option("--tail", options.tail, "the last so many lines").non_negative();
-  parser.option("--since", take_duration(options.since, true), "of the last 90s, 5m or 2h");
-  parser.flag("--timestamps", options.timestamps);
+  parser.flag("-f,--follow", options.follow, "follow until the job ends, over restarts of the pod");
+  parser.flag("-p,--previous", options.previous, "the log of the previous pod");
+  parser.option("--tail", options.tail, "only the last N lines").non_negative();
+  parser.option("--since", take_duration(options.since, true),
+                "only lines of the last 90s, 5m or 2h");
+  parser.flag("--timestamps", options.timestamps, "print the time of each line");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("logs", session.error());

@@ -177,9 +177,9 @@ int run_plot_jobs(Arguments args, const Connect& connect) {
   PlotJobOptions options;
   parser.option("NAME", options.name, "the job").required();
   add_cluster_flags(parser, options.flags);
-  parser.option("--page", options.page, "also a page with the curves, into this file");
+  parser.option("--page", options.page, "also write a page with the curves to this file");
   parser.flag("--ascii", options.ascii, "stars instead of Braille dots");
-  parser.flag("--watch", options.watch, "again every ten seconds until the job is over");
+  parser.flag("--watch", options.watch, "redraw every ten seconds until the job has ended");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("plot", session.error());

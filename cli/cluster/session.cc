@@ -23,9 +23,10 @@ constexpr kube::ClientOptions kClientOptions{.attempts = 3,
 }  // namespace
 
 void add_cluster_flags(ArgumentParser& parser, ClusterFlags& flags) {
-  parser.option("-n,--namespace", flags.ns, "where the job is (the context's)");
-  parser.option("--context", flags.context, "of the kubeconfig (its current one)");
-  parser.option("--kubeconfig", flags.kubeconfig, "its file ($KUBECONFIG, ~/.kube/config)");
+  parser.option("-n,--namespace", flags.ns, "the job's namespace (default: the context's)");
+  parser.option("--context", flags.context, "the kubeconfig's context (default: the current one)");
+  parser.option("--kubeconfig", flags.kubeconfig,
+                "the kubeconfig (default: $KUBECONFIG, ~/.kube/config)");
 }
 
 Session::Session(std::shared_ptr<kube::Transport> transport, kube::Clock& clock, std::string ns,

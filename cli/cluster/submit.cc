@@ -84,9 +84,9 @@ int run_submit(Arguments args, const Connect& connect) {
   SubmitOptions options;
   parser.option("FILE", options.file, "a DeepSpeedJob (YAML)").required();
   add_cluster_flags(parser, options.flags);
-  parser.option("--name", options.name, "of the job (the manifest's)");
-  parser.flag("--dry-run", options.dry_run, "check only");
-  parser.flag("--wait", options.wait, "until it has ended; its exit code is then 0 or 1");
+  parser.option("--name", options.name, "the job's name (default: the manifest's)");
+  parser.flag("--dry-run", options.dry_run, "only check the manifest");
+  parser.flag("--wait", options.wait, "wait until the job has ended; the exit code is then 0 or 1");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("submit", session.error());

@@ -75,9 +75,9 @@ int run(const char* verb, bool suspend, const char* help, Arguments args, const 
   SuspendOptions options;
   parser.option("NAME", options.name, "the job").required();
   add_cluster_flags(parser, options.flags);
-  parser.flag("--wait", options.wait, "until it is so");
+  parser.flag("--wait", options.wait, "wait until the job has reached the state");
   parser.option("--timeout", take_timeout(options.timeout),
-                "of --wait, like 90s; 0 looks once (15m)");
+                "of --wait, for example 90s; 0 looks once (default: 15m)");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report(verb, session.error());
@@ -94,7 +94,7 @@ int run_suspend(Arguments args, const Connect& connect) {
 }
 
 int run_resume(Arguments args, const Connect& connect) {
-  return run("resume", false, "A suspended job continues at the step after the saved one.", args,
+  return run("resume", false, "Continues a suspended job at the step after the saved one.", args,
              connect);
 }
 

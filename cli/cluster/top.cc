@@ -45,11 +45,11 @@ std::vector<std::string> row_of(const Json& job, int64_t now, bool with_namespac
 }  // namespace
 
 int run_top(Arguments args, const Connect& connect) {
-  ArgumentParser parser{"How fast the running jobs train, fastest first.", "dsj top"};
+  ArgumentParser parser{"Shows how fast the running jobs train, fastest first.", "dsj top"};
   TopOptions options;
-  parser.option("NAME", options.name, "one job (all that run)");
+  parser.option("NAME", options.name, "one job (default: all running jobs)");
   add_cluster_flags(parser, options.flags);
-  parser.flag("-A,--all-namespaces", options.all);
+  parser.flag("-A,--all-namespaces", options.all, "of all namespaces");
   if (const auto over = parser.parse(args)) return *over;
   if (options.all && !options.name.empty())
     return report("top", Error{ErrorKind::BadInput, "NAME and -A are both given", "", "keep one"});

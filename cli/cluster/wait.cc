@@ -47,7 +47,8 @@ std::optional<Answer> judge(const Goal& goal, const std::string& name, const Jso
 
 int run_wait(Arguments args, const Connect& connect) {
   ArgumentParser parser{
-      "Waits for a job. Exit code: 0 when it is so, 1 when it never will be or not in time.",
+      "Waits for a job. Exit code: 0 if the condition holds, 1 if it can no longer hold or the "
+      "time is over.",
       "dsj wait"};
   ClusterFlags flags;
   std::string name;
@@ -63,9 +64,9 @@ int run_wait(Arguments args, const Connect& connect) {
         goal = *asked;
         return std::nullopt;
       },
-      std::string(kExpected) + " (complete)");
+      std::string(kExpected) + " (default: complete)");
   parser.option("--timeout", take_timeout(timeout),
-                "like 90s or 2h; 0 looks once (waits for ever)");
+                "for example 90s or 2h; 0 looks once (default: no limit)");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("wait", session.error());
