@@ -17,7 +17,7 @@ constexpr std::string_view kReader = "rows are read by the rank itself";
 constexpr std::string_view kDataFile = "no data set is downloaded: write --data_path FILE";
 constexpr std::string_view kModelsOwn = "it is read from the model's directory: leave it out";
 constexpr std::string_view kDdp = "ZeRO has no DistributedDataParallel";
-constexpr std::string_view kNoLogits = "an evaluation is of the loss alone and keeps no logits";
+constexpr std::string_view kNoLogits = "an evaluation computes only the loss and keeps no logits";
 constexpr std::string_view kLevels = "the log has one level";
 constexpr std::string_view kQuantised = "quantised weights are not built: leave it out";
 constexpr std::string_view kKernels = "the engine has its own kernels";
@@ -119,7 +119,7 @@ constexpr std::array kTrainer = {
     ArgumentRow{"greater_is_better", Taken, ""},
     ArgumentRow{"ignore_data_skip", Taken, "acts where a resume finds other data"},
     ArgumentRow{"restore_callback_states_from_checkpoint", NoEffect,
-                "early stopping always goes on counting"},
+                "early stopping always continues its count"},
     ArgumentRow{"full_determinism", NoEffect, "a run on CPUs is deterministic"},
     ArgumentRow{"seed", Taken, ""},
     ArgumentRow{"data_seed", Taken, ""},
@@ -309,20 +309,20 @@ constexpr std::array kScripts = {
     ArgumentRow{"use_dft_loss", Refused, "that loss is not built: leave it out"},
     ArgumentRow{"train_on_inputs", Taken, "true: every token of a row is a target (axolotl's)"},
     ArgumentRow{"train_on_prompt", Taken, "the same (LLaMA-Factory's)", {}, "trainOnInputs"},
-    ArgumentRow{"mask_history", Taken, "true: of a row's answers the last alone is a target"},
+    ArgumentRow{"mask_history", Taken, "true: only the last answer of a row is a target"},
     ArgumentRow{"train_on_eos", Taken,
                 "turn: answers with the token that ends each; all: also that of other turns; last: "
-                "that of the row's last turn alone; none"},
+                "only that of the row's last turn; none"},
     ArgumentRow{"chat_date", Taken, "YYYY-MM-DD: the day that a template's strftime_now shows"},
     ArgumentRow{"neat_packing", Taken, "packing: rows never attend to each other", {}, "packing"},
     ArgumentRow{"assistant_only_loss", Taken,
-                "true: answers alone are targets, as here by default; false: every token"},
+                "true: only answers are targets (the default here); false: every token"},
     ArgumentRow{"completion_only_loss", Taken, "the same"},
     ArgumentRow{"activation_offloading", Refused,
                 "set activation_checkpointing.cpu_checkpointing in the ds_config"},
     ArgumentRow{"plot_loss", NoEffect, "`dsj plot OUT` draws it"},
     ArgumentRow{"lora_weight_path", Refused,
-                "a run starts from fresh adapters; it goes on from the checkpoints in its output "
+                "a run starts from fresh adapters; it continues from the checkpoints in its output "
                 "directory"},
     ArgumentRow{"lora_task_type", Refused, "only CAUSAL_LM is trained", "causal_lm CAUSAL_LM"},
 };
@@ -346,9 +346,9 @@ constexpr std::array kTorchrun = {
     ArgumentRow{"rdzv_conf", NoEffect, "the agent hosts the rendezvous"},
     ArgumentRow{"monitor_interval", NoEffect, "the agent sees at once that a rank has ended"},
     ArgumentRow{"start_method", NoEffect, "ranks are programs of their own"},
-    ArgumentRow{"log_dir", NoEffect, "logs lie in OUTPUT/logs"},
-    ArgumentRow{"redirects", NoEffect, "logs lie in OUTPUT/logs"},
-    ArgumentRow{"tee", NoEffect, "logs lie in OUTPUT/logs"},
+    ArgumentRow{"log_dir", NoEffect, "logs are in OUTPUT/logs"},
+    ArgumentRow{"redirects", NoEffect, "logs are in OUTPUT/logs"},
+    ArgumentRow{"tee", NoEffect, "logs are in OUTPUT/logs"},
 };
 
 constexpr std::array kMeanings = {

@@ -107,11 +107,12 @@ const std::vector<TrainingField>& training_fields() {
           "Instead of evalDataPath: this share of dataPath, from its first row on, is held out.",
           above_to(0, 99)),
       row("valSize", &A::val_size,
-          "Instead of evalDataPath: so many rows of dataPath, or below 1 this share of them, are "
-          "held out, drawn at random by seed.",
+          "Instead of evalDataPath: number of rows of dataPath, or below 1 their share, that are "
+          "held out, drawn by seed.",
           from(0)),
       row("dataset", &A::dataset,
-          "Where dataPath is a directory with a dataset_info.json (LLaMA-Factory): the names of its "
+          "Where dataPath is a directory with a dataset_info.json (LLaMA-Factory): the names of "
+          "its "
           "data sets, with commas between."),
       row("datasetColumns", &A::dataset_columns,
           "What the rows call their fields: an object of dataset_info.json's columns and tags, or "
@@ -149,7 +150,7 @@ const std::vector<TrainingField>& training_fields() {
           "Known and refused in a cluster: name another outputDir."),
       row("shuffle", &A::shuffle, "Draws a new order of the rows in each epoch; true by default."),
       row("packing", &A::packing,
-          "Lays rows end to end into maxSeqLength tokens; each attends to itself alone."),
+          "Lays rows end to end into maxSeqLength tokens; each attends only to itself."),
       row("groupByLength", &A::group_by_length,
           "Puts rows of similar length into one batch, as Hugging Face's group_by_length."),
       row("chatTemplate", &A::chat_template,
@@ -160,7 +161,7 @@ const std::vector<TrainingField>& training_fields() {
       row("trainOnInputs", &A::train_on_inputs,
           "Makes every token of a row a target, prompts too; false by default."),
       row("maskHistory", &A::mask_history,
-          "Of the answers of a row, the last alone is a target; false by default."),
+          "Only the last answer of a row is a target; false by default."),
       row("trainOnEos", &A::train_on_eos,
           "Which tokens that end turns are targets: turn (of each answer), all, last, none.", kAny,
           "turn all last none"),

@@ -42,16 +42,18 @@ void serving(ArgumentParser& parser, Options& options) {
               "address of /healthz, /readyz and /metrics; empty: none")
       .show_default();
   parser
-      .option("--metrics-address", options.metrics_address,
-              "address of /metrics over HTTPS, for tokens that may get /metrics; empty: at the health "
-              "address, without authentication")
+      .option(
+          "--metrics-address", options.metrics_address,
+          "address of /metrics over HTTPS, for tokens that may get /metrics; empty: at the health "
+          "address, without authentication")
       .environment(kEnvMetricsAddress);
 }
 
 void webhook(ArgumentParser& parser, Options& options) {
   parser
-      .option("--webhook", options.webhook_configuration,
-              "ValidatingWebhookConfiguration whose caBundle the operator maintains; empty: no webhook")
+      .option(
+          "--webhook", options.webhook_configuration,
+          "ValidatingWebhookConfiguration whose caBundle the operator maintains; empty: no webhook")
       .environment(kEnvWebhook);
   parser
       .option("--webhook-host", options.webhook_hosts,

@@ -51,8 +51,7 @@ class Steps {
     RunCurves run{.name = name, .steps = last_, .status = status};
     for (const char* curve : {kLoss, kLr, kGradNorm, kSpeed}) {
       const auto found = values_.find(curve);
-      if (found != values_.end())
-        run.curves.push_back(curve_of(curve, found->second));
+      if (found != values_.end()) run.curves.push_back(curve_of(curve, found->second));
     }
     return run;
   }

@@ -42,7 +42,8 @@ Result<std::unique_ptr<Session>> connect_to_cluster(const ClusterFlags& flags) {
   if (!access) {
     Error error = access.error();
     // A file that is not there is a matter of the surroundings; what it says wrong is bad input.
-    if (std::error_code ignored; error.where.empty() || !std::filesystem::exists(error.where, ignored))
+    if (std::error_code ignored;
+        error.where.empty() || !std::filesystem::exists(error.where, ignored))
       error.kind = ErrorKind::Environment;
     if (error.hint.empty()) error.hint = "name a cluster with --kubeconfig FILE or $KUBECONFIG";
     return std::unexpected(std::move(error));

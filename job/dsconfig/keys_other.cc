@@ -169,11 +169,11 @@ void add_autotuning(std::vector<Key>& keys) {
       State::Works, {}, every);
   add(keys, section, "mp_size:i=1", State::Unsupported, "there is no model parallelism");
   add(keys, section, "arg_mappings:o", State::Moot,
-      "there is no script whose arguments would have to follow: spec.training follows by itself");
+      "no script's arguments have to change: dsj tune changes spec.training itself");
   add(keys, section, "model_info:o model_info_path:s", State::Moot,
       "the model's config.json says it, and the plan counts by it");
   add(keys, section, "metric_path:s", State::Moot,
-      "each trial's metrics.json lies in its folder; DeepSpeed's tuner replaces this path, too");
+      "each trial's metrics.json is in its folder; DeepSpeed's tuner also replaces this path");
   for (size_t i = first; i < keys.size(); ++i) {
     Key& key = keys[i];
     if (key.type == Type::Int) key.min = 1;

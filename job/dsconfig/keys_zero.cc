@@ -252,7 +252,7 @@ std::vector<Key> zero_keys() {
        .type = Bool,
        .fallback = false,
        .state = Moot,
-       .reason = "Muon's momentum lies where offload_optimizer puts the states",
+       .reason = "Muon's momentum is where offload_optimizer puts the states",
        .stages = "3"},
   };
   return keys;
