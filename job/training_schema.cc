@@ -28,9 +28,9 @@ const std::vector<TrainingField>& training_fields() {
           "Training rows: a file, a directory, a pattern such as /data/*.jsonl, or several with "
           "commas between; absolute paths in the container."),
       row("outputDir", &A::output_dir,
-          "Takes metrics, logs, checkpoints and the model, an absolute path in the container. It "
-          "must outlive the pods."),
-      row("maxSteps", &A::max_steps, "Optimizer steps. Above 0 it wins over numTrainEpochs.",
+          "The directory of metrics, logs, checkpoints and the model, an absolute path in the "
+          "container. It must outlive the pods."),
+      row("maxSteps", &A::max_steps, "Optimizer steps. Above 0 it overrides numTrainEpochs.",
           from(-1)),
       row("numTrainEpochs", &A::num_train_epochs, "Passes over the rows; 3 by default.", above(0)),
       row("perDeviceTrainBatchSize", &A::per_device_train_batch_size,
@@ -51,19 +51,19 @@ const std::vector<TrainingField>& training_fields() {
       row("maxGradNorm", &A::max_grad_norm,
           "The gradient is clipped to this norm; 1.0 by default."),
       row("warmupRatio", &A::warmup_ratio,
-          "Share of the steps that warm the learning rate up; 0 by default.", from_to(0, 1)),
+          "Share of the steps in which the learning rate warms up; 0 by default.", from_to(0, 1)),
       row("warmupSteps", &A::warmup_steps,
-          "Steps that warm the learning rate up, or below 1 a share of the run. Above 0 it wins "
-          "over warmupRatio.",
+          "Steps in which the learning rate warms up, or below 1 a share of the run. Above 0 it "
+          "overrides warmupRatio.",
           from(0)),
       row("lrSchedulerType", &A::lr_scheduler_type,
           "A Hugging Face schedule, linear by default; read when the ds_config has no scheduler."),
       row("lrSchedulerKwargs", &A::lr_scheduler_kwargs,
           "Arguments of that schedule: an object, or its JSON text."),
-      row("seed", &A::seed, "Of the order of rows and of dropout; 42 by default.", from(0)),
+      row("seed", &A::seed, "Seed of the order of rows and of dropout; 42 by default.", from(0)),
       row("bf16", &A::bf16, "Computes in bfloat16, with fp32 master weights."),
       row("fp16", &A::fp16, "Computes in float16, with fp32 master weights and a loss scale."),
-      row("dataSeed", &A::data_seed, "Of the order of rows; seed by default.", from(0)),
+      row("dataSeed", &A::data_seed, "Seed of the order of rows; seed by default.", from(0)),
       row("loggingStrategy", &A::logging_strategy, "\"no\", steps or epoch; steps by default.",
           kAny, "no steps epoch", nullptr, true),
       row("loggingSteps", &A::logging_steps,
@@ -80,14 +80,14 @@ const std::vector<TrainingField>& training_fields() {
       row("loadBestModelAtEnd", &A::load_best_model_at_end,
           "Exports the model of the best checkpoint, by eval_loss."),
       row("metricForBestModel", &A::metric_for_best_model,
-          "loss, which is the only metric of an evaluation."),
+          "loss, the only metric of an evaluation."),
       row("greaterIsBetter", &A::greater_is_better,
           "Whether a larger metric is better; false for a loss."),
       row("earlyStoppingPatience", &A::early_stopping_patience,
           "Evaluations in a row without an improvement that end the run.", from(1)),
       row("earlyStoppingThreshold", &A::early_stopping_threshold,
-          "What an improvement has to be larger than; 0 by default.", from(0)),
-      row("reportTo", &A::report_to, "tensorboard, all or none; several with commas between."),
+          "An improvement must be larger than this; 0 by default.", from(0)),
+      row("reportTo", &A::report_to, "tensorboard, all or none; several are separated by commas."),
       row("loggingDir", &A::logging_dir,
           "The directory of TensorBoard's files; outputDir/runs by default."),
       row("runName", &A::run_name, "Names tensorboard's folder; run by default."),
@@ -97,7 +97,7 @@ const std::vector<TrainingField>& training_fields() {
           "Steps between two evaluations, or below 1 a share of the run; loggingSteps by default.",
           from(0)),
       row("evalDelay", &A::eval_delay,
-          "Steps before the first evaluation, or epochs where it goes by them.", from(0)),
+          "Steps before the first evaluation, or epochs with evaluationStrategy epoch.", from(0)),
       row("evalOnStart", &A::eval_on_start, "Evaluates before the first step."),
       row("perDeviceEvalBatchSize", &A::per_device_eval_batch_size,
           "Rows per rank and evaluation batch; 8 by default.", from(1)),
@@ -111,21 +111,25 @@ const std::vector<TrainingField>& training_fields() {
           "held out, drawn by seed.",
           from(0)),
       row("dataset", &A::dataset,
-          "Where dataPath is a directory with a dataset_info.json (LLaMA-Factory): the names of "
-          "its "
-          "data sets, with commas between."),
+          "Names of data sets in dataPath's dataset_info.json (LLaMA-Factory), separated by "
+          "commas."),
       row("datasetColumns", &A::dataset_columns,
-          "What the rows call their fields: an object of dataset_info.json's columns and tags, or "
+          "The names of the rows' fields: an object of dataset_info.json's columns and tags, or "
           "its JSON text."),
-      row("maxSamples", &A::max_samples, "Of each data set the first rows, so many.", from(1)),
-      row("maxEvalSamples", &A::max_eval_samples, "Of evalDataPath the first rows, so many.",
+      row("maxSamples", &A::max_samples,
+          "How many rows are read of each data set, from its "
+          "first.",
+          from(1)),
+      row("maxEvalSamples", &A::max_eval_samples,
+          "How many rows are read of evalDataPath, from "
+          "its first.",
           from(1)),
       row("mixStrategy", &A::mix_strategy,
-          "How several data sets become one: concat, one behind the other; interleave_under, in "
-          "turns until the first ends; interleave_over, until each has ended.",
+          "How several data sets are combined: concat, one after the other; interleave_under, "
+          "alternating until the first ends; interleave_over, until all have ended.",
           kAny, "concat interleave_under interleave_over"),
       row("datasetWeights", &A::dataset_weights,
-          "How often interleaving takes each data set: numbers, with commas between.", kAny, "",
+          "The weights with which interleaving draws the data sets, separated by commas.", kAny, "",
           "interleaveProbs"),
       row("gradientCheckpointing", &A::gradient_checkpointing,
           "Recomputes activations in the backward pass to save memory."),
@@ -136,12 +140,12 @@ const std::vector<TrainingField>& training_fields() {
           "default.",
           kAny, "right left"),
       row("resumeFromCheckpoint", &A::resume_from_checkpoint,
-          "A checkpoint directory where the run begins, instead of the newest one of outputDir. "
-          "Later attempts go on from the run's own newest.",
+          "A checkpoint directory from which the run begins, instead of the newest one of "
+          "outputDir. Later attempts continue from the run's own newest.",
           kAny, "", nullptr, true),
       row("ignoreDataSkip", &A::ignore_data_skip,
-          "Goes on from a checkpoint though its data were others: the order of the new ones begins "
-          "with its first row. False by default: refused."),
+          "Continues from a checkpoint of other data, with the first row of the new data. False "
+          "by default: such a checkpoint is refused."),
       row("dataloaderDropLast", &A::dataloader_drop_last,
           "An epoch leaves out the rows that do not fill a micro-batch of every rank, as "
           "Trainer's; "
@@ -173,13 +177,13 @@ const std::vector<TrainingField>& training_fields() {
           "micro-batch: of the micro-batches' means.",
           kAny, "token rank micro-batch"),
       row("maxSkippedSteps", &A::max_skipped_steps,
-          "So many steps in a row whose loss or gradient is not finite end the job; 20 by default, "
-          "0: none do.",
+          "This many steps in a row without a finite loss and gradient end the job; 20 by "
+          "default, 0: never.",
           from(0)),
       row("exportNotFinite", &A::export_not_finite,
-          "Exports a model with weights that are not finite, too; false by default."),
+          "Also exports a model with weights that are not finite; false by default."),
       row("device", &A::device,
-          "auto (a GPU where there is one), cpu, or cuda: a GPU, or the job is refused.", kAny,
+          "auto (a GPU if there is one), cpu, or cuda: a GPU, or the job is refused.", kAny,
           "auto cpu cuda"),
       row("lora", &A::lora,
           "Trains low-rank adapters instead of the whole model, with PEFT's names and defaults."),

@@ -49,14 +49,15 @@ Row deepspeed() {
              {row("config", Type::AnyObject, {}, "The ds_config as it is, \"auto\" included.")
                   .hints("write its keys below config, not as one text"),
               object(
-                  "configFrom", {}, "Where the ds_config comes from, instead of config.",
+                  "configFrom", {}, "The source of the ds_config, instead of config.",
                   {text("file", {}, kAny, "A file beside the manifest.").by(kLocal),
                    object(
                        "configMapKeyRef", {},
                        "A key of a ConfigMap in the job's namespace; JSON, or Hjson with comments. "
                        "The job keeps the text that it started with.",
-                       {text("name", {}, from_to(1, 253), "Of the ConfigMap.").needs(),
-                        text("key", {}, from_to(1, 253), "In the ConfigMap's data.").needs()})
+                       {text("name", {}, from_to(1, 253), "The name of the ConfigMap.").needs(),
+                        text("key", {}, from_to(1, 253), "The key in the ConfigMap's data.")
+                            .needs()})
                        .needs_in_cluster()})})
       .rule("has(self.config) != has(self.configFrom)", "give exactly one of config and configFrom")
       .by(kOperator | kEngine | kLocal);
@@ -96,7 +97,7 @@ Row training() {
       fields.push_back(std::move(one));
   }
   return object("training", {},
-                "Hugging Face's TrainingArguments in camelCase; what \"auto\" is resolved from.",
+                "Hugging Face's TrainingArguments in camelCase; \"auto\" is resolved from them.",
                 std::move(fields))
       .needs_in_cluster()
       .elsewhere()
@@ -124,30 +125,29 @@ Row topology() {
 }
 
 Row workers() {
-  return object(
-             "workers", {}, "How many pods, how many ranks in each, and what a pod is like.",
-             {whole(
-                  "replicas", to(&Job::replicas), from_to(1, kRanksMax),
-                  "Pods. Of an elastic job: how many it is to have when there are nodes for them.")
-                  .stored(),
-              whole("slotsPerWorker", to(&Job::slots_per_worker), from_to(1, kRanksMax),
-                    "Ranks per pod, one process each.")
-                  .stored(),
-              whole("minReplicas", to(&Job::min_replicas), from_to(1, kRanksMax),
-                    "Known and refused below replicas: write spec.elastic."),
-              whole("maxReplicas", to(&Job::max_replicas), from_to(1, kRanksMax),
-                    "Known and refused above replicas: write spec.elastic."),
-              row("template", Type::PodTemplate, {},
-                  "What the pods are like: a PodTemplateSpec. Its container \"worker\" runs the "
-                  "ranks."),
-              object("templateRef", {},
-                     "The DeepSpeedJobTemplate that says what template does not. It is read when "
-                     "the job is made or edited.",
-                     {text("name", {}, from_to(1, 253), "Of the DeepSpeedJobTemplate.")
-                          .needs("kubectl get deepspeedjobtemplates lists them")})
-                  .hints("write what the template says into spec.workers.template")
-                  .by(kOperator),
-              topology()})
+  return object("workers", {},
+                "The number of pods, the ranks in each, and the template of the "
+                "pods.",
+                {whole("replicas", to(&Job::replicas), from_to(1, kRanksMax),
+                       "Pods. For an elastic job: the wanted number, if there are nodes for them.")
+                     .stored(),
+                 whole("slotsPerWorker", to(&Job::slots_per_worker), from_to(1, kRanksMax),
+                       "Ranks per pod, one process each.")
+                     .stored(),
+                 whole("minReplicas", to(&Job::min_replicas), from_to(1, kRanksMax),
+                       "Known and refused below replicas: write spec.elastic."),
+                 whole("maxReplicas", to(&Job::max_replicas), from_to(1, kRanksMax),
+                       "Known and refused above replicas: write spec.elastic."),
+                 row("template", Type::PodTemplate, {},
+                     "A PodTemplateSpec. Its container \"worker\" runs the ranks."),
+                 object("templateRef", {},
+                        "A DeepSpeedJobTemplate with the fields that template lacks. It is read "
+                        "when the job is created or edited.",
+                        {text("name", {}, from_to(1, 253), "The name of the DeepSpeedJobTemplate.")
+                             .needs("kubectl get deepspeedjobtemplates lists them")})
+                     .hints("write what the template says into spec.workers.template")
+                     .by(kOperator),
+                 topology()})
       .with({{"default", {{"replicas", 1}, {"slotsPerWorker", 1}}}})  // rules run on it as it is
       .rule("self.replicas * self.slotsPerWorker <= 65536", "more than 65536 ranks")
       .rule("!has(self.minReplicas) || self.minReplicas <= self.replicas",
@@ -160,7 +160,7 @@ Row workers() {
 Row run_policy() {
   return object(
              "runPolicy", to(&Job::policies, &Policies::run),
-             "Deadlines, what stays behind after the job, and who places its pods.",
+             "Deadlines, what remains after the job, and which scheduler places its pods.",
              {whole("activeDeadlineSeconds", to(&RunPolicy::active_deadline_seconds), seconds(1),
                     "The job fails when it has been active this long, counted from its start or "
                     "its last "
@@ -170,8 +170,8 @@ Row run_policy() {
                     "did."),
               whole("recoveryDeadlineSeconds", to(&RunPolicy::recovery_deadline_seconds),
                     seconds(1),
-                    "How long workers with nodes wait for the others before all give their nodes "
-                    "back."),
+                    "How long workers with nodes wait for the others before all release their "
+                    "nodes."),
               whole("ttlSecondsAfterFinished", to(&RunPolicy::ttl_seconds_after_finished),
                     seconds(0), "The job is deleted this long after it finished."),
               choice(
@@ -205,13 +205,17 @@ Row run_policy() {
 Row failure_rules() {
   return list(
              "rules", to(&FailurePolicy::rules),
-             "The first rule that takes a failure decides. Without one the exit code does.", 20,
-             {text("name", to(&FailureRule::name), from_to(0, 128), "Of the rule, for messages."),
+             "The first rule that matches a failure decides. Without a match the exit code "
+             "decides.",
+             20,
+             {text("name", to(&FailureRule::name), from_to(0, 128),
+                   "The rule's name, for "
+                   "messages."),
               choice("action", to(&FailureRule::action), {"FailJob", "Restart", "RestartUncounted"},
-                     "FailJob ends the job; Restart is charged to backoffLimit; RestartUncounted "
-                     "is not.")
+                     "FailJob ends the job; Restart counts against backoffLimit; "
+                     "RestartUncounted does not.")
                   .needs(),
-              object("onExitCodes", {}, "Takes a rank's exit code.",
+              object("onExitCodes", {}, "Matches a rank's exit code.",
                      {choice("operator", to(&FailureRule::exit_codes_not_in), {"In", "NotIn"},
                              "Whether the code is one of values, or none of them."),
                       number(Type::Wholes, "values", to(&FailureRule::exit_codes), from_to(1, 255),
@@ -219,10 +223,10 @@ Row failure_rules() {
                           .sized(1, 255)
                           .needs("values: [137]")}),
               number(Type::Texts, "onReasons", to(&FailureRule::reasons), from_to(0, 128),
-                     "Takes these reasons of the agent or of the pod.")
+                     "Matches these reasons of the agent or of the pod.")
                   .sized(0, 50),
               number(Type::Texts, "onPodConditions", to(&FailureRule::pod_conditions),
-                     from_to(0, 128), "Takes a pod for which one of these conditions is True.")
+                     from_to(0, 128), "Matches a pod with one of these conditions True.")
                   .sized(0, 50)})
       .rule("has(self.onExitCodes) || has(self.onReasons) || has(self.onPodConditions)",
             "the rule would take every failure: give onExitCodes, onReasons or onPodConditions");
@@ -242,26 +246,22 @@ Row failure_policy() {
                          seconds(15), "How long after that its pods are given up."),
                    flag("excludeFailedNodes", to(&FailurePolicy::exclude_failed_nodes),
                         "Replacements avoid the node.")}),
-              object(
-                  "nodeHealth", to(&FailurePolicy::node_health),
-                  "What a node means on which ranks must not start: memory, disk, clock, GPUs, its "
-                  "link "
-                  "to the other nodes.",
-                  {choice("action", to(&NodeHealth::action), {"Off", "Report", "Move"},
-                          "Move: the pod ends and its successor avoids the node (with Kueue the "
-                          "default "
-                          "is Report). Report: the agent's log and metrics say it. Off: nothing "
-                          "checks.")
-                       .by(kOperator | kPod),
-                   whole("avoidSeconds", to(&NodeHealth::avoid_seconds), seconds(600),
-                         "How long later pods of the job avoid the node."),
-                   // Above it a usual difference between nodes would count.
-                   whole("minPeerBandwidthPercent", to(&NodeHealth::min_peer_bandwidth_percent),
-                         from_to(0, 90),
-                         "A node's link to the others is too slow below so many percent of the "
-                         "gang's "
-                         "median. 0: links are not measured.")
-                       .by(kPod)})})
+              object("nodeHealth", to(&FailurePolicy::node_health),
+                     "What happens when a node is unfit for ranks: memory, disk, clock, GPUs, its "
+                     "link to the other nodes.",
+                     {choice("action", to(&NodeHealth::action), {"Off", "Report", "Move"},
+                             "Move: the pod ends and its successor avoids the node (with Kueue the "
+                             "default is Report). Report: the agent's log and metrics report it. "
+                             "Off: no check.")
+                          .by(kOperator | kPod),
+                      whole("avoidSeconds", to(&NodeHealth::avoid_seconds), seconds(600),
+                            "How long later pods of the job avoid the node."),
+                      // Above it a usual difference between nodes would count.
+                      whole("minPeerBandwidthPercent", to(&NodeHealth::min_peer_bandwidth_percent),
+                            from_to(0, 90),
+                            "A node's link is too slow below this percentage of the gang's median. "
+                            "0: links are not measured.")
+                          .by(kPod)})})
       .by(kOperator);
 }
 
@@ -284,34 +284,35 @@ Row initializer(const char* name, const char* fetches, const char* example) {
            .needs("hf://ORG/MODEL, s3://BUCKET/PATH, or what the image reads"),
        text("image", {}, from_to(1, kTextMax), "The image that fetches.")
            .needs("name the image that fetches"),
-       row("command", Type::Texts, {}, "Its program; the image's own without it."),
+       row("command", Type::Texts, {}, "Its program; default: the image's entrypoint."),
        row("args", Type::Texts, {}, "Its arguments; $(STORAGE_URI) and the like are replaced."),
        list("env", {}, "Variables that are not secrets.", 0,
             {text("name", {}, from(1), "Not STORAGE_URI, TARGET, STAGING, MARKER or DSJ_.").needs(),
-             text("value", {}, kAny, "As it is.").needs("what is secret comes from secretRef")})
+             text("value", {}, kAny, "The value, used as written.")
+                 .needs("what is secret comes from secretRef")})
            .hints("what is secret comes from secretRef"),
        object("secretRef", {}, "Each key of this Secret becomes a variable.",
-              {text("name", {}, from_to(1, 253), "Of a Secret in the job's namespace.")
+              {text("name", {}, from_to(1, 253), "The name of a Secret in the job's namespace.")
                    .needs("name a Secret of the job's namespace")}),
        object("resources", {},
-              "As a container's; without it cpu, memory and ephemeral storage of the worker.",
+              "As in a container; default: cpu, memory and ephemeral storage of the worker.",
               {row("limits", Type::Quantities, {}, "The most that it may use."),
-               row("requests", Type::Quantities, {}, "What is set aside for it.")})});
+               row("requests", Type::Quantities, {}, "What is reserved for it.")})});
 }
 
 Row elastic() {
   return object(
              "elastic", to(&Job::policies, &Policies::elastic),
-             "The number of workers follows the nodes that are there; each step trains on as many "
+             "The number of workers follows the available nodes; each step trains on as many "
              "rows as before.",
              {whole("minReplicas", to(&Elastic::min_replicas), from_to(1, kRanksMax),
                     "With fewer workers the job waits.")
                   .needs(kElasticExample),
               whole("maxReplicas", to(&Elastic::max_replicas), from_to(1, kRanksMax),
-                    "The most that workers.replicas may ask for.")
+                    "The upper limit of workers.replicas.")
                   .needs(kElasticExample),
               whole("shrinkAfterSeconds", to(&Elastic::shrink_after_seconds), seconds(1),
-                    "How long workers without a place are waited for."),
+                    "How long the gang waits for workers without a node."),
               whole("growAfterSeconds", to(&Elastic::grow_after_seconds), seconds(1),
                     "How long a larger gang that has its nodes waits for the next checkpoint. Then "
                     "all ranks save one step.")})
@@ -382,7 +383,7 @@ Row spec() {
        row("elasticPolicy", Type::AnyObject, {}, "Known and refused: write spec.elastic.")
            .refuses(kNotBuilt, kElasticHere),
        row("network", Type::AnyObject, {},
-           "Known and refused: agents talk as the operator sets them up.")
+           "Known and refused: the operator configures how agents communicate.")
            .refuses(kNotBuilt, "remove it")});
   add_engine_rules(all);
   return std::move(all).needs().rule(
