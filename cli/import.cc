@@ -134,14 +134,17 @@ std::optional<jobimport::KubeflowKind> kubeflow_kind(const std::string& name) {
 }
 
 Result<Imported> import_object(PosixFiles& files, const Options& options) {
-  DSJ_TRY(const auto document, jobspec::read_yaml(options.file));
+  const auto kind = *kubeflow_kind(options.kind);
+  DSJ_TRY(const auto document,
+          jobspec::read_yaml(options.file, jobspec::Dialect::Core, jobimport::name_of(kind)));
   return import_kubeflow(
-      files, *kubeflow_kind(options.kind), document.value, options.file,
+      files, kind, document.value, options.file,
       {.keep_program = options.launcher == "Command", .ds_config = options.ds_config});
 }
 
 Result<Imported> import_training_file(PosixFiles& files, const Options& options) {
-  DSJ_TRY(const auto document, jobspec::read_yaml(options.file));
+  // Both tools read YAML 1.1: 4_096 is a number, yes is true.
+  DSJ_TRY(const auto document, jobspec::read_yaml(options.file, jobspec::Dialect::Omega));
   const auto recipe =
       options.kind == "axolotl" ? jobimport::Recipe::Axolotl : jobimport::Recipe::LlamaFactory;
   return import_recipe(files, recipe, document.value, options.file);

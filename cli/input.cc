@@ -55,7 +55,9 @@ Result<Input> read_input(const std::string& path, const std::vector<std::string>
       return bad_input("cannot be read: it is not a file", path);
   }
   Input input;
-  auto document = has_yaml_name(path) ? jobspec::read_yaml(path) : dsconfig::read_file(path);
+  auto document = has_yaml_name(path)
+                      ? jobspec::read_yaml(path, jobspec::Dialect::Core, jobspec::kKind)
+                      : dsconfig::read_file(path);
   if (!document) {
     input.syntax = document.error();
     return input;

@@ -8,6 +8,7 @@
 
 #include "cli/hub_cache.h"
 #include "cli/measured_rows.h"
+#include "cli/trainer_checkpoints.h"
 #include "common/files/posix_files.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/data/row_sources.h"
@@ -76,7 +77,8 @@ class Look {
 
   void model() {
     const std::string& name = job_.training.model_name_or_path;
-    if (name.empty()) return problem("modelNameOrPath", {ErrorKind::BadInput, "is missing", "", ""});
+    if (name.empty())
+      return problem("modelNameOrPath", {ErrorKind::BadInput, "is missing", "", ""});
     const auto directory = find_model(name, hub_cache_directory());
     if (!directory) return problem("modelNameOrPath", directory.error());
     auto model = layout::read_model_config(*directory);
@@ -113,12 +115,50 @@ class Look {
   /// A checkpoint that the job names: one of ours, or a folder of DeepSpeed's.
   void resume() {
     const std::string from = job_.training.resume_from_checkpoint.value_or("false");
-    if (from == "false" || from == "true") return;
+    if (from == "false" || from == "true") return trainers_own();
+    std::error_code ignored;
+    if (!fs::is_directory(from, ignored))
+      return problem(
+          "resumeFromCheckpoint",
+          {ErrorKind::BadInput, "there is no such directory", from,
+           "without it a run goes on from the newest checkpoint in its output directory"});
     const auto deepspeeds = deepspeed::is_deepspeed(files_, from);
     if (!deepspeeds) return problem("resumeFromCheckpoint", deepspeeds.error());
     if (*deepspeeds) return;
     if (const auto ours = checkpoint::Reader::open(files_, from); !ours)
-      problem("resumeFromCheckpoint", ours.error());
+      problem("resumeFromCheckpoint", fs::exists(from + "/" + checkpoint::kManifestFile, ignored)
+                                          ? ours.error()
+                                          : no_checkpoint(from));
+  }
+
+  /// What a directory is that holds no checkpoint.
+  static Error no_checkpoint(const std::string& from) {
+    std::error_code ignored;
+    const auto is = [&](const char* what, std::string hint) {
+      return Error{ErrorKind::BadInput, what, from, std::move(hint)};
+    };
+    if (const std::string newest = newest_trainer_checkpoint(from); !newest.empty())
+      return is("holds checkpoints of Trainer's and is not one itself",
+                "name one of them: " + newest);
+    if (fs::is_directory(from + "/" + contract::kCheckpointsDir, ignored))
+      return is("is the output directory of a run, not a checkpoint",
+                "name one of " + from + "/" + contract::kCheckpointsDir);
+    if (fs::exists(from + "/trainer_state.json", ignored))
+      return is("is a checkpoint of Trainer's without DeepSpeed's states (global_stepN and latest)",
+                "--model_name_or_path begins with its weights");
+    return is("is not a checkpoint of a run (manifest.json) or of DeepSpeed (latest)",
+              "name a directory step-N, checkpoint-N or global_stepN");
+  }
+
+  /// A run in the output directory of Trainer's does not go on from its checkpoints by itself.
+  void trainers_own() {
+    const std::string& output = job_.training.output_dir;
+    if (files_are_ != FilesAre::Here || has_checkpoints(output)) return;
+    const std::string newest = newest_trainer_checkpoint(output);
+    if (newest.empty() || !deepspeed::is_deepspeed(files_, newest).value_or(false)) return;
+    add(Severity::Warning, "spec.training.outputDir",
+        "the run begins at step 0: it does not go on from Trainer's checkpoints by itself",
+        "--resume_from_checkpoint " + newest + " goes on from it");
   }
 
   /// Opens the data, and what evaluation reads, as the ranks do.

@@ -27,8 +27,7 @@ class JobCheckTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ =
-        fs::temp_directory_path() / ("dsj-check-" + std::to_string(getpid()) + info->name());
+    folder_ = fs::temp_directory_path() / ("dsj-check-" + std::to_string(getpid()) + info->name());
     make();
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -84,7 +83,9 @@ class JobCheckTest : public testing::Test {
   Said verdict(const std::string& what) {
     const std::string file = manifest();
     const Said validated = validate();
-    const Said planned = said([&] { return run_plan(std::vector<std::string>{file, "-o", "json"}); });
+    const Said planned = said([&] {
+      return run_plan(std::vector<std::string>{file, "-o", "json"});
+    });
     const Said started = said([&] {
       const auto job = prepare_job({.manifest = file});
       if (!job) return 2;
@@ -128,9 +129,9 @@ TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsInTheSameWords) {
   const char* tokenizer = R"({"version": "1.0", "added_tokens": [], "normalizer": {"type": "NFKC"},
       "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
       "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})";
-  const json chat = json::array({{{"messages",
-                                   {{{"role", "user"}, {"content", "q"}},
-                                    {{"role", "assistant"}, {"content", "a"}}}}}});
+  const json chat = json::array(
+      {{{"messages",
+         {{{"role", "user"}, {"content", "q"}}, {{"role", "assistant"}, {"content", "a"}}}}}});
   const std::vector<Fault> faults = {
       {"a config.json that holds {", [&] { write("model/config.json", "{"); },
        "modelNameOrPath: " /* with its place */},
@@ -156,8 +157,12 @@ TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsInTheSameWords) {
       {"an empty data file", [&] { write("rows.json", ""); }, "rows.json"},
       {"no rows", [&] { write("rows.json", "[]"); }, "has no rows"},
       {"torn data", [&] { tear("rows.json"); }, "rows.json"},
-      {"a bad row", [&] { write("rows.json", R"([{"input_ids": [1], "labels": [1]},
-          {"input_ids": [1, 600], "labels": [1, 2]}])"); }, "1 of 2 rows are bad"},
+      {"a bad row",
+       [&] {
+         write("rows.json", R"([{"input_ids": [1], "labels": [1]},
+          {"input_ids": [1, 600], "labels": [1, 2]}])");
+       },
+       "1 of 2 rows are bad"},
       {"text rows without a tokenizer",
        [&] { write("rows.json", R"([{"instruction": "q", "output": "a"}])"); },
        "there is no tokenizer"},
@@ -174,7 +179,10 @@ TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsInTheSameWords) {
       {"a checkpoint that is not there",
        [&] { training()["resumeFromCheckpoint"] = (folder_ / "absent").string(); },
        "spec.training.resumeFromCheckpoint: "},
-      {"a key that is not built", [&] { config()["nebula"] = {{"enabled", true}}; },
+      {"a key that is not built",
+       [&] {
+         config()["nebula"] = {{"enabled", true}};
+       },
        "unsupported: spec.deepspeed.config.nebula"},
       {"no output directory", [&] { training().erase("outputDir"); }, "no output directory"},
       {"an output directory that is a file",
@@ -210,7 +218,8 @@ TEST_F(JobCheckTest, FindingsComeInTheOrderOfTheirLines) {
   std::vector<int> lines;
   for (const std::string& line : refused.lines) {
     int number = 0;
-    ASSERT_EQ(std::sscanf(line.c_str() + (folder_ / "job.yaml").string().size(), ":%d:", &number), 1)
+    ASSERT_EQ(std::sscanf(line.c_str() + (folder_ / "job.yaml").string().size(), ":%d:", &number),
+              1)
         << line;
     lines.push_back(number);
   }
@@ -227,6 +236,35 @@ TEST_F(JobCheckTest, ARunThatGoesOnNeedsNoWeightsOfItsModel) {
   training().erase("overwriteOutputDir");
   training()["lora"] = json::object();
   EXPECT_EQ(validate().code, 1) << "an adapter's base is read from the model";
+}
+
+/// What is named in place of a checkpoint is called what it is, with the way on.
+TEST_F(JobCheckTest, ADirectoryThatIsNoCheckpoint) {
+  const auto says = [&](const std::string& what) {
+    const Said found = verdict(what);
+    std::string text;
+    for (const std::string& line : found.lines) text += line + "\n";
+    return text;
+  };
+  fs::create_directories(folder_ / "trainer/checkpoint-900");
+  fs::create_directories(folder_ / "trainer/checkpoint-1000");
+  fs::create_directories(folder_ / "earlier/checkpoints/step-4");
+  write("trainer/checkpoint-1000/trainer_state.json", "{}");
+  for (const auto& [name, what] :
+       {std::pair{"absent", "there is no such directory"},
+        std::pair{"trainer", "trainer/checkpoint-1000"},
+        std::pair{"trainer/checkpoint-1000", "without DeepSpeed's states"},
+        std::pair{"trainer/checkpoint-900", "is not a checkpoint of a run"},
+        std::pair{"earlier", "earlier/checkpoints"}}) {
+    training()["resumeFromCheckpoint"] = (folder_ / name).string();
+    EXPECT_NE(says(name).find(what), std::string::npos) << says(name);
+  }
+  training().erase("resumeFromCheckpoint");
+  training()["outputDir"] = (folder_ / "trainer").string();
+  EXPECT_EQ(says("Trainer's output").find("begins at step 0"), std::string::npos)
+      << "DeepSpeed's states are not there";
+  write("trainer/checkpoint-1000/latest", "global_step1000");
+  EXPECT_NE(says("Trainer's output").find("begins at step 0"), std::string::npos);
 }
 
 TEST_F(JobCheckTest, WhatTheRunNotesOfItsRowsIsSaidBefore) {
@@ -272,8 +310,11 @@ TEST_F(JobCheckTest, AGpuThatIsNotHereIsRefusedByAllThree) {
   EXPECT_NE(said.lines[0].find("the job asks for GPUs, and "), std::string::npos) << said.lines[0];
   training()["device"] = "auto";
   EXPECT_EQ(verdict("device: auto").code, 0);
-  training() = {{"modelNameOrPath", "/mnt/model"}, {"dataPath", "/mnt/rows.json"},
-                {"outputDir", "/mnt/out"}, {"maxSteps", 1}, {"device", "cuda"}};
+  training() = {{"modelNameOrPath", "/mnt/model"},
+                {"dataPath", "/mnt/rows.json"},
+                {"outputDir", "/mnt/out"},
+                {"maxSteps", 1},
+                {"device", "cuda"}};
   job_["spec"]["runPolicy"] = {{"cleanPodPolicy", "Running"}};
   EXPECT_EQ(validate().code, 0) << "a cluster's machines are others";
 }
@@ -306,7 +347,8 @@ TEST_F(JobCheckTest, TheFilesOfACurriculumAreOfTheseRows) {
   said = validate();
   EXPECT_EQ(said.code, 1);
   ASSERT_FALSE(said.lines.empty());
-  EXPECT_NE(said.lines[0].find("it has 4 rows, the data has 8"), std::string::npos) << said.lines[0];
+  EXPECT_NE(said.lines[0].find("it has 4 rows, the data has 8"), std::string::npos)
+      << said.lines[0];
   measured({5, 5, 5, 5, 5, 5, 5, 5});
   said = validate();
   EXPECT_EQ(said.code, 1) << "no row is admitted at the first step";

@@ -1,0 +1,11 @@
+// The checkpoints that Trainer writes into its output directory: OUTPUT/checkpoint-N.
+#pragma once
+
+#include <string>
+
+namespace dsj::cli {
+
+/// The path of the one with the largest N. Empty: there is none, or no such directory.
+std::string newest_trainer_checkpoint(const std::string& output_dir);
+
+}  // namespace dsj::cli
