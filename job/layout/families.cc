@@ -724,6 +724,12 @@ void read_text_part(const json& config, Fields& fields, Read read, const char* t
   fields.inherit(part);
 }
 
+/// A causal model, head and all, is a module of the whole one.
+void under_language_model(ModelConfig& out) {
+  out.names.base = "language_model.model.";
+  out.names.head = "language_model.lm_head";
+}
+
 void read_gemma3_part(const json& config, Fields& fields, ModelConfig& out) {
   read_text_part(config, fields, read_gemma3, "gemma3_text",
                  {{"vocab_size", 262208},
@@ -733,14 +739,12 @@ void read_gemma3_part(const json& config, Fields& fields, ModelConfig& out) {
                   {"num_attention_heads", 8},
                   {"num_key_value_heads", 4}},
                  out);
-  out.names.base = "language_model.model.";
-  out.names.head = "language_model.lm_head";
+  under_language_model(out);
 }
 
 void read_mistral3_part(const json& config, Fields& fields, ModelConfig& out) {
   read_text_part(config, fields, read_mistral, "mistral", json::object(), out);
-  out.names.base = "language_model.model.";
-  out.names.head = "language_model.lm_head";
+  under_language_model(out);
 }
 
 template <const char* kType>
@@ -769,8 +773,7 @@ void read_llava_part(const json& config, Fields& fields, ModelConfig& out) {
                   {"num_hidden_layers", 32},
                   {"num_attention_heads", 32}},
                  out);
-  out.names.base = "language_model.model.";
-  out.names.head = "language_model.lm_head";
+  under_language_model(out);
 }
 
 void read_smolvlm_part(const json& config, Fields& fields, ModelConfig& out) {

@@ -50,6 +50,7 @@ class Recorder {
   void linear(int64_t n, int64_t i, int64_t o, bool bias = false);
   void grad_input(int64_t n, int64_t i, int64_t o, bool accumulate = false);
   void grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
+  void grad_bias(int64_t n, int64_t o, bool accumulate);
   /// One of several products of a weight's gradient (gemm::WeightSum).
   void add_grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
 
@@ -60,7 +61,6 @@ class Recorder {
  private:
   void add(Op op) { ops_.push_back(op); }
   void product(int64_t n, int64_t i, int64_t o, int64_t more_elements = 0);
-  void grad_bias(int64_t n, int64_t o, bool accumulate);
   void bias_backward(const Projection& projection, int64_t n);
   void adapters_forward(const Projection& projection, int64_t n);
   void adapters_backward(const Projection& projection, int64_t n);

@@ -187,7 +187,7 @@ class Walk {
     if (unit > 0) need(unit);
     if (unit > 0 && input_.recompute) queue(work_.recompute(unit, batch_), false);
     have_gradients(unit);
-    queue(work_.backward(unit, batch_));
+    queue(work_.backward(unit, batch_, unit > 0 && input_.recompute));
   }
 
   void finish_first() {
@@ -316,17 +316,6 @@ bool in_several_passes(dsconfig::OptimizerKind kind) {
 
 }  // namespace
 
-/// Whether UnitWork knows every operation of a layer.
-static bool counts_layers(const layout::ModelConfig& m) {
-  if (m.block == layout::Block::Gpt2) return true;
-  return m.norm == layout::NormKind::Rms && m.pre_norms && !m.post_norms && m.residual_scale == 1 && m.gated &&
-         m.activation == layout::Activation::Silu && !m.fused_qkv && !m.fused_gate_up &&
-         m.rotary_size() == m.head_dim && !m.rope_in_pairs && m.no_rope.empty() &&
-         !m.parallel && !m.learned_positions && !m.head_bias && !m.qk_norm_whole &&
-         !m.qk_norm_after_rope && m.embedding_scale == 1 && m.logits_scale == 1 && m.logits_cap == 0 &&
-         m.scores_cap == 0;
-}
-
 std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   const dsconfig::ResolvedConfig& config = input.config;
   constexpr const char* kNot = "what it launches on a GPU is not counted";
@@ -342,9 +331,10 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
                      "heads of " + std::to_string(input.model.head_dim) +
                          " elements take no flash kernel, and " + kNot,
                      "heads of a multiple of 8 up to 256"};
-  if (!counts_layers(input.model))
+  if (input.model.scores_cap > 0)
     return Uncounted{"spec.training.modelNameOrPath",
-                     "layers of model_type \"" + input.model.model_type + "\": " + kNot,
+                     std::string("attention with a cap on its scores takes no flash kernel, and ") +
+                         kNot,
                      "plan without --device"};
   const auto& dropout = input.model.dropout;
   if (dropout.attention > 0 || dropout.embedding > 0 || dropout.residual > 0)

@@ -1,6 +1,8 @@
 // What a unit queues on a GPU, forward and backward, in a 16-bit type: the twin, on shapes, of
-// engine/models. It holds where flash attention takes all rows at once and nothing is dropped out.
-// Launches and bytes equal what the simulated GPU counts. One thread.
+// engine/models. It reads the same description of a layer as the engine does
+// (layout::ModelConfig, layout::decoder_roles), so it has no list of families. It holds where flash
+// attention takes all rows at once and nothing is dropped out. Launches and bytes equal what the
+// simulated GPU counts. One thread.
 // Tested by: tests/engine/simulated/work_test.cc
 #pragma once
 
@@ -30,46 +32,71 @@ class UnitWork {
   Ops recompute(int unit, const Batch& batch);
   /// The head's one visit.
   Ops turn(const Batch& batch);
-  Ops backward(int unit, const Batch& batch);
+  /// `recomputed`: behind recompute(), which left out what the MLP adds to the residual.
+  Ops backward(int unit, const Batch& batch, bool recomputed = false);
   /// The flat's gradient is no longer there: the next one is not added to it.
   void forget(int flat) { recorder_.forget(flat); }
 
  private:
-  struct Projections {
-    Projection qkv, q, kv, o, up, down;  ///< up: gate and up, or gpt2's
-  };
+  /// Where a norm's parameters are in its unit; -1: it has none.
   struct Norm {
-    int weight;
-    int64_t rows;
+    int weight = -1, bias = -1;
   };
+  /// A layer's rows: of all tokens, those whose output the last layer gives (0: all), and how many
+  /// there are behind its attention.
+  struct Rows {
+    int64_t tokens, outputs;
+    int64_t behind() const { return outputs > 0 ? outputs : tokens; }
+  };
+  Rows rows_of(int unit, const Batch& batch) const;
   int index(layout::Role role) const;
-  Projections llama_projections() const;
-  Projections gpt2_projections() const;
-  bool llama() const { return model_.block == layout::Block::Llama; }
+  Projection projection(layout::Role weight, layout::Role bias, std::vector<int64_t> sizes,
+                        int64_t in) const;
+  Norm norm_at(layout::Role role) const;
   int64_t bytes(int64_t elements) const { return elements * recorder_.element(); }
+  /// Bytes of what norms that round once work on.
+  int64_t norm_element() const;
+  /// Bytes of what head norms and rope work on.
+  int64_t heads_element() const;
+  int64_t queries_keys() const { return model_.query_size() + model_.kv_size(); }
 
-  void norm(int64_t rows);
-  void norm_backward(const Norm& norm);
-  void head_norms(int64_t rows, bool keeps);
-  void head_norms_backward(int64_t rows);
-  void head_norm_backward(int weight, int64_t rows, int64_t heads);
+  void one(int64_t elements) { recorder_.pass(bytes(elements)); }
+  void cast(int64_t elements) { recorder_.pass(elements * (recorder_.element() + 4)); }
+  void factor(bool has_weight, int64_t width, int64_t element);
+  void norm_factors(const Norm& norm);
+  void norm(const Norm& norm, int64_t rows);
+  void norm_backward(const Norm& norm, int64_t rows);
+  void before(layout::Role role, int64_t rows);
+  void backward_before(layout::Role role, int64_t rows);
   void sum_rows(int weight, int64_t rows, int64_t width);
-  void rope(const Batch& batch);
-  void activation(int64_t rows, bool backward);
+  void head_norms(int64_t rows);
+  void head_norms_backward(int64_t rows);
+  void rope(int layer, const Batch& batch);
+  void regroup(int64_t rows);
+  void act(int64_t elements);
+  void act_backward(int64_t elements);
+  void activation(int64_t rows);
+  void activation_backward(int64_t rows);
+  void add_branch(const Projection& projection, layout::Role post_norm, int64_t rows);
+  void branch_backward(const Projection& projection, layout::Role post_norm, int64_t rows,
+                       bool again);
   void attention(int unit, const Batch& batch, bool backward);
-  void layer_forward(int unit, const Batch& batch, bool keeps, bool again);
-  void layer_backward(int unit, const Batch& batch);
-  void qkv_forward(int64_t tokens, int64_t outputs);
-  void qkv_backward(int64_t tokens, int64_t outputs);
+  void qkv_forward(const Rows& rows);
+  void qkv_backward(const Rows& rows);
+  void attend(int unit, const Batch& batch, bool keeps);
+  void mlp_inner(const Rows& rows, bool keeps);
+  void layer_forward(int unit, const Batch& batch, bool keeps);
+  void layer_backward(int unit, const Batch& batch, bool recomputed);
   void embedding_forward(const Batch& batch);
   void embedding_backward(const Batch& batch);
   void scatter(int64_t rows);
   void put_back(int64_t rows, int64_t tokens, int64_t width);
 
-  const layout::ModelConfig& model_;
+  const layout::ModelConfig model_;  ///< with gpt2's one weight for q, k and v named as such
   const std::vector<layout::UnitSpec>& units_;
+  const std::vector<layout::Role> roles_;  ///< of a layer's parameters
   Recorder recorder_;
-  const Projections projections_;
+  const Projection qkv_, q_, kv_, o_, up_, down_;  ///< up_: with gate
 };
 
 }  // namespace dsj::roofline

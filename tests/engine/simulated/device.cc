@@ -36,7 +36,11 @@ const std::map<std::string, int64_t> kLaunches = {
     {"aten::mm.out", 1},       {"aten::add.out", 1},        {"aten::mul.out", 1},
     {"aten::zero_", 1},        {"aten::fill_.Scalar", 1},   {"aten::sum.IntList_out", 1},
     {"aten::index_select", 1}, {"aten::index_copy.out", 1}, {"aten::div.out", 1},
-    {"aten::sub.out", 1},
+    {"aten::sub.out", 1},      {"aten::gelu.out", 1},       {"aten::gelu_backward.grad_input", 1},
+    {"aten::silu.out", 1},     {"aten::silu_backward.grad_input", 1},
+    {"aten::relu", 1},         {"aten::threshold_backward.grad_input", 1},
+    {"aten::tanh.out", 1},     {"aten::pow.Tensor_Scalar_out", 1},
+    {"aten::eq.Scalar_out", 1}, {"aten::masked_fill_.Scalar", 1},
 };
 
 int64_t launches_of(const c10::OperatorHandle& op, const std::vector<at::Tensor>& inputs) {
@@ -69,6 +73,8 @@ void count_traffic(const std::string& name, const std::vector<at::Tensor>& input
     work.bytes += bytes_of(inputs[1]) + 2 * bytes_of(inputs[2]);
   } else {
     for (const at::Tensor& input : inputs) work.bytes += bytes_of(input);
+    // What no argument is: a result of its own; what is read where it is written.
+    if (name == "aten::relu" || name == "aten::masked_fill_.Scalar") work.bytes += bytes_of(result);
   }
   const bool adds = name == "aten::addmm.out";
   if (adds || name == "aten::mm.out") {

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "engine/zero/piece_sums.h"
 #include "job/layout/lora.h"
 #include "job/plan/zero_plan.h"
+#include "job/roofline/roofline.h"
 #include "job/roofline/state_work.h"
 #include "job/roofline/unit_work.h"
 #include "tests/engine/simulated/device.h"
@@ -65,10 +67,11 @@ class Twin {
     const auto source = weights::WeightSource::open(files, fixture(of.model));
     EXPECT_TRUE(source && state_.load(*source));
     for (size_t unit = 0; unit < units_.size(); ++unit) state_.wait_for(int(unit));
-    call(1);  // makes the run's rope table
+    for (size_t unit = 1; unit + 1 < units_.size(); ++unit) call(int(unit));  // makes rope tables
   }
 
-  /// A micro-step, unit by unit; every gradient is written.
+  /// A micro-step, unit by unit; every gradient is written. The backward of the first runs on what
+  /// forward kept, that of others on what was computed again.
   void micro_step(bool first) {
     const int head = static_cast<int>(units_.size()) - 1, layers = head - 1;
     const int lowest = layout::lowest_trainable(units_);
@@ -81,15 +84,17 @@ class Twin {
       const at::Tensor in = x;
       x = layer_->forward(state_.unit(unit), in, call(unit), &saved[unit]);
       compare("forward of layer " + std::to_string(unit), work_.forward(unit, counted_));
-      layer_->recompute(state_.unit(unit), in, call(unit));
+      LayerSaved again = layer_->recompute(state_.unit(unit), in, call(unit));
       compare("recompute of layer " + std::to_string(unit), work_.recompute(unit, counted_));
+      if (!first) saved[unit] = std::move(again);
     }
     HeadResult turned = head_turn(state_.unit(head), model_, x, batch_, 1.0);
     compare("head", work_.turn(counted_));
     at::Tensor dx = std::move(turned.dx);
     for (int unit = layers; unit >= std::max(1, lowest); --unit) {
       dx = layer_->backward(state_.unit(unit), dx, call(unit), std::move(saved[unit]));
-      compare("backward of layer " + std::to_string(unit), work_.backward(unit, counted_));
+      compare("backward of layer " + std::to_string(unit),
+              work_.backward(unit, counted_, /*recomputed=*/!first));
     }
     if (lowest == 0) {
       embedding_backward(state_.unit(0), model_, batch_.input_ids(), dx, embedding);
@@ -218,6 +223,33 @@ TEST(Counted, WorkIsWhatIsQueued) {
     twin.update();
   }
   EXPECT_EQ(few, 5) << "the last layer with the targets' outputs alone";
+}
+
+/// Every family that can be counted is: each fixture is one, and a new one is tested by being there.
+TEST(Counted, WorkOfEveryFamilyIsWhatIsQueued) {
+  c10::AutoGradMode no_autograd(false);
+  int families = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(fixture(""))) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("tiny-") || !entry.is_directory()) continue;
+    SCOPED_TRACE(name);
+    plan::MemoryInput input{.model = layout::read_model_config(entry.path().string()).value(),
+                            .config = {},
+                            .world = 1};
+    input.config.precision = dsconfig::Precision::Bf16;
+    input.model.dropout = {};
+    if (roofline::uncounted(input)) continue;
+    ++families;
+    for (const int every : {1, 2}) {
+      const TwinCase of{name.c_str(), every};
+      Twin twin(of, every > 1 ? std::vector<int64_t>{3, 2, 4} : std::vector<int64_t>{5});
+      twin.micro_step(true);
+      twin.micro_step(false);
+      twin.update();
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GE(families, 53) << "as many as were counted before";
 }
 
 /// A tile of a weight's gradient fits a core's cache on a CPU. On a GPU each costs seven launches.
