@@ -18,6 +18,7 @@
 #include "engine/weights/output_place.h"
 #include "job/dsconfig/metric_curriculum.h"
 #include "job/dsconfig/resolve.h"
+#include "job/plan/muon_plan.h"
 #include "job/plan/row_plan.h"
 
 namespace dsj::cli {
@@ -109,6 +110,10 @@ Findings metric_findings(const Job& job, FilesAre files, const JobCheck& check) 
 void check_fit(const Job& job, const Machine& machine, const CheckOptions& options,
                JobCheck& check) {
   check.memory = memory_input(job, check.around, check.resolution);
+  const auto units = layout::units_of(check.memory->model, check.memory->lora);
+  if (const Status muon = plan::check_muon(units, check.memory->config); !muon)
+    check.findings.push_back(
+        {Severity::Error, muon.error().where, muon.error().message, muon.error().hint});
   check.memory->native_products |= options.native_products;
   check.memory->accelerator |= options.device.has_value() || options.given.device_memory;
   check.limits = limits_of(job, check.resolution.config.offload, options.given, machine);

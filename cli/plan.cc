@@ -54,6 +54,7 @@ json memory_of(const plan::MemoryModel& model) {
   return {{"stage", model.stage},
           {"parametersOfTheModel", model.parameters},
           {"trainableParameters", model.trainable},
+          {"activeParameters", model.active},
           {"bytesPerRank",
            {{"parameters", bytes.parameters},
             {"gradients", bytes.gradients},

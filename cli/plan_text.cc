@@ -75,6 +75,9 @@ std::string memory_part(const json& plan) {
     if (std::string(name) == "parameters")
       out += "   " + grouped(memory["trainableParameters"]) + " of " +
              grouped(memory["parametersOfTheModel"]) + " are trained";
+    if (std::string(name) == "parameters" &&
+        memory["activeParameters"] != memory["parametersOfTheModel"])
+      out += ", " + grouped(memory["activeParameters"]) + " for one token";
     if (std::string(name) == "activations") out += "   " + rows_line(memory["rows"]);
     out += "\n";
   }

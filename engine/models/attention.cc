@@ -137,6 +137,41 @@ device::RowAttention rows_input(const at::Tensor& qkv, const RowBounds& rows, co
   return {qkv, s.heads, s.kv_heads, s.dim, rows.starts_there(), rows.longest(), s.scale, s.window};
 }
 
+// ---- sinks
+
+/// A sink is a key with this score and no value. The kernels know none: their sums and results are
+/// corrected. Given the corrected ones, their backward is that of queries, keys and values.
+/// logsumexp and `out` [..., D] have the heads in dimension `head`.
+void add_sinks(const at::Tensor& sinks, int64_t head, at::Tensor& logsumexp, at::Tensor& out) {
+  std::vector<int64_t> shape(static_cast<size_t>(logsumexp.dim()), 1);
+  shape[static_cast<size_t>(head)] = sinks.size(0);
+  const at::Tensor all = at::logaddexp(logsumexp, sinks.view(shape));
+  out = (out * (logsumexp - all).exp_().unsqueeze(-1)).to(out.scalar_type());
+  logsumexp = all;
+}
+
+/// The same of one of a run's calls: logsumexp [rows, heads, queries], out [rows, heads, queries, D].
+void add_sinks(const Attention& s, at::Tensor& logsumexp, at::Tensor& out) {
+  if (s.sinks.defined()) add_sinks(s.sinks, 1, logsumexp, out);
+}
+
+/// dsinks += gradient. dout, out [rows, heads, queries, D]: corrected, as logsumexp is.
+void sinks_backward(const Attention& s, const at::Tensor& dout, const at::Tensor& out,
+                    const at::Tensor& logsumexp) {
+  if (!s.dsinks.defined()) return;
+  const at::Tensor lost = (s.sinks.view({1, -1, 1}) - logsumexp).exp_();
+  const at::Tensor sums = (dout.to(at::kFloat) * out.to(at::kFloat)).sum(-1);
+  s.dsinks.sub_((lost * sums).sum(at::IntArrayRef{0, 2}));
+}
+
+/// Of a device that takes all rows at once: logsumexp [heads, N], out [N, heads D].
+void add_sinks_by_rows(const Attention& s, at::Tensor& logsumexp, at::Tensor& out) {
+  if (!s.sinks.defined()) return;
+  at::Tensor heads = out.view({-1, s.heads, s.dim}).transpose(0, 1);
+  add_sinks(s.sinks, 0, logsumexp, heads);
+  out = heads.transpose(0, 1).reshape(out.sizes());
+}
+
 // ---- the plain form
 
 /// A row by itself, with its own dropout key.
@@ -166,7 +201,12 @@ at::Tensor scores_of(const Heads& h, const Block& block, const Attention& s) {
 at::Tensor probabilities(at::Tensor scores, const Block& block, const Run& run,
                          const Attention& s) {
   if (s.cap > 0) scores.mul_(s.cap);
-  return scores.add_(causal_mask(block, run, s, scores.options())).softmax(-1);
+  scores.add_(causal_mask(block, run, s, scores.options()));
+  if (!s.sinks.defined()) return scores.softmax(-1);
+  const int64_t keys = scores.size(-1);
+  const at::Tensor sinks =
+      s.sinks.view({1, -1, 1, 1}).expand({scores.size(0), s.heads, scores.size(2), 1});
+  return at::cat({scores, sinks}, -1).softmax(-1).narrow(-1, 0, keys);
 }
 
 /// The draws of a block. A row of one block has its own.
@@ -207,7 +247,10 @@ at::Tensor plain_attention_backward(const at::Tensor& dout, const at::Tensor& qk
       dropped.reset();
       at::Tensor dp = at::matmul(d, block.keys_of(h.v).transpose(2, 3));
       dropout(dp, dropout_of(block, s));
-      const at::Tensor dscores = (dp - (dp * p).sum(-1, true)).mul_(p).mul_(s.scale);
+      const at::Tensor mean = (dp * p).sum(-1, true);
+      if (s.dsinks.defined())
+        s.dsinks.sub_(((1 - p.sum(-1, true)) * mean).sum(at::IntArrayRef{0, 2, 3}));
+      const at::Tensor dscores = (dp - mean).mul_(p).mul_(s.scale);
       if (slope.defined()) dscores.mul_(slope);
       sums.add(block, at::matmul(dscores, block.keys_of(h.k)),
                at::matmul(dscores.transpose(2, 3), block.queries_of(h.q)), dv);
@@ -227,7 +270,8 @@ at::Tensor flash_run(const at::Tensor& qkv, const Run& run, const Attention& s,
   at::Tensor out;
   if (blocks.size() > 1) out = at::empty({run.tokens(), s.heads * s.dim}, qkv.options());
   for (const Block& block : blocks) {
-    const auto flash = device::of(qkv).attention(flash_input(h, block, run, s));
+    auto flash = device::of(qkv).attention(flash_input(h, block, run, s));
+    add_sinks(s, flash.logsumexp, flash.out);
     sums.push_back({flash.logsumexp, flash.philox_seed, flash.philox_offset});
     if (blocks.size() == 1) return merge(flash.out, run);
     block.queries_of(by_head(out, run, s.dim)).copy_(flash.out);
@@ -245,6 +289,7 @@ void flash_run_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
   const at::Tensor heads = by_head(widen(out), run, s.dim);
   const auto backward = [&](const Block& block) {
     const auto& of = *sums++;
+    sinks_backward(s, block.queries_of(dheads), block.queries_of(heads), of.logsumexp);
     return device::of(qkv).attention_backward(
         block.queries_of(dheads), flash_input(h, block, run, s),
         {block.queries_of(heads), of.logsumexp, of.philox_seed, of.philox_offset});
@@ -268,7 +313,8 @@ Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention
   DSJ_CHECK(rows.tokens() == qkv.size(0));
   if (shape.plain()) return plain_attention(qkv, rows, shape);
   if (by_rows(qkv, shape)) {
-    const auto flash = device::attention_by_rows(rows_input(qkv, rows, shape));
+    auto flash = device::attention_by_rows(rows_input(qkv, rows, shape));
+    add_sinks_by_rows(shape, flash.logsumexp, flash.out);
     return {flash.out, {{flash.logsumexp, flash.generator_state, flash.unused}}};
   }
   Attended attended;
@@ -291,6 +337,12 @@ at::Tensor attention_backward(const at::Tensor& dout, at::Tensor qkv, const Atte
   if (shape.plain()) return plain_attention_backward(dout, qkv, rows, shape);
   if (by_rows(qkv, shape)) {
     const auto& sums = attended.sums[0];
+    if (shape.dsinks.defined()) {
+      const auto heads = [&](const at::Tensor& x) {
+        return x.view({1, -1, shape.heads, shape.dim}).transpose(1, 2);
+      };
+      sinks_backward(shape, heads(dout), heads(attended.out), sums.logsumexp.unsqueeze(0));
+    }
     return device::attention_by_rows_backward(
         dout, rows_input(qkv, rows, shape),
         {attended.out, sums.logsumexp, sums.philox_seed, sums.philox_offset});
@@ -318,13 +370,17 @@ at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const 
     if (whole) continue;
     const int64_t seen = shape.window > 0 ? std::min(shape.window, run.first + 1) : run.first + 1;
     const int64_t from = run.first + 1 - seen;
-    if (shape.cap > 0) {
+    if (shape.cap > 0 || shape.sinks.defined()) {
       const int64_t times = shape.heads / shape.kv_heads;
       const at::Tensor keys = repeat_heads(cached(k_cache, from, seen), times);
-      const at::Tensor scores =
-          at::matmul(all.narrow(1, 0, shape.heads), keys.transpose(2, 3)).to(at::kFloat);
-      const at::Tensor p =
-          scores.mul_(shape.scale / shape.cap).tanh_().mul_(shape.cap).softmax(-1);
+      at::Tensor scores = at::matmul(all.narrow(1, 0, shape.heads), keys.transpose(2, 3))
+                              .to(at::kFloat)
+                              .mul_(shape.scale);
+      if (shape.cap > 0) scores.div_(shape.cap).tanh_().mul_(shape.cap);
+      if (shape.sinks.defined())
+        scores = at::cat(
+            {scores, shape.sinks.view({1, -1, 1, 1}).expand({run.rows, shape.heads, 1, 1})}, -1);
+      const at::Tensor p = scores.softmax(-1).narrow(-1, 0, seen);
       const at::Tensor values = repeat_heads(cached(v_cache, from, seen), times);
       of_run(out, run).copy_(merge(at::matmul(p.to(values.scalar_type()), values), run));
       continue;

@@ -25,9 +25,11 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
                           : Projection{at(Role::Up), at(Role::UpBias), {inner}};
   if (config.fused_gate_up) gate_up_.sizes = {2 * inner};
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
+  if (config.experts.count > 0) experts_.emplace(config);
+  if (config.latent.rank > 0) latent_.emplace(config);
 }
 
-ops::Attention DecoderLayer::shape(const LayerCall& call) const {
+ops::Attention DecoderLayer::shape(const zero::UnitParameters& p, const LayerCall& call) const {
   ops::Attention shape{.heads = config_.num_heads,
                        .kv_heads = config_.num_kv_heads,
                        .dim = config_.head_dim,
@@ -35,6 +37,7 @@ ops::Attention DecoderLayer::shape(const LayerCall& call) const {
                        .window = config_.window(call.layer),
                        .cap = config_.scores_cap};
   if (call.dropout_key) shape.dropout = {config_.dropout.attention, *call.dropout_key};
+  if (config_.sinks) shape.sinks = p.weight(at(Role::Sinks)).to(at::kFloat);
   return shape;
 }
 
@@ -83,18 +86,21 @@ at::Tensor DecoderLayer::add_branch(const zero::UnitParameters& p, const Branch&
                                     const LayerCall& call, LayerSaved::Branch* saved) const {
   if (config_.adds_products())
     return project_add(p, branch.projection, h, residual, call.dropout_key);
-  at::Tensor out = project(p, branch.projection, h, call.dropout_key);
+  return add_result(p, branch, project(p, branch.projection, h, call.dropout_key), residual, call,
+                    saved);
+}
+
+at::Tensor DecoderLayer::add_result(const zero::UnitParameters& p, const Branch& branch,
+                                    at::Tensor out, const at::Tensor& residual,
+                                    const LayerCall& call, LayerSaved::Branch* saved) const {
   if (config_.post_norms) out = branch_norm(p, branch, out, saved);
   ops::dropout(out, dropout(call, branch));
   if (config_.residual_scale != 1) out.mul_(config_.residual_scale);
   return added(residual, out);
 }
 
-at::Tensor DecoderLayer::branch_backward(const zero::UnitParameters& p, const Branch& branch,
-                                         const at::Tensor& dy, const at::Tensor& h,
-                                         const LayerCall& call, LayerSaved::Branch saved) const {
-  if (config_.adds_products())
-    return project_backward(p, branch.projection, dy, h, call.dropout_key);
+at::Tensor DecoderLayer::scaled_back(const Branch& branch, const at::Tensor& dy,
+                                     const LayerCall& call) const {
   const ops::Dropout dropped = dropout(call, branch);
   at::Tensor d = dy;
   if (config_.residual_scale != 1)
@@ -102,6 +108,15 @@ at::Tensor DecoderLayer::branch_backward(const zero::UnitParameters& p, const Br
   else if (dropped.p > 0)
     d = dy.clone();
   ops::dropout(d, dropped);
+  return d;
+}
+
+at::Tensor DecoderLayer::branch_backward(const zero::UnitParameters& p, const Branch& branch,
+                                         const at::Tensor& dy, const at::Tensor& h,
+                                         const LayerCall& call, LayerSaved::Branch saved) const {
+  if (config_.adds_products())
+    return project_backward(p, branch.projection, dy, h, call.dropout_key);
+  at::Tensor d = scaled_back(branch, dy, call);
   if (config_.post_norms) {
     if (!saved.out.defined())
       branch_norm(p, branch, project(p, branch.projection, h, call.dropout_key), &saved);
@@ -159,7 +174,8 @@ at::Tensor DecoderLayer::to_groups(const at::Tensor& x) const {
 }
 
 at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
-                                      const LayerCall& call) const {
+                                      const LayerCall& call, LayerSaved* saved) const {
+  if (latent_) return latent_->forward(p, h, call.dropout_key, saved ? &saved->latent : nullptr);
   if (!call.outputs || config_.fused_qkv)
     return from_groups(project(p, qkv_, h, call.dropout_key));
   const int64_t query = q_.width();
@@ -172,7 +188,9 @@ at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::T
 }
 
 at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
-                                      const at::Tensor& h, const LayerCall& call) const {
+                                      const at::Tensor& h, const LayerCall& call,
+                                      const LayerSaved& saved) const {
+  if (latent_) return latent_->backward(p, dqkv, h, saved.latent, call.dropout_key);
   if (!call.outputs || config_.fused_qkv)
     return project_backward(p, qkv_, to_groups(dqkv), h, call.dropout_key);
   const int64_t query = q_.width();
@@ -181,6 +199,20 @@ at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::T
   ops::scatter_rows(project_backward(p, q_, dq, picked(h, call.outputs), call.dropout_key),
                     *call.outputs, dh);
   return dh;
+}
+
+at::Tensor DecoderLayer::values_of(const at::Tensor& attended) const {
+  if (!latent_ || config_.latent.value == config_.head_dim) return attended;
+  return attended.view({-1, config_.num_heads, config_.head_dim})
+      .narrow(2, 0, config_.latent.value)
+      .reshape({attended.size(0), -1});
+}
+
+at::Tensor DecoderLayer::from_values(const at::Tensor& dvalues) const {
+  if (!latent_ || config_.latent.value == config_.head_dim) return dvalues;
+  const at::Tensor heads = dvalues.view({-1, config_.num_heads, config_.latent.value});
+  return at::constant_pad_nd(heads, {0, config_.head_dim - config_.latent.value})
+      .view({dvalues.size(0), -1});
 }
 
 void DecoderLayer::head_norms(const zero::UnitParameters& p, const at::Tensor& qk,
@@ -209,7 +241,7 @@ void DecoderLayer::turn(const at::Tensor& qk, const LayerCall& call, bool invers
 
 at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
                                      const LayerCall& call, LayerSaved* saved) const {
-  at::Tensor qkv = qkv_products(p, h, call);
+  at::Tensor qkv = qkv_products(p, h, call, saved);
   const at::Tensor queries_keys = qkv.narrow(1, 0, config_.query_size() + config_.kv_size());
   const bool after = config_.qk_norm_after_rope;
   const Widened wide(heads_type(p), queries_keys);
@@ -227,12 +259,13 @@ MlpInput DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x
   at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
   if (saved) saved->x = x, saved->norm1 = norm1;
   norm1 = {};
-  ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
+  ops::Attended attended = ops::attention(qkv, *call.rows, shape(p, call));
   if (saved) saved->qkv = qkv, saved->attended = attended;
   qkv.reset();
   const at::Tensor outputs = picked(x, call.outputs);
-  const at::Tensor x2 = add_branch(p, attention_branch(), picked(attended.out, call.outputs),
-                                   outputs, call, saved ? &saved->attention : nullptr);
+  const at::Tensor x2 =
+      add_branch(p, attention_branch(), picked(values_of(attended.out), call.outputs), outputs,
+                 call, saved ? &saved->attention : nullptr);
   const MlpInput in{config_.parallel ? outputs : x2, x2};
   if (saved) saved->x2 = in.read;
   return in;
@@ -269,16 +302,23 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
                                             at::Tensor dread, const LayerCall& call,
                                             LayerSaved& saved) const {
   at::Tensor dattended =
-      branch_backward(p, attention_branch(), dy, picked(saved.attended.out, call.outputs), call,
+      branch_backward(p, attention_branch(), dy,
+                      picked(values_of(saved.attended.out), call.outputs), call,
                       std::move(saved.attention));
-  dattended = put_back(dattended, call.outputs, saved.x.size(0));
+  dattended = from_values(put_back(dattended, call.outputs, saved.x.size(0)));
+  ops::Attention of_call = shape(p, call);
+  const auto dsinks = config_.sinks ? p.grad(at(Role::Sinks)) : zero::GradView{};
+  if (dsinks.tensor.defined()) of_call.dsinks = at::zeros_like(of_call.sinks);
   at::Tensor dqkv = ops::attention_backward(dattended, std::move(saved.qkv), saved.attended,
-                                            *call.rows, shape(call));
+                                            *call.rows, of_call);
+  if (dsinks.tensor.defined())
+    dsinks.accumulate ? dsinks.tensor.add_(of_call.dsinks) : dsinks.tensor.copy_(of_call.dsinks);
   dattended.reset();
   saved.attended = {};
   rotate_back(p, dqkv, call, saved);
   if (!saved.norm1.y.defined()) saved.norm1 = before(p, Role::Norm1, saved.x);
-  at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call);
+  at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call, saved);
+  saved.latent = {};
   const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
   if (config_.parallel) dread = put_back(dread, call.outputs, saved.x.size(0));
   if (config_.shared_norm)
@@ -297,6 +337,11 @@ at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tens
       config_.shared_norm && saved && saved->norm1.y.defined() && call.outputs == nullptr;
   const ops::Normed norm2 =
       there ? saved->norm1 : before(p, config_.shared_norm ? Role::Norm1 : Role::Norm2, read);
+  if (config_.has_experts(call.layer)) {
+    saved->norm2 = norm2;
+    saved->inner = experts_->inner(p, norm2.y, call.dropout_key, saved->experts);
+    return saved->inner;
+  }
   const at::Tensor inner = project(p, gate_up_, norm2.y, call.dropout_key);
   if (saved) {
     saved->norm2 = norm2;
@@ -307,21 +352,44 @@ at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tens
 
 at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const MlpInput& in,
                              const LayerCall& call, LayerSaved* saved) const {
+  if (config_.has_experts(call.layer)) {
+    LayerSaved own;
+    LayerSaved& of_mlp = saved ? *saved : own;
+    const at::Tensor inner = mlp_inner(p, in.read, call, &of_mlp);
+    if (call.balance) call.balance->add(of_mlp.experts.routing);
+    return add_result(
+        p, mlp_branch(),
+        experts_->output(p, of_mlp.norm2.y, inner, of_mlp.experts, call.dropout_key), in.residual,
+        call, nullptr);
+  }
   const at::Tensor inner = mlp_inner(p, in.read, call, saved);
   return add_branch(p, mlp_branch(), ops::activated(inner, config_.activation, config_.gated),
                     in.residual, call, saved ? &saved->mlp : nullptr);
 }
 
-void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
-                                const at::Tensor& dread, const LayerCall& call,
-                                LayerSaved& saved) const {
+at::Tensor DecoderLayer::backward_experts(const zero::UnitParameters& p, const at::Tensor& dy,
+                                          const LayerCall& call, LayerSaved& saved) const {
+  return experts_->backward(p, scaled_back(mlp_branch(), dy, call), saved.norm2.y,
+                            std::move(saved.inner), std::move(saved.experts), call.balance,
+                            call.dropout_key);
+}
+
+at::Tensor DecoderLayer::backward_inner(const zero::UnitParameters& p, const at::Tensor& dy,
+                                        const LayerCall& call, LayerSaved& saved) const {
   at::Tensor dinner = std::move(saved.inner);
   ops::activated_backward(
       branch_backward(p, mlp_branch(), dy,
                       ops::activated(dinner, config_.activation, config_.gated), call,
                       std::move(saved.mlp)),
       dinner, config_.activation, config_.gated);
-  const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
+  return project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
+}
+
+void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
+                                const at::Tensor& dread, const LayerCall& call,
+                                LayerSaved& saved) const {
+  const at::Tensor dh = config_.has_experts(call.layer) ? backward_experts(p, dy, call, saved)
+                                                        : backward_inner(p, dy, call, saved);
   // A norm that attention reads too takes both gradients at once, in backward_attention().
   if (config_.shared_norm)
     dread.add_(dh);
@@ -338,8 +406,8 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
                                         at::Tensor v_cache) const {
   const at::Tensor h = before(p, Role::Norm1, x).y;
   const at::Tensor qkv = project_qkv(p, h, call, nullptr);
-  const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
-  const at::Tensor x2 = add_branch(p, attention_branch(), out, x, call, nullptr);
+  const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(p, call), k_cache, v_cache);
+  const at::Tensor x2 = add_branch(p, attention_branch(), values_of(out), x, call, nullptr);
   return mlp(p, {config_.parallel ? x : x2, x2}, call, nullptr);
 }
 

@@ -3,6 +3,10 @@
 // before it is added to the residual.
 #pragma once
 
+#include <optional>
+
+#include "engine/models/experts.h"
+#include "engine/models/latent.h"
 #include "engine/models/norms.h"
 #include "engine/models/pieces.h"
 #include "engine/models/projection.h"
@@ -32,6 +36,12 @@ class DecoderLayer : public LayerInPieces {
   at::Tensor add_branch(const zero::UnitParameters& p, const Branch& branch, const at::Tensor& h,
                         const at::Tensor& residual, const LayerCall& call,
                         LayerSaved::Branch* saved) const;
+  /// residual + out, the branch's result, in the stream's type; `out` may become the sum.
+  at::Tensor add_result(const zero::UnitParameters& p, const Branch& branch, at::Tensor out,
+                        const at::Tensor& residual, const LayerCall& call,
+                        LayerSaved::Branch* saved) const;
+  /// dy: of the sum. Returns the gradient of what is scaled and dropped; maybe dy itself.
+  at::Tensor scaled_back(const Branch& branch, const at::Tensor& dy, const LayerCall& call) const;
   /// dy: of the sum, which is also the residual's. Returns the gradient of h. What `saved` lacks is
   /// computed again.
   at::Tensor branch_backward(const zero::UnitParameters& p, const Branch& branch,
@@ -40,13 +50,14 @@ class DecoderLayer : public LayerInPieces {
   at::Tensor branch_norm(const zero::UnitParameters& p, const Branch& branch, const at::Tensor& out,
                          LayerSaved::Branch* saved) const;
   ops::Dropout dropout(const LayerCall& call, const Branch& branch) const;
-  ops::Attention shape(const LayerCall& call) const;
+  ops::Attention shape(const zero::UnitParameters& p, const LayerCall& call) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
   at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
-                          const LayerCall& call) const;
+                          const LayerCall& call, LayerSaved* saved) const;
   /// Writes the gradients of the three; returns that of h.
   at::Tensor qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
-                          const at::Tensor& h, const LayerCall& call) const;
+                          const at::Tensor& h, const LayerCall& call,
+                          const LayerSaved& saved) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved) const;
   MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
@@ -55,6 +66,11 @@ class DecoderLayer : public LayerInPieces {
                        const LayerCall& call, LayerSaved* saved) const override;
   at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                  LayerSaved* saved) const override;
+  /// The gradient of what the experts, or the MLP's first product, read.
+  at::Tensor backward_experts(const zero::UnitParameters& p, const at::Tensor& dy,
+                              const LayerCall& call, LayerSaved& saved) const;
+  at::Tensor backward_inner(const zero::UnitParameters& p, const at::Tensor& dy,
+                            const LayerCall& call, LayerSaved& saved) const;
   void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& dread,
                     const LayerCall& call, LayerSaved& saved) const override;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, at::Tensor dread,
@@ -70,6 +86,9 @@ class DecoderLayer : public LayerInPieces {
   void head_norms(const zero::UnitParameters& p, const at::Tensor& qk, LayerSaved* saved) const;
   /// dqk: of queries and keys; becomes the gradient of what their head norms read.
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk, LayerSaved& saved) const;
+  /// What the output projection reads of attention's result [N, heads D], and back.
+  at::Tensor values_of(const at::Tensor& attended) const;
+  at::Tensor from_values(const at::Tensor& dvalues) const;
   /// The gradient of what attention reads becomes that of the projections' output.
   void rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv, const LayerCall& call,
                    LayerSaved& saved) const;
@@ -83,6 +102,8 @@ class DecoderLayer : public LayerInPieces {
   const layout::ModelConfig config_;
   std::vector<int> index_;
   Projection qkv_, q_, kv_, o_, gate_up_, down_;  ///< qkv_ is q_ and kv_ as one product
+  std::optional<ExpertMlp> experts_;
+  std::optional<LatentQkv> latent_;
 };
 
 }  // namespace dsj::models

@@ -127,6 +127,9 @@ struct Attention {
   int64_t window = 0;  ///< how many tokens a token sees, itself included; 0: all before it
   double cap = 0;      ///< above 0: scores are cap * tanh(scores / cap)
   Dropout dropout;     ///< on the probabilities
+  /// [heads] fp32: a score of each query head beside the keys', whose probability is lost. Undefined:
+  /// none. Backward adds to their gradient, dsinks [heads] fp32; undefined: nobody asks.
+  at::Tensor sinks = {}, dsinks = {};
   bool plain() const { return dropout.p > 0 || cap > 0; }
   /// Queries at a time where a mask or the scores are held; 0: layout::query_block decides.
   int64_t queries = 0;

@@ -13,17 +13,28 @@ namespace {
 
 /// The weight as [out, in], however it is stored.
 at::Tensor oriented(const Projection& projection, const at::Tensor& weight) {
-  return projection.transposed ? weight.t() : weight;
+  const at::Tensor one = projection.slice < 0 ? weight : weight.select(0, projection.slice);
+  return projection.transposed ? one.t() : one;
 }
 
 void grad_weight(const Projection& projection, const zero::GradView& grad, const at::Tensor& dy,
                  const at::Tensor& x) {
   if (!grad.tensor.defined()) return;  // frozen
+  zero::GradView one = grad;
+  if (projection.slice >= 0) one.tensor = grad.tensor.select(0, projection.slice);
   if (projection.transposed) {
-    gemm::grad_weight(grad, x, dy);
+    gemm::grad_weight(one, x, dy);
   } else {
-    gemm::grad_weight(grad, dy, x);
+    gemm::grad_weight(one, dy, x);
   }
+}
+
+/// Calls f with the gradients of `count` neighbours: with one of all where they lie together.
+template <typename F>
+void each_gradient(const zero::UnitParameters& p, int first, int count, F f) {
+  const auto all = p.trained(first) ? p.stacked_grad(first, count) : zero::GradView{};
+  if (all.tensor.defined()) return f(all);
+  for (int i = 0; i < count; ++i) f(p.grad(first + i));
 }
 
 void bias_backward(const zero::UnitParameters& p, const Projection& projection,
@@ -31,6 +42,12 @@ void bias_backward(const zero::UnitParameters& p, const Projection& projection,
   const int count = static_cast<int>(projection.sizes.size());
   bool all = true;
   for (int i = 0; i < count; ++i) all = all && p.trained(projection.bias + i);
+  if (projection.slice >= 0) {
+    auto one = p.grad(projection.bias);
+    if (!one.tensor.defined()) return;
+    one.tensor = one.tensor.select(0, projection.slice);
+    return gemm::grad_bias(one, dy);
+  }
   if (const auto grad = all ? p.stacked_grad(projection.bias, count) : zero::GradView{};
       grad.tensor.defined()) {
     return gemm::grad_bias(grad, dy);
@@ -52,7 +69,8 @@ at::Tensor project_base(const zero::UnitParameters& p, const Projection& project
   const bool has_bias = projection.bias >= 0;
   at::Tensor out = at::empty({x.size(0), projection.width()}, x.options());
   const at::Tensor w = p.stacked_weight(projection.weight, count);
-  const at::Tensor b = has_bias ? p.stacked_weight(projection.bias, count) : at::Tensor();
+  at::Tensor b = has_bias ? p.stacked_weight(projection.bias, count) : at::Tensor();
+  if (b.defined() && projection.slice >= 0) b = b.select(0, projection.slice);
   if (w.defined() && b.defined() == has_bias) {
     gemm::linear(out, x, oriented(projection, w), b);
     return out;
@@ -80,6 +98,13 @@ at::Tensor project_add(const zero::UnitParameters& p, const Projection& projecti
   if (projection.bias >= 0 || has_adapters(p, projection))
     return added(residual, project(p, projection, x, dropout_key));
   return gemm::linear_add(residual, x, oriented(projection, p.weight(projection.weight)));
+}
+
+void no_gradient(const zero::UnitParameters& p, const Projection& projection) {
+  const int count = static_cast<int>(projection.sizes.size());
+  const auto zero_if_new = [](const zero::GradView& grad) { grad.zero_if_new(); };
+  each_gradient(p, projection.weight, count, zero_if_new);
+  if (projection.bias >= 0) each_gradient(p, projection.bias, count, zero_if_new);
 }
 
 at::Tensor project_backward(const zero::UnitParameters& p, const Projection& projection,

@@ -21,5 +21,8 @@ at::Tensor project_add(const zero::UnitParameters& p, const Projection& projecti
 /// may have another.
 at::Tensor project_backward(const zero::UnitParameters& p, const Projection& projection,
                             const at::Tensor& dy, const at::Tensor& x, DropoutKey dropout_key);
+/// In place of project_backward() for a projection that no token passed: gradients that nothing was
+/// written to are 0. With slices: those of all slices; project_backward() then adds to its own.
+void no_gradient(const zero::UnitParameters& p, const Projection& projection);
 
 }  // namespace dsj::models

@@ -12,6 +12,7 @@
 
 #include "engine/models/micro_batch.h"
 #include "engine/models/ops.h"
+#include "engine/models/routing.h"
 #include "engine/models/row_bounds.h"
 #include "engine/zero/model_state.h"
 #include "job/layout/model_config.h"
@@ -48,6 +49,9 @@ struct LayerCall {
   /// they go through what no other token reads: queries, output projection, MLP. Null: all tokens.
   const at::Tensor* outputs = nullptr;
   layout::PieceRule pieces = {};  ///< how many tokens go through the MLP at a time
+  /// Forward adds this layer's routing, backward takes the gradient; null: no auxiliary loss. It
+  /// counts all tokens, so `outputs` is null then.
+  RouterBalance* balance = nullptr;
 };
 
 /// What a layer's backward needs from its forward. Each kind of layer fills what it uses. What
@@ -59,12 +63,19 @@ struct LayerSaved {
     at::Tensor out;  ///< [N, H]
     ops::Normed norm;
   };
+  /// Of latent attention (latent.h): the latents [N, rank] before their norms, in the stream's type.
+  struct Latents {
+    at::Tensor query, keys;
+    ops::Normed query_norm, norm;  ///< of both
+  };
   at::Tensor x, x2;           ///< [N, H]: the input, and what the MLP reads (MlpInput)
   ops::Normed norm1, norm2;   ///< of x and x2
   at::Tensor qkv;             ///< rotated
   at::Tensor qk;              ///< queries and keys before their head norm
   at::Tensor q_rstd, k_rstd;  ///< of that norm
   at::Tensor inner;           ///< gate and up, or the activation's input
+  ExpertsSaved experts;       ///< of a layer with experts
+  Latents latent;
   ops::Attended attended;
   Branch attention, mlp;
 };

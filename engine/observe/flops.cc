@@ -187,7 +187,10 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
       for (const std::string& name : owners(parameter.name)) owner = &child(*owner, name);
       owner->parameters += parameter.numel();
       // An embedding looks rows up: no product.
-      if (parameter.shape.size() == 2 && !embedding) owner->macs += tokens * parameter.numel();
+      if (parameter.routed)  // on average over the experts
+        owner->macs += tokens * model.experts.per_token * parameter.numel() / model.experts.count;
+      else if (parameter.shape.size() == 2 && !embedding)
+        owner->macs += tokens * parameter.numel();
     }
     if (head && spec.uses_embedding) {
       child(unit, "lm_head").macs += tokens * model.vocab_size * model.hidden_size;

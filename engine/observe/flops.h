@@ -3,7 +3,8 @@
 //
 // It counts matrix products: N x out x in MACs for a weight [out, in] over N tokens, and
 // 2 x heads x head_dim x L^2 for attention over each row of L tokens (without a causal half, as in
-// DeepSpeed). A MAC is two operations. Element-wise work is left out.
+// DeepSpeed). Of a mixture of experts it counts what tokens pass: all experts' weights times
+// experts per token / experts. A MAC is two operations. Element-wise work is left out.
 #pragma once
 
 #include <cstdint>

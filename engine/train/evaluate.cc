@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/comm/agree.h"
 #include "engine/data/batch.h"
@@ -16,6 +17,9 @@ using layout::Action;
 Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
   models::LayerCall call{.rows = &batch.rows(), .pieces = options_.pieces};
   Evaluated result;
+  std::optional<models::RouterBalance> balance;
+  if (model_.experts.balance > 0)
+    call.balance = &balance.emplace(model_.experts.count, 0.0, device_);
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
     tick();
@@ -30,7 +34,8 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
         state_.wait_for(action.unit);
         call.layer = action.unit - 1;
         if (action.unit > 0) call.rope = rope(action.unit, batch.rows());
-        call.outputs = action.unit == model_.num_layers ? batch.last_outputs() : nullptr;
+        call.outputs =
+            action.unit == model_.num_layers && !balance ? batch.last_outputs() : nullptr;
         x = action.unit == 0
                 ? models::embedding_forward(state_.unit(0), model_, batch.input_ids(),
                                             {.rows = &batch.rows()})
@@ -41,6 +46,10 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
         const auto head =
             models::head_loss(state_.unit(action.unit), model_, x, batch, options_.pieces);
         result = {head.loss_sum, head.targets};
+        // The batch's mean is its loss and the auxiliary one, as in training.
+        if (balance)
+          result.loss_sum.add_(balance->loss().mul_(model_.experts.balance *
+                                                    static_cast<double>(head.targets)));
         break;
       }
       case Action::Kind::Backward:

@@ -32,6 +32,7 @@ struct Stepper::MicroStep {
   std::vector<std::optional<models::KeptTokens>> kept;  ///< random-LTD: nullopt: all tokens
   int64_t step = 0;
   int64_t first_row = 0;  ///< the place of its first row among all rows of the step
+  std::optional<models::RouterBalance> balance;  ///< nullopt: the model has no auxiliary loss
 };
 
 Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
@@ -75,14 +76,15 @@ models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
   return {.rows = &micro.batch->rows(), .dropout_key = models::dropout_key(micro.dropout_key, 0)};
 }
 
-models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
+models::LayerCall Stepper::call(int unit, MicroStep& micro) {
   const auto& kept = micro.kept[static_cast<size_t>(unit)];
   return {.layer = unit - 1,
           .rows = kept ? &kept->rows : &micro.batch->rows(),
           .rope = rope(unit, micro.batch->rows()),
           .dropout_key = models::dropout_key(micro.dropout_key, unit),
           .outputs = kept ? nullptr : wanted(unit, micro),
-          .pieces = options_.pieces};
+          .pieces = options_.pieces,
+          .balance = micro.balance ? &*micro.balance : nullptr};
 }
 
 void Stepper::keep_input(int unit, const at::Tensor& x, MicroStep& micro) {
@@ -130,6 +132,7 @@ void Stepper::backward(int unit, MicroStep& micro) {
 }
 
 const at::Tensor* Stepper::wanted(int unit, const MicroStep& micro) const {
+  if (micro.balance) return nullptr;  // all tokens pass the last layer's router
   return unit == model_.num_layers ? micro.batch->last_outputs() : nullptr;
 }
 
@@ -182,6 +185,7 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
                                     loss_scaler_.scale() * micro.weight, options_.pieces);
       if (head.targets > 0)
         loss.add_(head.loss_sum.mul_(micro.weight / static_cast<double>(head.targets)));
+      if (micro.balance) loss.add_(micro.balance->loss().mul_(balance_weight()));
       micro.x = std::move(head.dx);
       return;
     }
@@ -265,6 +269,10 @@ std::vector<double> Stepper::weights_of(const StepInput& input) {
   return optim::loss_weights(options_.normalization, targets, all, collectives.world());
 }
 
+double Stepper::balance_weight() const {
+  return model_.experts.balance / static_cast<double>(micro_steps_);
+}
+
 StepResult Stepper::run(const StepInput& input) {
   take_schedule(std::ssize(input.micro_batches));
   const std::vector<double> weights = weights_of(input);
@@ -278,6 +286,8 @@ StepResult Stepper::run(const StepInput& input) {
       micro = {};
       micro.batch = batch;
       micro.weight = weights[static_cast<size_t>(action.micro_step)];
+      if (model_.experts.balance > 0)
+        micro.balance.emplace(model_.experts.count, loss_scaler_.scale() * balance_weight(), device_);
       micro.dropout_key = options_.seed;
       const auto& ranks = state_.collectives();
       micro.step = input.step;

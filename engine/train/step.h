@@ -137,7 +137,10 @@ class Stepper {
   /// Null: the model has learned positions.
   const models::ops::RopeTable* rope(int unit, const models::RowBounds& rows);
   static models::EmbeddingCall embedding_call(const MicroStep& micro);
-  models::LayerCall call(int unit, const MicroStep& micro);
+  models::LayerCall call(int unit, MicroStep& micro);
+  /// Of a micro-batch's auxiliary loss in this rank's part of the loss: each micro-batch of each rank
+  /// counts alike.
+  double balance_weight() const;
 
   const layout::ModelConfig& model_;
   const dsconfig::ResolvedConfig& config_;

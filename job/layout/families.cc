@@ -293,6 +293,211 @@ void read_glm4(const json& config, Fields& fields, ModelConfig& out) {
   out.names.post_mlp_norm = "post_mlp_layernorm";
 }
 
+// ---- mixtures of experts
+
+/// The keys of a family's experts, where families differ.
+struct ExpertKeys {
+  const char* count = "num_experts";
+  int64_t count_default = 8;
+  const char* inner = "moe_intermediate_size";
+  int64_t inner_default = 0;  ///< 0: required
+  int64_t per_token = 2;
+  double balance = 0.001;
+};
+
+/// How many experts, how many a token passes, their width, and the auxiliary loss, which counts only
+/// with output_router_logits, as in transformers.
+void read_experts(Fields& fields, const ExpertKeys& keys, ModelConfig& out) {
+  ExpertsConfig& experts = out.experts;
+  experts.count = fields.positive(keys.count, kExpertsMax, keys.count_default);
+  experts.per_token = fields.positive("num_experts_per_tok", kExpertsMax, keys.per_token);
+  experts.inner = fields.positive(keys.inner, kInnerMax, keys.inner_default);
+  fields.require(experts.per_token <= experts.count, "num_experts_per_tok",
+                 "is above " + std::to_string(experts.count) + ", the number of experts");
+  const double balance = fields.number("router_aux_loss_coef", keys.balance, 0, kFactorMax);
+  if (fields.flag("output_router_logits", false)) experts.balance = balance;
+}
+
+/// Qwen: which layers keep a plain MLP.
+void read_plain_layers(const json& config, Fields& fields, ModelConfig& out) {
+  const int64_t every = fields.positive("decoder_sparse_step", kIndexMax, 1);
+  out.experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < out.num_layers; ++layer)
+    out.experts.dense[layer] = (layer + 1) % every != 0;
+  if (fields.absent("mlp_only_layers")) return;
+  const json& plain = config["mlp_only_layers"];
+  const bool list = plain.is_array() && std::ranges::all_of(plain, [](const json& one) {
+                      return one.is_number_integer() && one >= 0 && one < kLayersMax;
+                    });
+  fields.require(list, "mlp_only_layers", "is not a list of layers' numbers");
+  for (const json& one : list ? plain : json::array())
+    if (one < out.num_layers) out.experts.dense[one.get<size_t>()] = true;
+}
+
+void read_qwen2_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 32768}, out);
+  out.qkv_bias = fields.flag("qkv_bias", true);
+  const int64_t window =
+      fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
+  const int64_t last = window > 0 ? fields.whole("max_window_layers", 0, INT64_MAX, 28) : 0;
+  read_windows(
+      config, fields, window,
+      [last](int64_t layer) { return layer < last && layer % 2 == 0; }, out);
+  read_experts(fields, {.count_default = 60, .inner_default = 1408, .per_token = 4}, out);
+  read_plain_layers(config, fields, out);
+  out.experts.shared_inner = fields.positive("shared_expert_intermediate_size", kInnerMax, 5632);
+  out.experts.shared_scaled = true;
+  out.experts.normalized = fields.flag("norm_topk_prob", false);
+}
+
+void read_qwen3_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 32768}, out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = true;
+  const int64_t window =
+      fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
+  read_windows(config, fields, window, every_layer, out);
+  read_experts(fields, {.count_default = 128, .inner_default = 768, .per_token = 8}, out);
+  read_plain_layers(config, fields, out);
+  out.experts.normalized = fields.flag("norm_topk_prob", false);
+}
+
+void read_mixtral(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 131072, .norm_eps = 1e-5, .theta = 1e6}, out);
+  out.qkv_bias = false;
+  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
+  read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
+  out.experts.normalized = true;
+  out.experts.rounds_weights = false;
+  out.names.router = "block_sparse_moe.gate";
+  out.names.experts = "block_sparse_moe.experts";
+  out.names.expert_gate = "w1";
+  out.names.expert_up = "w3";
+  out.names.expert_down = "w2";
+  fields.require(fields.number("router_jitter_noise", 0, 0, kFactorMax) == 0, "router_jitter_noise",
+                 "is not 0; noise on what the router reads is not built");
+}
+
+void read_olmoe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 4096, .norm_eps = 1e-5, .padding = 1}, out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = out.qk_norm_whole = true;
+  read_experts(fields,
+               {.count_default = 64,
+                .inner = "intermediate_size",
+                .per_token = 8,
+                .balance = 0.01},
+               out);
+  out.experts.normalized = fields.flag("norm_topk_prob", false);
+  fields.require(fields.absent("clip_qkv"), "clip_qkv",
+                 "is not null; clipped queries, keys and values are not built");
+}
+
+/// Granite with experts, whose weights lie in one tensor each.
+void read_granitemoe(const json& config, Fields& fields, ModelConfig& out) {
+  read_granite(config, fields, out);
+  read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
+  out.experts.normalized = out.experts.stacked = true;
+  out.names.router = "block_sparse_moe.router.layer";
+  out.names.stacked_up = "block_sparse_moe.input_linear.weight";
+  out.names.stacked_down = "block_sparse_moe.output_linear.weight";
+}
+
+/// Weights of published files lie in MXFP4, which transformers trains after it has turned them into
+/// bf16.
+void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072, .head_dim = 64, .norm_eps = 1e-5, .theta = 150000}, out);
+  if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
+    out.rope = read_rope_object({{"rope_type", "yarn"},
+                                 {"factor", 32.0},
+                                 {"beta_fast", 32.0},
+                                 {"beta_slow", 1.0},
+                                 {"truncate", false},
+                                 {"original_max_position_embeddings", 4096}},
+                                "rope_parameters", out.rope.theta, fields, out);
+  all_biases(fields, "attention_bias", true, out);
+  out.sinks = true;
+  read_windows(
+      config, fields, read_window(config, fields, 128),
+      [](int64_t layer) { return layer % 2 == 0; }, out);
+  read_experts(fields,
+               {.count = "num_local_experts",
+                .count_default = 128,
+                .inner = "intermediate_size",
+                .per_token = 4,
+                .balance = 0.9},
+               out);
+  out.experts.normalized = out.experts.alternates = out.experts.router_bias = true;
+  out.experts.clamp = fields.number("swiglu_limit", 7.0, kTiny, kFactorMax);
+  out.experts.alpha = fields.number("swiglu_alpha", 1.702, kTiny, kFactorMax);
+  out.names.router = "mlp.router";
+  fields.require(fields.absent("quantization_config"), "quantization_config",
+                 "is there: the weights are quantised (MXFP4), which is not read; load the model in "
+                 "transformers with Mxfp4Config(dequantize=True) and save it, or take a bf16 copy");
+}
+
+/// What a scaled rope's mscale_all_dim puts on the scores, twice.
+double mscale_of_scores(const json& config, Fields& fields, const RopeConfig& rope) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = config.find(key);
+    if (it == config.end() || !it->is_object() || it->empty()) continue;
+    Fields object(*it, {}, std::string(key) + ".");
+    const double all = object.number("mscale_all_dim", 0, 0, kFactorMax);
+    fields.inherit(object);
+    const bool scaled = rope.scaling != RopeConfig::Scaling::Default && rope.factor > 1;
+    return scaled && all > 0 ? 0.1 * all * std::log(rope.factor) + 1 : 1;
+  }
+  return 1;
+}
+
+/// Latent attention, and experts that every token passes as well.
+void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
+  const bool no_rank = is_null(config, "q_lora_rank");
+  LatentConfig latent{
+      .query_rank = no_rank ? 0 : fields.positive("q_lora_rank", kWidthMax, 1536),
+      .rank = fields.positive("kv_lora_rank", kWidthMax, 512),
+      .plain = fields.positive("qk_nope_head_dim", kWidthMax, 128),
+      .rotated = fields.positive("qk_rope_head_dim", kWidthMax, 64),
+      .value = fields.positive("v_head_dim", kWidthMax, 128)};
+  json plain = config;
+  plain["head_dim"] = std::min(latent.plain + latent.rotated, kWidthMax);
+  Fields shape(plain, {}, "");
+  read_shape(plain, shape, {.kv_heads_key = nullptr}, out);
+  fields.inherit(shape);
+  out.latent = latent;
+  if (const double mscale = mscale_of_scores(config, fields, out.rope); mscale != 1)
+    out.attention_multiplier = out.attention_scale(0) * mscale * mscale;
+  out.rotary_dim = std::max<int64_t>(2, latent.rotated - latent.rotated % 2);
+  out.rope_in_pairs = true;
+  all_biases(fields, "attention_bias", out);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  fields.require(latent.rotated % 2 == 0, "qk_rope_head_dim",
+                 "is odd; rotary embedding needs pairs");
+  fields.require(latent.value <= latent.plain + latent.rotated, "v_head_dim",
+                 "is above qk_nope_head_dim + qk_rope_head_dim, which is not built");
+  fields.require(!out.mlp_bias, "mlp_bias", "is true; biases of experts are not built");
+  no_slices(fields);
+
+  fields.require(!fields.absent("num_experts_per_tok"), "num_experts_per_tok",
+                 "is missing; expected the number of experts that a token passes");
+  read_experts(fields,
+               {.count = "n_routed_experts", .count_default = 64, .inner_default = 1407}, out);
+  out.experts.balance = 0;  // its class has no auxiliary loss
+  out.experts.rounds_weights = false;
+  out.experts.exact_router = true;
+  out.experts.scale = fields.number("routed_scaling_factor", 1, kTiny, kFactorMax);
+  out.experts.shared_inner = fields.positive("n_shared_experts", kExpertsMax, 2) * out.experts.inner;
+  out.names.shared = "mlp.shared_experts";
+  const int64_t first = fields.whole("first_k_dense_replace", 0, kLayersMax, 0);
+  out.experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < std::min(first, out.num_layers); ++layer)
+    out.experts.dense[layer] = true;
+  const std::string method = fields.text("topk_method", "greedy");
+  fields.require(method == "greedy", "topk_method",
+                 "is \"" + method + "\"; built is greedy, without groups of experts");
+}
+
 // ---- Gemma
 
 void read_gemma_shape(const json& config, Fields& fields, Defaults defaults, ModelConfig& out) {
@@ -860,6 +1065,27 @@ constexpr Family kFamilies[] = {
     {"qwen2_vl", "Qwen2-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen2VlText>},
     {"qwen2_5_vl", "Qwen2.5-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen25VlText>},
     {"qwen3_vl", "Qwen3-VL, dense", "the text part: as qwen3", read_qwen3_vl_part},
+    {"qwen3_moe", "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder",
+     "`num_experts`, `num_experts_per_tok`, `norm_topk_prob`, `decoder_sparse_step`, "
+     "`mlp_only_layers`, the auxiliary loss",
+     read_qwen3_moe},
+    {"qwen2_moe", "Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B",
+     "as qwen3_moe; `shared_expert_intermediate_size`, `qkv_bias`", read_qwen2_moe},
+    {"mixtral", "Mixtral 8x7B, 8x22B",
+     "`num_local_experts`, `sliding_window`, the auxiliary loss; `router_jitter_noise` must be 0",
+     read_mixtral},
+    {"olmoe", "OLMoE 1B-7B", "`norm_topk_prob`, the auxiliary loss; `clip_qkv` must be null",
+     read_olmoe},
+    {"granitemoe", "Granite 3 MoE: 1B-A400M, 3B-A800M",
+     "the four multipliers, `num_local_experts`, the auxiliary loss", read_granitemoe},
+    {"gpt_oss", "gpt-oss-20b, gpt-oss-120b, in bf16",
+     "`layer_types`, `sliding_window`, `attention_bias`, `swiglu_limit`, the auxiliary loss; "
+     "MXFP4 weights (`quantization_config`) are refused",
+     read_gpt_oss},
+    {"deepseek_v2", "DeepSeek-V2-Lite",
+     "latent attention, `n_shared_experts`, `first_k_dense_replace`, `routed_scaling_factor`; "
+     "`topk_method` must be greedy",
+     read_deepseek_v2},
     {"gpt2", "GPT-2",
      "`n_embd` and similar fields, `n_inner`, `scale_attn_weights`, "
      "`scale_attn_by_inverse_layer_idx`; `activation_function` must be gelu_new",

@@ -17,7 +17,7 @@ constexpr std::string_view kTextModel = "model.text_model.";  // where files nam
 
 /// A module of the model, named as in PyTorch.
 struct Module {
-  enum class Kind { Linear, Embedding, Output, Other, Container } kind;
+  enum class Kind { Linear, Embedding, Output, Experts, Router, Other, Container } kind;
   std::string name;
   int unit = -1, weight = -1;  ///< place of its weight; -1: a tied head, which has none
 };
@@ -36,24 +36,36 @@ std::string last_name(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
 
+/// Of the module that holds a matrix or more.
+Module::Kind kind_of(const ModelConfig& model, const std::vector<UnitSpec>& units, size_t unit,
+                     const Parameter& parameter) {
+  if (unit == 0) return Module::Kind::Embedding;
+  if (unit + 1 == units.size()) return Module::Kind::Output;
+  if (parameter.routed) return Module::Kind::Experts;
+  const bool router = model.experts.count > 0 && parameter.name.ends_with(std::string(".") + model.names.router + ".weight");
+  return router ? Module::Kind::Router : Module::Kind::Linear;
+}
+
 /// The leaves in unit order, then the modules that hold them.
 std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitSpec>& units) {
   std::vector<Module> modules;
-  std::set<std::string> containers;
+  std::set<std::string> containers, leaves;
   for (size_t unit = 0; unit < units.size(); ++unit) {
+    const auto first = static_cast<ptrdiff_t>(modules.size());  // no module is of two units
     for (size_t i = 0; i < units[unit].parameters.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];
       const std::string name = module_name(model, parameter.name);
-      const bool matrix = parameter.shape.size() == 2;
-      auto module = std::ranges::find(modules, name, &Module::name);
+      const bool matrix = parameter.shape.size() >= 2;
+      auto module = modules.end();
+      if (!leaves.insert(name).second)
+        module = std::find_if(modules.begin() + first, modules.end(),
+                              [&](const Module& one) { return one.name == name; });
       if (module == modules.end()) {
         modules.push_back({Module::Kind::Other, name, static_cast<int>(unit)});
         module = modules.end() - 1;
       }
       if (matrix) {
-        module->kind = unit == 0                  ? Module::Kind::Embedding
-                       : unit + 1 == units.size() ? Module::Kind::Output
-                                                  : Module::Kind::Linear;
+        module->kind = kind_of(model, units, unit, parameter);
         module->weight = static_cast<int>(i);
       }
       for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
@@ -65,8 +77,7 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
         {Module::Kind::Output, model.names.head, static_cast<int>(units.size()) - 1});
   }
   for (const std::string& name : containers) {
-    if (std::ranges::find(modules, name, &Module::name) == modules.end())
-      modules.push_back({Module::Kind::Container, name});
+    if (!leaves.contains(name)) modules.push_back({Module::Kind::Container, name});
   }
   return modules;
 }
@@ -103,6 +114,21 @@ std::vector<std::string> short_names(const std::vector<Module>& modules, Keep ke
   return names;
 }
 
+/// Ends of names that mean every module that can have an adapter, and no expert.
+std::vector<std::string> adaptable_names(const std::vector<Module>& modules) {
+  const auto of_experts =
+      short_names(modules, [](const Module& m) { return m.kind == Module::Kind::Experts; });
+  std::vector<std::string> names;
+  for (const Module& module : modules) {
+    if (!can_adapt(module)) continue;
+    std::string name = last_name(module.name);
+    if (std::ranges::find(of_experts, name) != of_experts.end())
+      name = last_name(module.name.substr(0, module.name.rfind('.'))) + "." + name;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -117,12 +143,15 @@ Error unknown(const std::string& name, const char* where, const std::vector<std:
 
 Status check_target(const Module& module, const std::vector<Module>& modules) {
   if (can_adapt(module)) return {};
-  const std::string hint = "adapters go on: " + joined(short_names(modules, can_adapt));
+  const std::string hint = "adapters go on: " + joined(adaptable_names(modules));
   if (is_output(module)) {
     return bad_input("an adapter on " + module.name + " is not built", kTargets,
                      "train it whole: modulesToSave: [" + module.name + "]; " + hint);
   }
+  if (module.kind == Module::Kind::Experts)
+    return bad_input("adapters on experts (" + module.name + ") are not built", kTargets, hint);
   const char* what = module.kind == Module::Kind::Embedding   ? "an embedding"
+                     : module.kind == Module::Kind::Router    ? "a router"
                      : module.kind == Module::Kind::Container ? "not a layer itself"
                                                               : "not a linear layer";
   return bad_input("\"" + module.name + "\" is " + what + "; adapters are built for linear layers",
@@ -158,7 +187,7 @@ Status resolve_targets(const ModelConfig& model, const std::vector<Module>& modu
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
   if (lower == kAllLinear) {
     lora.target_pattern.clear();
-    lora.target_modules = short_names(modules, can_adapt);
+    lora.target_modules = adaptable_names(modules);
   } else if (lora.target_pattern.empty() && lora.target_modules.empty()) {
     lora.target_modules = default_targets(model);
   }
@@ -193,6 +222,11 @@ Status check_saved(const ModelConfig& model, const std::vector<Module>& modules,
                    const LoraArgs& lora) {
   const auto known =
       short_names(modules, [](const Module& m) { return m.kind != Module::Kind::Container; });
+  for (const Module& module : modules)
+    if (module.kind == Module::Kind::Experts && is_saved_whole(lora, module.name))
+      return bad_input(
+          "experts (" + module.name + ") that are trained whole beside adapters are not built",
+          kSaved, "leave them out, or train the whole model without lora");
   for (const std::string& name : lora.modules_to_save) {
     bool any = false;
     for (const Module& module : modules) {

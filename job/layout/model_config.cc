@@ -21,7 +21,10 @@ constexpr double kParametersMax = 1e14;
 double parameters_of(const ModelConfig& c) {
   const auto width = static_cast<double>(c.hidden_size);
   const auto of_heads = static_cast<double>(c.query_size() + c.kv_size());
-  const double layer = 2 * width * of_heads + 3 * width * static_cast<double>(c.intermediate_size);
+  const double inner = static_cast<double>(c.intermediate_size) +
+                       static_cast<double>(c.experts.count) * static_cast<double>(c.experts.inner) +
+                       static_cast<double>(c.experts.shared_inner);
+  const double layer = 2 * width * of_heads + 3 * width * inner;
   return static_cast<double>(c.num_layers) * layer +
          width * static_cast<double>(2 * c.vocab_size + c.max_position);
 }

@@ -63,11 +63,54 @@ struct Names {
   const char* post_mlp_norm = "post_feedforward_layernorm";      ///< of the MLP's output
   const char* up = "mlp.up_proj";
   const char* down = "mlp.down_proj";
+  // Of a layer with experts:
+  const char* router = "mlp.gate";
+  const char* experts = "mlp.experts";  ///< before an expert's number
+  const char* expert_gate = "gate_proj";
+  const char* expert_up = "up_proj";
+  const char* expert_down = "down_proj";
+  const char* stacked_up = "mlp.experts.gate_up_proj";  ///< where one tensor holds all experts'
+  const char* stacked_down = "mlp.experts.down_proj";
+  const char* shared = "mlp.shared_expert";
+  const char* shared_scale = "mlp.shared_expert_gate";
 };
 
 /// Probabilities, in training only. `residual`: of what attention and the MLP add to the residual.
 struct DropoutConfig {
   double embedding = 0, attention = 0, residual = 0;
+};
+
+/// A mixture of experts: a router sends each token through a few of many MLPs.
+struct ExpertsConfig {
+  int64_t count = 0;             ///< 0: every layer has a plain MLP
+  int64_t per_token = 0;         ///< experts that a token passes
+  int64_t inner = 0;             ///< intermediate size of one
+  int64_t shared_inner = 0;      ///< of the expert that every token passes as well; 0: there is none
+  bool shared_scaled = false;    ///< its result is multiplied by the sigmoid of one more product
+  std::vector<bool> dense = {};  ///< [layer]: it has a plain MLP; empty: none has
+  bool normalized = false;       ///< the weights of a token's experts add up to 1
+  bool rounds_weights = true;    ///< they are rounded to the type of the router's product
+  double scale = 1;              ///< on the weights
+  /// Coefficient of the auxiliary loss that balances the experts' loads; 0: it is not computed.
+  double balance = 0;
+  bool stacked = false;  ///< one tensor [count, out, in] holds gate and up of all experts, one down
+  /// Stacked tensors are [count, in, out], with biases, and the columns of gate and up alternate.
+  bool alternates = false;
+  bool exact_router = false;  ///< its product is in fp32
+  bool router_bias = false;
+  /// Above 0: gate and up are clamped to it, and the activation is (up + 1) gate sigmoid(alpha gate).
+  double clamp = 0;
+  double alpha = 0;
+};
+
+/// Multi-head latent attention: queries, and keys with values, come from narrow vectors (latents) that
+/// have a norm of their own. The keys' rotated part is one for all heads.
+struct LatentConfig {
+  int64_t query_rank = 0;  ///< 0: queries come from the hidden state
+  int64_t rank = 0;        ///< of keys and values; 0: the model has plain attention
+  int64_t plain = 0;       ///< elements of a query or key head that are not rotated
+  int64_t rotated = 0;     ///< and of those that are
+  int64_t value = 0;       ///< elements of a value head
 };
 
 struct ModelConfig {
@@ -116,6 +159,9 @@ struct ModelConfig {
   bool fused_gate_up = false;  ///< one weight holds gate and up
   bool gated = true;           ///< the MLP is down(act(gate) * up), else down(act(up))
   Activation activation = Activation::Silu;
+  ExpertsConfig experts;
+  LatentConfig latent;
+  bool sinks = false;  ///< each query head has a score beside the keys', whose probability is lost
   Names names;
   /// [layer]: how many tokens a token sees, itself included; 0: all before it. Empty: all 0.
   std::vector<int64_t> windows;
@@ -145,6 +191,9 @@ struct ModelConfig {
   /// The layer is the plain one: the products' results go straight to the residual.
   bool adds_products() const {
     return !post_norms && residual_scale == 1 && dropout.residual == 0;
+  }
+  bool has_experts(int64_t layer) const {
+    return experts.count > 0 && (experts.dense.empty() || !experts.dense[layer]);
   }
   /// Columns of the MLP's first product.
   int64_t mlp_width() const { return gated ? 2 * intermediate_size : intermediate_size; }

@@ -1,5 +1,8 @@
 #include "job/layout/units.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "common/check.h"
 
 namespace dsj::layout {
@@ -29,6 +32,7 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
       return {named(c.names.norm1, "bias"), {hidden}};
     case Role::Q:
       if (c.fused_qkv) return {attention(c.names.qkv, "weight"), {q + 2 * kv, hidden}};
+      if (c.latent.query_rank > 0) return {attention("q_b_proj", "weight"), {q, c.latent.query_rank}};
       return {attention("q_proj", "weight"), {q, hidden}};
     case Role::K:
       return {attention("k_proj", "weight"), {kv, hidden}};
@@ -46,7 +50,8 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
     case Role::KNorm:
       return {attention(c.names.k_norm, "weight"), {c.qk_norm_whole ? kv : c.head_dim}};
     case Role::O:
-      return {attention(c.names.o, "weight"), {hidden, q}};
+      return {attention(c.names.o, "weight"),
+              {hidden, c.latent.rank > 0 ? c.num_heads * c.latent.value : q}};
     case Role::OBias:
       return {attention(c.names.o, "bias"), {hidden}};
     case Role::PostAttentionNorm:
@@ -70,8 +75,67 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
       return {named(c.names.down, "bias"), {hidden}};
     case Role::PostMlpNorm:
       return {named(c.names.post_mlp_norm, "weight"), {hidden}};
+    case Role::Sinks:
+      return {std::string(c.names.attention) + ".sinks", {c.num_heads}};
+    case Role::QueryDown:
+      return {attention("q_a_proj", "weight"), {c.latent.query_rank, hidden}};
+    case Role::QueryDownBias:
+      return {attention("q_a_proj", "bias"), {c.latent.query_rank}};
+    case Role::QueryNorm:
+      return {attention("q_a_layernorm", "weight"), {c.latent.query_rank}};
+    case Role::KeyDown:
+      return {attention("kv_a_proj_with_mqa", "weight"),
+              {c.latent.rank + c.latent.rotated, hidden}};
+    case Role::KeyDownBias:
+      return {attention("kv_a_proj_with_mqa", "bias"), {c.latent.rank + c.latent.rotated}};
+    case Role::KeyNorm:
+      return {attention("kv_a_layernorm", "weight"), {c.latent.rank}};
+    case Role::KeyUp:
+      return {attention("kv_b_proj", "weight"),
+              {c.num_heads * (c.latent.plain + c.latent.value), c.latent.rank}};
+    case Role::Router:
+      return {named(c.names.router, "weight"), {c.experts.count, hidden}};
+    case Role::RouterBias:
+      return {named(c.names.router, "bias"), {c.experts.count}};
+    case Role::SharedGate:
+      return {named(c.names.shared, "gate_proj.weight"), {c.experts.shared_inner, hidden}};
+    case Role::SharedUp:
+      return {named(c.names.shared, "up_proj.weight"), {c.experts.shared_inner, hidden}};
+    case Role::SharedDown:
+      return {named(c.names.shared, "down_proj.weight"), {hidden, c.experts.shared_inner}};
+    case Role::SharedScale:
+      return {named(c.names.shared_scale, "weight"), {1, hidden}};
   }
   DSJ_CHECK(false);
+}
+
+/// Of a layer with experts, behind its roles.
+std::vector<Parameter> expert_parameters(const ModelConfig& c) {
+  const int64_t hidden = c.hidden_size, inner = c.experts.inner, count = c.experts.count;
+  std::vector<Parameter> parameters;
+  const auto add = [&](std::string name, std::vector<int64_t> shape) {
+    parameters.push_back({std::move(name), std::move(shape), /*frozen=*/false, /*routed=*/true});
+  };
+  if (c.experts.alternates) {
+    const std::string up = c.names.stacked_up, down = c.names.stacked_down;
+    add(up, {count, hidden, 2 * inner});
+    add(up + "_bias", {count, 2 * inner});
+    add(down, {count, inner, hidden});
+    add(down + "_bias", {count, hidden});
+    return parameters;
+  }
+  if (c.experts.stacked) {
+    add(c.names.stacked_up, {count, 2 * inner, hidden});
+    add(c.names.stacked_down, {count, hidden, inner});
+    return parameters;
+  }
+  for (int64_t expert = 0; expert < count; ++expert) {
+    const std::string prefix = std::string(c.names.experts) + "." + std::to_string(expert) + ".";
+    add(prefix + c.names.expert_gate + ".weight", {inner, hidden});
+    add(prefix + c.names.expert_up + ".weight", {inner, hidden});
+    add(prefix + c.names.expert_down + ".weight", {hidden, inner});
+  }
+  return parameters;
 }
 
 std::vector<UnitSpec> llama_units(const ModelConfig& c) {
@@ -84,11 +148,11 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
                                    {c.first_position + c.max_position, c.hidden_size}});
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     UnitSpec unit{"layer " + std::to_string(layer), {}};
-    for (const Role role : decoder_roles(c)) {
-      Parameter parameter = decoder_parameter(c, role);
-      parameter.name = base + c.names.layers + "." + std::to_string(layer) + "." + parameter.name;
-      unit.parameters.push_back(std::move(parameter));
-    }
+    for (const Role role : decoder_roles(c, c.has_experts(layer)))
+      unit.parameters.push_back(decoder_parameter(c, role));
+    if (c.has_experts(layer)) std::ranges::move(expert_parameters(c), std::back_inserter(unit.parameters));
+    const std::string prefix = base + c.names.layers + "." + std::to_string(layer) + ".";
+    for (Parameter& parameter : unit.parameters) parameter.name.insert(0, prefix);
     units.push_back(std::move(unit));
   }
   UnitSpec head{"head", {}, c.tied};
@@ -145,7 +209,7 @@ std::string name_without_prefix(const std::string& name) {
   return {};
 }
 
-std::vector<Role> decoder_roles(const ModelConfig& c) {
+std::vector<Role> decoder_roles(const ModelConfig& c, bool experts) {
   std::vector<Role> roles;
   auto add = [&](bool has, std::initializer_list<Role> more) {
     if (has) roles.insert(roles.end(), more);
@@ -153,16 +217,31 @@ std::vector<Role> decoder_roles(const ModelConfig& c) {
   const bool norm2 = c.pre_norms && !c.shared_norm;
   add(c.pre_norms && c.norm_weight, {Role::Norm1});
   add(c.pre_norms && c.norm_bias, {Role::Norm1Bias});
+  const bool latent = c.latent.rank > 0;
+  add(latent && c.latent.query_rank > 0, {Role::QueryDown});
+  add(latent && c.latent.query_rank > 0 && c.qkv_bias, {Role::QueryDownBias});
+  add(latent && c.latent.query_rank > 0, {Role::QueryNorm});
   add(true, {Role::Q});
-  add(!c.fused_qkv, {Role::K, Role::V});
-  add(c.qkv_bias, {Role::QBias});
-  add(c.qkv_bias && !c.fused_qkv, {Role::KBias, Role::VBias});
+  add(latent, {Role::KeyDown});
+  add(latent && c.qkv_bias, {Role::KeyDownBias});
+  add(latent, {Role::KeyNorm, Role::KeyUp});
+  add(!latent && !c.fused_qkv, {Role::K, Role::V});
+  add(!latent && c.qkv_bias, {Role::QBias});
+  add(!latent && c.qkv_bias && !c.fused_qkv, {Role::KBias, Role::VBias});
+  add(c.sinks, {Role::Sinks});
   add(c.qk_norm, {Role::QNorm, Role::KNorm});
   add(true, {Role::O});
   add(c.o_bias, {Role::OBias});
   add(c.post_norms, {Role::PostAttentionNorm});
   add(norm2 && c.norm_weight, {Role::Norm2});
   add(norm2 && c.norm_bias, {Role::Norm2Bias});
+  if (experts) {
+    add(true, {Role::Router});
+    add(c.experts.router_bias, {Role::RouterBias});
+    add(c.experts.shared_inner > 0, {Role::SharedGate, Role::SharedUp, Role::SharedDown});
+    add(c.experts.shared_scaled, {Role::SharedScale});
+    return roles;
+  }
   add(c.gated, {Role::Gate});
   add(!c.fused_gate_up, {Role::Up});
   add(c.gated && c.mlp_bias, {Role::GateBias});
@@ -190,6 +269,16 @@ int64_t trainable_numel(const std::vector<UnitSpec>& units) {
   for (const auto& unit : units) {
     for (const auto& parameter : unit.parameters) total += parameter.frozen ? 0 : parameter.numel();
   }
+  return total;
+}
+
+int64_t active_numel(const ModelConfig& config, const std::vector<UnitSpec>& units) {
+  int64_t total = 0, routed = 0;
+  for (const auto& unit : units) {
+    for (const auto& parameter : unit.parameters)
+      (parameter.routed ? routed : total) += parameter.numel();
+  }
+  if (routed > 0) total += routed / config.experts.count * config.experts.per_token;
   return total;
 }
 

@@ -15,6 +15,7 @@ struct Parameter {
   std::string name;  ///< as in the Hugging Face checkpoint
   std::vector<int64_t> shape;
   bool frozen = false;  ///< not trained: it has no gradient and no state
+  bool routed = false;  ///< of one expert or all: only the tokens that the router sends there read it
   int64_t numel() const;
 };
 
@@ -60,10 +61,27 @@ enum class Role {
   Down,
   DownBias,
   PostMlpNorm,
+  Sinks,
+  QueryDown,  ///< latent attention
+  QueryDownBias,
+  QueryNorm,
+  KeyDown,
+  KeyDownBias,
+  KeyNorm,
+  KeyUp,
+  Router,
+  RouterBias,
+  SharedGate,
+  SharedUp,
+  SharedDown,
+  SharedScale,
 };
-inline constexpr int kRoles = static_cast<int>(Role::PostMlpNorm) + 1;
-/// The roles that this model has, in the order of its unit's parameters (Block::Llama).
-std::vector<Role> decoder_roles(const ModelConfig& config);
+inline constexpr int kRoles = static_cast<int>(Role::SharedScale) + 1;
+/// The roles that this model has, in the order of its unit's parameters (Block::Llama). `experts`: of a
+/// layer with experts (ModelConfig::has_experts). Their own parameters follow: gate, up and down of
+/// each expert, or stacked gate and up, then stacked down. The roles of attention come first in both
+/// kinds of layer.
+std::vector<Role> decoder_roles(const ModelConfig& config, bool experts = false);
 
 /// Units in forward order. Parameters that one matrix product can serve are neighbours (q, k, v
 /// weights; q, k, v biases; gate and up), so that one view spans them without a copy.
@@ -72,6 +90,8 @@ std::vector<UnitSpec> units_of(const ModelConfig& config);
 /// Elements; tied weights count once.
 int64_t total_numel(const std::vector<UnitSpec>& units);
 int64_t trainable_numel(const std::vector<UnitSpec>& units);
+/// The parameters that one token passes: of the routed ones its share.
+int64_t active_numel(const ModelConfig& config, const std::vector<UnitSpec>& units);
 
 /// The first unit with a trained parameter: backward ends there.
 int lowest_trainable(const std::vector<UnitSpec>& units);

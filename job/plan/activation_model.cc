@@ -26,6 +26,21 @@ MicroBatchTokens tokens_of(const MemoryInput& input) {
   return {std::min(most.tokens, rows * longest), std::min(most.targets, rows * (longest - 1))};
 }
 
+/// Elements of the activations that a token has in all the experts that it passes, or in the plain MLP
+/// where that is wider.
+int64_t widest(const layout::ModelConfig& model) {
+  const auto& experts = model.experts;
+  const bool plain = std::ranges::count(experts.dense, true) > 0;
+  return std::max(experts.per_token * experts.inner + experts.shared_inner,
+                  plain ? model.intermediate_size : 0);
+}
+
+/// What a token's routing keeps: probabilities, choices, weights, their order.
+int64_t routing(const layout::ModelConfig& model, int64_t tokens) {
+  const auto& experts = model.experts;
+  return tokens * (4 * experts.count + (4 + 3 * 8) * experts.per_token);
+}
+
 struct StepShape {
   StepShape(const MemoryInput& input, const MicroBatchTokens& tokens)
       : seq(std::min(longest_row(input), tokens.tokens)),
@@ -34,12 +49,13 @@ struct StepShape {
         hidden(input.model.hidden_size),
         query(input.model.query_size()),
         qkv(query + 2 * input.model.kv_size()),
-        inner(input.model.intermediate_size),
+        inner(input.model.experts.count > 0 ? widest(input.model) : input.model.intermediate_size),
         vocab(input.model.vocab_size),
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
         wide(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
         heads(input.model.num_heads),
-        mlp_width(input.model.mlp_width()),
+        mlp_width(input.model.experts.count > 0 ? 2 * widest(input.model) : input.model.mlp_width()),
+        balanced(input.model.experts.balance > 0),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
         fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
@@ -50,6 +66,7 @@ struct StepShape {
   const int64_t wide;  ///< bytes of what norms read and units pass on; autocast: more than element
   const int64_t heads;
   const int64_t mlp_width;  ///< gate and up, or the activation's input
+  const bool balanced;      ///< the last layer, too, has an auxiliary loss of all tokens
   const bool shared_heads;  ///< query heads share key and value heads: copies are made
   const bool widened;       ///< 16-bit attention runs on fp32 copies
   const bool fp16;          ///< of products
@@ -108,6 +125,15 @@ int64_t branches(const StepShape& s, const layout::ModelConfig& model, int64_t t
 int64_t branch_results(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   return model.adds_products() ? 0 : tokens * s.hidden * (s.element + 2 * s.wide);
 }
+/// What experts hold besides their activations: a row of each choice, the rows of one expert (at most
+/// all tokens) on their way in and out, sums in fp32, and the router's terms.
+int64_t expert_rows(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  const auto& experts = model.experts;
+  if (experts.count == 0) return 0;
+  return tokens * (s.hidden * (s.element * (experts.per_token + 3) + 2 * 4 + s.wide) +
+                   experts.inner * 2 * s.element + 3 * 4 * experts.count);
+}
+
 /// What the backward of an activation holds that no kernel of ours does.
 int64_t activation_terms(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   if (model.block == layout::Block::Gpt2) return 0;
@@ -184,7 +210,7 @@ int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
 /// Behind its attention the last layer has only the tokens with a target
 /// (MicroBatch::last_outputs), unless those that have none are fewer than a sixteenth.
 int64_t last_outputs(const StepShape& s) {
-  return std::min(s.rows, s.targets + s.targets / 15 + 1);
+  return s.balanced ? s.rows : std::min(s.rows, s.targets + s.targets / 15 + 1);
 }
 
 int64_t packing(const StepShape& s) {
@@ -196,6 +222,9 @@ int64_t packing(const StepShape& s) {
 int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   if (s.wide == 4) return 0;
   int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);
+  if (const auto& experts = input.model.experts; experts.count > 0)
+    elements = s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) +
+                           experts.count + 3);
   if (input.lora)  // at most an adapter of each of the three weights
     elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
   return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
@@ -220,7 +249,9 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
                       input.pieces.piece * 2 * 4 +  // its norm's sums
                       norm_gradient(s, model, input.pieces.piece) +
                       branch_results(s, model, input.pieces.piece) +
-                      branches(s, model, input.pieces.piece) / 2;
+                      branches(s, model, input.pieces.piece) / 2 +
+                      expert_rows(s, model, input.pieces.piece) +
+                      routing(model, input.pieces.piece);
   const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
   const int64_t regrouped = grouped(s, model);
   a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, model) + turned,
@@ -260,19 +291,20 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t x2 = s.rows * s.hidden * s.wide;
   const layout::ModelConfig& model = input.model;
   a.kept = x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, model) +
-           branches(s, model, s.rows) - not_kept_twice(s, model);
+           branches(s, model, s.rows) + routing(model, s.rows) - not_kept_twice(s, model);
   const int64_t outputs = last_outputs(s);
   // A last layer whose tokens are picked keeps what both of a parallel layer's halves read.
   a.kept_last =
       a.kept - (s.rows - outputs) * ((s.hidden + s.mlp_width) * s.element + s.hidden * s.wide + 4) -
-      branches(s, model, s.rows - outputs) + not_kept_twice(s, model);
+      branches(s, model, s.rows - outputs) - routing(model, s.rows - outputs) +
+      not_kept_twice(s, model);
 
   const int64_t tile = attention_tile(s, model.head_dim) + scores(s, model);
   const int64_t branch = branch_results(s, model, s.rows) + norm_copies(s, model, s.rows);
   const int64_t result = a.boundary + branch;              // the layer's output
   const int64_t product = s.casts() ? row * s.hidden : 0;  // before it is added to x2
   const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
-  const int64_t at_mlp = row * s.inner + result + product;
+  const int64_t at_mlp = row * s.inner + result + product + expert_rows(s, model, s.rows);
   if (!input.recompute) {
     a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s) + tile, turned,
                           grouped(s, model)});
@@ -281,7 +313,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
                           std::max({attention_forward(s) + tile, wide,
                                     turned - row * s.query - sums,
                                     grouped(s, model) - row * s.query - sums});
-    const int64_t second = x2 + row * (s.hidden + s.mlp_width + s.inner) + product + result + sums;
+    const int64_t second = x2 + row * (s.hidden + s.mlp_width + s.inner) + product + result + sums +
+                           expert_rows(s, model, s.rows) + routing(model, s.rows);
     a.forward = std::max(first, second);
   }
 
@@ -291,7 +324,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     const int64_t column = tokens * s.element;
     const int64_t dy = s.casts() ? column * s.hidden : 0;  // as the product reads it
     const int64_t mlp = 2 * column * s.inner + dy + packing(s) +
-                        activation_terms(s, model, tokens) + branch_results(s, model, tokens);
+                        activation_terms(s, model, tokens) + branch_results(s, model, tokens) +
+                        expert_rows(s, model, tokens);
     const int64_t mlp_freed =  // x2, h2, gate_up
         tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model);
     const int64_t attended =

@@ -114,6 +114,7 @@ MemoryModel memory_model(const MemoryInput& input) {
                             input.config.gradient_accumulation_steps);
   MemoryModel model{.parameters = layout::total_numel(units),
                     .trainable = layout::trainable_numel(units),
+                    .active = layout::active_numel(input.model, units),
                     .peak_live_parameters = schedule.peak_live,
                     .gathers = schedule.gathers,
                     .stage = stage.number};

@@ -54,6 +54,7 @@ struct MemoryModel {
   WireCount wire;
   int64_t parameters = 0;            ///< of the model, adapters included
   int64_t trainable = 0;             ///< of these, trained
+  int64_t active = 0;                ///< of these, those that one token passes
   int64_t peak_live_parameters = 0;  ///< elements gathered at a time (stage 3), padding included
   int64_t gathers = 0;               ///< flats gathered per step (stage 3)
   int stage = 0;                     ///< the stage that runs

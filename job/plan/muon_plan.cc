@@ -25,6 +25,18 @@ bool is_orthogonalised(const layout::FlatLayout& flat, const ResolvedConfig& con
   return is_orthogonalised(layout::Parameter{some.name, some.shape});
 }
 
+Status check_muon(const std::vector<layout::UnitSpec>& units, const ResolvedConfig& config) {
+  if (!is_muon(config)) return {};
+  for (const auto& unit : units) {
+    for (const auto& parameter : unit.parameters)
+      if (is_orthogonalised(parameter) && parameter.shape.size() > 2)
+        return bad_input("Muon is not built for experts that share one tensor (" + parameter.name +
+                             ")",
+                         "optimizer.type", "AdamW, or another optimizer of docs/optimizers.md");
+  }
+  return {};
+}
+
 std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
                                                 const ResolvedConfig& config) {
   if (flat.frozen()) return {};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/result.h"
 #include "job/dsconfig/resolved.h"
 #include "job/layout/partition.h"
 
@@ -16,6 +17,11 @@ bool is_muon(const dsconfig::ResolvedConfig& config);
 bool is_orthogonalised(const layout::Parameter& parameter);
 /// A flat of such matrices, which has no other parameters (FlatPlanOptions::alone).
 bool is_orthogonalised(const layout::FlatLayout& flat, const dsconfig::ResolvedConfig& config);
+
+/// Muon takes matrices alone: an error that names the first trained tensor of more dimensions (all
+/// experts of a layer in one). Any other optimizer: none.
+Status check_muon(const std::vector<layout::UnitSpec>& units,
+                  const dsconfig::ResolvedConfig& config);
 
 /// What any optimizer keeps per element of the flat; frozen: nothing.
 std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,

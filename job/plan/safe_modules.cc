@@ -17,6 +17,9 @@ bool is_table(const std::string& name) {
 
 std::string_view module_class(const std::string& name) {
   if (name.contains("lora_")) return "torch.nn.Linear";
+  // transformers 5 holds routers and experts in classes of each family, which no list names.
+  for (const char* part : {".mlp.gate.", ".mlp.router.", ".experts.", ".block_sparse_moe."})
+    if (name.contains(part)) return "transformers MoE";
   if (is_table(name) || name.contains("wpe.") || name.contains("embed_positions."))
     return "torch.nn.Embedding";
   // GPT-2's. StarCoder2 gives these names to linear layers.
@@ -25,7 +28,8 @@ std::string_view module_class(const std::string& name) {
       return name.contains("layers.") ? "torch.nn.Linear" : "transformers.pytorch_utils.Conv1D";
   for (const char* part :
        {"_proj.", "lm_head.", "embed_out.", "query_key_value.", ".dense.", ".dense_h_to_4h.",
-        ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out."})
+        ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out.", ".shared_expert_gate.",
+        "_proj_with_mqa."})
     if (name.contains(part)) return "torch.nn.Linear";
   return {};
 }

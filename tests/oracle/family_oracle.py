@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-from qwen2_oracle import ADAMW_STEPS, ROWS, TOKENS, load, oracle, write_json
+from qwen2_oracle import ADAMW_STEPS, ROWS, TOKENS, load, oracle, published, write_json
 
 # A quarter of the Qwen2 fixtures': these models learn the rows in fifty steps of that, and near a loss of 0 the
 # rounding of fp32 alone grows beyond 1e-5.
@@ -248,6 +248,46 @@ MODELS |= {
         {"hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0},
         image_token_id=503, scale_factor=2, pad_token_id=0, tie_word_embeddings=False),
 }
+MOE = {"hidden_act": "silu", "num_experts_per_tok": 2, "output_router_logits": False, "router_aux_loss_coef": 0.01,
+       "tie_word_embeddings": False, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}
+QWEN_MOE = MOE | {"decoder_sparse_step": 1, "moe_intermediate_size": 16, "num_experts": 6, "rms_norm_eps": 1e-6,
+                  "sliding_window": None, "use_sliding_window": False}
+DEEPSEEK = MOE | {"attention_bias": False, "num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+                  "qk_rope_head_dim": 4, "v_head_dim": 8, "first_k_dense_replace": 1, "moe_intermediate_size": 16,
+                  "n_routed_experts": 6, "n_shared_experts": 2, "routed_scaling_factor": 1.0, "topk_method": "greedy",
+                  "norm_topk_prob": False, "n_group": 1, "topk_group": 1, "output_router_logits": False}
+MODELS |= {
+    # The layer in the middle has a plain MLP.
+    "tiny-qwen3-moe": family("Qwen3Moe", "qwen3_moe", num_hidden_layers=3, head_dim=16, attention_bias=False,
+                             mlp_only_layers=[1], norm_topk_prob=True, **QWEN_MOE),
+    # With the auxiliary loss, large enough to show.
+    "tiny-qwen3-moe-balanced": family("Qwen3Moe", "qwen3_moe", head_dim=16, attention_bias=False, mlp_only_layers=[],
+                                      norm_topk_prob=True, **QWEN_MOE | {"output_router_logits": True,
+                                                                         "router_aux_loss_coef": 0.2}),
+    "tiny-qwen2-moe": family("Qwen2Moe", "qwen2_moe", shared_expert_intermediate_size=24, norm_topk_prob=False,
+                             **QWEN_MOE),
+    "tiny-mixtral": family("Mixtral", "mixtral", num_local_experts=4, sliding_window=6, router_jitter_noise=0.0,
+                           **MOE),
+    "tiny-olmoe": family("Olmoe", "olmoe", num_experts=8, clip_qkv=None, norm_topk_prob=False, attention_bias=False,
+                         **MOE | {"num_experts_per_tok": 3}),
+    "tiny-granitemoe": family("GraniteMoe", "granitemoe", num_local_experts=4, attention_multiplier=0.2,
+                              embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4, **MOE),
+    "tiny-gpt-oss": family("GptOss", "gpt_oss", num_hidden_layers=2, head_dim=16, num_local_experts=4,
+                           attention_bias=True, sliding_window=6, swiglu_limit=1.5,
+                           layer_types=["sliding_attention", "full_attention"],
+                           **MOE | {"output_router_logits": True, "router_aux_loss_coef": 0.9, "rope_theta": 150000.0},
+                           rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                         "truncate": False, "original_max_position_embeddings": 16}),
+    # A plain MLP in the first layer, queries from the hidden state.
+    "tiny-deepseek-v2-lite": family("DeepseekV2", "deepseek_v2", num_hidden_layers=3, q_lora_rank=None, **DEEPSEEK),
+    # Queries from a latent, biases, yarn on scores and rotations.
+    "tiny-deepseek-v2": family("DeepseekV2", "deepseek_v2", q_lora_rank=12,
+                               **DEEPSEEK | {"attention_bias": True, "routed_scaling_factor": 2.5,
+                                             "first_k_dense_replace": 0},
+                               rope_scaling={"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1,
+                                             "mscale": 0.707, "mscale_all_dim": 1.0,
+                                             "original_max_position_embeddings": 16}),
+}
 # Their norms multiply by 1 + weight.
 PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma")
 
@@ -269,8 +309,10 @@ def weights(config, generator):
             tensors[name] = noise * 0.4
         else:
             fan_in = shape[0] if config["model_type"] == "gpt2" and len(shape) == 2 else shape[:2][-1]
+            if ".experts." in name and config["model_type"] != "gpt_oss":
+                fan_in = shape[-1]
             tensors[name] = noise * fan_in ** -0.5
-    return tensors
+    return published(model, tensors)
 
 
 VISION_NAMES = {r"^model\.language_model\.": "language_model.model.", r"^lm_head\.": "language_model.lm_head.",

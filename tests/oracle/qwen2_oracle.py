@@ -12,6 +12,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers.core_model_loading import revert_weight_conversion
 
 TOKENS, BATCH, ROWS, ADAMW_STEPS = 16, 2, 8, 50
 ADAMW = {"lr": 0.002, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "max_grad_norm": 1.0}
@@ -91,6 +92,13 @@ def statistics(tensor):
     return {"shape": list(tensor.shape), "l2": flat.norm().item(), "every": every, "sample": rounded(flat[::every][:8])}
 
 
+def published(model, tensors):
+    """Tensors by the model's own names → by those that save_pretrained writes, where a model has experts: it holds all
+    experts' weights as one parameter, files have one tensor for each."""
+    has_experts = any(".experts." in name for name in tensors)
+    return revert_weight_conversion(model, tensors) if has_experts else tensors
+
+
 def loss_of(model, ids, labels):
     return model(input_ids=torch.tensor(ids), labels=torch.tensor(labels), use_cache=False).loss
 
@@ -119,13 +127,19 @@ def adamw(directory, rows, lr):
     losses, norms = [], []
     for step in range(ADAMW_STEPS):
         optimizer.zero_grad()
-        loss = loss_of(model, *batch(rows, step))
+        ids, labels = batch(rows, step)
+        if getattr(model.config, "output_router_logits", False):
+            # The auxiliary loss of two rows is not the mean of theirs: each row is a micro-batch.
+            loss = sum(loss_of(model, [row], [wanted]) for row, wanted in zip(ids, labels)) / BATCH
+        else:
+            loss = loss_of(model, ids, labels)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["max_grad_norm"])
         optimizer.step()
         losses.append(loss.item())
         norms.append(norm.item())
-    final = {name: statistics(parameter) for name, parameter in model.named_parameters()}
+    final = {name: statistics(value)
+             for name, value in published(model, {n: p.detach() for n, p in model.named_parameters()}).items()}
     return ADAMW | {"lr": lr, "steps": ADAMW_STEPS, "loss": losses, "grad_norm": norms, "final_weights": final}
 
 
@@ -152,8 +166,8 @@ def oracle(directory, config, generator, all_positions, rows=data, complete=gree
     loss = loss_of(model, ids, labels)
     loss.backward()
     # A vision part has none: no row has a picture.
-    gradients = {name: statistics(parameter.grad) for name, parameter in model.named_parameters()
-                 if parameter.grad is not None}
+    written = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    gradients = {name: statistics(gradient) for name, gradient in published(model, written).items()}
     norm = sum(parameter.grad.double().pow(2).sum() for parameter in model.parameters()
                if parameter.grad is not None).sqrt().item()
     return {

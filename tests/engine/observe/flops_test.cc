@@ -42,6 +42,19 @@ TEST(Flops, EqualACalculationByHand) {
   }
 }
 
+TEST(Flops, OfExpertsOnlyWhatTokensPass) {
+  layout::ModelConfig with = model(false);
+  with.experts = {.count = 6, .per_token = 2, .inner = 5, .shared_inner = 7};
+  constexpr int64_t kLengths[] = {5, 2, 8}, kTokens = 5 + 2 + 8;
+  const Module root = count_forward(with, layout::units_of(with), kLengths);
+  const Module dense = counted(false);
+  EXPECT_EQ(root.children[1].macs - dense.children[1].macs,
+            kTokens * (6 * 8 + 2 * 3 * 5 * 8 + 3 * 7 * 8 - 3 * 96))
+      << "the router, two experts, the shared one";
+  EXPECT_EQ(root.parameters - dense.parameters,
+            2 * (6 * 8 + 6 * 3 * 5 * 8 + 3 * 7 * 8 - 3 * 96));
+}
+
 TEST(Flops, ALayerThatDropsTokensCountsThoseItSees) {
   constexpr int64_t kLengths[] = {5, 2, 8}, kLayers[] = {1};
   const Module root = count_forward(model(false), layout::units_of(model(false)), kLengths,

@@ -18,6 +18,44 @@ ModelConfig model(bool tied = false) {
   return *model_config_from_json(config, "config.json");
 }
 
+ModelConfig with_experts() {
+  const nlohmann::json config = {{"model_type", "qwen2_moe"},
+                                 {"vocab_size", 64},
+                                 {"hidden_size", 32},
+                                 {"intermediate_size", 96},
+                                 {"moe_intermediate_size", 16},
+                                 {"shared_expert_intermediate_size", 24},
+                                 {"num_hidden_layers", 2},
+                                 {"num_attention_heads", 4},
+                                 {"num_experts", 6},
+                                 {"num_experts_per_tok", 2}};
+  return *model_config_from_json(config, "config.json");
+}
+
+/// PEFT's "all-linear" finds what transformers 5 holds as linear layers: no router, no expert.
+TEST(Lora, ExpertsAndRoutersHaveNoAdapter) {
+  const auto resolved = resolve_lora(with_experts(), {.target_pattern = "all-linear"});
+  ASSERT_TRUE(resolved) << resolved.error().to_string();
+  const std::vector<std::string> want = {
+      "k_proj", "o_proj", "q_proj", "shared_expert.down_proj", "shared_expert.gate_proj",
+      "shared_expert.up_proj", "shared_expert_gate", "v_proj"};
+  EXPECT_EQ(resolved->target_modules, want);
+  const UnitSpec unit = units_of(with_experts(), *resolved)[1];
+  for (const Adapter& adapter : unit.adapters)
+    EXPECT_FALSE(unit.parameters[adapter.weight].routed) << unit.parameters[adapter.weight].name;
+  EXPECT_EQ(unit.adapters.size(), 4u + 3 + 1) << "attention, the shared expert, its scale";
+  const auto refused = [](const LoraArgs& lora) {
+    const auto got = resolve_lora(with_experts(), lora);
+    EXPECT_FALSE(got);
+    return got ? "" : got.error().to_string();
+  };
+  EXPECT_NE(refused({.target_modules = {"gate_proj"}}).find("adapters on experts"),
+            std::string::npos);
+  EXPECT_NE(refused({.target_modules = {"gate"}}).find("a router"), std::string::npos);
+  EXPECT_NE(refused({.modules_to_save = {"mlp"}}).find("experts"), std::string::npos);
+  EXPECT_NE(refused({.modules_to_save = {"experts"}}).find("experts"), std::string::npos);
+}
+
 /// "q_proj v_proj": what gets an adapter in a unit.
 std::string adapted(const LoraArgs& lora, int unit = 1) {
   const auto resolved = resolve_lora(model(), lora);

@@ -208,7 +208,7 @@ TEST(ModelConfig, NamesWithoutTheirPrefix) {
 }
 
 TEST(ModelConfig, AnUnknownArchitectureIsRefusedWithTheKnownOnes) {
-  for (const char* type : {"mpt", "", "LLAMA", "mixtral"}) {
+  for (const char* type : {"mpt", "", "LLAMA", "jamba"}) {
     json config = llama();
     config["model_type"] = type;
     const std::string text = refusal(config);
@@ -283,6 +283,116 @@ TEST(ModelConfig, ReleasedModels) {
   EXPECT_EQ(granite.attention_scale(3), 0.015625);
   EXPECT_EQ(granite.logits_scale, 0.125);
   EXPECT_EQ(total_numel(units_of(granite)), 2'533'531'648) << "the size of granite-3.1-2b";
+}
+
+/// Mixtures of experts: all parameters, and those that one token passes.
+TEST(ModelConfig, ReleasedModelsWithExperts) {
+  const auto counts = [](const char* text) {
+    const ModelConfig model = read(json::parse(text));
+    const auto units = units_of(model);
+    return std::pair{total_numel(units), active_numel(model, units)};
+  };
+  using Counts = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(counts(R"({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+      "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32,
+      "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+      "num_experts_per_tok": 8, "norm_topk_prob": true, "decoder_sparse_step": 1,
+      "mlp_only_layers": [], "output_router_logits": false, "router_aux_loss_coef": 0.001,
+      "rope_theta": 1000000.0, "max_position_embeddings": 40960, "sliding_window": null,
+      "use_sliding_window": false, "max_window_layers": 48, "tie_word_embeddings": false})"),
+            (Counts{30'532'122'624, 3'353'032'704}))
+      << "the size of Qwen3-30B-A3B";
+  EXPECT_EQ(counts(R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2,
+      "output_router_logits": false, "router_aux_loss_coef": 0.02, "rope_theta": 1000000.0,
+      "max_position_embeddings": 32768, "sliding_window": null, "tie_word_embeddings": false})"),
+            (Counts{46'702'792'704, 12'879'925'248}))
+      << "the size of Mixtral-8x7B";
+  EXPECT_EQ(counts(R"({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024,
+      "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 16,
+      "vocab_size": 50304, "num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": false,
+      "clip_qkv": null, "tie_word_embeddings": false})"),
+            (Counts{6'919'161'856, 1'282'017'280}))
+      << "the size of OLMoE-1B-7B";
+  EXPECT_EQ(counts(R"({"model_type": "qwen2_moe", "hidden_size": 2048, "intermediate_size": 5632,
+      "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+      "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
+      "vocab_size": 151936, "num_experts": 60, "num_experts_per_tok": 4, "norm_topk_prob": false,
+      "sliding_window": 32768, "use_sliding_window": false, "max_window_layers": 21,
+      "tie_word_embeddings": false})"),
+            (Counts{14'315'784'192, 2'689'173'504}))
+      << "the size of Qwen1.5-MoE-A2.7B";
+  EXPECT_EQ(counts(R"({"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880,
+      "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8,
+      "head_dim": 64, "vocab_size": 201088, "num_local_experts": 32, "num_experts_per_tok": 4,
+      "attention_bias": true, "sliding_window": 128, "tie_word_embeddings": false,
+      "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+      "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false}})"),
+            (Counts{20'914'757'184, 4'187'440'704}))
+      << "the size of gpt-oss-20b";
+  EXPECT_EQ(counts(R"({"model_type": "deepseek_v2", "hidden_size": 2048,
+      "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27,
+      "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 102400,
+      "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6, "n_group": 1,
+      "topk_group": 1, "topk_method": "greedy", "first_k_dense_replace": 1,
+      "q_lora_rank": null, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+      "v_head_dim": 128, "rope_theta": 10000, "rope_scaling": {"beta_fast": 32, "beta_slow": 1,
+      "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
+      "original_max_position_embeddings": 4096, "type": "yarn"}})"),
+            (Counts{15'706'484'224, 2'661'150'208}))
+      << "the size of DeepSeek-V2-Lite";
+}
+
+json moe(const char* more = "{}") {
+  json config = json::parse(R"({"model_type": "qwen3_moe", "vocab_size": 96, "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16})");
+  config.update(json::parse(more));
+  return config;
+}
+
+TEST(ModelConfig, WhichLayersHaveExperts) {
+  const auto layers = [](const char* more) {
+    const ModelConfig model = read(moe(more));
+    std::string text;
+    for (int64_t layer = 0; layer < model.num_layers; ++layer)
+      text += model.has_experts(layer) ? 'E' : '-';
+    return text;
+  };
+  EXPECT_EQ(layers("{}"), "EEEE");
+  EXPECT_EQ(layers(R"({"decoder_sparse_step": 2})"), "-E-E");
+  EXPECT_EQ(layers(R"({"mlp_only_layers": [0, 3, 99]})"), "-EE-");
+  EXPECT_NE(refusal(moe(R"({"mlp_only_layers": ["first"]})")).find("mlp_only_layers"),
+            std::string::npos);
+  EXPECT_TRUE(has_parameter(read(moe()), "model.layers.3.mlp.experts.7.down_proj.weight"));
+  EXPECT_FALSE(has_parameter(read(moe()), "model.layers.3.mlp.down_proj.weight"));
+}
+
+TEST(ModelConfig, TheAuxiliaryLossCountsOnlyWhereTheFileAsksForIt) {
+  EXPECT_EQ(read(moe(R"({"router_aux_loss_coef": 0.3})")).experts.balance, 0);
+  EXPECT_EQ(read(moe(R"({"output_router_logits": true})")).experts.balance, 0.001);
+  EXPECT_EQ(read(moe(R"({"output_router_logits": true, "router_aux_loss_coef": 0.3})"))
+                .experts.balance,
+            0.3);
+}
+
+TEST(ModelConfig, WhatExpertsDoNotHaveIsRefused) {
+  const auto refused = [](const char* more, const char* field) {
+    const std::string text = refusal(moe(more));
+    EXPECT_NE(text.find(field), std::string::npos) << text;
+  };
+  refused(R"({"num_experts_per_tok": 9})", "num_experts_per_tok");
+  refused(R"({"num_experts": 0})", "num_experts");
+  refused(R"({"num_experts": 100000})", "num_experts");
+  refused(R"({"router_aux_loss_coef": -1})", "router_aux_loss_coef");
+  refused(R"({"model_type": "mixtral", "router_jitter_noise": 0.1})", "router_jitter_noise");
+  refused(R"({"model_type": "olmoe", "clip_qkv": 8.0})", "clip_qkv");
+  refused(R"({"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}})",
+          "quantization_config");
+  refused(R"({"model_type": "deepseek_v2", "topk_method": "group_limited_greedy"})",
+          "topk_method");
+  refused(R"({"model_type": "deepseek_v2", "v_head_dim": 1024})", "v_head_dim");
 }
 
 /// The same, of models whose weights have other names and places.
@@ -504,7 +614,7 @@ TEST(ModelConfig, AnyNumberIsRefusedOrCounted) {
       "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
       "sliding_window", "max_window_layers", "attention_dropout", "pretraining_tp"};
   int counted = 0, refused = 0;
-  for (const char* type : {"llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral"}) {
     for (const std::string& field : fields) {
       for (const std::string& other : fields) {
         for (const json& value : values) {

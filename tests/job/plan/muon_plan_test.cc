@@ -19,5 +19,19 @@ TEST(MuonPlan, MatricesOfTheLayersByNameAndShape) {
   EXPECT_TRUE(of("model.layers.0.mlp.up_proj.lora_A.weight", {2, 4}));
 }
 
+TEST(MuonPlan, ATensorOfAllExpertsIsRefused) {
+  dsconfig::ResolvedConfig config;
+  const auto stacked = [](bool frozen) {
+    const layout::Parameter experts{"model.layers.0.mlp.experts.gate_up_proj", {4, 8, 4}, frozen};
+    return std::vector<layout::UnitSpec>{{"layer 0", {experts}}};
+  };
+  EXPECT_TRUE(check_muon(stacked(false), config)) << "AdamW";
+  config.optimizer.kind = dsconfig::OptimizerKind::Muon;
+  EXPECT_TRUE(check_muon(stacked(true), config)) << "frozen";
+  const Status refused = check_muon(stacked(false), config);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().to_string().find("experts.gate_up_proj"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace dsj::plan

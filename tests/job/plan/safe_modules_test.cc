@@ -28,6 +28,25 @@ TEST(SafeModules, ModulesByName) {
     EXPECT_EQ(module_class(norm), "") << norm;
 }
 
+/// transformers 5 holds them in classes of its own, but for the shared expert.
+TEST(SafeModules, ExpertsAndRoutersAreNoLinears) {
+  for (const char* name :
+       {"model.layers.0.mlp.experts.3.gate_proj.weight", "model.layers.0.mlp.gate.weight",
+        "model.layers.0.block_sparse_moe.experts.0.w1.weight",
+        "model.layers.0.block_sparse_moe.gate.weight", "model.layers.0.mlp.router.weight",
+        "model.layers.0.block_sparse_moe.input_linear.weight",
+        "model.layers.0.mlp.experts.gate_up_proj_bias"}) {
+    EXPECT_NE(module_class(name), "torch.nn.Linear") << name;
+    EXPECT_TRUE(enters_products(name)) << name;
+  }
+  for (const char* name : {"model.layers.0.mlp.shared_expert.up_proj.weight",
+                           "model.layers.0.mlp.shared_expert_gate.weight",
+                           "model.layers.0.self_attn.kv_a_proj_with_mqa.weight"})
+    EXPECT_EQ(module_class(name), "torch.nn.Linear") << name;
+  EXPECT_FALSE(enters_products("model.layers.0.self_attn.sinks"));
+  EXPECT_FALSE(enters_products("model.layers.0.self_attn.kv_a_layernorm.weight"));
+}
+
 TEST(SafeModules, ProductsReadNeitherNormsNorTables) {
   for (const char* factor : {"model.layers.0.mlp.up_proj.weight", "transformer.h.1.mlp.c_fc.bias",
                              "model.layers.0.mlp.up_proj.lora_A.weight", "lm_head.weight"})

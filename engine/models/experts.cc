@@ -1,0 +1,227 @@
+#include "engine/models/experts.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "engine/models/ops.h"
+
+namespace dsj::models {
+
+using layout::ExpertsConfig;
+using layout::Role;
+
+namespace {
+
+/// Calls f(expert, first, count) for each expert that has tokens, and none(expert) for the others.
+template <typename F, typename None>
+void each_expert(const Routing& routing, F f, None none) {
+  for (size_t expert = 0; expert + 1 < routing.starts.size(); ++expert) {
+    const int64_t first = routing.starts[expert], count = routing.starts[expert + 1] - first;
+    if (count > 0)
+      f(static_cast<int64_t>(expert), first, count);
+    else
+      none(static_cast<int64_t>(expert));
+  }
+}
+
+/// Adds each token's rows of x [N K, H], by weight where there are weights, to out [N, H] fp32.
+void add_choices(const at::Tensor& x, const Routing& routing, const at::Tensor& weights,
+                 at::Tensor out) {
+  for (int64_t choice = 0; choice < routing.places.size(1); ++choice) {
+    const at::Tensor rows = x.index_select(0, routing.places.select(1, choice)).to(at::kFloat);
+    if (weights.defined())
+      out.addcmul_(rows, weights.narrow(1, choice, 1));
+    else
+      out.add_(rows);
+  }
+}
+
+/// <a, b> of each row, [rows] fp32, over the factor that a was multiplied by; 0 where that is 0.
+at::Tensor row_products(const at::Tensor& a, const at::Tensor& b, const at::Tensor& factor) {
+  const at::Tensor sums = (a.to(at::kFloat) * b).sum(-1);
+  return at::where(factor == 0, at::zeros_like(sums), sums / factor);
+}
+
+}  // namespace
+
+ExpertMlp::ExpertMlp(const layout::ModelConfig& config)
+    : config_(config.experts), activation_(config.activation), hidden_(config.hidden_size) {
+  DSJ_CHECK(config.gated && !config.post_norms && !config.parallel);
+  const auto roles = layout::decoder_roles(config, /*experts=*/true);
+  const auto at = [&](Role role) {
+    return static_cast<int>(std::ranges::find(roles, role) - roles.begin());
+  };
+  const int64_t shared = config_.shared_inner;
+  first_ = static_cast<int>(roles.size());
+  router_ = {at(Role::Router), config_.router_bias ? at(Role::RouterBias) : -1, {config_.count}};
+  shared_up_ = {at(Role::SharedGate), -1, {shared, shared}};
+  shared_down_ = {at(Role::SharedDown), -1, {hidden_}};
+  shared_scale_ = {at(Role::SharedScale), -1, {1}};
+}
+
+Projection ExpertMlp::up(int64_t expert) const {
+  if (config_.alternates) return {first_, first_ + 1, {2 * config_.inner}, true, expert};
+  if (config_.stacked) return {first_, -1, {2 * config_.inner}, false, expert};
+  return {first_ + 3 * static_cast<int>(expert), -1, {config_.inner, config_.inner}};
+}
+
+Projection ExpertMlp::down(int64_t expert) const {
+  if (config_.alternates) return {first_ + 2, first_ + 3, {hidden_}, true, expert};
+  if (config_.stacked) return {first_ + 1, -1, {hidden_}, false, expert};
+  return {first_ + 3 * static_cast<int>(expert) + 2, -1, {hidden_}};
+}
+
+namespace {
+
+/// gpt-oss: (up + 1) gate sigmoid(alpha gate) of clamped gate and up, whose columns alternate.
+struct Clamped {
+  at::Tensor gate, up, sigmoid;  ///< [n, I] fp32
+  Clamped(const at::Tensor& inner, const ExpertsConfig& config)
+      : gate(column(inner, 0).to(at::kFloat).clamp_max(config.clamp)),
+        up(column(inner, 1).to(at::kFloat).clamp(-config.clamp, config.clamp)),
+        sigmoid((gate * config.alpha).sigmoid_()) {}
+  static at::Tensor column(const at::Tensor& inner, int64_t which) {
+    return inner.view({inner.size(0), -1, 2}).select(2, which);
+  }
+};
+
+}  // namespace
+
+at::Tensor ExpertMlp::activated(const at::Tensor& inner) const {
+  if (!config_.alternates) return ops::activated(inner, activation_, /*gated=*/true);
+  const Clamped c(inner, config_);
+  return ((c.up + 1) * c.gate).mul_(c.sigmoid).to(inner.scalar_type());
+}
+
+void ExpertMlp::activated_backward(const at::Tensor& da, const at::Tensor& inner) const {
+  if (!config_.alternates)
+    return ops::activated_backward(da, inner, activation_, /*gated=*/true);
+  const Clamped c(inner, config_);
+  const at::Tensor gate = Clamped::column(inner, 0), up = Clamped::column(inner, 1);
+  const at::Tensor d = da.to(at::kFloat);
+  const at::Tensor slope = c.sigmoid * (1 + config_.alpha * c.gate * (1 - c.sigmoid));
+  const at::Tensor dup = (d * c.gate * c.sigmoid).mul_(up.abs().le(config_.clamp));
+  gate.copy_((d * (c.up + 1) * slope).mul_(gate.le(config_.clamp)));
+  up.copy_(dup);
+}
+
+at::Tensor ExpertMlp::inner(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key,
+                            ExpertsSaved& saved) const {
+  const at::Tensor read = config_.exact_router ? h.to(at::kFloat) : h;
+  saved.routing = route(config_, project(p, router_, read, key));
+  const at::Tensor& tokens = saved.routing.tokens;
+  at::Tensor inner = at::empty({tokens.size(0), 2 * config_.inner}, h.options());
+  each_expert(
+      saved.routing,
+      [&](int64_t expert, int64_t first, int64_t count) {
+        const at::Tensor rows = h.index_select(0, tokens.narrow(0, first, count));
+        inner.narrow(0, first, count).copy_(project(p, up(expert), rows, key));
+      },
+      [](int64_t) {});
+  if (config_.shared_inner > 0) saved.shared = project(p, shared_up_, h, key);
+  return inner;
+}
+
+at::Tensor ExpertMlp::shared_output(const zero::UnitParameters& p, const ExpertsSaved& saved,
+                                    DropoutKey key) const {
+  return project(p, shared_down_, activated(saved.shared), key);
+}
+
+at::Tensor ExpertMlp::output(const zero::UnitParameters& p, const at::Tensor& h,
+                             const at::Tensor& inner, const ExpertsSaved& saved,
+                             DropoutKey key) const {
+  const Routing& routing = saved.routing;
+  at::Tensor rows = at::empty({inner.size(0), hidden_}, h.options());
+  each_expert(
+      routing,
+      [&](int64_t expert, int64_t first, int64_t count) {
+        rows.narrow(0, first, count)
+            .copy_(project(p, down(expert), activated(inner.narrow(0, first, count)), key));
+      },
+      [](int64_t) {});
+  at::Tensor y = at::zeros({h.size(0), hidden_}, h.options().dtype(at::kFloat));
+  add_choices(rows, routing, routing.weights, y);
+  rows.reset();
+  if (config_.shared_inner > 0) {
+    const at::Tensor shared = shared_output(p, saved, key);
+    if (config_.shared_scaled)
+      y.addcmul_(shared.to(at::kFloat), project(p, shared_scale_, h, key).to(at::kFloat).sigmoid_());
+    else
+      y.add_(shared);
+  }
+  return y.to(p.stream_type());
+}
+
+void ExpertMlp::shared_backward(const zero::UnitParameters& p, const at::Tensor& dy,
+                                const at::Tensor& h, const at::Tensor& inner, at::Tensor dh,
+                                DropoutKey key) const {
+  const at::Tensor a = activated(inner);
+  at::Tensor d = dy, scale;
+  if (config_.shared_scaled) {
+    scale = project(p, shared_scale_, h, key).to(at::kFloat).sigmoid_();
+    d = dy.mul(scale).to(h.scalar_type());
+  }
+  const at::Tensor da = project_backward(p, shared_down_, d, a, key);
+  if (config_.shared_scaled) {
+    const at::Tensor dscale = row_products(da, a, scale.squeeze(1)).unsqueeze(1);
+    dh.add_(project_backward(p, shared_scale_, dscale * scale * (1 - scale), h, key));
+  }
+  activated_backward(da, inner);
+  dh.add_(project_backward(p, shared_up_, inner, h, key));
+}
+
+at::Tensor ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor& dy,
+                               const at::Tensor& h, at::Tensor inner, ExpertsSaved saved,
+                               const RouterBalance* balance, DropoutKey key) const {
+  const Routing& routing = saved.routing;
+  const at::Tensor d = dy.to(h.scalar_type());
+  const auto fp32 = h.options().dtype(at::kFloat);
+  // By row, as routing.tokens: the weights, then their gradients.
+  const at::Tensor weights = at::empty({inner.size(0)}, fp32)
+                                 .scatter_(0, routing.places.reshape({-1}),
+                                           routing.weights.reshape({-1}));
+  const at::Tensor dweights = at::empty({inner.size(0)}, fp32);
+  at::Tensor drows = at::empty({inner.size(0), hidden_}, h.options());
+  const bool stacked = config_.stacked || config_.alternates;
+  if (stacked)  // each expert then adds its own slice
+    for (const Projection& all : {up(0), down(0)}) no_gradient(p, all);
+  each_expert(
+      routing,
+      [&](int64_t expert, int64_t first, int64_t count) {
+        const at::Tensor tokens = routing.tokens.narrow(0, first, count);
+        const at::Tensor weight = weights.narrow(0, first, count);
+        const at::Tensor of_expert = inner.narrow(0, first, count);
+        const at::Tensor a = activated(of_expert);
+        const at::Tensor of_tokens = d.index_select(0, tokens);
+        const at::Tensor dout = of_tokens.mul(weight.unsqueeze(1));
+        const at::Tensor da = project_backward(p, down(expert), dout, a, key);
+        const at::Tensor dweight = dweights.narrow(0, first, count);
+        dweight.copy_(row_products(da, a, weight));
+        if (const int bias = down(expert).bias; bias >= 0)  // which was weighted, too
+          dweight.add_(of_tokens.to(at::kFloat).mv(p.weight(bias).select(0, expert).to(at::kFloat)));
+        activated_backward(da, of_expert);
+        drows.narrow(0, first, count)
+            .copy_(project_backward(p, up(expert), of_expert, h.index_select(0, tokens), key));
+      },
+      [&](int64_t expert) {
+        if (stacked) return;
+        no_gradient(p, up(expert));
+        no_gradient(p, down(expert));
+      });
+  inner.reset();
+  at::Tensor dh = at::zeros(h.sizes(), fp32);
+  add_choices(drows, routing, {}, dh);
+  drows.reset();
+  const at::Tensor dlogits =
+      route_backward(config_, routing,
+                     dweights.index_select(0, routing.places.reshape({-1})).view_as(routing.weights),
+                     balance ? balance->gradient() : at::Tensor());
+  dh.add_(project_backward(p, router_, dlogits, h, key));
+  if (config_.shared_inner > 0) shared_backward(p, d, h, saved.shared, dh, key);
+  return dh.to(h.scalar_type());
+}
+
+}  // namespace dsj::models

@@ -1,0 +1,53 @@
+// A mixture of experts in place of a layer's MLP (layout::ExpertsConfig). The router's product gives
+// each token a probability for every expert, in fp32; the token passes the `per_token` likeliest, and
+// their results are added up by weight. Tokens are sorted by expert (routing.h), so that each expert
+// that has tokens runs once, over its tokens alone. Backward is written by hand.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "engine/models/projection.h"
+#include "engine/models/routing.h"
+#include "job/layout/units.h"
+
+namespace dsj::models {
+
+class ExpertMlp {
+ public:
+  explicit ExpertMlp(const layout::ModelConfig& config);
+  /// h [N, H], normed → [N K, 2 I], the input of the experts' activation, rows as in Routing::tokens.
+  at::Tensor inner(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key,
+                   ExpertsSaved& saved) const;
+  /// [N, H] in the stream's type.
+  at::Tensor output(const zero::UnitParameters& p, const at::Tensor& h, const at::Tensor& inner,
+                    const ExpertsSaved& saved, DropoutKey key) const;
+  /// dy [N, H] in any type: of output(). Writes the parameters' gradients; those of experts without a
+  /// token are 0. Returns the gradient of h, in its type. `inner` becomes scratch. `balance`: null:
+  /// there is no auxiliary loss.
+  at::Tensor backward(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& h,
+                      at::Tensor inner, ExpertsSaved saved, const RouterBalance* balance,
+                      DropoutKey key) const;
+
+ private:
+  Projection up(int64_t expert) const;
+  Projection down(int64_t expert) const;
+  at::Tensor activated(const at::Tensor& inner) const;
+  /// inner becomes its own gradient.
+  void activated_backward(const at::Tensor& da, const at::Tensor& inner) const;
+  /// Of every token, [N, H]; unscaled.
+  at::Tensor shared_output(const zero::UnitParameters& p, const ExpertsSaved& saved,
+                           DropoutKey key) const;
+  /// Adds to dh [N, H] fp32.
+  void shared_backward(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& h,
+                       const at::Tensor& inner, at::Tensor dh, DropoutKey key) const;
+
+  const layout::ExpertsConfig config_;
+  const layout::Activation activation_;
+  const int64_t hidden_;
+  int first_ = 0;  ///< the first parameter of the experts
+  Projection router_, shared_up_, shared_down_, shared_scale_;
+};
+
+}  // namespace dsj::models
