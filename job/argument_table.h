@@ -27,6 +27,8 @@ struct ArgumentRow {
   std::string_view neutral = {};
   /// Taken: the field of spec.training that takes it, if that has another name.
   std::string_view field = {};
+  /// The field is an object, and this member of it takes the value; what is neutral asks for nothing.
+  std::string_view member = {};
 };
 
 /// A list of rows with a heading: whose arguments they are.

@@ -174,6 +174,7 @@ def add_plugin(stage):
         if name in SYSTEM:
             continue
         stage.copy(path, f"{FOLDER}/lib/{name}")
+        run("strip", "--strip-all", stage.path(f"{FOLDER}/lib/{name}"))
         licenses = os.path.join(os.path.dirname(path), f"../pyarrow-{sbom.wheel(name)[1]}.dist-info/licenses")
         for license_name in sorted(os.listdir(licenses)):
             stage.copy(os.path.join(licenses, license_name), f"share/doc/deepspeedjob/licenses/pyarrow/{license_name}")

@@ -1,4 +1,4 @@
-// Columnar files of rows, Parquet and Arrow IPC, as lines of JSON. Arrow's libraries are 62 MB: the
+// Columnar files of rows, Parquet and Arrow IPC, as lines of JSON. Arrow's libraries are 50 MB: the
 // plug-in libdsj_columns.so (engine/data/arrow) alone is linked with them, and it is opened when the
 // first such file is met. Internal to engine/data.
 #pragma once

@@ -314,6 +314,11 @@ class CommandLine {
       if (meaning->field.empty()) return {};
       return take_training(std::string(meaning->field), argument, std::string(meaning->becomes));
     }
+    if (!row.member.empty())
+      return asks_for_nothing(row, value)
+                 ? Status()
+                 : take_training(std::string(row.field), argument,
+                                 json({{std::string(row.member), value}}).dump());
     if (!row.field.empty()) return take_training(std::string(row.field), argument, value);
     if (row.verdict == ArgumentVerdict::Taken) return unknown(argument);  // only in another form
     const bool neutral = asks_for_nothing(row, value);

@@ -111,6 +111,9 @@ class TrainingReader : private FieldReader {
       if (meaning == nullptr) return false;
       return meaning->field.empty() || becomes(meaning->field, std::string(meaning->becomes));
     }
+    if (!row->member.empty())
+      return asks_for_nothing(*row, text) ||
+             becomes(row->field, json({{std::string(row->member), value}}));
     if (!row->field.empty()) return becomes(row->field, value);
     if (row->verdict == ArgumentVerdict::Taken) return false;
     if (row->verdict == ArgumentVerdict::Refused && !asks_for_nothing(*row, text))

@@ -189,10 +189,13 @@ class Check:
             print("result: NO ARROW: the packages read no Parquet file", flush=True)
             return
         rows = os.path.join(self.repository, "tests/engine/data/fixtures/columns/saved")
-        said = run(os.path.join(bin_, "dsj"), "data", "check", "--deepspeed", os.path.join(home, "quickstart/ds_config.json"),
-                   "--output_dir", os.path.join(home, "out"), "--model_name_or_path", os.path.join(home, "quickstart/model"),
-                   "--data_path", rows, env=clean(home))
-        expect("7 rows of shape alpaca" in said, said)
+        settings = {"dataPath": rows, "outputDir": os.path.join(home, "columns"), "maxSteps": "2", "saveStrategy": "no",
+                    "overwriteOutputDir": "true"}
+        words = [word for field, value in settings.items() for word in ("--set", f"spec.training.{field}={value}")]
+        said = run(os.path.join(bin_, "dsj"), "run", os.path.join(home, "quickstart/job.yaml"), *words, env=clean(home))
+        with open(os.path.join(home, "columns/metrics.jsonl"), encoding="utf-8") as lines:
+            steps = [json.loads(line)["step"] for line in lines if '"loss"' in line]
+        expect(steps == [1, 2], said)
 
     # ---- a prefix
 
