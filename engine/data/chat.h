@@ -89,7 +89,7 @@ class ChatTemplate {
 };
 
 /// The template that `wanted` names: one of the above; or a file (a path with / or ending in .jinja);
-/// for "auto" the directory's chat_template.jinja, else the chat_template of chat_template.json or
+/// else the model's own: chat_template.jinja, else the chat_template of chat_template.json or
 /// tokenizer_config.json, of several the one named default, for rows with tools tool_use. strftime_now
 /// shows `date` (YYYY-MM-DD); if that is empty, SOURCE_DATE_EPOCH if the environment has it, else the
 /// day of the start. BadInput: there is none, the tokenizer lacks a token that a template named here

@@ -229,6 +229,7 @@ Status Dataset::open_files(Files& files) {
     for (const std::string& path : source.files) {
       DSJ_TRY(RowFile file,
               RowFile::open(files, path, source.names, unpack_options(options_)));
+      file.turns = options_.chat_template != "auto";
       DSJ_TRY_STATUS(check(files, file, bad, need));
       rows.back() += file.rows();
       firsts_.push_back(all_rows_);

@@ -6,8 +6,8 @@
 //   alpaca           {"instruction": text, "input": text (may be missing), "output": text}.
 //                    Stanford's prompt (prompt.h), the output and the eos token are tokenized
 //                    together. The prompt's labels are -100: the loss is on the response only.
-//                    As in LLaMA-Factory "system" takes the place of the prompt's first sentence,
-//                    and "history": [[question, answer]...] are turns before, answers learned.
+//                    As in LLaMA-Factory "system" replaces the prompt's first sentence; "history"
+//                    are turns before, learned. A chatTemplate that is named renders them as turns.
 //   chat             {"messages": [{"role", "content"}...]}, or ShareGPT's {"conversations":
 //                    [{"from", "value"}...]}, rendered by a chat template (chat.h); "system" beside
 //                    them is a first turn. The loss is on the assistant's turns only, without those

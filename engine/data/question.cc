@@ -96,6 +96,14 @@ Result<Question> Asker::row(const json& given) {
   if (shaped->kind == RowKind::Alpaca) {
     const bool answered = row.contains("output") && row["output"].is_string();
     if (!answered) row["output"] = "";
+    if (wanted_ != "auto") {
+      const ShapedRow turns = as_turns({RowKind::Alpaca, shaped->shape, row, row.dump(), {}});
+      if (turns.kind == RowKind::Chat) {
+        DSJ_TRY(Conversation told, conversation_of(turns.row, turns.text));
+        if (!answered) told.turns.pop_back();
+        return chat(std::move(told.turns), told.tools, answered);
+      }
+    }
     if (const auto problem = check_alpaca(row)) return bad_row(*problem);
     Question question;
     if (answered) question.answer = row["output"].get<std::string>();

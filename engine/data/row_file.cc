@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/files/file_form.h"
+#include "engine/data/rows.h"
 #include "engine/data/text_file.h"
 #include "engine/data/unicode.h"
 
@@ -62,7 +63,8 @@ std::string RowFile::form() const {
                      : header_                                 ? "csv"
                      : rows_.lines || path_.ends_with(".jsonl") ? "lines"
                                                                : "json";
-  return form + (names_.empty() ? std::string() : " " + names_.text());
+  return std::string(form) + (turns ? " turns" : "") +
+         (names_.empty() ? std::string() : " " + names_.text());
 }
 
 Result<std::string> RowFile::key(const std::string& conditions) const {
@@ -81,7 +83,7 @@ Status RowFile::scan(const RowVisitor& visit) const {
 
 Result<std::string> RowFile::json_text(std::string_view raw) const {
   if (header_) return csv_json(*header_, raw);
-  if (!text_) return std::string(raw);
+  if (!text_) return nulls_for_nan(raw).value_or(std::string(raw));
   if (find_invalid_utf8(raw))
     return bad_input("is not UTF-8", "", "convert the file: iconv -t UTF-8");
   if (raw.ends_with('\r')) raw.remove_suffix(1);
@@ -94,9 +96,11 @@ Result<nlohmann::json> RowFile::json(std::string_view raw) const {
 }
 
 std::expected<ShapedRow, RowProblem> RowFile::shaped(std::string_view raw) const {
-  const auto row = json_text(raw);
-  if (!row) return std::unexpected(RowProblem{"", row.error().message});
-  return shaped_row(names_, *row);
+  const auto text = json_text(raw);
+  if (!text) return std::unexpected(RowProblem{"", text.error().message});
+  auto row = shaped_row(names_, *text);
+  if (row && turns) row = as_turns(std::move(*row));
+  return row;
 }
 
 std::string RowFile::own_name(const ShapedRow& row, const std::string& field) const {

@@ -38,7 +38,8 @@ class RowFile {
   Status scan(const RowVisitor& visit) const;
   /// A row's text as the file has it, as JSON under the file's own names.
   Result<nlohmann::json> json(std::string_view raw) const;
-  /// The same in its shape. Several threads may call it.
+  /// The same in its shape; if `turns`, a question and its answer as turns (rows.h). Several threads may
+  /// call it.
   std::expected<ShapedRow, RowProblem> shaped(std::string_view raw) const;
   /// A field of a shaped row as the file calls it.
   std::string own_name(const ShapedRow& row, const std::string& field) const;
@@ -46,7 +47,8 @@ class RowFile {
   Result<std::string> raw(int64_t row) const;
   int64_t rows() const { return static_cast<int64_t>(found.places.size()); }
 
-  CheckedRows found;  ///< filled by whoever checks the rows
+  CheckedRows found;   ///< filled by whoever checks the rows
+  bool turns = false;  ///< a chat template was named, so it renders questions and answers, too
 
  private:
   /// A row as JSON text.

@@ -106,10 +106,19 @@ class Shaper {
         "", fields_of(row) +
                 ", and no shape of rows has these: expected instruction and output, messages, "
                 "conversations, prompt and completion, question and answer, text, segments or "
-                "input_ids; datasetColumns gives other names"});
+                "input_ids; datasetColumns gives other names" + rows_below(row)});
   }
 
  private:
+  /// The way to rows that lie in a list of one object.
+  static std::string rows_below(const json& row) {
+    for (const auto& [name, value] : row.items())
+      if (value.is_array() && !value.empty() && value[0].is_object())
+        return "; jq -c '." + name + "[]' FILE > rows.jsonl writes the rows, if they lie under " +
+               name;
+    return {};
+  }
+
   ShapedRow done(RowKind kind, std::string shape) {
     made_.kind = kind;
     made_.shape = std::move(shape);

@@ -77,6 +77,35 @@ std::optional<RowProblem> check_alpaca(const json& row) {
   return check_text(row, "output", true);
 }
 
+ShapedRow as_turns(ShapedRow shaped) {
+  if (shaped.kind != RowKind::Alpaca) return shaped;
+  json plain = shaped.row;
+  plain.erase("tools");  // a template may have a form for them
+  if (check_alpaca(plain)) return shaped;
+  using nlohmann::ordered_json;
+  ordered_json row = ordered_json::parse(shaped.text), turns = ordered_json::array();
+  const auto turn = [&](const char* role, std::string content) {
+    turns.push_back({{"role", role}, {"content", std::move(content)}});
+  };
+  if (holds(plain, "history")) {
+    for (const json& pair : plain["history"]) {
+      turn("user", pair[0].get<std::string>());
+      turn("assistant", pair[1].get<std::string>());
+    }
+  }
+  std::string question = text_of(plain, "instruction");
+  const std::string input = text_of(plain, "input");
+  if (!question.empty() && !input.empty()) question += "\n";
+  turn("user", question + input);
+  turn("assistant", text_of(plain, "output"));
+  for (const char* field : {"instruction", "input", "output", "history"}) row.erase(field);
+  row["messages"] = std::move(turns);
+  shaped.kind = RowKind::Chat;
+  shaped.text = row.dump();
+  shaped.row = json::parse(shaped.text);
+  return shaped;
+}
+
 std::optional<RowProblem> check_tokens(const json& row, int64_t vocab_size) {
   const std::string ids = "an id from 0 to " + std::to_string(vocab_size - 1);
   const auto is_id = [vocab_size](int64_t id) { return id >= 0 && id < vocab_size; };
@@ -110,12 +139,12 @@ namespace {
 /// nullopt: not one of the known speakers.
 std::optional<std::string> role_of(const std::string& name) {
   constexpr std::pair<std::string_view, const char*> kSpeakers[] = {
-      {"human", "user"},         {"prompter", "user"},          {"gpt", "assistant"},
-      {"chatgpt", "assistant"},  {"bing", "assistant"},         {"bard", "assistant"},
-      {"model", "assistant"},    {"bot", "assistant"},          {"observation", "tool"},
-      {"function", "tool"},      {"tool_response", "tool"},     {"function_response", "tool"},
-      {"system", "system"},      {"user", "user"},              {"assistant", "assistant"},
-      {"tool", "tool"},          {"developer", "developer"},    {"ipython", "ipython"}};
+      {"human", "user"},        {"prompter", "user"},       {"gpt", "assistant"},
+      {"chatgpt", "assistant"}, {"bing", "assistant"},      {"bard", "assistant"},
+      {"model", "assistant"},   {"bot", "assistant"},       {"observation", "tool"},
+      {"function", "tool"},     {"tool_response", "tool"},  {"function_response", "tool"},
+      {"system", "system"},     {"user", "user"},           {"assistant", "assistant"},
+      {"tool", "tool"},         {"developer", "developer"}, {"ipython", "ipython"}};
   std::string word = name;
   std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
   const auto found = std::ranges::find(kSpeakers, word, [](const auto& one) { return one.first; });

@@ -50,6 +50,11 @@ Result<Cut> alpaca_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
 /// `eos` ends each answer; an empty line lies between two turns.
 std::vector<ChatPiece> alpaca_pieces(const nlohmann::json& row, const std::string& eos);
 
+/// A good question and answer as turns: kind Chat, its messages are the history's pairs, instruction and
+/// input with a line end between, and the answer, as LLaMA-Factory makes them; system and tools stay
+/// beside them. Any other row as it is.
+ShapedRow as_turns(ShapedRow shaped);
+
 struct Conversation {
   std::vector<Turn> turns;
   jinja::Value tools = jinja::Value::none();  ///< the row's list

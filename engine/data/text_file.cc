@@ -13,6 +13,31 @@ Result<bool> file_exists(Files& files, const std::string& path) {
   return kind == EntryKind::File;
 }
 
+std::optional<std::string> nulls_for_nan(std::string_view text) {
+  static constexpr std::string_view kConstants[] = {"-Infinity", "Infinity", "NaN"};
+  if (text.find("NaN") == std::string_view::npos && text.find("Infinity") == std::string_view::npos)
+    return std::nullopt;
+  std::string made;
+  bool in_string = false, found = false;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    size_t length = 1;
+    if (in_string && c == '\\') {
+      length = 2;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string) {
+      for (const std::string_view word : kConstants)
+        if (length == 1 && text.substr(at).starts_with(word)) length = word.size();
+    }
+    const bool constant = length > 2;
+    found = found || constant;
+    made += constant ? "null" : text.substr(at, length);
+    at += length;
+  }
+  return found ? std::optional(std::move(made)) : std::nullopt;
+}
+
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path) {
   if (json_depth(text) > kJsonDepthMax) return bad_input("is nested too deep", path);
   if (const std::size_t nul = text.find('\0'); nul != text.npos) {

@@ -14,9 +14,9 @@ constexpr char kMetric[] = "training.metricForBestModel";
 void resolve_metric(const TrainingArgs& args, BestConfig& best, Report& out) {
   const std::string metric = args.metric_for_best_model.value_or("loss");
   if (metric != "loss" && metric != "eval_loss")
-    out.error(kMetric,
-              "an evaluation has no metric \"" + metric + "\": eval_loss is the only one",
-              "write loss, or leave it out");
+    return out.error(kMetric,
+                     "an evaluation has no metric \"" + metric + "\": eval_loss is the only one",
+                     "write loss, or leave it out");
   best.greater = args.greater_is_better.value_or(!metric.ends_with("loss"));
   if (best.greater)
     out.warning("training.greaterIsBetter", "the evaluation with the largest loss is the best",
@@ -32,8 +32,8 @@ void resolve_metric(const TrainingArgs& args, BestConfig& best, Report& out) {
 /// Whether each save follows an evaluation of the same step.
 void check_same_steps(const TrainingArgs& args, Report& out) {
   const double save = args.save_steps.value_or(500), eval = evaluation_steps(args);
-  const std::string both = "saves every " + text::number(save) + ", evaluations every " +
-                           text::number(eval);
+  const std::string both =
+      "saves every " + text::number(save) + ", evaluations every " + text::number(eval);
   if (!(eval > 0)) return;
   if ((save < 1) != (eval < 1))
     return out.error(kLoad, both + ": a share of the run and a number of steps are no multiples",

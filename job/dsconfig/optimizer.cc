@@ -199,7 +199,8 @@ void check_rules(const Optimizer& found, const Source& in, const ResolvedConfig&
 void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& out) {
   const std::string optim = in.args.optim.value_or("adamw_torch");
   const char* path = "training.optim";
-  const Optimizer* found = find_trainer_optimizer(optim);
+  const bool apex = optim == "adamw_apex_fused";  // the same rule, fused by apex
+  const Optimizer* found = find_trainer_optimizer(apex ? "adamw_torch_fused" : optim);
   if (found == nullptr) {
     const auto& names = trainer_optimizers();
     const bool known = has(names, optim);
@@ -212,6 +213,8 @@ void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& ou
   if (optim == "adamw_hf")
     out.warning(path, "transformers has removed \"adamw_hf\": torch's AdamW is used",
                 "write adamw_torch");
+  else if (apex)
+    out.warning(path, "apex is not used: \"adamw_apex_fused\" is read as adamw_torch_fused");
   else if (optim.starts_with("paged_"))
     out.warning(path, "no paging: \"" + optim + "\" is read as the plain optimizer");
   optimizer = found->defaults;

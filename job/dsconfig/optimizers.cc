@@ -111,6 +111,7 @@ nlohmann::json to_json(const MuonConfig& config) {
 const std::vector<std::string>& trainer_optimizers() {
   static const auto names = words_of(
       "adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adamw_hf "
+      "adamw_apex_fused "
       "adafactor adamw_anyprecision adamw_torch_4bit adamw_torch_8bit ademamix sgd adagrad "
       "adamw_bnb_8bit adamw_8bit ademamix_8bit lion_8bit lion_32bit paged_adamw_32bit "
       "paged_adamw_8bit paged_ademamix_32bit paged_ademamix_8bit paged_lion_32bit "

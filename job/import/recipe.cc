@@ -54,9 +54,12 @@ class RecipeImport {
       } else if (key == "additional_target") {
         give("lora_modules_to_save", argument_word(value));
       } else if (key == "template") {
-        note("template " + argument_word(value) +
-             ": the model's own chat template is used; `dsj data show` prints the rows as they are "
-             "read");
+        // It renders every row. That of the same name may differ from the model's own.
+        if (value != "alpaca") give("chat_template", "model");
+        if (value != "alpaca")
+          note("template " + argument_word(value) +
+               ": the model's own chat template is used, also for alpaca rows; `dsj data show` "
+               "prints the rows as they are read");
       } else if (key == "val_size") {
         validation(value);
       } else if (key == "eval_dataset") {

@@ -16,7 +16,12 @@ class DatasetFiles : public testing::Test {
  protected:
   DatasetFiles() {
     write("/m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json"));
-    write("/m/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+    const nlohmann::json config = {
+        {"eos_token", "<|im_end|>"},
+        {"chat_template", "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + "
+                          "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}"
+                          "{{ '<|im_start|>assistant\n' }}{% endif %}"}};
+    write("/m/tokenizer_config.json", config.dump());
     tokenizer_ = Tokenizer::load(files_, "/m").value();
   }
   void write(const std::string& path, const std::string& text) {
@@ -25,7 +30,6 @@ class DatasetFiles : public testing::Test {
   }
   Result<std::unique_ptr<Dataset>> open(const std::string& path, DatasetOptions options = {}) {
     options.vocab_size = tokenizer_->vocab_size();
-    if (options.chat_template == "auto") options.chat_template = "chatml";
     return Dataset::open(files_, path, tokenizer_.get(), options);
   }
   /// Each row as text.

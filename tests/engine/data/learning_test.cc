@@ -84,7 +84,9 @@ std::string targets(const nlohmann::json& row, const Learning& learning) {
   const auto tokenizer = Tokenizer::load(dir.path()).value();
   const auto rows = Dataset::open(
       dir.write("rows.jsonl", row.dump() + "\n"), tokenizer.get(),
-      {.vocab_size = tokenizer->vocab_size(), .chat_template = "chatml", .learning = learning});
+      {.vocab_size = tokenizer->vocab_size(),
+       .chat_template = row.contains("messages") ? "chatml" : "auto",
+       .learning = learning});
   EXPECT_TRUE(rows) << rows.error().to_string();
   const Sample sample = (*rows)->at(0).value();
   std::vector<int32_t> learned;

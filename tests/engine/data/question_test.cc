@@ -49,6 +49,21 @@ TEST_F(QuestionTest, AnAlpacaRowIsAskedWithoutItsAnswer) {
             "Response:");
 }
 
+/// As the row would be trained, a template that is named renders it.
+TEST_F(QuestionTest, AnAlpacaRowInANamedTemplate) {
+  auto asks = asker("chatml");
+  for (const bool answered : {true, false}) {
+    json row = {{"instruction", "Add."}, {"input", "1 2"}, {"system", "S"}};
+    if (answered) row["output"] = "3";
+    const auto question = asks.row(row);
+    ASSERT_TRUE(question) << question.error().to_string();
+    EXPECT_EQ(text_of(*question),
+              "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nAdd.\n1 2<|im_end|>\n"
+              "<|im_start|>assistant\n");
+    EXPECT_EQ(question->answer, answered ? std::optional<std::string>("3") : std::nullopt);
+  }
+}
+
 TEST_F(QuestionTest, AChatRowIsAskedUpToItsLastAnswer) {
   auto asks = asker("chatml");
   const std::string prompt =

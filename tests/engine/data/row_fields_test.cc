@@ -29,11 +29,16 @@ const Tokenizer& qwen() {
   return *loaded;
 }
 
-Result<std::unique_ptr<Dataset>> open_rows(const json& rows) {
+Result<std::unique_ptr<Dataset>> open_rows(const json& rows, const std::string& chat_template) {
   MemoryFiles files;
   EXPECT_TRUE(files.write_synced("rows.json", rows.dump()));
   return Dataset::open(files, "rows.json", &qwen(),
-                       {.vocab_size = qwen().vocab_size(), .chat_template = "chatml"});
+                       {.vocab_size = qwen().vocab_size(), .chat_template = chat_template});
+}
+/// With ChatML for rows that need a template.
+Result<std::unique_ptr<Dataset>> open_rows(const json& rows) {
+  const auto first = shaped_row(rows[0]);
+  return open_rows(rows, first && first->kind == RowKind::Alpaca ? "auto" : "chatml");
 }
 
 std::string refusal(const json& row) {
@@ -207,9 +212,64 @@ TEST(RowFields, WhatNothingReadsIsNamedOnceWithItsCount) {
 /// The rows are opened with chatml.
 TEST(RowFields, ATemplateBesideRowsWithoutMessagesIsSaid) {
   EXPECT_EQ(open_rows(json::array({{{"input_ids", {1}}, {"labels", {1}}}})).value()->notes(),
-            std::vector<std::string>{
-                "its rows have no messages: chatTemplate chatml is not used"});
+            std::vector<std::string>{"its rows have no messages: chatTemplate chatml is not used"});
   EXPECT_TRUE(open_rows(json::array({chat_row()})).value()->notes().empty());
+}
+
+/// A template that is named renders questions and answers as LLaMA-Factory does: drawn rows give the
+/// tokens and targets of the same turns written out.
+TEST(RowFields, ANamedTemplateRendersQuestionsAndAnswers) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Lcg r(seed);
+    const auto word = [&] { return "w" + std::to_string(r.below(1000)); };
+    json row = {{"instruction", word()}, {"output", word()}}, turns = json::array();
+    json chat = json::object();
+    if (r.below(3) == 0) row["system"] = chat["system"] = word();
+    if (r.below(3) == 0) {
+      row["history"] = json::array({json::array({word(), word()})});
+      turns = {turn("user", row["history"][0][0]), turn("assistant", row["history"][0][1])};
+    }
+    std::string question = row["instruction"];
+    if (r.below(2) == 0) {
+      row["input"] = word();
+      question += "\n" + row["input"].get<std::string>();
+    }
+    turns.push_back(turn("user", question));
+    turns.push_back(turn("assistant", row["output"]));
+    chat["messages"] = turns;
+    const auto made = open_rows(json::array({row}), "chatml");
+    const auto expected = open_rows(json::array({chat}), "chatml");
+    ASSERT_TRUE(made && expected) << row;
+    const Sample one = (*made)->at(0).value(), other = (*expected)->at(0).value();
+    EXPECT_EQ(one.input_ids, other.input_ids) << row;
+    EXPECT_EQ(one.labels, other.labels) << row;
+    EXPECT_EQ((*made)->notes(), std::vector<std::string>{});
+  }
+  const json bad = {{"instruction", "a"}, {"output", 3}};
+  EXPECT_NE(open_rows(json::array({bad}), "chatml").error().message.find("output: is a number"),
+            std::string::npos);
+}
+
+TEST(RowFields, RowsBelowAFieldAreShownTheWay) {
+  EXPECT_NE(refusal({{"data", json::array({chat_row()})}, {"version", 1}})
+                .find("jq -c '.data[]' FILE > rows.jsonl"),
+            std::string::npos);
+  EXPECT_EQ(refusal({{"tags", {"a"}}}).find("jq"), std::string::npos);
+}
+
+/// json.dumps writes it where pandas has no value.
+TEST(RowFields, PythonsNaNCountsAsAbsent) {
+  MemoryFiles files;
+  ASSERT_TRUE(files.write_synced(
+      "rows.jsonl",
+      "{\"instruction\": \"a\", \"input\": NaN, \"output\": \"b\", \"score\": -Infinity}\n"
+      "{\"instruction\": \"a\", \"output\": NaN}\n"));
+  const auto rows =
+      Dataset::open(files, "rows.jsonl", &qwen(), {.vocab_size = qwen().vocab_size()});
+  ASSERT_FALSE(rows);
+  EXPECT_NE(rows.error().message.find("1 of 2 rows are bad"), std::string::npos);
+  EXPECT_NE(rows.error().message.find("row 1, line 2: output: is null"), std::string::npos)
+      << rows.error().message;
 }
 
 // ---- the rule

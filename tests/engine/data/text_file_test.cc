@@ -29,5 +29,14 @@ TEST(TextFile, ANulEndsNoText) {
       << parsed.error().message;
 }
 
+/// json.dumps of a pandas row writes NaN where a cell is empty.
+TEST(TextFile, PythonsConstantsAreNull) {
+  EXPECT_EQ(nulls_for_nan(R"({"a": NaN, "b": [Infinity, -Infinity], "NaN": "NaN \" Infinity"})"),
+            R"({"a": null, "b": [null, null], "NaN": "NaN \" Infinity"})");
+  for (const char* text :
+       {R"({"a": 1})", R"({"a": "NaN"})", R"({"a": "\\", "b": "Infinity\""})", "", "\"", "\"\\"})
+    EXPECT_EQ(nulls_for_nan(text), std::nullopt) << text;
+}
+
 }  // namespace
 }  // namespace dsj::data

@@ -80,6 +80,15 @@ TEST(BestTest, SavesAndEvaluationsGoTogether) {
   EXPECT_EQ(of(args).config.save.kind, Cadence::Kind::Never);
 }
 
+/// One finding for a metric that there is not; none about an argument that nobody gave.
+TEST(BestTest, AMetricThatIsNotThereIsTheOnlyFinding) {
+  TrainingArgs args = evaluated();
+  args.load_best_model_at_end = true;
+  args.metric_for_best_model = "accuracy";
+  EXPECT_NE(error(of(args)).find("no metric \"accuracy\""), std::string::npos);
+  EXPECT_EQ(said(of(args), Severity::Warning).find("greaterIsBetter"), std::string::npos);
+}
+
 TEST(BestTest, WhatNeedsAMetricOrEvaluations) {
   TrainingArgs args = evaluated();
   args.save_strategy = "best";

@@ -235,7 +235,8 @@ TEST(OptimizerTest, HuggingFacesOptimWithoutASection) {
   TrainingArgs args;
   args.learning_rate = 3e-4;
   for (const auto& [optim, kind] :
-       {std::pair{"adamw_torch", OptimizerKind::Adam}, std::pair{"sgd", OptimizerKind::Sgd},
+       {std::pair{"adamw_torch", OptimizerKind::Adam},
+        std::pair{"adamw_apex_fused", OptimizerKind::Adam}, std::pair{"sgd", OptimizerKind::Sgd},
         std::pair{"adagrad", OptimizerKind::Adagrad}, std::pair{"rmsprop", OptimizerKind::RMSprop},
         std::pair{"lion_32bit", OptimizerKind::Lion}}) {
     args.optim = optim;

@@ -58,6 +58,7 @@ resume_from_checkpoint: null
       "maxSeqLength": 2048, "loggingSteps": 10, "saveSteps": 500, "reportTo": "none",
       "perDeviceTrainBatchSize": 1, "gradientAccumulationSteps": 8, "learningRate": 1e-4,
       "numTrainEpochs": 3, "lrSchedulerType": "cosine", "warmupRatio": 0.1, "bf16": true,
+      "chatTemplate": "model",
       "lora": {"r": 8, "alpha": 16, "targetModules": "all-linear"}})"));
   for (const char* open : {"template qwen3_nothink", "formatting of chats", "slotsPerWorker"})
     EXPECT_TRUE(any_contains(imported->left_open, open)) << open;

@@ -439,6 +439,8 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
   for (const BadArgument& bad : {
            BadArgument{"--learning_rat 1", "--learning_rat", "did you mean \"--learning_rate\"?"},
            BadArgument{"--per-device-batch-size 1", "--per-device-batch-size", "not an argument"},
+           BadArgument{"--model_name m", "--model_name", "did you mean \"--model_name_or_path\"?"},
+           BadArgument{"--warmup 1", "--warmup", "docs/arguments.md"},  // begins several
            BadArgument{"--max_steps many", "--max_steps", "expected a whole number"},
            BadArgument{"--max_steps", "--max_steps", "a value is missing"},
            BadArgument{"--model_max_length 1 --max_seq_length 2", "--max", "twice"},
