@@ -104,6 +104,8 @@ const std::vector<ConditionKind>& condition_kinds() {
         {"StartupDeadlineExceeded", Tell::Warning},
         {"BackoffLimitExceeded", Tell::Warning},
         {"FailurePolicy", Tell::Warning}}},
+      {"Ready", {}},
+      {"Reconciling", {}},
       {kStalled, {{"OperatorError", Tell::Warning}}},
   };
   return table;
@@ -119,8 +121,10 @@ void set_condition(Conditions& conditions, Condition wanted) {
   const bool listed =
       std::any_of(kind->reasons.begin(), kind->reasons.end(),
                   [&](const ConditionKind::Reason& r) { return wanted.reason == r.name; });
-  const bool named_by_failure = wanted.type == "Failed" || wanted.type == "Restarting";
-  if (!listed && !named_by_failure)
+  const bool named_elsewhere = wanted.type == "Failed" || wanted.type == "Restarting" ||
+                               wanted.type == "Ready" || wanted.type == "Reconciling" ||
+                               wanted.type == kStalled;
+  if (!listed && !named_elsewhere)
     throw std::logic_error("condition " + wanted.type + " has no reason " + wanted.reason);
   if (!listed) wanted.reason = word_of(wanted.reason);
   for (Condition& condition : conditions) {
@@ -154,7 +158,7 @@ std::string reason_of(const std::string& phase, const Conditions& conditions) {
     return found && tell_of(*found) == Tell::Warning;
   };
   if (phase == "Complete") return {};
-  if (is_true(conditions, kStalled)) return reason(kStalled);
+  if (reason(kStalled) == "OperatorError") return "OperatorError";
   if (phase == "Failed") return reason("Failed");
   for (const char* type : {"Accepted", "Suspended", "Scheduled", "Initialized", "Progressing"}) {
     if (warns(type)) return reason(type);

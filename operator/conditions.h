@@ -33,7 +33,8 @@ const std::vector<ConditionKind>& condition_kinds();
 bool is_condition_type(const std::string& type);
 
 /// Sets a condition. `since` stays while the status stays. Throws if type or reason is not in the list: a defect that
-/// costs the job its pass (controller.h). A reason of Failed or Restarting may also be an agent's own.
+/// costs the job its pass (controller.h). A reason of Failed or Restarting may also be an agent's own, and one of Ready,
+/// Reconciling or Stalled is another condition's (readiness.h).
 void set_condition(Conditions& conditions, Condition wanted);
 const Condition* find_condition(const Conditions& conditions, const std::string& type);
 bool is_true(const Conditions& conditions, const std::string& type);
@@ -42,7 +43,7 @@ bool is_true(const Conditions& conditions, const std::string& type);
 /// one before stays in force comes first, then what a job waits for.
 std::string reason_of(const std::string& phase, const Conditions& conditions);
 
-/// Condition Stalled, True: a pass over the job was broken off. A pass that is not takes it away.
+/// readiness.h. With reason OperatorError: a pass over the job was broken off; the next that is not says otherwise.
 inline constexpr char kStalled[] = "Stalled";
 
 nlohmann::json to_json(const Conditions& conditions);

@@ -5,8 +5,10 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "job/contract.h"
+#include "job/spec/cluster_spec.h"
 #include "operator/own_status.h"
 #include "operator/pod_pace.h"
+#include "operator/readiness.h"
 #include "operator/render_config.h"
 
 namespace dsj::op {
@@ -74,18 +76,13 @@ bool Controller::step(const kube::Clock& clock, Time wall) {
 
 void Controller::tell_stalled(const std::string& key, const std::string& why, Time wall) try {
   const Observed observed = cache_.observe(key);
-  if (!observed.job || observed.job->deleting || observed.job->orphaning) return;
+  if (!observed.job || observed.job->deleting || observed.job->orphaning ||
+      !jobspec::other_controller(observed.job->spec).empty())
+    return;
   OwnStatus status = own_status_from_json(observed.job->own_status);
   const Conditions before = status.conditions;
-  set_condition(status.conditions,
-                {.type = kStalled,
-                 .status = "True",
-                 .reason = "OperatorError",
-                 .message = "the operator cannot decide on this job, and tries again within a "
-                            "minute; others are not affected: " +
-                            why,
-                 .observed_generation = observed.job->generation,
-                 .since = std::chrono::floor<Seconds>(wall)});
+  set_broken_off(why, observed.job->generation, std::chrono::floor<Seconds>(wall),
+                 status.conditions);
   status.reason = reason_of(status.phase, status.conditions);
   keep_small(status);
   Plan plan{.status = to_json(status), .events = events_of(before, status.conditions)};
@@ -192,6 +189,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
     return true;
   }
   const JobView& job = *observed.job;
+  if (!jobspec::other_controller(job.spec).empty()) return true;  // reconcile leaves it alone
   Memory memory;
   {
     const std::lock_guard lock(mutex_);

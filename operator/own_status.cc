@@ -292,6 +292,8 @@ json own_part(const json& status) {
   for (const auto& [name, value] : status.items()) {
     if (name != report::kTraining && name != report::kCheckpoint) own[name] = value;
   }
+  // The resource's default, before any operator has written.
+  if (json_whole(own, "observedGeneration") == -1) own.erase("observedGeneration");
   // Another program's conditions stay its own.
   if (const auto all = own.find("conditions"); all != own.end() && all->is_array()) {
     json ours = json::array();

@@ -5,15 +5,16 @@
 #include "common/json.h"
 #include "job/contract.h"
 #include "job/failure_reasons.h"
+#include "job/spec/cluster_spec.h"
 #include "operator/keys.h"
 #include "operator/pass.h"
+#include "operator/readiness.h"
 #include "operator/render_config.h"
 
 namespace dsj::op {
 
 Pass::Pass(const Observed& observed, Time now) : o_(observed), now_(now) {
   if (o_.job) st_ = own_status_from_json(job().own_status);
-  std::erase_if(st_.conditions, [](const Condition& one) { return one.type == kStalled; });
   for (const PodView& pod : o_.pods) {
     if (!o_.job || pod.owner_uid == job().uid) pods_.push_back(&pod);
   }
@@ -237,7 +238,7 @@ void Pass::look() {
     }
     return;
   }
-  if (job().orphaning) return;
+  if (!jobspec::other_controller(job().spec).empty() || job().orphaning) return;
   if (job().deleting) {
     for (const PodView* pod : pods_) remove(*pod);
     lost_pods();
@@ -256,13 +257,17 @@ void Pass::look() {
   if (force_ || ended()) tidy_keys();
   st_.damage_told = std::max(st_.damage_told, job().agent.damaged_attempt);
   conditions();
+  std::erase_if(st_.conditions, [](const Condition& one) {
+    return one.type == kStalled && one.reason == "OperatorError";
+  });
   st_.reason = reason_of(st_.phase, st_.conditions);
+  set_readiness(st_.phase, st_.reason, job().generation, shown_now(), st_.conditions);
   finish();
 }
 
 Plan Pass::run() {
   look();
-  leave_queue();
+  if (!o_.job || jobspec::other_controller(job().spec).empty()) leave_queue();
   return std::move(plan_);
 }
 

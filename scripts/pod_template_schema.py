@@ -7,6 +7,9 @@ something. The schema is structural: a field that it lacks is refused at apply, 
 
 Left out: what a template cannot have (ephemeralContainers, all of metadata but labels and annotations), and defaults, which
 would change what an existing job's spec means. spec.containers may be missing: the operator adds the container "worker".
+
+Lists have the keys that a pod's have (containers by name, ports by containerPort and protocol): two managers of server-side
+apply may own entries of one list. A key of a map must be there or have a default, so the keys' defaults are kept.
 """
 import glob
 import json
@@ -38,6 +41,10 @@ OWN = {
     "spec.containers[].args": "Only with launcher Command: the words behind command.",
     "spec.containers[].image": "Without it the container \"worker\" has the operator's worker image.",
 }
+# How server-side apply merges. A list without a word of it is atomic.
+MERGES = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
+# Of ports and of imagePullSecrets: what k8s.io/api/core/v1 says (+default), and OpenAPI 2 does not.
+KEY_DEFAULTS = {"protocol": "TCP", "name": ""}
 LEFT_OUT = {"spec.ephemeralContainers"}
 
 
@@ -64,8 +71,10 @@ def structural(schema, definitions, path):
     made = {"type": schema["type"]}
     if "format" in schema:
         made["format"] = schema["format"]
+    made.update((name, schema[name]) for name in MERGES if name in schema and (name, schema[name]) != ("x-kubernetes-list-type", "atomic"))
     if "items" in schema:
         made["items"] = structural(schema["items"], definitions, path + "[]")
+        give_defaults(made)
     elif "additionalProperties" in schema:
         made["additionalProperties"] = structural(schema["additionalProperties"], definitions, path + "{}")
     elif "properties" in schema:
@@ -82,6 +91,13 @@ def structural(schema, definitions, path):
     return made
 
 
+def give_defaults(made):
+    """The keys of a list that is a map: each is required, or has the pod's own default."""
+    for key in made.get("x-kubernetes-list-map-keys", []):
+        if key not in made["items"].get("required", []):
+            made["items"]["properties"][key]["default"] = KEY_DEFAULTS[key]
+
+
 def template_schema(openapi):
     definitions = openapi["definitions"]
     return {"metadata": dict(metadata("metadata"), description=described("metadata")),
@@ -96,7 +112,7 @@ def flow(value):
         return "[" + ", ".join(value) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return json.dumps(value) if re.search(r"[^a-z0-9]", value) else value
+    return value if re.fullmatch(r"[a-z0-9]+", value) else json.dumps(value)
 
 
 def wrapped(text, indent):

@@ -7,6 +7,7 @@
 #include "cli/cluster/queue_place.h"
 #include "cli/cluster/table.h"
 #include "job/report/status.h"
+#include "job/spec/cluster_spec.h"
 #include "job/spec/job.h"
 #include "job/worker_job.h"
 
@@ -78,6 +79,14 @@ class Page {
   }
 
   std::string state() const {
+    const std::string other = jobspec::other_controller(find(job_, "spec") ? *find(job_, "spec") : Json());
+    const std::string standing = own_state();
+    if (other.empty()) return standing;
+    return (get("status.phase").empty() ? "" : standing + ", ") + "run by " + other +
+           " (spec.managedBy): the operator of this cluster leaves it alone";
+  }
+
+  std::string own_state() const {
     const std::string phase = get("status.phase"), reason = get("status.reason");
     if (phase.empty()) return "not taken up by an operator";
     return reason.empty() ? phase : phase + ", " + reason;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/contract.h"
+#include "job/spec/cluster_spec.h"
 
 namespace dsj::cli {
 namespace {
@@ -119,6 +120,10 @@ void from_failure(const Json& failure, std::vector<Advice>& all) {
 std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, int64_t now) {
   std::vector<Advice> all;
   const int64_t age = now - seconds_of(word(job, "metadata.creationTimestamp"));
+  const Json* spec = find(job, "spec");
+  if (const std::string other = spec ? jobspec::other_controller(*spec) : ""; !other.empty())
+    return {{"the job is run by " + other + " (spec.managedBy)",
+             "look there; without managedBy a job is the operator's of this cluster"}};
   const bool unseen = word(job, "status.phase").empty();
   if (unseen && age > kUnseenSeconds)
     all.push_back({"no operator has taken up the job in " + std::to_string(age) + " s",

@@ -1,5 +1,6 @@
 #include "job/spec/cluster_spec.h"
 
+#include "common/json.h"
 #include "job/spec/elastic.h"
 
 namespace dsj::jobspec {
@@ -25,6 +26,26 @@ std::optional<Finding> queue_contradiction(const Scheduling& policy, const std::
   return Finding{Finding::Severity::Error, "spec.runPolicy.schedulingPolicy",
                  found + ", and the label " + kQueueLabel + " says \"" + queue + "\"",
                  "remove one of the two"};
+}
+
+std::string other_controller(const json& spec) {
+  const std::string name = json_text(spec, "managedBy");
+  return name == kOwnController ? std::string() : name;
+}
+
+bool is_controller_name(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) return false;
+  static constexpr char kDomain[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+  static constexpr char kPath[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/-._~%!$&'()*+,;=:";
+  const std::string domain = text.substr(0, slash);
+  for (const char* broken : {"..", ".-", "-."})
+    if (domain.contains(broken)) return false;
+  return domain.find_first_not_of(kDomain) == std::string::npos &&
+         std::string("-.").find(domain.front()) == std::string::npos &&
+         std::string("-.").find(domain.back()) == std::string::npos &&
+         text.find_first_not_of(kPath, slash) == std::string::npos;
 }
 
 ClusterSpec check_cluster_spec(const std::string& name, const json& spec,

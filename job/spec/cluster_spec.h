@@ -32,6 +32,14 @@ nlohmann::json with_queue(nlohmann::json spec, const std::string& queue);
 std::optional<dsconfig::Finding> queue_contradiction(const Scheduling& policy,
                                                      const std::string& queue);
 
+/// spec.managedBy of this operator, as batch/v1's Job and Kueue's MultiKueue have the field.
+inline constexpr char kOwnController[] = "training.dsj.dev/deepspeedjob-controller";
+/// spec.managedBy if it names another controller: this operator and its webhook leave the job alone. Empty: the job is
+/// this operator's.
+std::string other_controller(const nlohmann::json& spec);
+/// Whether it is a path with a domain before its first '/', as batch/v1 asks of managedBy.
+bool is_controller_name(const std::string& text);
+
 /// "spec.training.x: message (hint)".
 std::string to_sentence(const dsconfig::Finding& finding);
 

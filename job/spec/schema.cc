@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "job/contract.h"
+#include "job/spec/cluster_spec.h"
 #include "job/spec/job.h"
 #include "job/spec/schema_rows.h"
 
@@ -18,6 +19,8 @@ constexpr int kLabelKeyMax = 253 + 1 + 63;
 constexpr char kLabelKey[] =
     R"(^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?)"
     R"([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$)";
+constexpr char kControllerName[] =
+    R"(^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$)";
 constexpr char kNotBuilt[] = "not built in this version";
 constexpr char kElasticHere[] = "spec.elastic: {minReplicas, maxReplicas} is this operator's";
 constexpr char kElasticExample[] = "elastic: {minReplicas: 2, maxReplicas: 4}";
@@ -342,6 +345,12 @@ Row spec() {
            "suspend", to(&Job::policies, &Policies::suspend),
            "Saves one step on all ranks, then removes every pod; false continues at the next step.")
            .by(kOperator | kAgent),
+       text("managedBy", {}, from_to(1, 63),
+            "The controller that runs the job, as for batch/v1's Job: this operator leaves a job "
+            "alone that names another, such as kueue.x-k8s.io/multikueue.")
+           .checked(is_controller_name, "DOMAIN/NAME", kControllerName)
+           .fixed("the controller of a job does not change")
+           .by(kOperator),
        deepspeed(), training(), workers(),
        choice("launcher", to(&Job::launcher), {"Native", "Command"},
               "Command runs the program of the worker's container, one process per rank.")
@@ -386,7 +395,11 @@ Row spec() {
            "Known and refused: the operator configures how agents communicate.")
            .refuses(kNotBuilt, "remove it")});
   add_engine_rules(all);
-  return std::move(all).needs().rule(
+  return std::move(all)
+      .needs()
+      .rule("has(self.managedBy) == has(oldSelf.managedBy)",
+            "managedBy: the controller of a job does not change")
+      .rule(
       "!has(self.elastic) || (self.workers.replicas >= self.elastic.minReplicas && "
       "self.workers.replicas <= self.elastic.maxReplicas)",
       "spec.workers.replicas: expected a number from elastic.minReplicas to "

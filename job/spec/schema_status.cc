@@ -17,7 +17,8 @@ Row conditions() {
   return list(
              "conditions", {},
              "For programs: Accepted, Suspended, Scheduled, Initialized, Running, Restarting, "
-             "Progressing, Complete, Failed.",
+             "Progressing, Complete, Failed; Ready, Reconciling and Stalled for Flux, Argo CD and "
+             "kstatus.",
              0,
              {text("type", {}, from_to(0, 316), "Name of the condition.").needs(),
               choice("status", {}, {"True", "False", "Unknown"}, "True, False or Unknown.").needs(),
@@ -134,7 +135,8 @@ Row checkpoints() {
 Row status_row() {
   return object("status", {}, "What the operator and agent 0 report. Nothing else writes it.",
                 {whole("observedGeneration", {}, kAny,
-                       "The spec that the rest of the status is about."),
+                       "The spec that the rest of the status is about; -1: no operator has seen "
+                       "the job."),
                  text("phase", {}, kAny,
                       "For people: Pending, Starting, Running, Restarting, Suspending, Suspended, "
                       "Refused, Complete or Failed."),
@@ -183,6 +185,8 @@ Row status_row() {
                      .with({{"x-kubernetes-list-type", "atomic"}}),
                  training_report().by(kAgent),
                  checkpoints().by(kAgent)})
+      // Before the operator has seen a job: kstatus would take a job without a status for one that is as it should be.
+      .with({{"default", {{"observedGeneration", -1}}}})
       .by(kOperator);
 }
 

@@ -140,7 +140,8 @@ Result<Reviewed> review(const std::string& text) {
   const json& before = at(request, "/oldObject");
   const std::string operation = text_at(request, "/operation");
   const bool deleting = at(object, "/metadata/deletionTimestamp").is_string();
-  if (operation == "DELETE" || deleting ||
+  const bool anothers = !jobspec::other_controller(at(object, "/spec")).empty();
+  if (operation == "DELETE" || deleting || anothers ||
       (before.is_object() && at(before, "/spec") == at(object, "/spec") &&
        queue_of(before) == queue_of(object))) {
     return Reviewed{.answer = response_of(uid, {}, {})};

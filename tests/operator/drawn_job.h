@@ -11,6 +11,7 @@
 #include "kube/client.h"
 #include "operator/kueue.h"
 #include "tests/kube/fake_clock.h"
+#include "tests/operator/kstatus.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {
@@ -302,7 +303,8 @@ class DrawnJob : public World {
       own[field] = list;
     } else if (std::string(field) == "conditions") {
       Json list = Json::array();
-      for (const char* type : {"Accepted", "Failed", "Complete", "Suspended", "Restarting", "Mine"})
+      for (const char* type : {"Accepted", "Failed", "Complete", "Suspended", "Restarting", "Mine",
+                               "Ready", "Reconciling", "Stalled"})
         if (draw_.happens(100))
           list.push_back({{"type", type},
                           {"status", draw_.text()},
@@ -444,6 +446,26 @@ class DrawnJob : public World {
     throw std::logic_error(what + ": " + (o.job ? o.job->own_status.dump() : "no job"));
   }
 
+  /// What kstatus says follows from the phase and the conditions beside the three that it reads.
+  void promise_readiness() {
+    const auto& all = status().conditions;
+    const Condition* accepted = find_condition(all, "Accepted");
+    const Condition* progressing = find_condition(all, "Progressing");
+    const bool refused = accepted && accepted->status == "False";
+    const bool silent = progressing && progressing->status == "False";
+    const std::string wanted = is_true(all, "Complete")     ? "Current"
+                               : is_true(all, "Failed")     ? "Failed"
+                               : refused                    ? "Failed"
+                               : phase() == "Suspended"     ? "Current"
+                               : phase() == "Running"       ? (silent ? "InProgress" : "Current")
+                                                            : "InProgress";
+    const std::string said = kstatus({{"metadata", {{"generation", o.job->generation}}},
+                                      {"status", o.job->own_status}});
+    promise(said == wanted, "kstatus is " + said + ", wanted " + wanted);
+    promise(!(is_true(all, "Reconciling") && is_true(all, "Stalled")), "Reconciling and Stalled");
+    promise(is_true(all, "Ready") == (wanted == "Current"), "Ready is not what kstatus says");
+  }
+
   Plan watched_pass() {
     ++passes;
     const bool was_over = o.job && o.job->own_status.is_object() &&
@@ -459,6 +481,7 @@ class DrawnJob : public World {
       promise(to_json(own_status_from_json(plan.status)) == plan.status,
               "a status that is read otherwise than it was written");
       promise(own_part(plan.status) == plan.status, "a status with more than its own");
+      if (before.job && o.job) promise_readiness();
     }
     std::set<std::string> names;
     for (const Create& create : plan.pods) {

@@ -52,6 +52,24 @@ TEST(Reconcile, AJobFromNothingToComplete) {
   EXPECT_EQ(world.status().restarts.total, 0);
 }
 
+// As batch/v1's Job controller with managedBy: no object, no status, no event, in no stage of its life.
+TEST(Reconcile, AJobOfAnotherControllerIsLeftAlone) {
+  for (const bool deleting : {false, true}) {
+    World world;
+    world.edit("/managedBy", "kueue.x-k8s.io/multikueue");
+    world.o.job->own_status = {{"phase", "Running"}, {"observedGeneration", 1}};
+    world.o.job->deleting = deleting;
+    const Plan plan = world.pass();
+    EXPECT_TRUE(World::made(plan).empty() && plan.updates.empty() && plan.deletes.empty());
+    EXPECT_TRUE(plan.status.is_null() && plan.events.empty() && plan.releases.empty());
+    EXPECT_FALSE(plan.again);
+  }
+  World own;
+  own.edit("/managedBy", "training.dsj.dev/deepspeedjob-controller");
+  own.to_running();
+  EXPECT_EQ(own.phase(), "Running");
+}
+
 TEST(Reconcile, ARefusedJobGetsNothing) {
   World world;
   world.edit("/training/learningRat", 1);

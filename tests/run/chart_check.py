@@ -201,6 +201,66 @@ class Chart:
         every = explain("deepspeedjobs", "--recursive")
         expect("topologySpreadConstraints" in every and "stepTimeoutSeconds" in every, every[-500:])
 
+    def merges(self):
+        """Two managers of server-side apply each own entries of one list, as of a pod's."""
+        def apply(manager, container, **pod):
+            worker = dict({"name": "worker"}, **container)
+            part = {"apiVersion": JOB["apiVersion"], "kind": JOB["kind"], "metadata": {"name": "shared", "namespace": "merging"},
+                    "spec": {"workers": {"template": {"spec": dict({"containers": [worker]}, **pod)}}}}
+            if manager == "user":
+                part["spec"] = dict(JOB["spec"], suspend=True, workers=dict(JOB["spec"]["workers"], **part["spec"]["workers"]))
+            return kubectl("apply", "--server-side", "--field-manager=" + manager, "-f", "-", thing=part, check=False)
+        kubectl("create", "namespace", "merging")
+        first = apply("user", {"image": "i", "env": [{"name": "A", "value": "1"}], "ports": [{"containerPort": 1}],
+                               "volumeMounts": [{"name": "v", "mountPath": "/v"}]}, volumes=[{"name": "v", "emptyDir": {}}],
+                      imagePullSecrets=[{"name": "a"}], initContainers=[{"name": "first", "image": "i"}])
+        expect(first.returncode == 0, first.stderr)
+        second = apply("policy", {"env": [{"name": "B", "value": "2"}], "ports": [{"containerPort": 1, "protocol": "UDP"}],
+                                  "volumeMounts": [{"name": "w", "mountPath": "/w"}]}, volumes=[{"name": "w", "emptyDir": {}}],
+                       imagePullSecrets=[{"name": "b"}], initContainers=[{"name": "second", "image": "i"}])
+        expect(second.returncode == 0, second.stderr)
+
+        def names(key, things):
+            return sorted(str(thing[key]) for thing in things)
+
+        def template():
+            pod = json.loads(kubectl("-n", "merging", "get", "dsj", "shared", "-o", "json").stdout)["spec"]["workers"]["template"]["spec"]
+            return pod, pod["containers"][0]
+        pod, worker = template()
+        expect(len(pod["containers"]) == 1 and worker["image"] == "i", pod)
+        found = [names("name", worker["env"]), names("protocol", worker["ports"]), names("mountPath", worker["volumeMounts"]),
+                 names("name", pod["volumes"]), names("name", pod["imagePullSecrets"]), names("name", pod["initContainers"])]
+        expect(found == [["A", "B"], ["TCP", "UDP"], ["/v", "/w"], ["v", "w"], ["a", "b"], ["first", "second"]], found)
+        conflict = apply("policy", {"env": [{"name": "A", "value": "3"}]})
+        expect(conflict.returncode != 0 and "conflict" in conflict.stderr, conflict.stderr)
+        gone = apply("policy", {"env": [{"name": "C", "value": "3"}]})
+        expect(gone.returncode == 0 and names("name", template()[1]["env"]) == ["A", "C"], f"{gone.stderr} {template()}")
+        kubectl("-n", "merging", "delete", "dsj", "shared")
+        print("result: chart: two managers of server-side apply share 6 lists of a template")
+
+    def manager(self):
+        """spec.managedBy never changes, as batch/v1's: neither another value, nor one that comes or goes."""
+        def change(name, patch):
+            return kubectl("-n", "merging", "patch", "dsj", name, "--type", "merge", "-p", json.dumps({"spec": patch}), check=False)
+        def make(name, value):
+            more = {"managedBy": value} if value else {}
+            return kubectl("create", "-f", "-", check=False, thing=dict(
+                JOB, metadata={"name": name, "namespace": "merging"}, spec=dict(JOB["spec"], suspend=True, **more)))
+        for wrong in ("multikueue", "/a", "a/", "A.b/c", "-a/b", "a..b/c", "a/b c", "a/" + "b" * 62):
+            done = make("wrong", wrong)
+            expect(done.returncode != 0 and "managedBy" in done.stderr, f"managedBy {wrong}: {done.stdout}{done.stderr}")
+        for name, value in (("own", ""), ("far", "kueue.x-k8s.io/multikueue")):
+            done = make(name, value)
+            expect(done.returncode == 0, done.stderr)
+        for name, value in (("own", "kueue.x-k8s.io/multikueue"), ("far", "a.io/b"), ("far", None)):
+            done = change(name, {"managedBy": value})
+            expect(done.returncode != 0 and "the controller of a job does not change" in done.stderr, f"{name} {value}: {done.stderr}")
+            expect(change(name, {"suspend": False}).returncode == 0, "another edit")
+        fresh = json.loads(kubectl("-n", "merging", "get", "dsj", "far", "-o", "json").stdout)
+        expect(fresh["status"] == {"observedGeneration": -1}, f"a job that no operator has seen is not current for kstatus: {fresh.get('status')}")
+        for name in ("own", "far"):
+            kubectl("-n", "merging", "delete", "dsj", name)
+
     def rights(self):
         operator = "system:serviceaccount:ops:r-deepspeedjob"
 
@@ -502,7 +562,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.security_context, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.values, chart.security_context, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

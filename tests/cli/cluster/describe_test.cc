@@ -75,6 +75,16 @@ TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
   EXPECT_EQ(run(run_describe, {}), 2);
 }
 
+TEST_F(Describe, NamesTheControllerOfAJobThatIsNotThisOperators) {
+  add_job("quick", [](Json& job) { job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"; });
+  ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("State:        run by kueue.x-k8s.io/multikueue (spec.managedBy): the "
+                              "operator of this cluster leaves it alone"));
+  set_status("quick", Json::parse(R"({"phase": "Running"})"));
+  ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("State:        Running, run by kueue.x-k8s.io/multikueue"));
+}
+
 TEST_F(Describe, ShowsTheReportsAsTheirTablesSay) {
   add_job("quick");
   set_status("quick", Json::parse(R"({"phase": "Running",

@@ -157,7 +157,8 @@ TEST(Schema, ReaderAndResourceAgreeOnDrawnValues) {
 TEST(Schema, NamesWhatNeverChanges) {
   EXPECT_THAT(immutable_fields(),
               ::testing::UnorderedElementsAre("/spec/training/modelNameOrPath",
-                                              "/spec/training/outputDir", "/spec/launcher"));
+                                              "/spec/training/outputDir", "/spec/launcher",
+                                              "/spec/managedBy"));
 }
 
 TEST(Schema, WhatPodsAreToldReadsBack) {

@@ -172,6 +172,18 @@ TEST(Review, AnEditOfWhatRunsOrHasEndedIsNotQuiet) {
   EXPECT_THAT(warnings(answer(request(scaled, before))), HasSubstr("the job is Complete"));
 }
 
+// Whoever manages it has checks of its own, as with batch/v1's managedBy.
+TEST(Review, AJobOfAnotherControllerIsLeftAlone) {
+  json bad = changed(good_job(), "/spec/training/learningRat", 1);
+  EXPECT_EQ(answer(request(bad))["allowed"], false);
+  for (const char* own : {"training.dsj.dev/deepspeedjob-controller", ""})
+    EXPECT_EQ(answer(request(changed(bad, "/spec/managedBy", own)))["allowed"], false) << own;
+  bad = changed(bad, "/spec/managedBy", "kueue.x-k8s.io/multikueue");
+  const json response = answer(request(bad));
+  EXPECT_EQ(response["allowed"], true);
+  EXPECT_FALSE(response.contains("warnings"));
+}
+
 TEST(Review, LabelsFinalizersAndDeletionNeverFail) {
   const json bad = changed(good_job(), "/spec/training/dataPath", "relative");
   EXPECT_EQ(answer(request(changed(bad, "/metadata/labels", {{"a", "b"}}), bad))["allowed"], true);
