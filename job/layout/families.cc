@@ -309,7 +309,12 @@ struct ExpertKeys {
 /// with output_router_logits, as in transformers.
 void read_experts(Fields& fields, const ExpertKeys& keys, ModelConfig& out) {
   ExpertsConfig& experts = out.experts;
-  experts.count = fields.positive(keys.count, kExpertsMax, keys.count_default);
+  // transformers 5 saves some families' count under another family's name.
+  const char* count = keys.count;
+  for (const char* other : {"num_experts", "num_local_experts"})
+    if (fields.absent(count)) count = other;
+  if (fields.absent(count)) count = keys.count;
+  experts.count = fields.positive(count, kExpertsMax, keys.count_default);
   experts.per_token = fields.positive("num_experts_per_tok", kExpertsMax, keys.per_token);
   experts.inner = fields.positive(keys.inner, kInnerMax, keys.inner_default);
   fields.require(experts.per_token <= experts.count, "num_experts_per_tok",

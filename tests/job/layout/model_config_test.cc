@@ -369,6 +369,20 @@ TEST(ModelConfig, WhichLayersHaveExperts) {
   EXPECT_FALSE(has_parameter(read(moe()), "model.layers.3.mlp.down_proj.weight"));
 }
 
+/// transformers 5 writes Qwen3-MoE's num_experts as num_local_experts.
+TEST(ModelConfig, TheNumberOfExpertsHasTwoNames) {
+  json config = moe();
+  config.erase("num_experts");
+  EXPECT_EQ(read(config).experts.count, 128) << "transformers' default";
+  config["num_local_experts"] = 6;
+  EXPECT_EQ(read(config).experts.count, 6);
+  config["model_type"] = "mixtral";
+  EXPECT_EQ(read(config).experts.count, 6);
+  config.erase("num_local_experts");
+  config["num_experts"] = 5;
+  EXPECT_EQ(read(config).experts.count, 5);
+}
+
 TEST(ModelConfig, TheAuxiliaryLossCountsOnlyWhereTheFileAsksForIt) {
   EXPECT_EQ(read(moe(R"({"router_aux_loss_coef": 0.3})")).experts.balance, 0);
   EXPECT_EQ(read(moe(R"({"output_router_logits": true})")).experts.balance, 0.001);
