@@ -18,6 +18,7 @@
 #include "common/grouped.h"
 #include "common/host.h"
 #include "engine/data/row_sizes.h"
+#include "job/plan/memory_input.h"
 
 namespace dsj::cli {
 namespace {
@@ -41,7 +42,7 @@ struct DataOptions {
 struct JobRows {
   jobspec::Job job;
   data::DatasetOptions how;
-  int64_t longest = 0;  ///< tokens that the run keeps of a row
+  int64_t longest = 0;  ///< tokens that the run keeps of a row; of a pair's two rows together
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::unique_ptr<data::Dataset> cut, whole;
 };
@@ -80,7 +81,7 @@ Result<JobRows> open_job(const DataOptions& options) {
   DSJ_TRY(const layout::ModelConfig model, layout::read_model_config(directory));
   DSJ_TRY(open.tokenizer, tokenizer_of(directory));
   DSJ_TRY(open.how, rows_options(training, model));
-  open.longest = open.how.max_seq_length;
+  open.longest = plan::longest_sample(training, model);
   return open;
 }
 
@@ -105,11 +106,21 @@ std::string shown(const JobRows& open, std::span<const int32_t> ids) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+/// Of a pair, which of its two rows begins at a token.
+void print_heading(const data::Sample& sample, size_t at) {
+  if (sample.second == 0) return;
+  if (at == 0) std::puts("chosen:");
+  if (at == static_cast<size_t>(sample.second)) std::puts("rejected:");
+}
+
 /// The row in stretches of tokens with and without loss.
 void print_stretches(const JobRows& open, const data::Sample& sample, bool colour) {
   const auto learned = [&](size_t at) { return sample.labels[at] != data::kIgnoredLabel; };
+  const auto second = static_cast<size_t>(sample.second);
   for (size_t begin = 0, end; begin < sample.input_ids.size(); begin = end) {
-    for (end = begin; end < sample.input_ids.size() && learned(end) == learned(begin);) ++end;
+    print_heading(sample, begin);
+    const size_t last = begin < second ? second : sample.input_ids.size();
+    for (end = begin; end < last && learned(end) == learned(begin);) ++end;
     const auto ids = std::span(sample.input_ids).subspan(begin, end - begin);
     const bool on = colour && learned(begin);
     std::printf("  %-7s %6zu tokens  %s%s%s\n", learned(begin) ? "loss" : "no loss", end - begin,
@@ -118,10 +129,12 @@ void print_stretches(const JobRows& open, const data::Sample& sample, bool colou
 }
 
 void print_tokens(const JobRows& open, const data::Sample& sample) {
-  for (size_t at = 0; at < sample.input_ids.size(); ++at)
+  for (size_t at = 0; at < sample.input_ids.size(); ++at) {
+    print_heading(sample, at);
     std::printf("  %6zu %8d  %-7s %s\n", at, sample.input_ids[at],
                 sample.labels[at] == data::kIgnoredLabel ? "no loss" : "loss",
                 shown(open, std::span(sample.input_ids).subspan(at, 1)).c_str());
+  }
 }
 
 /// Rows by their uncut length, in bars of one width; a mark where the run cuts.
@@ -166,7 +179,8 @@ Result<int> show(const DataOptions& options) {
   if (row.input_ids.size() < whole.input_ids.size())
     std::printf("cut: of %s tokens the run keeps %s (maxSeqLength, or the model's positions); %s "
                 "with loss are lost\n",
-                grouped(std::ssize(whole.input_ids)).c_str(), grouped(open.longest).c_str(),
+                grouped(std::ssize(whole.input_ids)).c_str(),
+                grouped(std::ssize(row.input_ids)).c_str(),
                 grouped(learned(whole) - learned(row)).c_str());
   std::printf("%s\n", open.cut->shapes().c_str());
   if (options.tokens)
@@ -206,18 +220,26 @@ Result<int> check(const DataOptions& options) {
     return 1;
   }
   DSJ_TRY(const auto rows, measured(**opened));
+  std::vector<data::RowSize> kept;  // of pairs, whose two rows are cut each
+  if (how.aim == data::RowAim::Pairs && !rows.empty()) {
+    how.max_seq_length = open.how.max_seq_length;
+    DSJ_TRY(const auto cut_rows, data::Dataset::open(path, open.tokenizer.get(), how));
+    DSJ_TRY(kept, measured(*cut_rows));
+  }
   std::printf("%s: %s rows, each can be read\n  %s\n", path.c_str(),
               grouped((*opened)->rows()).c_str(), (*opened)->shapes().c_str());
   if (rows.empty()) return 0;
   int64_t tokens = 0, targets = 0, cut = 0, without = 0;
-  for (const auto& row : rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const data::RowSize& row = rows[i];
     tokens += row.tokens, targets += row.targets;
-    cut += row.tokens > open.longest, without += row.targets == 0;
+    cut += kept.empty() ? row.tokens > open.longest : kept[i].tokens < row.tokens;
+    without += row.targets == 0;
   }
   std::printf("  %s tokens, %s with loss; %s rows are longer than %s tokens and are cut, %s rows "
               "have no token with loss\n",
               grouped(tokens).c_str(), grouped(targets).c_str(), grouped(cut).c_str(),
-              grouped(open.longest).c_str(), grouped(without).c_str());
+              grouped(open.how.max_seq_length).c_str(), grouped(without).c_str());
   print_lengths(rows, open.longest);
   return 0;
 }

@@ -114,7 +114,7 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
   return {.model = *around.model,
           .config = resolution.config,
           .world = job.world_size(),
-          .tokens_per_row = plan::longest_row(job.training, *around.model),
+          .tokens_per_row = plan::longest_sample(job.training, *around.model),
           .recompute = job.training.gradient_checkpointing.value_or(false),
           .native_products =
               dsconfig::product_type(resolution.config) == dsconfig::Precision::Bf16

@@ -18,6 +18,9 @@ Result<data::DatasetOptions> rows_options(const TrainingArgs& training,
                              training.dataset_weights.value_or(""), training.val_size.value_or(0),
                              static_cast<uint64_t>(training.seed.value_or(42))));
   return data::DatasetOptions{
+      .aim = data::aim_of(training.objective.value_or("sft")),
+      .max_prompt_length = training.max_prompt_length.value_or(0),
+      .prompt_learned = training.objective == "orpo",
       .max_seq_length = plan::longest_row(training, model),
       .vocab_size = model.vocab_size,
       .chat_template = training.chat_template.value_or("auto"),

@@ -4,6 +4,7 @@
 #include "engine/checkpoint/retention.h"
 #include "engine/weights/export_record.h"
 #include "job/contract.h"
+#include "job/dsconfig/objective.h"
 
 namespace dsj::cli {
 namespace {
@@ -19,6 +20,7 @@ struct Part {
 bool in_output(const std::string& name) {
   const std::string model = contract::kModelDir;
   return name == model || name == contract::kMetricsFile || name == contract::kStatusFile ||
+         name == dsconfig::kReferenceFile ||
          name.starts_with("." + model + ".");
 }
 bool in_checkpoints(const std::string& name) {

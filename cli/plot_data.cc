@@ -30,6 +30,13 @@ void take_difficulties(const json& line, double step, Values& values) {
     if (value.is_number()) values[std::string(kName) + "." + metric][step] = value.get<double>();
 }
 
+/// Metrics of an objective, which no table names: rewards/chosen, eval_rewards/chosen.
+void take_metrics(const json& line, double step, Values& values) {
+  for (const auto& [name, value] : line.items())
+    if (name.find('/') != std::string::npos && value.is_number())
+      values[name][step] = value.get<double>();
+}
+
 /// The last `count` names of a directory's absolute path.
 std::string end_of(const std::string& directory, int count) {
   std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
@@ -99,6 +106,7 @@ Result<RunCurves> read_curves(Files& files, const std::string& directory) {
         values[name][*step] = number;
     }
     take_difficulties(line, *step, values);
+    take_metrics(line, *step, values);
   }
   for (const char* name : kCurves) {
     if (const auto found = values.extract(name))

@@ -1,10 +1,38 @@
 #include "engine/data/batch.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "common/check.h"
 
 namespace dsj::data {
+namespace {
+
+/// Of the tokens from `begin` on, of a row that begins at `row`.
+AnswerPart part_of(const Sample& sample, int64_t row, int64_t begin, int64_t end) {
+  AnswerPart part;
+  for (int64_t at = begin; at < end; ++at) {
+    if (sample.labels[static_cast<size_t>(at)] == kIgnoredLabel) continue;
+    ++part.tokens;
+    part.targets += at > row;
+  }
+  return part;
+}
+
+void add_parts(const Sample& sample, Batch& batch) {
+  const int64_t second = sample.second, end = std::ssize(sample.input_ids);
+  if (sample.answer >= 0) batch.parts.push_back(part_of(sample, 0, 0, sample.answer));
+  AnswerPart chosen = part_of(sample, 0, std::max<int64_t>(0, sample.answer), second);
+  AnswerPart rejected = part_of(sample, second, second, end);
+  if (sample.reference.size() == 2) {
+    chosen.reference = sample.reference[0];
+    rejected.reference = sample.reference[1];
+  }
+  batch.parts.push_back(chosen);
+  batch.parts.push_back(rejected);
+}
+
+}  // namespace
 
 Batch collate(std::span<const Sample> samples) {
   DSJ_CHECK(!samples.empty());
@@ -13,7 +41,14 @@ Batch collate(std::span<const Sample> samples) {
     DSJ_CHECK(!sample.input_ids.empty() && sample.input_ids.size() == sample.labels.size());
     batch.input_ids.insert(batch.input_ids.end(), sample.input_ids.begin(), sample.input_ids.end());
     batch.labels.insert(batch.labels.end(), sample.labels.begin(), sample.labels.end());
-    batch.row_lengths.push_back(std::ssize(sample.input_ids));
+    DSJ_CHECK((sample.second > 0) == (samples.front().second > 0));
+    const int64_t length = std::ssize(sample.input_ids);
+    DSJ_CHECK(sample.second >= 0 && sample.second < length && sample.answer <= sample.second);
+    if (sample.second > 0) {
+      batch.row_lengths.push_back(sample.second);
+      add_parts(sample, batch);
+    }
+    batch.row_lengths.push_back(length - sample.second);
   }
   return batch;
 }

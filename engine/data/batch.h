@@ -9,15 +9,25 @@
 
 namespace dsj::data {
 
+/// An answer that is judged as a whole, or a prompt before it: a part of a batch's targets.
+struct AnswerPart {
+  int64_t targets = 0;   ///< tokens that another one predicts
+  int64_t tokens = 0;    ///< with the row's first token, if it is of the answer
+  double reference = 0;  ///< of Sample::reference; 0: it has none
+};
+
 /// Rows laid end to end. Nothing is padded: the model is told where each row ends.
 struct Batch {
   std::vector<int64_t> input_ids;
   std::vector<int64_t> labels;       ///< beside their own tokens; not shifted
   std::vector<int64_t> row_lengths;  ///< in tokens, each at least 1
+  /// Of pairs in turn: the chosen answer, the rejected one; before them the chosen row's prompt if it
+  /// is learned (Sample::answer). Empty: the samples are single rows.
+  std::vector<AnswerPart> parts;
   int64_t tokens() const { return static_cast<int64_t>(input_ids.size()); }
 };
 
-/// `samples`: at least one, none of them empty (DSJ_CHECK).
+/// `samples`: at least one, none of them empty; all of them pairs or none (DSJ_CHECK).
 Batch collate(std::span<const Sample> samples);
 
 }  // namespace dsj::data

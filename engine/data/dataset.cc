@@ -133,7 +133,8 @@ constexpr int64_t kAnyLength = int64_t{1} << 60;
 
 /// Cuts a row's beginning.
 void keep_end(Cut& cut, int64_t max_seq_length) {
-  auto& [ids, labels] = cut.sample;
+  auto& ids = cut.sample.input_ids;
+  auto& labels = cut.sample.labels;
   cut.truncated = std::ssize(ids) > max_seq_length;
   if (!cut.truncated) return;
   ids.erase(ids.begin(), ids.end() - max_seq_length);
@@ -209,7 +210,7 @@ Result<int64_t> Dataset::count_rows(Files& files, const std::string& path,
     rows.push_back(0);
     for (const std::string& name : source.files) {
       DSJ_TRY(const RowFile file,
-              RowFile::open(files, name, source.names, unpack_options(options)));
+              RowFile::open(files, name, source.names, unpack_options(options), options.aim));
       DSJ_TRY_STATUS(file.scan([&rows](const RowPlace&, std::string_view) { ++rows.back(); }));
     }
   }
@@ -228,7 +229,7 @@ Status Dataset::open_files(Files& files) {
     rows.push_back(0);
     for (const std::string& path : source.files) {
       DSJ_TRY(RowFile file,
-              RowFile::open(files, path, source.names, unpack_options(options_)));
+              RowFile::open(files, path, source.names, unpack_options(options_), options_.aim));
       file.turns = options_.chat_template != "auto";
       DSJ_TRY_STATUS(check(files, file, bad, need));
       rows.back() += file.rows();
@@ -338,7 +339,7 @@ std::vector<std::string> Dataset::notes() const {
   Counts counts(unread), shapes(renamed);
   for (const RowFile& file : files_) {
     for (const UnreadField& one : file.found.unread) counts.add(one.name, one.rows);
-    if (file.found.kind != RowKind::Alpaca) continue;
+    if (file.found.kind != RowKind::Alpaca || options_.aim == RowAim::Pairs) continue;
     for (const UnreadField& one : file.found.shapes)
       if (one.name != kAlpacaShape) shapes.add(one.name, one.rows);
   }
@@ -388,6 +389,8 @@ Status Dataset::check(Files& files, RowFile& file, BadRows& bad, Status& need) {
 }
 
 std::optional<RowProblem> Dataset::problem_of(const ShapedRow& row) const {
+  for (const ShapedRow& rejected : row.rejected)
+    if (auto problem = problem_of(rejected)) return problem;
   if (row.kind == RowKind::Tokens) return std::nullopt;
   if (row.kind == RowKind::Chat) {  // the template may have no form for the turns
     auto told = conversation_of(row.row, row.text);
@@ -421,6 +424,9 @@ Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Statu
     const auto [known, is_new] = needs.try_emplace(row.kind);
     if (is_new) known->second = check_need(files, file, row.kind);
     if (auto problem = check_row(row, options_.vocab_size)) return problem;
+    for (const ShapedRow& rejected : row.rejected)
+      if (auto problem = check_row(rejected, options_.vocab_size))
+        return RowProblem{rejected.own_name(problem->field), problem->what};
     return known->second ? problem_of(row) : std::nullopt;
   };
   DSJ_TRY_STATUS(file.scan([&](const RowPlace& place, std::string_view text) {
@@ -473,10 +479,16 @@ Result<Cut> Dataset::read(int64_t row, int64_t max_seq_length) const {
   if (shaped->kind != file->found.kind) return changed("it is of shape " + shaped->shape);
   if (const auto problem = check_row(*shaped, options_.vocab_size))
     return changed(problem->field + " " + problem->what);
-  auto cut = row_sample(*shaped, tokenizer_, chat_template_, options_.learning,
-                        options_.keeps_end ? kAnyLength : max_seq_length);
+  auto cut = shaped->rejected.empty()
+                 ? row_sample(*shaped, tokenizer_, chat_template_, options_.learning,
+                              options_.keeps_end ? kAnyLength : max_seq_length)
+                 : pair_sample(*shaped, *tokenizer_, chat_template_,
+                               {.max_prompt_length = options_.max_prompt_length,
+                                .max_length = max_seq_length,
+                                .keeps_end = options_.keeps_end,
+                                .prompt_learned = options_.prompt_learned});
   if (!cut) return bad_input(cut.error().message, where);
-  if (options_.keeps_end) keep_end(*cut, max_seq_length);
+  if (options_.keeps_end && shaped->rejected.empty()) keep_end(*cut, max_seq_length);
   if (tokenizer_ != nullptr && shaped->kind != RowKind::Tokens)
     if (const auto problem = outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size))
       return bad_input(problem->what, where);

@@ -16,6 +16,8 @@
 //   text             {"text"}: every token is a target.
 //   segments         {"segments": [{"text", "label"}...]}: those with label true are learned.
 //   pre-tokenized    {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
+// Read for pairs (DatasetOptions::aim) a row has a prompt and two answers, chosen and rejected, and
+// becomes two rows in one sample (pair_shape.h, Sample::second).
 // Fields that show another objective, or need what is not built, are refused by name; what else
 // nothing reads is counted (row_fields.h, notes()).
 // Rows longer than max_seq_length are cut at the right, as in Hugging Face, or at the left. A label
@@ -48,6 +50,9 @@
 namespace dsj::data {
 
 struct DatasetOptions {
+  RowAim aim = RowAim::Answers;
+  int64_t max_prompt_length = 0;  ///< of pairs: a longer prompt keeps its last tokens; 0: any
+  bool prompt_learned = false;    ///< of pairs: the chosen row's prompt, too (orpo)
   int64_t max_seq_length = 2048;
   int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;

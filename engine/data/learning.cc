@@ -27,6 +27,11 @@ void cut_at(const ChatPiece& piece, std::string_view token, bool learned,
 
 }  // namespace
 
+RowAim aim_of(std::string_view objective) {
+  if (objective == "dpo" || objective == "orpo") return RowAim::Pairs;
+  return objective == "pretrain" ? RowAim::Texts : RowAim::Answers;
+}
+
 Learning learning_of(bool train_on_inputs, bool mask_history, std::string_view train_on_eos) {
   const EndTokens ends = train_on_eos == "all"    ? EndTokens::All
                          : train_on_eos == "last" ? EndTokens::Last

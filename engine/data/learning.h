@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/data/chat.h"
+#include "engine/data/sample.h"
 
 namespace dsj::data {
 
@@ -28,6 +29,9 @@ struct Learning {
 
 /// The choices of spec.training. `train_on_eos`: turn, all, last or none, as dsconfig has checked.
 Learning learning_of(bool train_on_inputs, bool mask_history, std::string_view train_on_eos);
+
+/// What spec.training's objective reads rows for: dpo and orpo pairs, pretrain texts.
+RowAim aim_of(std::string_view objective);
 
 /// Leaves of the turns that are learned only the last, if `learning` says so.
 void choose_turns(const Learning& learning, std::vector<Turn>& turns);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -13,18 +14,25 @@ namespace dsj::data {
 namespace {
 
 /// Whether a token of `labels` before `end` predicts a target: a label counts from the second on.
-bool learns(const std::vector<int32_t>& labels, size_t end) {
+bool learns(std::span<const int32_t> labels, size_t end) {
   for (size_t i = 1; i < std::min(end, labels.size()); ++i)
     if (labels[i] != kIgnoredLabel) return true;
   return false;
 }
 
-void add(const Sample& whole, size_t limit, int64_t weight, LongRows& sums) {
-  if (whole.input_ids.size() <= limit) return;
+void add_row(std::span<const int32_t> labels, size_t limit, int64_t weight, LongRows& sums) {
+  if (labels.size() <= limit) return;
   sums.cut += weight;
-  sums.tokens += weight * static_cast<int64_t>(whole.input_ids.size() - limit);
-  if (learns(whole.labels, whole.labels.size()) && !learns(whole.labels, limit))
-    sums.without_target += weight;
+  sums.tokens += weight * static_cast<int64_t>(labels.size() - limit);
+  if (learns(labels, labels.size()) && !learns(labels, limit)) sums.without_target += weight;
+}
+
+/// Each of a pair's two rows counts.
+void add(const Sample& whole, size_t limit, int64_t weight, LongRows& sums) {
+  const std::span<const int32_t> labels = whole.labels;
+  const auto second = static_cast<size_t>(whole.second);
+  if (second > 0) add_row(labels.first(second), limit, weight, sums);
+  add_row(labels.subspan(second), limit, weight, sums);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ struct Refused {
 };
 
 constexpr char kPreference[] =
-    "belongs to a preference row (DPO and its kin), and only answers to learn are trained on here: "
-    "keep the better answer as the row's answer, and leave this field out";
+    "belongs to a preference row, and objective sft learns every answer: set objective: dpo to compare "
+    "prompt, chosen and rejected, or keep the better answer alone as the row's answer";
 constexpr char kMedia[] =
     "goes with text here, and only text is read: take a data set without images, video and sound";
 constexpr char kFunctions[] =

@@ -3,7 +3,8 @@
 // engine/data; callers use dataset.h.
 //
 //   refused                                  because
-//   chosen..., rejected..., ..._chosen,      preference rows: no answer of theirs is just learned
+//   chosen..., rejected..., ..._chosen,      preference rows: no answer of theirs is just learned;
+//                                            read for pairs (pair_shape.h), chosen and rejected are
 //     preferred_output, better_response_id,
 //     response_0 beside response_1 ...
 //   label or kto_tag: false, 0, "False"      KTO's mark of an answer that must not be learned; a label

@@ -21,10 +21,10 @@ bool is_called_text(std::string_view path) {
 }
 
 /// Whether the columns of a CSV file are fields of a shape, and not the commas of a sentence.
-bool has_a_shape(const RowNames& names, const CsvHeader& header) {
+bool has_a_shape(const RowNames& names, const CsvHeader& header, RowAim aim) {
   nlohmann::json row;
   for (const std::string& name : header.names) row[name] = "x";
-  return shaped_row(names, row.dump()).has_value();
+  return shaped_row(names, row.dump(), aim).has_value();
 }
 
 /// Whether the file begins with a row of JSON, or with a list of rows.
@@ -40,17 +40,28 @@ Result<bool> begins_with_json(const ReadFile& file) {
   return head[first] == '{' && nlohmann::json::accept(head.substr(first, end - first));
 }
 
+/// A pair's row as turns, the answer behind those that ask.
+ShapedRow as_asked(ShapedRow row) {
+  const bool asks = row.kind == RowKind::Alpaca;
+  ShapedRow made = as_turns(std::move(row));
+  if (!asks || made.kind != RowKind::Chat) return made;
+  made.kind = RowKind::ChatPrompt;
+  made.row[kPromptTurns] = made.row["messages"].size() - 1;
+  return made;
+}
+
 }  // namespace
 
 Result<RowFile> RowFile::open(Files& files, const std::string& path, RowNames names,
-                              const UnpackOptions& unpack) {
+                              const UnpackOptions& unpack, RowAim aim) {
   RowFile file;
   file.path_ = path;
   file.names_ = std::move(names);
+  file.aim_ = aim;
   DSJ_TRY(file.rows_, open_row_bytes(files, path, unpack));
   if (file.rows_.lines) return file;
   DSJ_TRY(file.header_, csv_header_of(file.bytes()));
-  if (!is_called_text(path) || (file.header_ && has_a_shape(file.names_, *file.header_))) return file;
+  if (!is_called_text(path) || (file.header_ && has_a_shape(file.names_, *file.header_, aim))) return file;
   DSJ_TRY_STATUS(refuse_other_form(file.bytes(), path, "text"));
   DSJ_TRY(const bool json, begins_with_json(file.bytes()));
   file.text_ = !json;
@@ -63,8 +74,9 @@ std::string RowFile::form() const {
                      : header_                                 ? "csv"
                      : rows_.lines || path_.ends_with(".jsonl") ? "lines"
                                                                : "json";
+  const char* aim = aim_ == RowAim::Pairs ? " pairs" : aim_ == RowAim::Texts ? " texts" : "";
   return std::string(form) + (turns ? " turns" : "") +
-         (names_.empty() ? std::string() : " " + names_.text());
+         (names_.empty() ? std::string() : " " + names_.text()) + aim;
 }
 
 Result<std::string> RowFile::key(const std::string& conditions) const {
@@ -98,8 +110,14 @@ Result<nlohmann::json> RowFile::json(std::string_view raw) const {
 std::expected<ShapedRow, RowProblem> RowFile::shaped(std::string_view raw) const {
   const auto text = json_text(raw);
   if (!text) return std::unexpected(RowProblem{"", text.error().message});
-  auto row = shaped_row(names_, *text);
-  if (row && turns) row = as_turns(std::move(*row));
+  auto row = shaped_row(names_, *text, aim_);
+  if (row && turns && aim_ == RowAim::Pairs) {
+    std::vector<ShapedRow> rejected = std::move(row->rejected);
+    row = as_asked(std::move(*row));
+    for (ShapedRow& one : rejected) row->rejected.push_back(as_asked(std::move(one)));
+  } else if (row && turns) {
+    row = as_turns(std::move(*row));
+  }
   return row;
 }
 

@@ -25,7 +25,7 @@ class RowFile {
  public:
   /// BadInput: it is packed and damaged. Environment: it cannot be read.
   static Result<RowFile> open(Files& files, const std::string& path, RowNames names,
-                              const UnpackOptions& unpack);
+                              const UnpackOptions& unpack, RowAim aim = RowAim::Answers);
 
   const std::string& path() const { return path_; }
   const ReadFile& bytes() const { return *rows_.file; }
@@ -59,6 +59,7 @@ class RowFile {
   std::string path_;
   std::optional<CsvHeader> header_;
   RowNames names_;
+  RowAim aim_ = RowAim::Answers;
 };
 
 }  // namespace dsj::data

@@ -29,22 +29,24 @@ constexpr auto kColumns = std::to_array<Known>({{"prompt", "prompt"},
                                                 {"tools", "tools"},
                                                 {"messages", "messages"},
                                                 {"conversations", "messages"},
-                                                {"text", "text"}});
+                                                {"text", "text"},
+                                                {"chosen", "chosen"},
+                                                {"rejected", "rejected"}});
 constexpr auto kTags = std::to_array<Known>({{"role_tag", "role"}, {"content_tag", "content"}});
 constexpr auto kRoles = std::to_array<Known>({{"user_tag", "user"},
                                               {"assistant_tag", "assistant"},
                                               {"observation_tag", "tool"},
                                               {"function_tag", "function_call"},
                                               {"system_tag", "system"}});
-constexpr std::array kPreferenceKeys = {"chosen", "rejected", "kto_tag"};
+constexpr std::array kPreferenceKeys = {"kto_tag"};
 constexpr std::array kMediaKeys = {"images", "videos", "audios"};
 /// What a row must have if a column names it; the others may be missing.
-constexpr std::array<std::string_view, 6> kNeeded = {"instruction", "output", "prompt",
-                                                     "completion",  "messages", "text"};
+constexpr std::array<std::string_view, 8> kNeeded = {"instruction", "output",   "prompt", "completion",
+                                                     "messages",    "text",     "chosen", "rejected"};
 /// Names that decide on a row's shape.
-constexpr std::array<std::string_view, 15> kOfShapes = {
-    "instruction", "input",         "output", "history", "system",   "tools", "messages", "prompt",
-    "completion",  "conversations", "text",   "context", "segments", "label", "input_ids"};
+constexpr std::array<std::string_view, 17> kOfShapes = {
+    "instruction",   "input", "output",  "history",  "system", "tools",     "messages", "prompt", "completion",
+    "conversations", "text",  "context", "segments", "label",  "input_ids", "chosen",   "rejected"};
 
 template <typename Table>
 std::optional<std::string> name_of(const Table& table, std::string_view key) {
@@ -66,7 +68,7 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
   for (const auto& [key, value] : columns.items()) {
     if (value.is_null()) continue;
     if (is_one_of(kPreferenceKeys, key))
-      return bad_input("\"" + key + "\" is of preference rows, which are not trained on", where,
+      return bad_input("\"" + key + "\" is of KTO's rows, which are not trained on", where,
                        "name the answer to learn as response");
     if (is_one_of(kMediaKeys, key))
       return bad_input("\"" + key + "\" holds media, and only text is read", where, "leave it out");
@@ -82,12 +84,13 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
     else
       return bad_input("\"" + key + "\" is not a column or a tag", where,
                        "expected prompt, query, response, history, system, tools, messages, "
-                       "completion, text, or a tag such as role_tag");
+                       "completion, text, chosen, rejected, or a tag such as role_tag");
   }
   const auto prompt = names.columns_.find("prompt");
   if (prompt != names.columns_.end() && !names.columns_.contains("completion")) {
     // With a response it is a question; alone it is text to go on from, as LLaMA-Factory's stage pt.
-    const char* shape = names.columns_.contains("output") ? "instruction" : "text";
+    const bool asks = names.columns_.contains("output") || names.columns_.contains("chosen");
+    const char* shape = asks ? "instruction" : "text";
     names.columns_[shape] = prompt->second;
     names.columns_.erase("prompt");
   }
@@ -95,9 +98,6 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
 }
 
 Result<RowNames> RowNames::of_entry(const json& entry, const std::string& where) {
-  if (json_flag(entry, "ranking"))
-    return bad_input("\"ranking\" marks preference rows, which are not trained on", where,
-                     "choose another data set");
   const json& given = json_child(entry, "formatting");
   const std::string formatting =
       given.is_null() ? "alpaca" : given.is_string() ? given.get<std::string>() : given.dump();
@@ -141,8 +141,12 @@ std::expected<ordered_json, RowProblem> RowNames::renamed(const ordered_json& ro
     const bool hides = !columns_.empty() && is_one_of(kOfShapes, name);
     made[hides ? name + " (no column of datasetColumns)" : name] = value;
   }
-  for (const char* list : {"messages", "conversations"})
-    if (made.contains(list)) rename_turns(made[list]);
+  for (const char* list : {"messages", "conversations", "chosen", "rejected"}) {
+    const auto turns = made.find(list);
+    if (turns == made.end()) continue;
+    if (turns->is_object()) *turns = ordered_json::array({*turns});  // one turn (LLaMA-Factory)
+    rename_turns(*turns);
+  }
   return made;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "engine/data/pair_shape.h"
 #include "engine/data/text_file.h"
 
 namespace dsj::data {
@@ -189,23 +190,28 @@ class Shaper {
   ShapedRow made_;
 };
 
+std::expected<ShapedRow, RowProblem> shaped_as(RowAim aim, json row, std::string text) {
+  if (aim == RowAim::Pairs) return shaped_pair(std::move(row), std::move(text));
+  if (auto problem = refused_field(row)) return std::unexpected(std::move(*problem));
+  auto shaped = Shaper(std::move(row), std::move(text)).run();
+  if (shaped && aim == RowAim::Texts && shaped->kind != RowKind::Text &&
+      shaped->kind != RowKind::Tokens)
+    return std::unexpected(
+        RowProblem{"", "is of shape " + shaped->shape + ", and objective pretrain learns texts: "
+                           "expected text, or input_ids and labels"});
+  return shaped;
+}
+
 }  // namespace
 
-std::string ShapedRow::own_name(const std::string& field) const {
-  const size_t end = std::min(field.find_first_of("[."), field.size());
-  for (const auto& [name, own] : renamed)
-    if (field.substr(0, end) == name) return own + field.substr(end);
-  return field;
-}
-
-std::expected<ShapedRow, RowProblem> shaped_row(const json& row) {
+std::expected<ShapedRow, RowProblem> shaped_row(const json& row, RowAim aim) {
   if (!row.is_object())
     return std::unexpected(RowProblem{"", "is " + kind_of(row) + ", expected an object"});
-  if (auto problem = refused_field(row)) return std::unexpected(std::move(*problem));
-  return Shaper(row, row.dump()).run();
+  return shaped_as(aim, row, row.dump());
 }
 
-std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::string_view text) {
+std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::string_view text,
+                                                RowAim aim) {
   auto row = parse_json(text, "");
   if (!row) {
     const Error& error = row.error();
@@ -213,15 +219,18 @@ std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::stri
   }
   if (!row->is_object())
     return std::unexpected(RowProblem{"", "is " + kind_of(*row) + ", expected an object"});
-  if (auto problem = refused_field(*row)) return std::unexpected(std::move(*problem));
-  if (names.empty()) return Shaper(std::move(*row), std::string(text)).run();
+  if (names.empty()) return shaped_as(aim, std::move(*row), std::string(text));
+  if (aim != RowAim::Pairs)
+    if (auto problem = refused_field(*row)) return std::unexpected(std::move(*problem));
   auto renamed = names.renamed(ordered_json::parse(text));
   if (!renamed) return std::unexpected(std::move(renamed.error()));
   std::string made = renamed->dump();
   json again = json::parse(made);
-  auto shaped = Shaper(std::move(again), std::move(made)).run();
-  if (shaped)
-    for (auto& [name, own] : shaped->renamed) own = names.own_name(own);
+  auto shaped = shaped_as(aim, std::move(again), std::move(made));
+  if (!shaped) return shaped;
+  for (auto& [name, own] : shaped->renamed) own = names.own_name(own);
+  for (ShapedRow& rejected : shaped->rejected)
+    for (auto& [name, own] : rejected.renamed) own = names.own_name(own);
   return shaped;
 }
 

@@ -14,6 +14,14 @@
 //   segments                       [{text, label}] (axolotl's input_output)        Segments
 //   tokens                         input_ids, labels                               Tokens
 //
+// Read for pairs (RowAim::Pairs), a row has two answers, and becomes two rows of one kind:
+//
+//   prompt, chosen, rejected       texts                                           Prompt
+//   prompt, chosen, rejected       turns; the prompt may be a text, an answer      ChatPrompt
+//                                  one turn (LLaMA-Factory: messages before them)
+//   chosen, rejected               texts or turns that begin alike: the prompt     the same
+//   question, chosen, rejected     as question, answer above                       Alpaca
+//
 // A turn of a call (function_call, its text the JSON of {name, arguments} or of a list of them)
 // becomes an assistant's turn with tool_calls.
 #pragma once
@@ -22,34 +30,23 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "engine/data/row_fields.h"
 #include "engine/data/row_names.h"
 #include "engine/data/sample.h"
+#include "engine/data/shaped_row.h"
 
 namespace dsj::data {
 
 /// The shape of rows whose fields are those of their kind, Alpaca.
 inline constexpr char kAlpacaShape[] = "alpaca (instruction, output)";
 
-struct ShapedRow {
-  RowKind kind = RowKind::Alpaca;
-  std::string shape;  ///< "question, answer": for people
-  nlohmann::json row;
-  std::string text;  ///< the row, with its fields in the file's order
-  /// Fields that were renamed: the shape's name and the file's.
-  std::vector<std::pair<std::string, std::string>> renamed;
-
-  /// "output[0]" as the file calls it.
-  std::string own_name(const std::string& field) const;
-};
-
 /// `text`: a row as JSON. A problem: it is no object, a field is refused (row_fields.h), or no shape
 /// has its fields.
-std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::string_view text);
+std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::string_view text,
+                                                RowAim aim = RowAim::Answers);
 /// The same of a row that was parsed.
-std::expected<ShapedRow, RowProblem> shaped_row(const nlohmann::json& row);
+std::expected<ShapedRow, RowProblem> shaped_row(const nlohmann::json& row,
+                                                RowAim aim = RowAim::Answers);
 
 }  // namespace dsj::data

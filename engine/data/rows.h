@@ -34,6 +34,17 @@ struct Cut {
 Result<Cut> row_sample(const ShapedRow& shaped, const Tokenizer* tokenizer,
                        const ChatTemplate& chat_template, const Learning& learning,
                        int64_t max_seq_length);
+struct PairLengths {
+  int64_t max_prompt_length = 0;  ///< a longer prompt keeps its last tokens; 0: any
+  int64_t max_length = 0;         ///< of each of the two rows
+  bool keeps_end = false;         ///< of a longer row, instead of its begin
+  bool prompt_learned = false;    ///< the chosen row's, too; eos is behind every answer (orpo)
+};
+/// What a pair becomes; it was checked. As TRL: a row's answer begins where the tokens of the prompt
+/// alone and those of prompt and answer differ, in both rows at the place where the first of them does.
+/// Text and Stanford's prompt: eos is behind an answer that does not end with it.
+Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
+                        const ChatTemplate& chat_template, const PairLengths& lengths);
 /// A ChatPrompt row's two texts. BadInput: the template has no form for the turns.
 struct PromptAndWhole {
   std::string prompt, whole;

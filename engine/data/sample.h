@@ -11,6 +11,21 @@ inline constexpr int32_t kIgnoredLabel = -100;
 /// A label stands beside its own token; the model shifts. kIgnoredLabel: no loss there.
 struct Sample {
   std::vector<int32_t> input_ids, labels;  ///< of the same length
+  /// Of a pair (RowAim::Pairs), two rows end to end: where the second begins, the prompt with the
+  /// rejected answer. 0: one row.
+  int64_t second = 0;
+  /// Of a pair whose first row's prompt is learned too: where in that row the answer begins. -1: it
+  /// is not.
+  int64_t answer = -1;
+  /// Of an answer that is judged as a whole: of each of its parts, by the caller (batch.h).
+  std::vector<double> reference;
+};
+
+/// What rows are read for. A file of another one's rows is refused.
+enum class RowAim {
+  Answers,  ///< to learn their answers
+  Texts,    ///< to learn every token of texts
+  Pairs,    ///< to compare two answers to one prompt: prompt, chosen, rejected
 };
 
 /// The forms that rows.h reads.

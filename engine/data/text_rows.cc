@@ -97,7 +97,8 @@ Result<Cut> prompted(const std::string& prompt, const std::string& whole,
 Result<Cut> segments_sample(const json& row, const Tokenizer& tokenizer, const Learning& learning,
                             int64_t max_seq_length) {
   Cut cut;
-  auto& [ids, labels] = cut.sample;
+  auto& ids = cut.sample.input_ids;
+  auto& labels = cut.sample.labels;
   for (const json& segment : row["segments"]) {
     const int64_t left = max_seq_length - std::ssize(ids);
     DSJ_TRY(auto part, tokenizer.encode(segment["text"].get_ref<const std::string&>(),

@@ -32,6 +32,7 @@ at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelC
                              const at::Tensor& ids, const EmbeddingCall& call) {
   // A table that was gathered in the products' type gives the rows that others give.
   at::Tensor x = p.weight(kTokens).index_select(0, ids).to(p.stream_type());
+  if (call.noise) x.add_(*call.noise);
   if (config.embedding_scale != 1) x.mul_(scale_of(config, x));
   if (config.learned_positions)
     x.add_(p.weight(kPositions).index_select(0, positions_of(config, call)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 
 #include "common/check.h"
 #include "engine/device/device.h"
@@ -78,6 +79,20 @@ int64_t logit_rows(int64_t n, const at::Tensor& x, int64_t vocab, const layout::
       n, vocab, limit > 0 ? limit : layout::logit_elements(!x.device().is_cpu()), pieces);
 }
 
+/// ops::cross_entropy() where each label is the share `smoothing` of all labels alike: the loss is
+/// that of the label, and `smoothing` times how much its logit is above the mean of all.
+void smoothed_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double scale,
+                            double smoothing, const at::Tensor& loss) {
+  if (smoothing == 0) return ops::cross_entropy(logits, labels, scale, loss);
+  const at::Tensor at_labels = labels.unsqueeze(1);
+  const at::Tensor above = logits.gather(1, at_labels).squeeze(1).to(at::kFloat) -
+                           logits.mean(1, false, at::kFloat);
+  loss.add_(above.sum(at::kDouble), smoothing);
+  ops::cross_entropy(logits, labels, scale, loss);
+  logits.scatter_add_(1, at_labels, at::full_like(at_labels, scale * smoothing, logits.options()));
+  logits.sub_(scale * smoothing / static_cast<double>(logits.size(1)));
+}
+
 /// One turn's sums and sizes, as its pieces need them.
 struct Turn {
   const zero::UnitParameters& p;
@@ -87,7 +102,9 @@ struct Turn {
   at::Tensor bias;  ///< as bias_of
   at::Tensor db;    ///< [V] fp32, the sum of its gradient; undefined: it has none
   const Targets& targets;
-  double scale;  ///< of a target's loss
+  double scale;        ///< of a target's loss
+  at::Tensor weights;  ///< in its place, [targets] float; undefined: they have none of their own
+  double smoothing;
   at::Tensor loss;
 
   /// The products of some targets' rows h, and their loss. Writes the gradient of h.
@@ -95,7 +112,9 @@ struct Turn {
     at::Tensor logits = at::empty({piece.count, w.size(0)}, h.options());
     gemm::linear(logits, h, w, bias);
     const at::Tensor slope = shape_logits(config, logits, true);
-    ops::cross_entropy(logits, targets.labels.narrow(0, piece.first, piece.count), scale, loss);
+    smoothed_cross_entropy(logits, targets.labels.narrow(0, piece.first, piece.count), scale,
+                           smoothing, loss);
+    if (weights.defined()) logits.mul_(weights.narrow(0, piece.first, piece.count).unsqueeze(1));
     if (slope.defined()) logits.mul_(slope);
     if (config.logits_scale != 1) logits.mul_(config.logits_scale);
     gemm::grad_input(dh, logits, w, false);
@@ -138,15 +157,11 @@ at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t r
   return dx;
 }
 
-}  // namespace
-
-void set_logits_limit(int64_t elements) {
-  logits_limit_ = elements;
-}
-
-HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
+/// `scale`: of each target's loss; 1 beside `weights`.
+HeadResult turn_head(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, double scale,
-                     const layout::PieceRule& pieces) {
+                     const at::Tensor& weights, const layout::PieceRule& pieces,
+                     double smoothing) {
   const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
   const Targets& targets = batch.targets();
@@ -172,7 +187,9 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
             bias_grad.tensor.defined() ? at::zeros({w.size(0)}, w.options().dtype(at::kFloat))
                                        : at::Tensor(),
             targets,
-            scale / n,
+            scale,
+            weights,
+            smoothing,
             result.loss_sum};
   result.dx =
       pieces.cuts(n) ? turn_in_pieces(turn, x, alone, rows) : turn_whole(turn, x, alone, rows);
@@ -180,9 +197,52 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
   return result;
 }
 
+}  // namespace
+
+void set_logits_limit(int64_t elements) {
+  logits_limit_ = elements;
+}
+
+HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                     const at::Tensor& x, const MicroBatch& batch, double scale,
+                     const layout::PieceRule& pieces, double smoothing) {
+  const int64_t n = std::max<int64_t>(1, batch.targets().count);
+  return turn_head(p, config, x, batch, scale / n, {}, pieces, smoothing);
+}
+
+HeadResult head_turn_weighted(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                              const at::Tensor& x, const MicroBatch& batch,
+                              const at::Tensor& weights, const layout::PieceRule& pieces) {
+  DSJ_CHECK(weights.size(0) == batch.targets().count);
+  return turn_head(p, config, x, batch, 1, weights, pieces, 0);
+}
+
+at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                            const at::Tensor& x, const MicroBatch& batch,
+                            std::span<const int64_t> parts, const layout::PieceRule& pieces) {
+  const Targets& targets = batch.targets();
+  DSJ_CHECK(std::accumulate(parts.begin(), parts.end(), int64_t{0}) == targets.count);
+  const bool alone = has_targets_alone(x, batch);
+  const at::Tensor sums = at::zeros({std::ssize(parts)}, x.options().dtype(at::kDouble));
+  int64_t begin = 0;
+  for (int64_t part = 0; part < std::ssize(parts); ++part) {
+    const int64_t n = parts[static_cast<size_t>(part)];
+    for (const auto& piece : layout::row_pieces(n, logit_rows(n, x, config.vocab_size, pieces))) {
+      const int64_t first = begin + piece.first;
+      const at::Tensor picked =
+          alone ? x.narrow(0, first, piece.count)
+                : x.index_select(0, targets.tokens.narrow(0, first, piece.count));
+      ops::cross_entropy(head_logits(p, config, picked),
+                         targets.labels.narrow(0, first, piece.count), 1.0, sums.select(0, part));
+    }
+    begin += n;
+  }
+  return sums;
+}
+
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch,
-                     const layout::PieceRule& pieces) {
+                     const layout::PieceRule& pieces, double smoothing) {
   const Targets& targets = batch.targets();
   const bool alone = has_targets_alone(x, batch);
   const int64_t n = targets.count, vocab = config.vocab_size;
@@ -190,8 +250,8 @@ HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& c
   for (const auto& [first, count] : layout::row_pieces(n, logit_rows(n, x, vocab, pieces))) {
     const at::Tensor picked = alone ? x.narrow(0, first, count)
                                     : x.index_select(0, targets.tokens.narrow(0, first, count));
-    ops::cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count), 1.0,
-                       result.loss_sum);
+    smoothed_cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count),
+                           1.0, smoothing, result.loss_sum);
   }
   return result;
 }

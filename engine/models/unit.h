@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "engine/models/micro_batch.h"
 #include "engine/models/ops.h"
@@ -24,6 +25,7 @@ namespace dsj::models {
 struct EmbeddingCall {
   const RowBounds* rows = nullptr;      ///< of the ids
   std::optional<uint64_t> dropout_key;  ///< as in LayerCall
+  const at::Tensor* noise = nullptr;    ///< [N, H], added to the tokens' rows; null: none
 };
 /// [N] ids → [N, H].
 at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
@@ -114,16 +116,27 @@ struct HeadResult {
 /// Final norm, projection, cross-entropy and all their gradients in one visit. It runs over the
 /// rows of x that have a target, a few at a time: the logits of a micro-batch never exist whole. A
 /// token predicts the next label of its row; the last token of a row predicts nothing. The
-/// gradients are those of scale * (mean loss over valid targets). No valid target: loss and
-/// gradients are 0. Where `pieces` cuts the targets, the norm runs in pieces too: besides dx
+/// gradients are those of scale * (mean loss over valid targets). `smoothing`: a target is this
+/// share of all labels alike, and the rest itself (transformers' LabelSmoother). No valid target: loss
+/// and gradients are 0. Where `pieces` cuts the targets, the norm runs in pieces too: besides dx
 /// nothing lives for all targets.
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, double scale,
-                     const layout::PieceRule& pieces = {});
+                     const layout::PieceRule& pieces = {}, double smoothing = 0);
+/// The same gradients where each target has a weight of its own: those of the sum of weight * loss.
+/// `weights` [targets] float, on the device.
+HeadResult head_turn_weighted(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                              const at::Tensor& x, const MicroBatch& batch,
+                              const at::Tensor& weights, const layout::PieceRule& pieces = {});
+/// Of consecutive parts of the targets the sums of their losses, [parts] double, on the device, no
+/// gradients. `parts`: how many targets each has; together all of them (DSJ_CHECK).
+at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                            const at::Tensor& x, const MicroBatch& batch,
+                            std::span<const int64_t> parts, const layout::PieceRule& pieces = {});
 /// head_turn's loss alone: the same bits, no gradients, `dx` undefined.
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch,
-                     const layout::PieceRule& pieces = {});
+                     const layout::PieceRule& pieces = {}, double smoothing = 0);
 /// Logits [rows, V] of given rows of x, for inference and tests.
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x);

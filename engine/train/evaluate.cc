@@ -14,12 +14,9 @@ namespace dsj::train {
 
 using layout::Action;
 
-Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
-  models::LayerCall call{.rows = &batch.rows(), .pieces = options_.pieces};
-  Evaluated result;
-  std::optional<models::RouterBalance> balance;
-  if (model_.experts.balance > 0)
-    call.balance = &balance.emplace(model_.experts.count, 0.0, device_);
+void Stepper::forward_alone(const models::MicroBatch& batch, models::RouterBalance* balance,
+                            const std::function<void(int unit, const at::Tensor& x)>& head) {
+  models::LayerCall call{.rows = &batch.rows(), .pieces = options_.pieces, .balance = balance};
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
     tick();
@@ -41,23 +38,40 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
                                             {.rows = &batch.rows()})
                 : layer_->forward(state_.unit(action.unit), x, call, /*saved=*/nullptr);
         break;
-      case Action::Kind::Turn: {
+      case Action::Kind::Turn:
         state_.wait_for(action.unit);
-        const auto head =
-            models::head_loss(state_.unit(action.unit), model_, x, batch, options_.pieces);
-        result = {head.loss_sum, head.targets};
-        // The batch's mean is its loss and the auxiliary one, as in training.
-        if (balance)
-          result.loss_sum.add_(balance->loss().mul_(model_.experts.balance *
-                                                    static_cast<double>(head.targets)));
+        head(action.unit, x);
         break;
-      }
       case Action::Kind::Backward:
       case Action::Kind::Reduce:
         break;  // not part of a forward schedule
     }
   }
+}
+
+Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
+  Evaluated result;
+  std::optional<models::RouterBalance> balance;
+  if (model_.experts.balance > 0) balance.emplace(model_.experts.count, 0.0, device_);
+  forward_alone(batch, balance ? &*balance : nullptr, [&](int unit, const at::Tensor& x) {
+    const auto head = models::head_loss(state_.unit(unit), model_, x, batch, options_.pieces,
+                                        options_.label_smoothing);
+    result = {head.loss_sum, head.targets};
+    // The batch's mean is its loss and the auxiliary one, as in training.
+    if (balance)
+      result.loss_sum.add_(balance->loss().mul_(model_.experts.balance *
+                                                static_cast<double>(head.targets)));
+  });
   return result;
+}
+
+at::Tensor Stepper::answer_losses(const models::MicroBatch& batch, const Answers& answers) {
+  at::Tensor losses;
+  forward_alone(batch, nullptr, [&](int unit, const at::Tensor& x) {
+    losses = models::head_part_losses(state_.unit(unit), model_, x, batch,
+                                      optim::targets_of(answers), options_.pieces);
+  });
+  return losses;
 }
 
 namespace {
@@ -89,7 +103,7 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
     const int64_t own = round + collectives.rank();
     std::vector<data::Sample> samples;
     for (int64_t i = own * batch_size; i < std::min((own + 1) * batch_size, rows.count); ++i) {
-      DSJ_TRY(data::Sample sample, rows.dataset->at(rows.first + i));
+      DSJ_TRY(data::Sample sample, rows.at(i));
       samples.push_back(std::move(sample));
     }
     const auto with_target = std::ranges::count_if(samples, has_target);

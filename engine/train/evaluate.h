@@ -11,7 +11,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "common/result.h"
 #include "engine/train/inputs.h"
@@ -23,6 +25,7 @@ struct EvalResult {
   std::optional<double> loss;     ///< nullopt: no row has a target, or it was stopped
   int64_t rows = 0, targets = 0;  ///< of all ranks
   int64_t rows_without_target = 0;
+  std::map<std::string, double> metrics = {};  ///< of an objective (evaluate_answers.h)
   bool stopped = false;  ///< a rank was asked to stop: the rest was left out
 };
 

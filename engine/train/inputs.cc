@@ -90,6 +90,20 @@ data::Sampler Inputs::sampler(int64_t world) const {
                         .lengths = lengths});
 }
 
+Result<data::Sample> sample_at(const data::Dataset& dataset, int64_t row,
+                               const ReferenceLogps* reference) {
+  DSJ_TRY(data::Sample sample, dataset.at(row));
+  if (reference) {
+    const auto& own = (*reference)[static_cast<size_t>(row)];
+    sample.reference.assign(own.begin(), own.end());
+  }
+  return sample;
+}
+
+Result<data::Sample> EvalRows::at(int64_t row) const {
+  return sample_at(*dataset, first + row, reference);
+}
+
 EvalRows Inputs::eval_rows() const {
   if (eval_dataset) return {eval_dataset.get(), 0, eval_dataset->rows()};
   if (first_row() > 0) return {dataset.get(), 0, first_row()};
@@ -112,6 +126,9 @@ Result<Inputs> read_inputs(const RankEnv& env) {
       return bad_input(lora.error().message, "training." + lora.error().where, lora.error().hint);
     in.lora = std::move(*lora);
   }
+  if (training.neftune_noise_alpha.value_or(0) > 0 && in.model.embedding_scale != 1)
+    return bad_input("NEFTune's noise is not built for models that scale their embeddings",
+                     "training.neftuneNoiseAlpha", "leave it out");
   startup::recorder().stage_ends("settings");
   if (data::has_tokenizer(training.model_name_or_path)) {
     DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
@@ -123,7 +140,11 @@ Result<Inputs> read_inputs(const RankEnv& env) {
     DSJ_TRY_STATUS(in.tokenizer->set_eos(*training.eos_token));
   }
   startup::recorder().stage_ends("tokenizer");
+  in.objective = dsconfig::objective_of(training);
   data::DatasetOptions options;
+  options.aim = data::aim_of(dsconfig::name_of(in.objective.kind));
+  options.max_prompt_length = in.objective.max_prompt_length;
+  options.prompt_learned = in.objective.kind == dsconfig::Objective::Kind::Orpo;
   options.max_seq_length = plan::longest_row(training, in.model);
   options.vocab_size = in.model.vocab_size;
   options.chat_template = training.chat_template.value_or("auto");

@@ -3,6 +3,7 @@
 // before any communication.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "engine/data/sampler.h"
 #include "engine/data/tokenizer.h"
 #include "engine/train/rank_env.h"
+#include "job/dsconfig/objective.h"
 #include "job/dsconfig/resolve.h"
 #include "job/job_file.h"
 #include "job/layout/lora.h"
@@ -20,10 +22,20 @@
 
 namespace dsj::train {
 
+/// Of each row of a data set its answers' log-probabilities, chosen and rejected, under the model that
+/// the run starts from (references.h).
+using ReferenceLogps = std::vector<std::array<double, 2>>;
+/// A row with its reference. Null: it has none.
+Result<data::Sample> sample_at(const data::Dataset& dataset, int64_t row,
+                               const ReferenceLogps* reference);
+
 /// The rows to evaluate on.
 struct EvalRows {
   const data::Dataset* dataset = nullptr;  ///< null: no evaluation
   int64_t first = 0, count = 0;
+  const ReferenceLogps* reference = nullptr;  ///< null: the objective has none
+  /// Row `row`, 0 <= row < count. Error: as Dataset::at.
+  Result<data::Sample> at(int64_t row) const;
 };
 
 struct Inputs {
@@ -40,6 +52,8 @@ struct Inputs {
   /// What the rows are made from (engine/data/data_record.h), for the checkpoints. Of rank 0; null on
   /// the others.
   nlohmann::json data_record;
+
+  dsconfig::Objective objective;
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
   /// Of the order of rows, of dropout and of new adapters. Default: Hugging Face's 42.

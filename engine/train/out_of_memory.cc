@@ -7,7 +7,7 @@ plan::FitInput fit_input(const Inputs& in, const RankEnv& env) {
   return {.memory = {.model = in.model,
                      .config = in.config(),
                      .world = env.world_size,
-                     .tokens_per_row = plan::longest_row(training, in.model),
+                     .tokens_per_row = plan::longest_sample(training, in.model),
                      .recompute = training.gradient_checkpointing.value_or(false),
                      .native_products = true,
                      .lora = in.lora,

@@ -38,6 +38,7 @@
 #include "engine/train/metric_rows.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/out_of_memory.h"
+#include "engine/train/references.h"
 #include "engine/train/saving.h"
 #include "engine/train/snapshot_here.h"
 #include "engine/train/step.h"
@@ -95,11 +96,14 @@ int64_t peak_rss_bytes() {
 /// The loop over steps, once all parts of the run are ready.
 class Loop {
  public:
-  Loop(const Inputs& inputs, const MetricRows* chosen, Stepper& stepper, Saver& saver,
+  /// `references`: null where the objective has none.
+  Loop(const Inputs& inputs, const MetricRows* chosen, const References* references,
+       Stepper& stepper, Saver& saver,
        FiniteGuard& guard, const Events& events, Watching& watching, comm::Collectives& collectives,
        at::Device device, FlightLog& flight, std::string startup_file)
       : in_(inputs),
         chosen_(chosen),
+        references_(references),
         stepper_(stepper),
         saver_(saver),
         guard_(guard),
@@ -131,7 +135,8 @@ class Loop {
     const data::Sampler& sampler = order ? order->places() : dealt;
     data::Loader loader(
         [this, &order](int64_t row) {
-          return in_.dataset->at(in_.first_row() + (order ? order->row(row) : row));
+          return sample_at(*in_.dataset, in_.first_row() + (order ? order->row(row) : row),
+                           references_ ? &references_->train : nullptr);
         },
         sampler,
         {.rank = collectives_.rank(),
@@ -229,13 +234,15 @@ class Loop {
 
   /// No loss: there are no rows to evaluate on, or none with a target, or all ranks stop now.
   Result<EvalResult> evaluate(const Progress& progress) {
-    const EvalRows rows = in_.eval_rows();
+    EvalRows rows = in_.eval_rows();
     if (!rows.dataset) return EvalResult{};
+    if (references_) rows.reference = in_.eval_dataset ? &references_->eval : &references_->train;
     flight_.enter(FlightPhase::Evaluating, progress.step);
     const auto start = Clock::now();
     DSJ_TRY(const EvalResult result,
-            train::evaluate(stepper_, collectives_, rows, in_.config().eval.micro_batch_size,
-                            device_, stop_requested));
+            (in_.objective.judges() ? evaluate_answers : train::evaluate)(
+                stepper_, collectives_, rows, in_.config().eval.micro_batch_size, device_,
+                stop_requested));
     if (result.stopped) return result;
     const std::chrono::duration<double> seconds = Clock::now() - start;
     watching_.after_evaluation(progress.step, result, seconds.count());
@@ -334,13 +341,18 @@ class Loop {
     DSJ_TRY(const StepRows own, *std::exchange(ahead_, std::nullopt));
     tried_.reset();  // a step holds its own rows alone, as the plan counts
     std::vector<models::MicroBatch> batches;
-    for (const data::Batch& batch : own.micro_batches) batches.push_back(on_device(batch, device_));
+    std::vector<Answers> answers;
+    for (const data::Batch& batch : own.micro_batches) {
+      batches.push_back(on_device(batch, device_));
+      if (in_.objective.judges()) answers.push_back(answers_of(batch));
+    }
     flight_.enter(FlightPhase::Training, progress.step + 1);
     if (first_) startup::recorder().stage_ends("first rows");
     collectives_.reset_counters();
     const optim::Rates rates = optim::rates_at(config, progress.step - progress.skipped);
     const StepResult result =
         stepper_.run({.micro_batches = batches,
+                      .answers = answers,
                       .step = progress.step,
                       .rates = rates,
                       .tokens = own.tokens,
@@ -437,12 +449,14 @@ class Loop {
                       .host_rss_bytes = peak_rss_bytes()};
     if (!result.bad_gradient.empty()) step.bad_gradient = result.bad_gradient;
     if (!difficulties.empty()) step.difficulty = std::move(difficulties);
+    if (!result.metrics.empty()) step.metrics = result.metrics;
     events_.emit(step);
     watching_.after_step(step, progress, batch);
   }
 
   const Inputs& in_;
   const MetricRows* chosen_;  ///< null: no curriculum by a metric
+  const References* references_;
   Stepper& stepper_;
   Saver& saver_;
   FiniteGuard& guard_;
@@ -539,7 +553,7 @@ std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv&
     return nullptr;
   return zero::make_layer_inputs(
       in.model, in.config(),
-      {.tokens = in.config().micro_batch_size * plan::longest_row(training, in.model),
+      {.tokens = in.config().micro_batch_size * plan::longest_sample(training, in.model),
        .output_dir = in.job.output_dir,
        .device = device,
        .rank = env.rank},
@@ -600,9 +614,23 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false),
                    .seed = static_cast<uint64_t>(in.seed()),
                    .normalization = dsconfig::loss_normalization(in.job.training),
+                   .objective = in.objective,
+                   .label_smoothing = in.job.training.label_smoothing_factor.value_or(0),
+                   .neftune_alpha = in.job.training.neftune_noise_alpha.value_or(0),
                    .flight = &flight,
                    .inputs = inputs.get()},
                   state, device);
+  std::optional<References> references;
+  if (in.objective.has_reference()) {
+    flight.enter(FlightPhase::Evaluating, 0);
+    DSJ_TRY(references, by_itself(find_references(files, in, state, stepper, events, device,
+                                                  stop_requested)));
+    if (!references) {  // a stop was asked for; there is nothing to save
+      collectives->shutdown();
+      return static_cast<int>(contract::kExitPreempted);
+    }
+    startup::recorder().stage_ends("reference");
+  }
   DSJ_TRY(const Progress progress,
           by_itself(Loading(files, in, state, stepper, events, device).load()));
   Saver saver(files, in, state, stepper, events, device);
@@ -611,7 +639,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   saver.save_behind(snapshot_here(in, env, device));
   FiniteGuard guard(in.job.training, in.config(), state, events);
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
-  DSJ_TRY(const int code, Loop(in, chosen ? &*chosen : nullptr, stepper, saver, guard, events,
+  DSJ_TRY(const int code, Loop(in, chosen ? &*chosen : nullptr, references ? &*references : nullptr, stepper, saver, guard, events,
                                watching, *collectives, device, flight,
                                path_join(path_parent(env.job_file), contract::kStartupFile))
                               .run(progress));

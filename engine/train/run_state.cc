@@ -82,6 +82,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
       {"optimizer", dsconfig::name_of(config.optimizer)},
       {"train_batch_size", config.train_batch_size},
       {"loss_normalization", dsconfig::name_of(dsconfig::loss_normalization(in.job.training))},
+      {"objective", dsconfig::name_of(in.objective.kind)},
       {"data", in.data_record},
       {"order_rule", kOrderRule},
       {"dealt_from", progress.dealt_from},
@@ -166,6 +167,9 @@ std::vector<std::string> differences(const json& saved, const json& now) {
     warnings.push_back("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
                        now["optimizer"].get<std::string>() +
                        ": it continues from the states with the same names");
+  if (const std::string before = saved.value("objective", "sft"); before != now["objective"])
+    warnings.push_back("the objective was " + before + " and is " +
+                       now["objective"].get<std::string>());
   for (const char* key : {"train_batch_size", "seed", "shuffle", "packed_rows",
                           "rows_per_group_batch", "rows_per_dropped_batch", "metrics"}) {
     if (saved.contains(key) && saved[key] != now[key]) {

@@ -11,7 +11,7 @@ plan::Snapshot snapshot_here(const Inputs& inputs, const RankEnv& env, at::Devic
       .model = inputs.model,
       .config = inputs.config(),
       .world = env.world_size,
-      .tokens_per_row = plan::longest_row(training, inputs.model),
+      .tokens_per_row = plan::longest_sample(training, inputs.model),
       .recompute = training.gradient_checkpointing.value_or(false),
       .native_products = dsconfig::product_type(inputs.config()) == dsconfig::Precision::Fp32 ||
                          (dsconfig::product_type(inputs.config()) == dsconfig::Precision::Bf16 &&

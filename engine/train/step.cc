@@ -1,6 +1,7 @@
 #include "engine/train/step.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,6 +25,7 @@ using layout::Action;
 /// What lives from a micro-step's forward to its backward.
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
+  const Answers* answers = nullptr;       ///< null: nothing is judged
   double weight = 0;                      ///< of its mean loss (optim/loss_weights.h)
   uint64_t dropout_key = 0;               ///< made of step, micro-step and rank
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
@@ -73,15 +75,35 @@ const models::ops::RopeTable* Stepper::rope(int unit, const models::RowBounds& r
 }
 
 models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
-  return {.rows = &micro.batch->rows(), .dropout_key = models::dropout_key(micro.dropout_key, 0)};
+  models::EmbeddingCall call{.rows = &micro.batch->rows()};
+  if (!micro.answers) call.dropout_key = models::dropout_key(micro.dropout_key, 0);
+  return call;
+}
+
+at::Tensor Stepper::embedding_noise(const MicroStep& micro) const {
+  if (options_.neftune_alpha == 0) return {};
+  constexpr int64_t kNoise = -1;  // no unit has this number
+  const auto& rows = micro.batch->rows();
+  int64_t longest = 1;
+  for (int64_t row = 0; row < rows.rows(); ++row) longest = std::max(longest, rows.length(row));
+  const double most =
+      options_.neftune_alpha / std::sqrt(static_cast<double>(longest * model_.hidden_size));
+  // On the host, so that every device draws the same.
+  at::Generator draw = at::make_generator<at::CPUGeneratorImpl>(
+      models::dropout_key(micro.dropout_key, kNoise));
+  const at::Tensor noise = at::empty({rows.tokens(), model_.hidden_size}, at::kFloat);
+  noise.uniform_(-most, most, draw);
+  return device::upload(noise, device_);
 }
 
 models::LayerCall Stepper::call(int unit, MicroStep& micro) {
   const auto& kept = micro.kept[static_cast<size_t>(unit)];
+  std::optional<uint64_t> dropout_key;
+  if (!micro.answers) dropout_key = models::dropout_key(micro.dropout_key, unit);
   return {.layer = unit - 1,
           .rows = kept ? &kept->rows : &micro.batch->rows(),
           .rope = rope(unit, micro.batch->rows()),
-          .dropout_key = models::dropout_key(micro.dropout_key, unit),
+          .dropout_key = dropout_key,
           .outputs = kept ? nullptr : wanted(unit, micro),
           .pieces = options_.pieces,
           .balance = micro.balance ? &*micro.balance : nullptr};
@@ -148,7 +170,10 @@ void Stepper::draw_kept(int unit, MicroStep& micro) const {
 void Stepper::forward(int unit, MicroStep& micro) {
   const auto p = state_.unit(unit);
   if (unit == 0) {
-    micro.x = models::embedding_forward(p, model_, micro.batch->input_ids(), embedding_call(micro));
+    models::EmbeddingCall call = embedding_call(micro);
+    const at::Tensor noise = embedding_noise(micro);
+    if (noise.defined()) call.noise = &noise;
+    micro.x = models::embedding_forward(p, model_, micro.batch->input_ids(), call);
     return;
   }
   draw_kept(unit, micro);
@@ -181,8 +206,10 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
       return forward(action.unit, micro);
     case Action::Kind::Turn: {
       state_.wait_for(action.unit);
+      if (micro.answers) return judge_turn(action.unit, micro, loss);
       auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, *micro.batch,
-                                    loss_scaler_.scale() * micro.weight, options_.pieces);
+                                    loss_scaler_.scale() * micro.weight, options_.pieces,
+                                    options_.label_smoothing);
       if (head.targets > 0)
         loss.add_(head.loss_sum.mul_(micro.weight / static_cast<double>(head.targets)));
       if (micro.balance) loss.add_(micro.balance->loss().mul_(balance_weight()));
@@ -193,6 +220,29 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
       if (action.unit > 0) state_.wait_for(action.unit);
       return backward(action.unit, micro);
   }
+}
+
+void Stepper::judge_turn(int unit, MicroStep& micro, const at::Tensor& loss) {
+  Answers answers = *micro.answers;
+  const std::vector<int64_t> parts = optim::targets_of(answers);
+  const auto p = state_.unit(unit);
+  device::HostRead read(
+      models::head_part_losses(p, model_, micro.x, *micro.batch, parts, options_.pieces));
+  const double* losses = read.get().const_data_ptr<double>();
+  for (size_t i = 0; i < answers.size(); ++i) answers[i].logp = -losses[i];
+  const optim::Judged judged = optim::judge(options_.objective, answers);
+  loss.add_(micro.weight * judged.loss);
+  if (micro.balance) loss.add_(micro.balance->loss().mul_(balance_weight()));
+  size_t metric = 0;
+  for (const auto& [name, value] : judged.metrics) metrics_[metric++] += micro.weight * value;
+  const at::Tensor weights = at::empty({micro.batch->targets().count}, at::kFloat);
+  float* weight = weights.mutable_data_ptr<float>();
+  for (size_t i = 0; i < answers.size(); ++i)
+    weight = std::fill_n(weight, answers[i].targets,
+                         static_cast<float>(-judged.slopes[i] * micro.weight * loss_scaler_.scale()));
+  micro.x = models::head_turn_weighted(p, model_, micro.x, *micro.batch,
+                                       device::upload(weights, device_), options_.pieces)
+                .dx;
 }
 
 namespace {
@@ -277,6 +327,10 @@ StepResult Stepper::run(const StepInput& input) {
   take_schedule(std::ssize(input.micro_batches));
   const std::vector<double> weights = weights_of(input);
   const at::Tensor loss = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
+  const bool judges = !input.answers.empty();
+  DSJ_CHECK(judges == options_.objective.judges() &&
+            (!judges || input.answers.size() == input.micro_batches.size()));
+  metrics_.assign(judges ? optim::metric_names(options_.objective).size() : 0, 0);
   MicroStep micro;
   const bool local = sends_momenta();
   state_.keep_gradients_local(local);
@@ -285,6 +339,7 @@ StepResult Stepper::run(const StepInput& input) {
     if (const auto* batch = &input.micro_batches[action.micro_step]; micro.batch != batch) {
       micro = {};
       micro.batch = batch;
+      if (judges) micro.answers = &input.answers[static_cast<size_t>(action.micro_step)];
       micro.weight = weights[static_cast<size_t>(action.micro_step)];
       if (model_.experts.balance > 0)
         micro.balance.emplace(model_.experts.count, loss_scaler_.scale() * balance_weight(), device_);
@@ -316,6 +371,8 @@ StepResult Stepper::run(const StepInput& input) {
       static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0,
       input.next_targets ? static_cast<double>(input.next_targets()) : 0.0};
   numbers.insert(numbers.end(), input.votes.begin(), input.votes.end());
+  const size_t first_metric = 2 + numbers.size();  // behind loss and squares
+  numbers.insert(numbers.end(), metrics_.begin(), metrics_.end());
   const at::Tensor counts = at::tensor(numbers, at::kDouble);
   const at::Tensor sums = at::cat({loss.view({1}), squares, device::upload(counts, device_)});
   const auto summed = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"});
@@ -331,6 +388,8 @@ StepResult Stepper::run(const StepInput& input) {
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0,
                     .votes = {sum[5], sum[6], sum[7]}};
+  for (size_t i = 0; i < metrics_.size(); ++i)
+    result.metrics[optim::metric_names(options_.objective)[i]] = sum[first_metric + i] / world;
   if (input.next_targets) result.next_targets = static_cast<int64_t>(sum[4]);
   if (input.before_update) input.before_update();
   update(result, input.rates, std::isfinite(sum[1]));

@@ -18,9 +18,11 @@
 #include "engine/optim/averaging.h"
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
+#include "engine/optim/preference.h"
 #include "engine/zero/layer_inputs.h"
 #include "engine/zero/model_state.h"
 #include "job/dsconfig/loss_normalization.h"
+#include "job/dsconfig/objective.h"
 #include "job/dsconfig/resolved.h"
 #include "job/flight_log.h"
 
@@ -30,6 +32,10 @@ struct StepOptions {
   bool recompute = false;  ///< gradient_checkpointing: keep only each layer's input
   uint64_t seed = 0;       ///< for dropout and random-LTD
   dsconfig::LossNormalization normalization = dsconfig::LossNormalization::Token;
+  /// Where it judges whole answers, nothing is dropped out, as in TRL.
+  dsconfig::Objective objective = {};
+  double label_smoothing = 0;  ///< of the loss of each token
+  double neftune_alpha = 0;    ///< of the noise on embeddings, in training alone
   FlightLog* flight = nullptr;  ///< ticks with every part of a step; null: nobody looks
   layout::PieceRule pieces = {};
   /// With recompute: where the layers' inputs wait; null: where they are. It outlives the stepper.
@@ -40,11 +46,15 @@ struct StepOptions {
 /// collective (saving.h).
 using StepVotes = std::array<double, 3>;
 
+/// A micro-batch's targets in parts, as optim::judge wants them. Their logp is not known yet. Empty where the objective judges none.
+using Answers = std::vector<optim::Answer>;
+
 /// One step's input on this rank.
 struct StepInput {
   /// gradient_accumulation_steps of them, or fewer where an epoch ends; at least 1. Every rank has
   /// as many.
   std::span<const models::MicroBatch> micro_batches;
+  std::span<const Answers> answers = {};  ///< of each micro-batch; empty: nothing is judged
   int64_t step = 0;    ///< the step's number; part of the keys of draws
   optim::Rates rates;  ///< of this step
   int64_t tokens = 0;  ///< of this rank
@@ -73,6 +83,8 @@ struct StepResult {
   int64_t tokens = 0;            ///< of all ranks
   bool stop = false;             ///< a rank was asked to stop; the same on all ranks
   StepVotes votes = {};          ///< the sums over the ranks
+  /// optim::Judged::metrics, the means over micro-batches and ranks.
+  std::map<std::string, double> metrics = {};
   /// Of all ranks in the next step; nullopt: nobody knew.
   std::optional<int64_t> next_targets = {};
 };
@@ -95,6 +107,9 @@ class Stepper {
   /// The loss of one micro-batch of this rank, forward only. Later steps are not affected.
   /// Collective: all ranks evaluate equally many micro-batches (evaluate.cc).
   Evaluated evaluate(const models::MicroBatch& batch);
+  /// The same for answers: of each, the sum of its targets' losses: [answers] double, on the device.
+  at::Tensor answer_losses(const models::MicroBatch& batch, const Answers& answers);
+  const dsconfig::Objective& objective() const { return options_.objective; }
 
   /// Updates applied so far: what bias correction counts. Part of a checkpoint.
   int64_t updates() const { return updates_; }
@@ -118,6 +133,13 @@ class Stepper {
   std::vector<double> weights_of(const StepInput& input);
   /// `loss` [] double, on the device: a head pass adds its mean, weighed.
   void execute(const layout::Action& action, MicroStep& micro, const at::Tensor& loss);
+  /// The head's pass where the objective judges answers: their log-probabilities, the loss and its
+  /// slopes by them, and each target's gradient with its answer's slope.
+  void judge_turn(int unit, MicroStep& micro, const at::Tensor& loss);
+  /// A forward pass of a micro-batch alone; `head`: what its head does. `balance`: of its routers;
+  /// null: not counted.
+  void forward_alone(const models::MicroBatch& batch, models::RouterBalance* balance,
+                     const std::function<void(int unit, const at::Tensor& x)>& head);
   void forward(int unit, MicroStep& micro);
   void backward(int unit, MicroStep& micro);
   /// Random-LTD: draws the tokens that the layer sees in this micro-step, if it drops any.
@@ -137,6 +159,8 @@ class Stepper {
   /// Null: the model has learned positions.
   const models::ops::RopeTable* rope(int unit, const models::RowBounds& rows);
   static models::EmbeddingCall embedding_call(const MicroStep& micro);
+  /// NEFTune's: uniform in +-alpha / sqrt(L * H), L the tokens of the longest row.
+  at::Tensor embedding_noise(const MicroStep& micro) const;
   models::LayerCall call(int unit, MicroStep& micro);
   /// Of a micro-batch's auxiliary loss in this rank's part of the loss: each micro-batch of each rank
   /// counts alike.
@@ -156,6 +180,7 @@ class Stepper {
   const optim::Averaging averaging_;
   optim::LossScaler loss_scaler_;
   int64_t updates_ = 0;
+  std::vector<double> metrics_;  ///< of this step so far, as optim::metric_names
   observe::StepObserver* observer_ = nullptr;
 };
 

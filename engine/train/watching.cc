@@ -120,6 +120,9 @@ void Watching::after_step(const report::Step& step, const Progress& progress,
     if (dsconfig::scales_loss(config)) {
       scalars.push_back({"Train/Samples/loss_scale", *step.loss_scale, samples});
     }
+    if (step.metrics)
+      for (const auto& [name, value] : *step.metrics)
+        scalars.push_back({"Train/Samples/" + name, value, samples});
     if (clock_) {
       const std::string prefix = "Train/Samples/elapsed_time_ms_";
       scalars.insert(scalars.end(),
@@ -145,15 +148,22 @@ void Watching::log_line(const report::Step& step) {
   const auto& config = in_.config();
   logged_loss_ += *step.loss;
   ++logged_steps_;
+  if (step.metrics)
+    for (const auto& [name, value] : *step.metrics) logged_metrics_[name] += value;
   const bool first = config.logging_first_step && step.step == 1;
   if (!first && !config.logging.due(step.step, config.steps_per_epoch, config.total_steps)) {
     return;
   }
-  events_.emit(report::Log{.step = step.step,
-                           .loss = logged_loss_ / static_cast<double>(logged_steps_),
-                           .grad_norm = step.grad_norm,
-                           .lr = step.lr,
-                           .epoch = epoch(step.step)});
+  report::Log told{.step = step.step,
+                   .loss = logged_loss_ / static_cast<double>(logged_steps_),
+                   .grad_norm = step.grad_norm,
+                   .lr = step.lr,
+                   .epoch = epoch(step.step)};
+  if (!logged_metrics_.empty()) {
+    for (auto& [name, sum] : logged_metrics_) sum /= static_cast<double>(logged_steps_);
+    told.metrics = std::exchange(logged_metrics_, {});
+  }
+  events_.emit(told);
   logged_loss_ = 0;
   logged_steps_ = 0;
 }
@@ -223,9 +233,16 @@ void Watching::after_evaluation(int64_t step, const EvalResult& result, double s
                     .rows_per_second = rate,
                     .targets = result.targets};
   if (result.rows_without_target > 0) told.rows_without_target = result.rows_without_target;
+  const int64_t samples = step * in_.config().train_batch_size;
+  std::vector<observe::Scalar> scalars;
+  if (result.loss) scalars.push_back({"Train/Samples/eval_loss", *result.loss, samples});
+  if (!result.metrics.empty()) told.metrics.emplace();
+  for (const auto& [name, value] : result.metrics) {
+    (*told.metrics)["eval_" + name] = value;
+    scalars.push_back({"Train/Samples/eval_" + name, value, samples});
+  }
   events_.emit(told);
-  if (result.loss)
-    write({{"Train/Samples/eval_loss", *result.loss, step * in_.config().train_batch_size}});
+  if (!scalars.empty()) write(scalars);
 }
 
 void Watching::warn_of_targets(const EvalResult& result) {

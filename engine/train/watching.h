@@ -3,7 +3,9 @@
 // ranks only count their collectives (comms_logger).
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/files/files.h"
@@ -66,6 +68,7 @@ class Watching {
   observe::StepTimes interval_times_;
   double interval_seconds_ = 0, logged_loss_ = 0;
   int64_t interval_steps_ = 0, logged_steps_ = 0;
+  std::map<std::string, double> logged_metrics_;  ///< sums since the last log
   bool warned_of_targets_ = false;
 };
 

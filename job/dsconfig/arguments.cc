@@ -69,8 +69,12 @@ void check_arguments(const TrainingArgs& args, Report& out) {
     out.error("training.chatDate", "\"" + *args.chat_date + "\" is not a day",
               "expected YYYY-MM-DD");
 
+  check_objective(args, out);
   const auto& normalization = args.loss_normalization;
-  out.origin("loss_normalization", normalization.value_or(name_of(LossNormalization::Token)),
+  const bool judges = args.objective == "dpo" || args.objective == "orpo" || args.objective == "kto";
+  out.origin("loss_normalization",
+             normalization.value_or(
+                 name_of(judges ? LossNormalization::MicroBatch : LossNormalization::Token)),
              normalization ? "training.lossNormalization" : kHuggingFaceDefault);
 }
 

@@ -1,6 +1,7 @@
 #include "job/dsconfig/loss_normalization.h"
 
 #include "common/check.h"
+#include "job/dsconfig/objective.h"
 
 namespace dsj::dsconfig {
 
@@ -18,7 +19,7 @@ std::string name_of(LossNormalization normalization) {
 
 LossNormalization loss_normalization(const TrainingArgs& args) {
   using enum LossNormalization;
-  if (!args.loss_normalization) return Token;
+  if (!args.loss_normalization) return objective_of(args).judges() ? MicroBatch : Token;
   for (const auto one : {Token, Rank, MicroBatch})
     if (*args.loss_normalization == name_of(one)) return one;
   DSJ_CHECK(false, "loss normalization %s", args.loss_normalization->c_str());

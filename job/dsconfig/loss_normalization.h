@@ -13,7 +13,8 @@ enum class LossNormalization {
   MicroBatch  ///< of the micro-batches' means
 };
 
-/// As the arguments say; Token if they say nothing. check_arguments() let no other name through
+/// As the arguments say. If they say nothing, Token; MicroBatch where the objective judges whole
+/// answers (objective.h). check_arguments() let no other name through
 /// (DSJ_CHECK).
 LossNormalization loss_normalization(const TrainingArgs& args);
 /// "token", "rank" or "micro-batch".

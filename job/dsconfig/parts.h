@@ -18,6 +18,10 @@ inline std::string scheduler_key(const std::string& name) {
 
 /// arguments.cc: the ranges of training arguments; what is not built.
 void check_arguments(const TrainingArgs& args, Report& out);
+/// objective.cc: the arguments of objectives, and what does not go with one. Part of check_arguments.
+void check_objective(const TrainingArgs& args, Report& out);
+/// objective.cc: what of the ds_config does not go with the objective; after data efficiency.
+void check_objective_rows(const Source& in, const ResolvedConfig& config, Report& out);
 /// arguments.cc: maxSeqLength against the model's positions.
 void check_row_length(const Source& in, Report& out);
 /// batch.cc

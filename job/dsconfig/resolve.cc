@@ -33,6 +33,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_scheduler(in, length, config, out);
   if (resolution.complete && resolution.ok()) check_rates(config, out);
   resolve_data_efficiency(in, config, out);
+  check_objective_rows(in, config, out);
   resolve_activation_checkpointing(in, config, out);
   resolve_cadences(in, config, out);
   resolve_best(in, config, out);

@@ -22,8 +22,12 @@ bool is_empty(const json& value) {
 
 /// Keys that decide what is learnt, and their values that are built: another one is refused, not listed.
 const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
-    {"stage", {"sft"}}, {"finetuning_type", {"full", "lora"}}, {"adapter", {"lora", "qlora"}},
-    {"rl", {}},         {"reward_model", {"False"}},           {"process_reward_model", {"False"}}};
+    {"stage", {"sft", "pt", "dpo"}},
+    {"finetuning_type", {"full", "lora"}},
+    {"adapter", {"lora", "qlora"}},
+    {"rl", {"dpo", "ipo", "orpo"}},
+    {"reward_model", {"False"}},
+    {"process_reward_model", {"False"}}};
 
 /// A ds_config whose every value comes from the training arguments.
 json plain_config() {
@@ -60,6 +64,10 @@ class RecipeImport {
           note("template " + argument_word(value) +
                ": the model's own chat template is used, also for alpaca rows; `dsj data show` "
                "prints the rows as they are read");
+      } else if (key == "pref_loss" && value == "orpo") {
+        give("objective", "orpo");
+      } else if (key == "stage" && json_text(document_, "pref_loss") == "orpo") {
+        continue;  // pref_loss says more
       } else if (key == "val_size") {
         validation(value);
       } else if (key == "eval_dataset") {
@@ -194,6 +202,8 @@ constexpr std::pair<const char*, const char*> kAxolotlNames[] = {
     {"lr_scheduler", "lr_scheduler_type"},
     {"peft_use_rslora", "use_rslora"},
     {"lora_modules_to_save", "lora_modules_to_save"},
+    {"rl_beta", "beta"},
+    {"orpo_alpha", "beta"},
     {"bfloat16", "bf16"},
     {"float16", "fp16"}};
 
@@ -301,6 +311,9 @@ Result<Imported> RecipeImport::axolotl() {
       if (value == "lora" || value == "qlora") give("use_peft", "True");
       if (value == "qlora")
         lose(key, "a base of 4 bits is not built: LoRA with a 16-bit base is written");
+    } else if (key == "rl") {
+      give("objective", value == "ipo" ? "dpo" : argument_word(value));
+      if (value == "ipo") give("loss_type", "ipo");
     } else if (key == "lora_target_linear") {
       if (value == true) give("lora_target_modules", "all-linear");
     } else if (key == "evals_per_epoch" || key == "saves_per_epoch") {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "job/dsconfig/objective.h"
 #include "job/dsconfig/resolved.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
@@ -43,6 +44,11 @@ inline int64_t longest_row(const TrainingArgs& training, const layout::ModelConf
   if (training.max_seq_length && !model.learned_positions) return *training.max_seq_length;
   return std::min(training.max_seq_length.value_or(2048),
                   std::max<int64_t>(1, model.longest_sequence()));
+}
+
+/// Tokens of what a row of the data becomes: of a pair's two rows.
+inline int64_t longest_sample(const TrainingArgs& training, const layout::ModelConfig& model) {
+  return longest_row(training, model) * dsconfig::objective_of(training).rows_of_sample();
 }
 
 /// Of the config's micro-batch size.

@@ -27,9 +27,9 @@ ordered_json in_order(const T& object, const json& others, bool with_unknown,
       ordered[field.name] = nullptr;
     }
   });
-  for (const auto& [name, value] : others.items()) {
-    if (!ordered.contains(name)) ordered[name] = value;
-  }
+  for (const json* rest : {&known, &others})  // metrics, which no table names
+    for (const auto& [name, value] : rest->items())
+      if (!ordered.contains(name)) ordered[name] = value;
   return ordered;
 }
 

@@ -84,6 +84,8 @@ struct Step {
   std::optional<std::string> bad_gradient;  ///< skipped: the first parameter whose gradient is bad
   /// What the step went by: metric → difficulty, "random_ltd" → tokens kept of a row.
   std::optional<std::map<std::string, int64_t>> difficulty;
+  /// An objective's (rewards/chosen ...), each a name of the line: means over micro-steps and ranks.
+  std::optional<std::map<std::string, double>> metrics;
   static constexpr auto fields() {
     return std::tuple{field(&Step::step, "step").required(),
                       field(&Step::loss, "loss").in_status("loss").described(", loss "),
@@ -103,7 +105,8 @@ struct Step {
                           .of_some_runs()
                           .in_status("badGradient")
                           .described(", skipped, not finite: the gradient of "),
-                      field(&Step::difficulty, "difficulty").of_some_runs()};
+                      field(&Step::difficulty, "difficulty").of_some_runs(),
+                      field(&Step::metrics, "metrics").of_some_runs()};
   }
 };
 
@@ -115,10 +118,11 @@ struct Log {
   std::optional<double> grad_norm;
   std::optional<double> lr;
   std::optional<double> epoch;
+  std::optional<std::map<std::string, double>> metrics;  ///< as Step's, means since the last log
   static constexpr auto fields() {
     return std::tuple{field(&Log::step, "step").required(), field(&Log::loss, "loss"),
                       field(&Log::grad_norm, "grad_norm"), field(&Log::lr, "learning_rate"),
-                      field(&Log::epoch, "epoch")};
+                      field(&Log::epoch, "epoch"), field(&Log::metrics, "metrics").of_some_runs()};
   }
 };
 
@@ -134,6 +138,7 @@ struct Eval {
   std::optional<double> rows_per_second;
   std::optional<int64_t> targets;  ///< of all ranks
   std::optional<int64_t> rows_without_target;  ///< of `rows`; they have no part in the loss
+  std::optional<std::map<std::string, double>> metrics;  ///< as Step's: eval_rewards/chosen ...
   static constexpr auto fields() {
     return std::tuple{
         field(&Eval::step, "step").required().in_status("evalStep"),
@@ -143,7 +148,8 @@ struct Eval {
         field(&Eval::rows, "eval_samples"),
         field(&Eval::rows_per_second, "eval_samples_per_second"),
         field(&Eval::targets, "eval_targets"),
-        field(&Eval::rows_without_target, "eval_rows_without_target")};
+        field(&Eval::rows_without_target, "eval_rows_without_target"),
+        field(&Eval::metrics, "metrics").of_some_runs()};
   }
 };
 

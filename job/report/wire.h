@@ -22,6 +22,10 @@ nlohmann::json to_json(const T& object);
 template <Described T>
 std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others = nullptr);
 
+/// Numbers of names that no table has: each is a name of the object itself. A reader finds them
+/// among what no field took.
+using Metrics = std::optional<std::map<std::string, double>>;
+
 template <typename T>
 struct IsOptional : std::false_type {};
 template <typename T>
@@ -103,7 +107,10 @@ nlohmann::json to_json(const T& object) {
   for_each_entry<T>([&](const auto& field) {
     const auto& value = object.*field.member;
     using Value = std::remove_cvref_t<decltype(value)>;
-    if constexpr (IsOptional<Value>::value) {
+    if constexpr (std::is_same_v<Value, Metrics>) {
+      if (value)
+        for (const auto& [name, number] : *value) written[name] = value_to_json(number);
+    } else if constexpr (IsOptional<Value>::value) {
       if (value) written[field.name] = value_to_json(*value);
     } else if constexpr (std::is_same_v<Value, nlohmann::json>) {
       if (!value.is_null()) written[field.name] = value;
@@ -123,12 +130,15 @@ std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others)
   T read;
   bool whole = true;
   for_each_entry<T>([&](const auto& field) {
-    const auto found = object.find(field.name);
-    const bool taken = found != object.end() && value_from_json(*found, read.*field.member);
-    if (taken && others) others->erase(field.name);
-    if (!field.must) return;
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(read.*field.member)>, int64_t>) {
-      whole = whole && taken && read.*field.member >= 0;
+    using Value = std::remove_cvref_t<decltype(read.*field.member)>;
+    if constexpr (!std::is_same_v<Value, Metrics>) {
+      const auto found = object.find(field.name);
+      const bool taken = found != object.end() && value_from_json(*found, read.*field.member);
+      if (taken && others) others->erase(field.name);
+      if (!field.must) return;
+      if constexpr (std::is_same_v<Value, int64_t>) {
+        whole = whole && taken && read.*field.member >= 0;
+      }
     }
   });
   return whole ? std::optional(std::move(read)) : std::nullopt;

@@ -98,8 +98,8 @@ TEST(ArgumentTable, WhatAsksForNothing) {
     return asks_for_nothing(*argument_row(name), value);
   };
   for (const char* value : {"0", "0.0", "False", "none", "None", ""})
-    EXPECT_TRUE(nothing("label_smoothing_factor", value)) << value;
-  EXPECT_FALSE(nothing("label_smoothing_factor", "0.1"));
+    EXPECT_TRUE(nothing("pref_ftx", value)) << value;
+  EXPECT_FALSE(nothing("pref_ftx", "0.1"));
   EXPECT_FALSE(nothing("load_in_4bit", "True"));
   EXPECT_FALSE(nothing("save_safetensors", "False")) << "its neutral value is true";
   EXPECT_TRUE(nothing("save_safetensors", "True"));

@@ -77,10 +77,9 @@ TEST(RowNames, Refusals) {
     return read ? std::string() : read.error().to_string();
   };
   EXPECT_NE(said({{"promt", "q"}}).find("\"promt\" is not a column or a tag"), std::string::npos);
-  EXPECT_NE(said({{"chosen", "q"}}).find("preference"), std::string::npos);
+  EXPECT_NE(said({{"kto_tag", "q"}}).find("KTO"), std::string::npos);
   EXPECT_NE(said({{"images", "q"}}).find("media"), std::string::npos);
   EXPECT_NE(said({{"prompt", 3}}).find("is 3, expected a field's name"), std::string::npos);
-  EXPECT_FALSE(RowNames::of_entry({{"ranking", true}}, "x"));
   EXPECT_FALSE(RowNames::of_entry({{"formatting", "xml"}}, "x"));
   EXPECT_FALSE(RowNames::of_entry({{"formatting", 3}}, "x"));
   EXPECT_FALSE(RowNames::of_entry({{"columns", 3}}, "x"));

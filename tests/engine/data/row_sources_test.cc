@@ -114,7 +114,7 @@ TEST_F(RowSources, LlamaFactorysList) {
   EXPECT_NE(refusal("/lf", "on").find("did you mean \"one\""), std::string::npos)
       << refusal("/lf", "on");
   EXPECT_NE(refusal("/lf", "hub").find("nothing is downloaded"), std::string::npos);
-  EXPECT_NE(refusal("/lf", "pairs").find("preference"), std::string::npos);
+  EXPECT_EQ(files("/lf", "pairs"), (Paths{"/lf/one.json"})) << "what its rows are is seen when they are read";
   EXPECT_NE(refusal("/lf").find("name those to train on by dataset: one, pairs, two"),
             std::string::npos);
 }

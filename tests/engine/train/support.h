@@ -85,6 +85,7 @@ struct SmallRun {
   zero::OffloadHost host = {};
   layout::PieceRule pieces = {};
   dsconfig::LossNormalization normalization = dsconfig::LossNormalization::Token;
+  dsconfig::Objective objective = {};
   /// Micro-steps of a step; empty: gradient_accumulation_steps.
   std::function<int64_t(int64_t step)> micro_steps = {};
   int64_t micro_steps_of(int64_t step) const {
@@ -134,6 +135,7 @@ struct Rank {
         stepper(model, config,
                 {.recompute = run.recompute,
                  .normalization = run.normalization,
+                 .objective = run.objective,
                  .pieces = run.pieces,
                  .inputs = inputs.get()},
                 state, at::kCPU),

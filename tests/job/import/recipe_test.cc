@@ -194,7 +194,7 @@ curriculum_sampling: true
 TEST(RecipeTest, OtherObjectivesAreRefused) {
   Folder folder;
   for (const auto& [text, says] :
-       {std::pair{"model_name_or_path: m\nstage: dpo\n", "stage dpo is not built"},
+       {std::pair{"model_name_or_path: m\nstage: ppo\n", "stage ppo is not built"},
         std::pair{"model_name_or_path: m\nstage: sft\nfinetuning_type: oft\n",
                   "finetuning_type oft is not built"}}) {
     const auto imported = import_text(folder, Recipe::LlamaFactory, text);
@@ -202,7 +202,7 @@ TEST(RecipeTest, OtherObjectivesAreRefused) {
     EXPECT_EQ(imported.error().message, says);
   }
   for (const auto& [text, says] :
-       {std::pair{"base_model: m\nmicro_batch_size: 1\nrl: dpo\n", "rl dpo is not built"},
+       {std::pair{"base_model: m\nmicro_batch_size: 1\nrl: grpo\n", "rl grpo is not built"},
         std::pair{"base_model: m\nmicro_batch_size: 1\nadapter: llama-adapter\n",
                   "adapter llama-adapter is not built"},
         std::pair{"base_model: m\nmicro_batch_size: 1\nreward_model: true\n",
@@ -211,6 +211,33 @@ TEST(RecipeTest, OtherObjectivesAreRefused) {
     ASSERT_FALSE(imported) << text;
     EXPECT_EQ(imported.error().message, says);
   }
+}
+
+TEST(RecipeTest, PreferencesAreCarriedOver) {
+  Folder folder;
+  const auto training = [&](Recipe recipe, const std::string& text) {
+    const auto imported = import_text(folder, recipe, text);
+    EXPECT_TRUE(imported) << text << (imported ? "" : imported.error().to_string());
+    return imported ? imported->manifest["spec"]["training"] : json();
+  };
+  const std::string factory = "model_name_or_path: m\noutput_dir: o\n";
+  json dpo = training(Recipe::LlamaFactory, factory + "stage: dpo\npref_beta: 0.2\npref_loss: ipo\n"
+                                                      "dpo_label_smoothing: 0\npref_ftx: 0.0\n");
+  EXPECT_EQ(dpo["objective"], "dpo");
+  EXPECT_EQ(dpo["beta"], 0.2);
+  EXPECT_EQ(dpo["lossType"], "ipo");
+  json orpo = training(Recipe::LlamaFactory, factory + "stage: dpo\npref_loss: orpo\n");
+  EXPECT_EQ(orpo["objective"], "orpo");
+  EXPECT_FALSE(orpo.contains("lossType"));
+  EXPECT_EQ(training(Recipe::LlamaFactory, factory + "stage: pt\n")["objective"], "pretrain");
+  const std::string axolotl = "base_model: m\nmicro_batch_size: 1\noutput_dir: o\n";
+  dpo = training(Recipe::Axolotl, axolotl + "rl: ipo\nrl_beta: 0.3\n");
+  EXPECT_EQ(dpo["objective"], "dpo");
+  EXPECT_EQ(dpo["lossType"], "ipo");
+  EXPECT_EQ(dpo["beta"], 0.3);
+  orpo = training(Recipe::Axolotl, axolotl + "rl: orpo\norpo_alpha: 0.1\n");
+  EXPECT_EQ(orpo["objective"], "orpo");
+  EXPECT_EQ(orpo["beta"], 0.1);
 }
 
 /// Anybody may have written the file: a value of another type is never more than a refusal.

@@ -140,6 +140,23 @@ TEST(MetricsLine, HasTheFixedNamesInOrderThenTheOthers) {
             "\n");
 }
 
+/// What an objective measures: names of the line itself, which a reader passes on.
+TEST(Events, AnObjectivesMetricsAreNamesOfTheirLine) {
+  const Step step{.step = 2, .loss = 0.5, .metrics = {{{"rewards/chosen", 1.5}, {"kl", NAN}}}};
+  const std::string line = to_line(step);
+  EXPECT_NE(line.find(R"("rewards/chosen":1.5)"), std::string::npos) << line;
+  const auto read = event_from_line(line);
+  ASSERT_TRUE(read);
+  EXPECT_FALSE(std::get<Step>(read->event).metrics);
+  EXPECT_EQ(read->others, json({{"rewards/chosen", 1.5}, {"kl", "NaN"}}));
+  const std::string own = metrics_line(step, json::object());
+  EXPECT_EQ(own, metrics_line(std::get<Step>(read->event), read->others));
+  EXPECT_TRUE(own.ends_with("\"host_rss_bytes\":null,\"kl\":\"NaN\",\"rewards/chosen\":1.5}\n")) << own;
+  const Eval eval{.step = 2, .loss = 0.5, .metrics = {{{"eval_rewards/chosen", 1.5}}}};
+  EXPECT_EQ(metrics_line(eval, json::object()),
+            "{\"step\":2,\"eval_loss\":0.5,\"eval_rewards/chosen\":1.5}\n");
+}
+
 TEST(MetricsLine, ADifficultyIsNamedWhereThereIsOne) {
   const Step step{.step = 2, .difficulty = {{{"random_ltd", 64}, {"seqlen", 16}}}};
   const std::string line = metrics_line(step, json::object());

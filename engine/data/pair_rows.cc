@@ -1,0 +1,93 @@
+// What a preference row becomes. Functions of rows.h.
+#include <algorithm>
+#include <utility>
+
+#include "engine/data/rows.h"
+
+namespace dsj::data {
+namespace {
+
+/// A row's prompt, and all of it, as texts.
+struct Texts {
+  std::string prompt, whole;
+  bool special = true;  ///< the tokenizer's post-processor acts: no template wrote special tokens
+};
+
+Result<Texts> texts_of(const ShapedRow& row, const Tokenizer& tokenizer,
+                       const ChatTemplate& chat_template) {
+  if (row.kind == RowKind::ChatPrompt) {
+    DSJ_TRY(auto texts, chat_prompt_texts(row, chat_template));
+    return Texts{std::move(texts.prompt), std::move(texts.whole), false};
+  }
+  const std::string eos = tokenizer.id_to_token(tokenizer.eos_id().value()).value();
+  Texts texts;
+  std::string answer;
+  if (row.kind == RowKind::Prompt) {
+    texts.prompt = row.row["prompt"].get<std::string>();
+    answer = row.row["completion"].get<std::string>();
+  } else {
+    const auto pieces = alpaca_pieces(row.row, "");
+    for (size_t i = 0; i + 1 < pieces.size(); ++i)
+      texts.prompt += pieces[i].text + (pieces[i].learned ? eos : "");
+    answer = pieces.back().text;
+  }
+  texts.whole = texts.prompt + answer + (answer.ends_with(eos) ? "" : eos);
+  return texts;
+}
+
+/// Cuts a row's prompt, then the row. True: something was cut.
+bool cut_row(std::vector<int32_t>& ids, int64_t& prompt, const PairLengths& lengths) {
+  const int64_t before = std::ssize(ids);
+  const int64_t most = lengths.max_prompt_length;
+  if (most > 0 && prompt > most) {
+    ids.erase(ids.begin(), ids.begin() + (prompt - most));
+    prompt = most;
+  }
+  if (const int64_t over = std::ssize(ids) - lengths.max_length; over > 0) {
+    if (lengths.keeps_end) {
+      ids.erase(ids.begin(), ids.begin() + over);
+      prompt = std::max<int64_t>(0, prompt - over);
+    } else {
+      ids.resize(static_cast<size_t>(lengths.max_length));
+      prompt = std::min(prompt, lengths.max_length);
+    }
+  }
+  return std::ssize(ids) < before;
+}
+
+}  // namespace
+
+Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
+                        const ChatTemplate& chat_template, const PairLengths& lengths) {
+  DSJ_TRY(const Texts chosen, texts_of(pair, tokenizer, chat_template));
+  DSJ_TRY(const Texts rejected, texts_of(pair.rejected.front(), tokenizer, chat_template));
+  const EncodeOptions options{.add_special_tokens = chosen.special};
+  DSJ_TRY(const auto asked, tokenizer.encode(chosen.prompt, options));
+  std::vector<int32_t> rows[2];
+  DSJ_TRY(rows[0], tokenizer.encode(chosen.whole, options));
+  DSJ_TRY(rows[1], tokenizer.encode(rejected.whole, options));
+  // ORPOTrainer's: behind an answer of turns, too.
+  if (const auto eos = tokenizer.eos_id(); eos && lengths.prompt_learned)
+    for (auto& row : rows)
+      if (row.empty() || row.back() != *eos) row.push_back(*eos);
+  int64_t common = std::ssize(asked);
+  for (const auto& row : rows)
+    common = std::min(common, std::ranges::mismatch(asked, row).in1 - asked.begin());
+  Cut cut;
+  auto& [ids, labels, second, answer, reference] = cut.sample;
+  for (auto& row : rows) {
+    int64_t prompt = common;
+    cut.truncated = cut_row(row, prompt, lengths) || cut.truncated;
+    if (row.empty()) return bad_input("an answer and its prompt have no tokens");
+    const bool first = ids.empty();
+    second = std::ssize(ids);  // of the first row 0
+    if (first && lengths.prompt_learned) answer = prompt;
+    ids.insert(ids.end(), row.begin(), row.end());
+    labels.insert(labels.end(), row.begin(), row.end());
+    if (!first || !lengths.prompt_learned)
+      std::fill_n(labels.begin() + second, prompt, kIgnoredLabel);
+  }
+  return cut;
+}
+
+}  // namespace dsj::data

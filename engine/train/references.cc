@@ -1,0 +1,131 @@
+#include "engine/train/references.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "common/log.h"
+#include "engine/comm/agree.h"
+#include "engine/device/device.h"
+#include "engine/train/run_state.h"
+#include "engine/weights/weight_source.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kFileBytesMax = int64_t{8} << 30;
+
+std::string reference_path(const Inputs& in) {
+  return path_join(in.job.output_dir, dsconfig::kReferenceFile);
+}
+
+/// What the numbers follow from. Of rank 0, which alone knows the data.
+json reference_key(const Inputs& in) {
+  return {{"data", in.data_record},
+          {"model", in.job.training.model_name_or_path},
+          {"max_prompt_length", in.objective.max_prompt_length},
+          {"truncation_side", in.job.training.truncation_side.value_or("right")},
+          {"products", in.config().precision == dsconfig::Precision::Fp32 ? "fp32" : "16 bits"}};
+}
+
+std::optional<ReferenceLogps> logps_of(const json& saved, const char* name, int64_t rows) {
+  const auto found = saved.find(name);
+  if (found == saved.end() || !found->is_array() || std::ssize(*found) != rows) return std::nullopt;
+  ReferenceLogps logps;
+  for (const json& pair : *found) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number() || !pair[1].is_number())
+      return std::nullopt;
+    logps.push_back({pair[0].get<double>(), pair[1].get<double>()});
+  }
+  return logps;
+}
+
+int64_t eval_rows_of(const Inputs& in) {
+  return in.eval_dataset ? in.eval_dataset->rows() : 0;
+}
+
+/// nullopt: there is no such file, or it is of other rows, or damaged: they are computed again.
+std::optional<References> read_references(Files& files, const Inputs& in) {
+  const std::string path = reference_path(in);
+  if (!files.exists(path).value_or(false)) return std::nullopt;
+  const auto text = files.read_all(path, kFileBytesMax);
+  if (!text) return std::nullopt;
+  const json saved = json::parse(*text, nullptr, false);
+  if (!saved.is_object() || saved.value("key", json()) != reference_key(in)) return std::nullopt;
+  auto train = logps_of(saved, "train", in.dataset->rows());
+  auto eval = logps_of(saved, "eval", eval_rows_of(in));
+  if (!train || !eval) return std::nullopt;
+  return References{std::move(*train), std::move(*eval)};
+}
+
+Status write_references(Files& files, const Inputs& in, const References& references) {
+  const json saved = {
+      {"key", reference_key(in)}, {"train", references.train}, {"eval", references.eval}};
+  return files.write_atomically(reference_path(in), saved.dump() + "\n");
+}
+
+/// What rank 0 read, on every rank. Collective.
+void share_logps(comm::Collectives& collectives, at::Device device, ReferenceLogps& logps) {
+  if (logps.empty()) return;
+  const at::Tensor host = at::zeros({std::ssize(logps), 2}, at::kDouble);
+  auto* to = host.mutable_data_ptr<double>();
+  for (const auto& pair : logps) to = std::ranges::copy(pair, to).out;
+  const at::Tensor sums = device::upload(host, device);
+  const auto work = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "reference"});
+  const at::Tensor all = comm::on_host(*work, sums);
+  const auto* from = all.const_data_ptr<double>();
+  for (auto& pair : logps) {
+    pair = {from[0], from[1]};
+    from += 2;
+  }
+}
+
+}  // namespace
+
+Result<std::optional<References>> find_references(Files& files, const Inputs& in,
+                                                  zero::ModelState& state, Stepper& stepper,
+                                                  const Events& events, at::Device device,
+                                                  const std::function<bool()>& stop) {
+  comm::Collectives& collectives = state.collectives();
+  const bool first = collectives.rank() == 0;
+  const auto tell = [&](const std::string& text) {
+    if (!first) return;
+    log::info(text);
+    events.emit(report::Note{.text = text});
+  };
+  std::optional<References> known = first ? read_references(files, in) : std::nullopt;
+  if (comm::max_over_ranks(collectives, device, {known ? 1.0 : 0.0})[0] > 0) {
+    References shared;
+    if (known) shared = std::move(*known);
+    shared.train.resize(static_cast<size_t>(in.dataset->rows()));
+    shared.eval.resize(static_cast<size_t>(eval_rows_of(in)));
+    share_logps(collectives, device, shared.train);
+    share_logps(collectives, device, shared.eval);
+    tell("the reference's log-probabilities are read from " + reference_path(in));
+    return shared;
+  }
+  const auto source = weights::WeightSource::open(files, in.job.training.model_name_or_path);
+  DSJ_TRY_STATUS(comm::agree(collectives, device, source));
+  DSJ_TRY_STATUS(state.load(*source, {.seed = static_cast<uint64_t>(in.seed())}));
+  tell("computing the reference's log-probabilities of " + std::to_string(in.dataset->rows()) +
+       " rows" +
+       (in.eval_dataset ? " and of " + std::to_string(eval_rows_of(in)) + " evaluation rows" : ""));
+  const int64_t size = in.config().micro_batch_size;
+  References references;
+  DSJ_TRY(auto train, reference_logps(stepper, collectives, *in.dataset, size, device, stop));
+  if (!train) return std::nullopt;
+  references.train = std::move(*train);
+  if (in.eval_dataset) {
+    DSJ_TRY(auto eval, reference_logps(stepper, collectives, *in.eval_dataset, size, device, stop));
+    if (!eval) return std::nullopt;
+    references.eval = std::move(*eval);
+  }
+  DSJ_TRY_STATUS(
+      comm::agree(collectives, device, first ? write_references(files, in, references) : Status{}));
+  tell("the reference's log-probabilities are in " + reference_path(in));
+  return references;
+}
+
+}  // namespace dsj::train

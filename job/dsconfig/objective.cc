@@ -1,0 +1,134 @@
+#include "job/dsconfig/objective.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "job/dsconfig/parts.h"
+
+namespace dsj::dsconfig {
+namespace {
+
+using Kind = Objective::Kind;
+
+constexpr std::array<std::string_view, 5> kKinds = {"sft", "pretrain", "dpo", "orpo", "kto"};
+constexpr std::array<std::string_view, 11> kPairLosses = {
+    "sigmoid",  "hinge",     "ipo",      "robust",   "exo_pair",   "nca_pair",
+    "bco_pair", "sppo_hard", "apo_zero", "apo_down", "sigmoid_norm"};
+
+/// 0: it is none of the names.
+template <size_t N>
+size_t place_of(const std::array<std::string_view, N>& names, const std::string& name) {
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? 0 : static_cast<size_t>(found - names.begin());
+}
+
+}  // namespace
+
+std::string name_of(Objective::Kind kind) {
+  return std::string(kKinds[static_cast<size_t>(kind)]);
+}
+
+Objective objective_of(const TrainingArgs& args) {
+  Objective objective;
+  objective.kind = static_cast<Kind>(place_of(kKinds, args.objective.value_or("sft")));
+  if (objective.kind == Kind::Dpo)
+    objective.loss = static_cast<PairLoss>(place_of(kPairLosses, args.loss_type.value_or("sigmoid")));
+  objective.beta = args.beta.value_or(objective.beta);
+  objective.label_smoothing = args.label_smoothing.value_or(0);
+  objective.desirable_weight = args.desirable_weight.value_or(1);
+  objective.undesirable_weight = args.undesirable_weight.value_or(1);
+  objective.max_prompt_length = args.max_prompt_length.value_or(0);
+  return objective;
+}
+
+// ---- what goes together (parts.h)
+
+namespace {
+
+/// Refuses an argument that acts with other objectives only.
+class OnlyWith {
+ public:
+  OnlyWith(const std::string& objective, Report& out) : objective_(objective), out_(out) {}
+  void refuse(bool given, const char* name, const std::string& acts_with) {
+    if (given)
+      out_.error(std::string("training.") + name,
+                 "acts with objective " + acts_with + ", and the objective is " + objective_,
+                 "leave it out, or set training.objective");
+  }
+
+ private:
+  const std::string& objective_;
+  Report& out_;
+};
+
+void check_pair_loss(const TrainingArgs& args, Report& out) {
+  const std::string loss = args.loss_type.value_or("sigmoid");
+  const double smoothing = args.label_smoothing.value_or(0);
+  if (loss == "nll")
+    out.error("training.lossType", "\"nll\" is the loss of objective sft",
+              "leave it out, or write sigmoid, ipo or hinge");
+  if (loss == "exo_pair" && smoothing == 0)
+    out.error("training.labelSmoothing", "lossType exo_pair needs one above 0", "write 1e-3");
+  const bool smooths = loss == "sigmoid" || loss == "robust" || loss == "exo_pair";
+  if (smoothing > 0 && !smooths)
+    out.error("training.labelSmoothing", "acts with lossType sigmoid, robust and exo_pair only",
+              "leave one of the two out");
+}
+
+}  // namespace
+
+void check_objective(const TrainingArgs& args, Report& out) {
+  const std::string name = args.objective.value_or("sft");
+  if (name == "reward" || name == "kto") {
+    out.unsupported("training.objective", name + " is not built",
+                    "expected sft, dpo, orpo or pretrain");
+    return;
+  }
+  if (std::ranges::find(kKinds, name) == kKinds.end()) return;  // its choices were checked
+  const Objective::Kind kind = static_cast<Kind>(place_of(kKinds, name));
+  const bool judges = kind == Kind::Dpo || kind == Kind::Orpo || kind == Kind::Kto;
+  OnlyWith only(name, out);
+  only.refuse(args.beta && !judges, "beta", "dpo, orpo or kto");
+  only.refuse(args.max_prompt_length && !judges, "maxPromptLength", "dpo, orpo or kto");
+  only.refuse(args.loss_type && *args.loss_type != "nll" && kind != Kind::Dpo, "lossType", "dpo");
+  only.refuse(args.label_smoothing.value_or(0) > 0 && kind != Kind::Dpo, "labelSmoothing", "dpo");
+  only.refuse(args.desirable_weight && kind != Kind::Kto, "desirableWeight", "kto");
+  only.refuse(args.undesirable_weight && kind != Kind::Kto, "undesirableWeight", "kto");
+  if (kind == Kind::Dpo) check_pair_loss(args, out);
+  if (!judges) return;
+  const auto not_with = [&](bool given, const char* field, const char* why) {
+    if (given)
+      out.error(std::string("training.") + field, "does not go with objective " + name + ": " + why,
+                "leave it out");
+  };
+  not_with(args.packing.value_or(false), "packing", "rows are compared by their answers");
+  not_with(args.loss_normalization && *args.loss_normalization != "micro-batch",
+           "lossNormalization", "the loss is the mean of the micro-batches' rows");
+  not_with(args.train_on_inputs.value_or(false), "trainOnInputs", "answers alone are compared");
+  not_with(args.mask_history.value_or(false), "maskHistory", "what is behind the prompt is compared");
+  not_with(args.train_on_eos && *args.train_on_eos != "turn", "trainOnEos",
+           "answers are compared with the token that ends them");
+  not_with(args.label_smoothing_factor.value_or(0) > 0, "labelSmoothingFactor",
+           "it smooths the loss of each token");
+  if (!args.learning_rate)
+    out.warning("training.learningRate",
+                "it is Trainer's default, 5e-5, where neither the arguments nor the ds_config say "
+                "another; TRL's default of " + name + " is 1e-6",
+                "write it");
+}
+
+void check_objective_rows(const Source& in, const ResolvedConfig& config, Report& out) {
+  const std::string name = in.args.objective.value_or("sft");
+  if (name == "sft" || name == "pretrain") return;
+  const auto& found = config.data_efficiency;
+  const char* shortens = found.row_length   ? "curriculum learning shortens rows"
+                         : found.random_ltd ? "random-LTD leaves tokens out of layers"
+                                            : nullptr;
+  if (shortens != nullptr)
+    out.error("training.objective",
+              std::string(shortens) + ", and objective " + name + " compares whole answers",
+              "switch one of them off");
+}
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,59 @@
+// What a run learns: spec.training.objective and the arguments that belong to it (docs/objectives.md).
+// Pure. Tested by: tests/job/dsconfig/objective_test.cc
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "job/training_args.h"
+
+namespace dsj::dsconfig {
+
+/// The losses of dpo, by TRL's names (engine/optim/preference.h has their formulas).
+enum class PairLoss {
+  Sigmoid,
+  Hinge,
+  Ipo,
+  Robust,
+  ExoPair,
+  NcaPair,
+  BcoPair,
+  SppoHard,
+  ApoZero,
+  ApoDown,
+  SigmoidNorm
+};
+
+/// In the output directory: the rows' log-probabilities under the model that the run starts from.
+inline constexpr char kReferenceFile[] = "reference_logps.json";
+
+struct Objective {
+  enum class Kind {
+    Sft,       ///< the answers of the rows
+    Pretrain,  ///< every token of texts
+    Dpo,       ///< of two answers the chosen one, beside the model that the run starts from
+    Orpo,      ///< the same without that model
+    Kto,       ///< answers that are marked good or bad
+  };
+  Kind kind = Kind::Sft;
+  PairLoss loss = PairLoss::Sigmoid;
+  double beta = 0.1, label_smoothing = 0;
+  double desirable_weight = 1, undesirable_weight = 1;
+  int64_t max_prompt_length = 0;  ///< in tokens; 0: any
+
+  /// Whether a row is two answers to one prompt: two rows of tokens.
+  bool pairs() const { return kind == Kind::Dpo || kind == Kind::Orpo; }
+  /// Whether the loss is a function of whole answers' log-probabilities, not of each token's.
+  bool judges() const { return pairs() || kind == Kind::Kto; }
+  /// Whether it compares with the model that the run starts from.
+  bool has_reference() const { return kind == Kind::Dpo || kind == Kind::Kto; }
+  /// Rows of tokens that a row of the data becomes.
+  int64_t rows_of_sample() const { return pairs() ? 2 : 1; }
+};
+
+/// As the arguments say. A name that check_arguments() refuses counts as the default.
+Objective objective_of(const TrainingArgs& args);
+/// "dpo".
+std::string name_of(Objective::Kind kind);
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,151 @@
+// The losses that judge whole answers: values by hand, and slopes against differences of the value.
+#include "engine/optim/preference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace dsj::optim {
+namespace {
+
+using dsconfig::Objective;
+using dsconfig::PairLoss;
+using Kind = Objective::Kind;
+
+constexpr PairLoss kAll[] = {PairLoss::Sigmoid, PairLoss::Hinge,    PairLoss::Ipo,
+                             PairLoss::Robust,  PairLoss::ExoPair,  PairLoss::NcaPair,
+                             PairLoss::BcoPair, PairLoss::SppoHard, PairLoss::ApoZero,
+                             PairLoss::ApoDown, PairLoss::SigmoidNorm};
+
+/// One pair with log-ratios 2 and -1, of 4 and 5 tokens.
+const std::vector<Answer> kPair = {{.logp = -8, .reference = -10, .tokens = 4, .targets = 4},
+                                   {.logp = -12, .reference = -11, .tokens = 5, .targets = 5}};
+
+TEST(Preference, ValuesByHand) {
+  const auto loss = [](PairLoss kind, double smoothing = 0) {
+    return judge({.kind = Kind::Dpo, .loss = kind, .beta = 0.5, .label_smoothing = smoothing}, kPair)
+        .loss;
+  };
+  const auto g = [](double x) { return 1 / (1 + std::exp(-x)); };
+  constexpr double kClose = 1e-12;
+  EXPECT_NEAR(loss(PairLoss::Sigmoid), -std::log(g(1.5)), kClose);
+  EXPECT_NEAR(loss(PairLoss::Sigmoid, 0.1), -0.9 * std::log(g(1.5)) - 0.1 * std::log(g(-1.5)), kClose);
+  EXPECT_NEAR(loss(PairLoss::Robust, 0.1),
+              (-0.9 * std::log(g(1.5)) + 0.1 * std::log(g(-1.5))) / 0.8, kClose);
+  EXPECT_NEAR(loss(PairLoss::Hinge), 0, kClose);
+  EXPECT_NEAR(loss(PairLoss::Ipo), std::pow(0.5 + 0.2 - 1, 2), kClose);
+  EXPECT_NEAR(loss(PairLoss::ExoPair, 0.1), g(1.5) * std::log(g(1.5) / 0.9) + g(-1.5) * std::log(g(-1.5) / 0.1),
+              kClose);
+  EXPECT_NEAR(loss(PairLoss::NcaPair),
+              -std::log(g(1)) - std::log(g(-1)) / 2 - std::log(g(0.5)) / 2, kClose);
+  EXPECT_NEAR(loss(PairLoss::BcoPair), -std::log(g(1)) - std::log(g(0.5)), kClose);
+  EXPECT_NEAR(loss(PairLoss::SppoHard), 1 + 0, kClose);
+  EXPECT_NEAR(loss(PairLoss::ApoZero), 1 - g(1) + g(-0.5), kClose);
+  EXPECT_NEAR(loss(PairLoss::ApoDown), g(1) + 1 - g(1.5), kClose);
+  EXPECT_NEAR(loss(PairLoss::SigmoidNorm), -std::log(g(0.35)), kClose);
+}
+
+TEST(Preference, MetricsAreTrlsMeansOverThePairs) {
+  std::vector<Answer> two = kPair;
+  two.push_back({.logp = -5, .reference = -4, .tokens = 2, .targets = 2});
+  two.push_back({.logp = -7, .reference = -7, .tokens = 3, .targets = 3});
+  const Objective objective{.kind = Kind::Dpo, .beta = 0.5};
+  const Judged judged = judge(objective, two);
+  const std::map<std::string, double> expected = {
+      {"rewards/chosen", (1 - 0.5) / 2},  {"rewards/rejected", -0.25},
+      {"rewards/accuracies", 0.5},        {"rewards/margins", (1.5 - 0.5) / 2},
+      {"logps/chosen", (-8 - 5) / 2.0},   {"logps/rejected", (-12 - 7) / 2.0}};
+  EXPECT_EQ(judged.metrics, expected);
+  EXPECT_EQ(judged.pairs, 2);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : judged.metrics) names.push_back(name);
+  EXPECT_EQ(names, metric_names(objective));
+}
+
+TEST(Preference, APairThatWasCutBeforeItsAnswersHasNoPart) {
+  std::vector<Answer> two = kPair;
+  two.insert(two.begin(), 2, Answer{.tokens = 1});
+  for (const PairLoss loss : kAll) {
+    const Objective objective{.kind = Kind::Dpo, .loss = loss, .label_smoothing = 0.1};
+    const Judged one = judge(objective, kPair), both = judge(objective, two);
+    EXPECT_EQ(both.loss, one.loss);
+    EXPECT_EQ(both.metrics, one.metrics);
+    EXPECT_EQ(both.slopes[0], 0);
+    EXPECT_EQ(both.slopes[2], one.slopes[0]);
+  }
+  const Judged none = judge({.kind = Kind::Dpo}, std::vector<Answer>(4));
+  EXPECT_EQ(none.loss, 0);
+  EXPECT_EQ(none.pairs, 0);
+  EXPECT_EQ(none.slopes, std::vector<double>(4));
+}
+
+/// The odds of the mean probabilities, as the paper writes them.
+TEST(Preference, OrpoByHand) {
+  const std::vector<Answer> parts = {{.logp = -6, .targets = 3},
+                                     {.logp = -8, .tokens = 4, .targets = 4},
+                                     {.logp = -15, .tokens = 5, .targets = 5}};
+  const Objective objective{.kind = Kind::Orpo, .beta = 0.5};
+  const Judged judged = judge(objective, parts);
+  const double pc = std::exp(-2), pr = std::exp(-3);
+  const double odds = std::log(pc / (1 - pc)) - std::log(pr / (1 - pr));
+  const double ratio = std::log(1 / (1 + std::exp(-odds)));
+  EXPECT_NEAR(judged.loss, 2 - 0.5 * ratio, 1e-12);
+  EXPECT_NEAR(judged.metrics.at("nll_loss"), 2, 1e-12);
+  EXPECT_NEAR(judged.metrics.at("log_odds_ratio"), ratio, 1e-12);
+  EXPECT_NEAR(judged.metrics.at("log_odds_chosen"), odds, 1e-12);
+  EXPECT_NEAR(judged.metrics.at("logps/chosen"), -2, 1e-12);
+  EXPECT_NEAR(judged.metrics.at("rewards/margins"), 0.5, 1e-12);
+}
+
+/// The rule of every loss: a slope is the derivative of the value, on drawn pairs.
+TEST(Preference, SlopesAreTheDerivativesOfTheLoss) {
+  std::mt19937 draw(11);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  const auto check = [&](const Objective& objective, const std::vector<Answer>& parts) {
+    const Judged judged = judge(objective, parts);
+    constexpr double kStep = 1e-5;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::vector<Answer> more = parts, less = parts;
+      more[i].logp += kStep;
+      less[i].logp -= kStep;
+      const double slope = (judge(objective, more).loss - judge(objective, less).loss) / (2 * kStep);
+      EXPECT_NEAR(judged.slopes[i], slope, 1e-6 * std::max(1.0, std::abs(slope)))
+          << "kind " << static_cast<int>(objective.kind) << " loss "
+          << static_cast<int>(objective.loss) << " part " << i;
+    }
+  };
+  for (int trial = 0; trial < 30; ++trial) {
+    const double beta = std::exp(uniform(draw));
+    const double smoothing = 0.05 + 0.2 * std::abs(uniform(draw));
+    std::vector<Answer> pairs;
+    for (int i = 0; i < 6; ++i) {
+      const int64_t tokens = 1 + i * 3;
+      const double logp = (-2 + uniform(draw)) * static_cast<double>(tokens);
+      pairs.push_back({.logp = logp,
+                       .reference = logp + 3 * uniform(draw),
+                       .tokens = tokens,
+                       .targets = tokens});
+    }
+    for (const PairLoss loss : kAll)
+      check({.kind = Kind::Dpo, .loss = loss, .beta = beta, .label_smoothing = smoothing}, pairs);
+    check({.kind = Kind::Orpo, .beta = beta}, pairs);
+  }
+}
+
+/// Large ratios neither overflow nor lose the slope.
+TEST(Preference, IsFiniteFarFromTheReference) {
+  for (const double far : {-2000.0, 2000.0}) {
+    std::vector<Answer> pair = kPair;
+    pair[0].logp += far;
+    for (const PairLoss loss : kAll) {
+      const Judged judged =
+          judge({.kind = Kind::Dpo, .loss = loss, .label_smoothing = 0.1}, pair);
+      EXPECT_TRUE(std::isfinite(judged.loss)) << static_cast<int>(loss);
+      for (const double slope : judged.slopes) EXPECT_TRUE(std::isfinite(slope));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dsj::optim

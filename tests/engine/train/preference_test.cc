@@ -1,0 +1,236 @@
+// Steps and evaluations of objectives that judge whole answers, against TRL's trainers
+// (tests/fixtures/preference), at each stage and on one rank and two.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/data/dataset.h"
+#include "engine/data/sampler.h"
+#include "engine/train/evaluate_answers.h"
+#include "engine/train/micro_batch.h"
+#include "engine/train/references.h"
+#include "job/dsconfig/loss_normalization.h"
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kTrained = 12;  ///< rows; the others are evaluated
+constexpr int64_t kSteps = 20;
+
+class Preference : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto loaded = data::Tokenizer::load(fixture("preference"));
+    ASSERT_TRUE(loaded) << loaded.error().to_string();
+    tokenizer_ = std::move(*loaded);
+    oracle_ = json::parse(std::ifstream(fixture("preference") + "/steps.json"));
+  }
+
+  static TrainingArgs arguments(const json& one) {
+    TrainingArgs args;
+    args.objective = one["objective"].get<std::string>();
+    const json& options = one["options"];
+    args.beta = options["beta"].get<double>();
+    if (options.contains("loss_type")) args.loss_type = options["loss_type"][0].get<std::string>();
+    if (options.contains("label_smoothing"))
+      args.label_smoothing = options["label_smoothing"].get<double>();
+    return args;
+  }
+
+  struct Seen {
+    std::vector<StepResult> steps;
+    std::map<int64_t, EvalResult> evals;
+  };
+  Seen run(const json& one, int world, int stage, bool recompute = false) {
+    const TrainingArgs args = arguments(one);
+    SmallRun small{.model = "tiny-llama",
+                   .world = world,
+                   .recompute = recompute,
+                   .config = small_config(stage, 2, 2 / world),
+                   .normalization = dsconfig::loss_normalization(args),
+                   .objective = dsconfig::objective_of(args)};
+    small.config.optimizer.lr = oracle_["learning_rate"];
+    small.config.optimizer.beta2 = 0.999;
+    small.config.optimizer.weight_decay = 0;
+    small.config.gradient_clipping = 0;
+    data::DatasetOptions options{.aim = data::aim_of(*args.objective),
+                                 .prompt_learned = args.objective == "orpo",
+                                 .max_seq_length = one["max_length"],
+                                 .vocab_size = 128};
+    const auto dataset = data::Dataset::open(
+        fixture("preference") + "/" + one["rows"].get<std::string>() + ".jsonl", tokenizer_.get(), options);
+    EXPECT_TRUE(dataset) << dataset.error().to_string();
+    Seen seen;
+    testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      Rank rank(small, collectives);
+      rank.load(small.model);
+      std::optional<ReferenceLogps> reference;
+      if (small.objective.has_reference()) {
+        auto found = reference_logps(rank.stepper, collectives, **dataset, 5, at::kCPU, {});
+        ASSERT_TRUE(found) << found.error().to_string();
+        reference = std::move(*found);
+      }
+      const ReferenceLogps* known = reference ? &*reference : nullptr;
+      const data::Sampler sampler({.rows = kTrained,
+                                   .accumulation = 2 / world,
+                                   .world = world,
+                                   .micro_batch = 2,
+                                   .shuffle = false});
+      for (int64_t step = 0; step < kSteps; ++step) {
+        std::vector<models::MicroBatch> batches;
+        std::vector<Answers> answers;
+        for (int64_t micro = 0; micro < sampler.micro_steps(step); ++micro) {
+          std::vector<data::Sample> samples;
+          for (int64_t i = 0; i < sampler.micro_rows(step, micro); ++i)
+            samples.push_back(
+                sample_at(**dataset, sampler.index(step, micro, collectives.rank(), i), known).value());
+          const data::Batch batch = data::collate(samples);
+          batches.push_back(on_device(batch, at::kCPU));
+          answers.push_back(answers_of(batch));
+        }
+        const double lr = small.config.optimizer.lr;
+        const StepResult done = rank.stepper.run({.micro_batches = batches,
+                                                  .answers = answers,
+                                                  .step = step,
+                                                  .rates = {.lr = lr, .previous_lr = lr}});
+        if (collectives.rank() == 0) seen.steps.push_back(done);
+        if ((step + 1) % 10 != 0) continue;
+        const EvalRows rows{.dataset = dataset->get(),
+                            .first = kTrained,
+                            .count = (*dataset)->rows() - kTrained,
+                            .reference = known};
+        const auto got = evaluate_answers(rank.stepper, collectives, rows, 3, at::kCPU, {});
+        ASSERT_TRUE(got) << got.error().to_string();
+        if (collectives.rank() == 0) seen.evals[step + 1] = *got;
+      }
+    });
+    return seen;
+  }
+
+  /// sppo_hard squares log-probabilities, of which TRL's fp32 sums are 2e-5 off.
+  static double tolerance_of(const json& one) {
+    return one["options"].value("loss_type", json()) == json::array({"sppo_hard"}) ? 5e-5 : 1e-5;
+  }
+  static void expect_near(double own, double theirs, double tolerance, const std::string& what) {
+    EXPECT_NEAR(own, theirs, tolerance * std::max(1.0, std::abs(theirs))) << what;
+  }
+  /// `evaluates`: one rank, whose evaluation batches are TRL's.
+  void expect_as_trl(const Seen& seen, const json& one, bool evaluates) const {
+    const double tolerance = tolerance_of(one);
+    ASSERT_EQ(seen.steps.size(), one["steps"].size());
+    for (size_t i = 0; i < seen.steps.size(); ++i) {
+      const json& theirs = one["steps"][i];
+      const std::string step = " of step " + std::to_string(i + 1);
+      expect_near(seen.steps[i].loss, theirs["loss"], tolerance, "loss" + step);
+      EXPECT_NEAR(seen.steps[i].grad_norm, theirs["grad_norm"].get<double>(),
+                  10 * tolerance * std::max(1.0, theirs["grad_norm"].get<double>()))
+          << "grad_norm" << step;
+      EXPECT_EQ(seen.steps[i].metrics.size() + 2, theirs.size());
+      for (const auto& [name, value] : seen.steps[i].metrics)
+        expect_near(value, theirs.at(name), tolerance, name + step);
+    }
+    if (!evaluates) return;
+    for (const json& theirs : one["evals"]) {
+      const EvalResult& own = seen.evals.at(theirs["step"]);
+      expect_near(own.loss.value(), theirs["eval_loss"], tolerance, "eval_loss");
+      EXPECT_EQ(own.rows, 4);
+      for (const auto& [name, value] : own.metrics)
+        expect_near(value, theirs.at("eval_" + name), tolerance, "eval_" + name);
+    }
+  }
+  const json& oracle_of(const std::string& rows, const std::string& objective) const {
+    for (const json& one : oracle_["cases"])
+      if (one["rows"] == rows && one["objective"] == objective) return one;
+    throw std::runtime_error("no case of " + rows);
+  }
+
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+  json oracle_;
+};
+
+TEST_F(Preference, EveryLossAndEveryShapeOfRowsIsTrls) {
+  for (const json& one : oracle_["cases"]) {
+    SCOPED_TRACE(one["rows"].get<std::string>() + " " + one["objective"].get<std::string>() + " " +
+                 one["options"].dump());
+    expect_as_trl(run(one, 1, 0), one, true);
+  }
+}
+
+TEST_F(Preference, EveryStageAndTwoRanksGiveTrlsNumbers) {
+  for (const char* objective : {"dpo", "orpo"}) {
+    const json& one = oracle_of("texts", objective);
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int world : {1, 2}) {
+        SCOPED_TRACE(std::string(objective) + ", stage " + std::to_string(stage) + ", ranks " +
+                     std::to_string(world));
+        expect_as_trl(run(one, world, stage, stage == 3), one, world == 1);
+      }
+    }
+  }
+}
+
+/// Whoever computes a row's reference, and beside which rows: the numbers are the same.
+TEST_F(Preference, TheReferenceIsTheModelItStartsFrom) {
+  const Seen seen = run(oracle_of("texts", "dpo"), 2, 3);
+  EXPECT_NEAR(seen.steps[0].loss, std::log(2), 1e-6);
+  EXPECT_NEAR(seen.steps[0].metrics.at("rewards/chosen"), 0, 1e-5);
+  EXPECT_NEAR(seen.steps[0].metrics.at("rewards/margins"), 0, 1e-5);
+}
+
+/// The file in the output directory stands for the pass and for the weights that it needs.
+TEST_F(Preference, TheReferenceIsKeptInTheOutputDirectory) {
+  const std::string out = testing::TempDir() + "reference-" + std::to_string(getpid());
+  std::filesystem::create_directories(out);
+  const json& one = oracle_of("texts", "dpo");
+  SmallRun small{.model = "tiny-llama", .world = 2, .config = small_config(3, 2, 1)};
+  small.objective = dsconfig::objective_of(arguments(one));
+  small.normalization = dsconfig::LossNormalization::MicroBatch;
+  std::vector<std::vector<References>> found(2);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    std::vector<std::optional<References>> seen(2);
+    testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+      PosixFiles files;
+      Inputs in;
+      in.objective = small.objective;
+      in.job.output_dir = out;
+      // The second attempt finds the file, and needs no model.
+      in.job.training.model_name_or_path = fixture("tiny-llama");
+      if (attempt == 2) in.objective.max_prompt_length = 3;  // other rows: they are computed again
+      in.resolution.config = small.config;
+      in.dataset = std::move(*data::Dataset::open(
+          fixture("preference") + "/texts.jsonl", tokenizer_.get(),
+          {.aim = data::RowAim::Pairs,
+           .max_prompt_length = in.objective.max_prompt_length,
+           .vocab_size = 128}));
+      in.data_record = collectives.rank() == 0 ? json{{"train", "x"}} : json();
+      Rank rank(small, collectives);
+      auto got = find_references(files, in, rank.state, rank.stepper, Events(-1), at::kCPU, {});
+      ASSERT_TRUE(got) << got.error().to_string();
+      seen[static_cast<size_t>(collectives.rank())] = std::move(*got);
+      if (attempt == 0) {  // a stop that is asked for is no error, and nothing is written
+        in.objective.max_prompt_length = 1;
+        const auto stopped =
+            find_references(files, in, rank.state, rank.stepper, Events(-1), at::kCPU, [] { return true; });
+        ASSERT_TRUE(stopped);
+        EXPECT_FALSE(*stopped);
+      }
+    });
+    ASSERT_TRUE(seen[0] && seen[1]);
+    EXPECT_EQ(seen[0]->train, seen[1]->train);
+    EXPECT_TRUE(seen[0]->eval.empty());
+    for (int rank = 0; rank < 2; ++rank) found[static_cast<size_t>(rank)].push_back(*seen[static_cast<size_t>(rank)]);
+  }
+  EXPECT_EQ(found[0][1].train, found[0][0].train) << "bit for bit, from the file";
+  EXPECT_NE(found[0][2].train, found[0][0].train) << "of prompts that are cut";
+  EXPECT_EQ(std::ssize(found[0][0].train), 16);
+  std::filesystem::remove_all(out);
+}
+
+}  // namespace
+}  // namespace dsj::train

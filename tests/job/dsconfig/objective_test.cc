@@ -1,0 +1,122 @@
+#include "job/dsconfig/objective.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "job/dsconfig/loss_normalization.h"
+#include "job/dsconfig/resolve.h"
+
+namespace dsj::dsconfig {
+namespace {
+
+using Kind = Objective::Kind;
+
+TrainingArgs with(const char* objective) {
+  TrainingArgs args;
+  args.objective = objective;
+  args.max_steps = 2;
+  args.learning_rate = 1e-6;
+  return args;
+}
+
+/// The finding's message at a path; empty: there is none that keeps the run from starting.
+std::string refused(const TrainingArgs& args, const std::string& path,
+                    const nlohmann::json& config = {{"train_batch_size", 2}}) {
+  for (const Finding& finding : resolve(config, args, {.world_size = 1}).findings)
+    if (finding.path == path && finding.severity != Finding::Severity::Warning)
+      return finding.message;
+  return {};
+}
+
+TEST(Objective, HasTrlsDefaults) {
+  EXPECT_EQ(objective_of({}).kind, Kind::Sft);
+  const Objective dpo = objective_of(with("dpo"));
+  EXPECT_EQ(dpo.kind, Kind::Dpo);
+  EXPECT_EQ(dpo.loss, PairLoss::Sigmoid);
+  EXPECT_EQ(dpo.beta, 0.1);
+  EXPECT_EQ(dpo.label_smoothing, 0);
+  EXPECT_EQ(dpo.rows_of_sample(), 2);
+  EXPECT_TRUE(dpo.has_reference());
+  EXPECT_FALSE(objective_of(with("orpo")).has_reference());
+  EXPECT_FALSE(objective_of(with("pretrain")).judges());
+  for (const Kind kind : {Kind::Sft, Kind::Pretrain, Kind::Dpo, Kind::Orpo, Kind::Kto})
+    EXPECT_EQ(objective_of(with(name_of(kind).c_str())).kind, kind);
+}
+
+TEST(Objective, TakesEveryLossOfItsChoices) {
+  const char* names[] = {"sigmoid",  "hinge",     "ipo",      "robust",   "exo_pair",    "nca_pair",
+                         "bco_pair", "sppo_hard", "apo_zero", "apo_down", "sigmoid_norm"};
+  int place = 0;
+  for (const char* name : names) {
+    TrainingArgs args = with("dpo");
+    args.loss_type = name;
+    if (args.loss_type == "exo_pair") args.label_smoothing = 1e-3;
+    EXPECT_EQ(static_cast<int>(objective_of(args).loss), place++) << name;
+    EXPECT_TRUE(resolve({{"train_batch_size", 2}}, args, {.world_size = 1}).ok()) << name;
+  }
+}
+
+TEST(Objective, WhatActsWithAnotherOneIsRefusedByName) {
+  TrainingArgs args = with("sft");
+  args.beta = 0.2;
+  EXPECT_NE(refused(args, "training.beta").find("dpo"), std::string::npos);
+  args = with("orpo");
+  args.loss_type = "ipo";
+  EXPECT_NE(refused(args, "training.lossType"), "");
+  args = with("dpo");
+  args.loss_type = "nll";
+  EXPECT_NE(refused(args, "training.lossType"), "");
+  args.loss_type = "ipo";
+  args.label_smoothing = 0.1;
+  EXPECT_NE(refused(args, "training.labelSmoothing"), "");
+  args.loss_type = "exo_pair";
+  args.label_smoothing.reset();
+  EXPECT_NE(refused(args, "training.labelSmoothing"), "");
+  args = with("dpo");
+  args.packing = true;
+  args.mask_history = true;
+  args.loss_normalization = "token";
+  args.train_on_eos = "none";
+  args.label_smoothing_factor = 0.1;
+  for (const char* field :
+       {"packing", "maskHistory", "lossNormalization", "trainOnEos", "labelSmoothingFactor"})
+    EXPECT_NE(refused(args, std::string("training.") + field).find("objective dpo"),
+              std::string::npos)
+        << field;
+  args = with("dpo");
+  args.train_on_inputs = true;
+  EXPECT_NE(refused(args, "training.trainOnInputs").find("objective dpo"), std::string::npos);
+  EXPECT_NE(refused(with("dpo"), "training.objective",
+                    {{"train_batch_size", 2},
+                     {"curriculum_learning",
+                      {{"enabled", true},
+                       {"curriculum_type", "seqlen"},
+                       {"min_difficulty", 8},
+                       {"max_difficulty", 64},
+                       {"schedule_type", "fixed_linear"},
+                       {"schedule_config", {{"total_curriculum_step", 10}, {"difficulty_step", 8}}}}}})
+                .find("whole answers"),
+            std::string::npos);
+  for (const char* name : {"kto", "reward"})
+    EXPECT_NE(refused(with(name), "training.objective"), "") << name;
+  EXPECT_NE(refused(with("ppo"), "training.objective"), "");
+}
+
+TEST(Objective, TheMicroBatchesMeanIsItsNormalization) {
+  EXPECT_EQ(loss_normalization(with("dpo")), LossNormalization::MicroBatch);
+  EXPECT_EQ(loss_normalization(with("sft")), LossNormalization::Token);
+  TrainingArgs args = with("dpo");
+  args.loss_normalization = "micro-batch";
+  EXPECT_TRUE(resolve({{"train_batch_size", 2}}, args, {.world_size = 1}).ok());
+}
+
+TEST(Objective, AnUnwrittenLearningRateIsSaid) {
+  TrainingArgs args = with("dpo");
+  args.learning_rate.reset();
+  const auto findings = resolve({{"train_batch_size", 2}}, args, {.world_size = 1}).findings;
+  EXPECT_EQ(std::ranges::count(findings, "training.learningRate", &Finding::path), 1);
+}
+
+}  // namespace
+}  // namespace dsj::dsconfig
