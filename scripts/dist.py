@@ -177,7 +177,8 @@ def add_plugin(stage):
         run("strip", "--strip-all", stage.path(f"{FOLDER}/lib/{name}"))
         licenses = os.path.join(os.path.dirname(path), f"../pyarrow-{sbom.wheel(name)[1]}.dist-info/licenses")
         for license_name in sorted(os.listdir(licenses)):
-            stage.copy(os.path.join(licenses, license_name), f"share/doc/deepspeedjob/licenses/pyarrow/{license_name}")
+            with open(os.path.join(licenses, license_name), encoding="utf-8") as file:
+                stage.write(f"share/doc/deepspeedjob/licenses/pyarrow/{license_name}", file.read())
 
 
 def add_libraries(stage, with_torch):
