@@ -1,5 +1,7 @@
 #include "engine/optim/averaging.h"
 
+#include <numeric>
+
 namespace dsj::optim {
 
 Averaging averaging(const dsconfig::ResolvedConfig& config, int world) {
@@ -16,6 +18,20 @@ Averaging averaging(const dsconfig::ResolvedConfig& config, int world) {
                     config.grad_accum_dtype == Precision::Fp16;
   if (fp16) return {.before = 1 / w};
   return {.at_update = 1 / w};
+}
+
+std::vector<double> loss_weights(dsconfig::LossNormalization normalization,
+                                 std::span<const int64_t> targets, int64_t all, int world) {
+  using enum dsconfig::LossNormalization;
+  if (normalization == MicroBatch)
+    return std::vector<double>(targets.size(), 1 / static_cast<double>(targets.size()));
+  const double parts = normalization == Token ? world : 1;
+  const double divisor = static_cast<double>(
+      normalization == Token ? all : std::accumulate(targets.begin(), targets.end(), int64_t{0}));
+  std::vector<double> weights;
+  for (const int64_t count : targets)
+    weights.push_back(divisor > 0 ? parts * static_cast<double>(count) / divisor : 0);
+  return weights;
 }
 
 }  // namespace dsj::optim

@@ -1,7 +1,13 @@
-// Where gradient averaging divides by the world size. In 16 bits the place decides what overflows;
-// elsewhere it makes no difference. Nothing else decides it. Pure, torch-free.
+// How gradients and losses of ranks and micro-batches are averaged: where gradients are divided by
+// the world size, which in 16 bits decides what overflows, and what each micro-batch counts in its
+// step's loss. Pure, torch-free.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "job/dsconfig/loss_normalization.h"
 #include "job/dsconfig/resolved.h"
 
 namespace dsj::optim {
@@ -21,5 +27,18 @@ struct Averaging {
 ///   fp16 takes part                    1/W, 1, 1: if no rank's gradient overflows, the mean fits
 ///   else                               1, 1, 1/W: costs no pass over the gradient
 Averaging averaging(const dsconfig::ResolvedConfig& config, int world);
+
+/// The weight of each micro-batch's mean loss, and of its gradient, in this rank's part of the
+/// step's. The step's loss is the mean of the parts over `world` ranks. `targets`: of each
+/// micro-batch of this rank, t; n of them. `all`: of all ranks, read by Token alone.
+///
+///   Token        world * t / all       as transformers with average_tokens_across_devices
+///   Rank         t / (sum of t)        as transformers without it
+///   MicroBatch   1 / n                 as DeepSpeed's engine
+///
+/// A micro-batch without a target has no gradient. Nothing is divided by 0: without any target, the
+/// weights of the first two are 0.
+std::vector<double> loss_weights(dsconfig::LossNormalization normalization,
+                                 std::span<const int64_t> targets, int64_t all, int world);
 
 }  // namespace dsj::optim

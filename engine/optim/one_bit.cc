@@ -6,10 +6,6 @@
 
 namespace dsj::optim {
 
-bool is_one_bit(const OptimizerConfig& config) {
-  return dsconfig::descriptor_of(config.kind).communicates;
-}
-
 namespace {
 
 using dsconfig::OptimizerKind;

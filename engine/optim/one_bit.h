@@ -1,6 +1,6 @@
 // The 1-bit optimizers: which phase a step is in, and the numbers of its update. A rank sends its
 // compressed momentum in place of the gradient once the variance is frozen. Who sends, and what is
-// kept for it: engine/zero/one_bit.h. Semantics: DeepSpeed 0.18.9, the last with all of them;
+// kept for it: engine/zero/methods.h. Semantics: DeepSpeed 0.18.9, the last with all of them;
 // docs/optimizers.md lists where its code and the papers differ. Pure, torch-free.
 //
 //   OneBitAdam  m, v as Adam's, p -= lr (m / (sqrt(v) + eps) + weight_decay p), without bias
@@ -32,7 +32,6 @@ enum class OneBitPhase {
   LocalStep,           ///< the rank updates its own copy; at the end of an interval, all meet
 };
 
-bool is_one_bit(const OptimizerConfig& config);
 constexpr bool keeps_gradients_local(OneBitPhase phase) {
   return phase > OneBitPhase::WarmUp;
 }

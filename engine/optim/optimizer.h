@@ -1,6 +1,7 @@
 // The rules: the numbers of one update of each kind of optimizer. The host computes them from the
-// update count, the rate and the momentum. element_rules.h has their formula for one element. What
-// else an optimizer is stands in its descriptor (job/dsconfig/optimizers.h). Pure, torch-free.
+// update count, the rate and the momentum (of), and makes of them the formula for one element
+// (element_rules.h) in fp32 (element): doubles are combined first and rounded once, as PyTorch does.
+// What else an optimizer is: its descriptor (job/dsconfig/optimizers.h). Pure, torch-free.
 // Formulas: PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <optional>
 #include <variant>
 
+#include "engine/optim/element_rules.h"
 #include "job/dsconfig/optimizers.h"
 
 namespace dsj::optim {
@@ -32,6 +34,29 @@ struct RuleInput {
   double correction1() const { return config.bias_correction ? 1 - std::pow(beta1, t()) : 1; }
   double correction2() const { return config.bias_correction ? 1 - std::pow(beta2, t()) : 1; }
 };
+
+using ElementRule = ElementRules::As<std::variant>;
+
+/// What an element rule is made of besides its numbers.
+struct ElementInput {
+  int states;  ///< vectors that the parameter keeps; a schedule may set a momentum of 0
+  bool first;  ///< update number 1
+};
+
+inline float fp32(double value) {
+  return static_cast<float>(value);
+}
+/// The two ways of weight decay: g += decay * p, p *= keep.
+struct Decay {
+  float decay, keep;
+};
+inline Decay decay_of(double weight_decay, bool decoupled, double lr) {
+  if (decoupled) return {0, fp32(1 - lr * weight_decay)};
+  return {fp32(weight_decay), 1};
+}
+inline Moments moments_of(double beta1, double beta2) {
+  return {fp32(1 - beta1), fp32(beta2), fp32(1 - beta2)};
+}
 
 // ---- the rules. p: parameter, g: gradient, t: the update's number, from 1. Weight decay is
 // g += weight_decay * p, unless the rule is `decoupled` or says otherwise. of() makes the rule of
@@ -58,6 +83,15 @@ struct AdamRule {
             in.correction1(),
             in.correction2()};
   }
+  ElementRule element(const ElementInput&) const {
+    const auto [decay, keep] = decay_of(weight_decay, decoupled, lr);
+    return AdamElement{decay,
+                       keep,
+                       moments_of(beta1, beta2),
+                       fp32(std::sqrt(correction2)),
+                       fp32(lr / correction1),
+                       fp32(eps)};
+  }
 };
 
 /// b = momentum b + (1-dampening) g; the first update: b = g
@@ -72,6 +106,11 @@ struct SgdRule {
     const OptimizerConfig& c = in.config;
     return {in.lr, in.momentum, c.dampening, c.weight_decay, c.nesterov};
   }
+  ElementRule element(const ElementInput& in) const {
+    if (in.states == 0) return SgdElement{fp32(weight_decay), fp32(lr)};
+    return MomentumElement{fp32(weight_decay),  fp32(lr), fp32(momentum),
+                           fp32(1 - dampening), nesterov, in.first};
+  }
 };
 
 /// s += g^2
@@ -84,6 +123,9 @@ struct AdagradRule {
   static AdagradRule of(const RuleInput& in) {
     const OptimizerConfig& c = in.config;
     return {in.lr / (1 + (in.t() - 1) * c.lr_decay), c.eps, c.weight_decay};
+  }
+  ElementRule element(const ElementInput&) const {
+    return AdagradElement{fp32(weight_decay), fp32(lr), fp32(eps)};
   }
 };
 
@@ -100,6 +142,16 @@ struct RMSpropRule {
     const OptimizerConfig& c = in.config;
     return {in.lr, c.alpha, c.eps, c.weight_decay, in.momentum, c.centered};
   }
+  ElementRule element(const ElementInput& in) const {
+    const bool keeps_momentum = in.states > (centered ? 2 : 1);
+    if (keeps_momentum) return centered ? form<true, true>() : form<true, false>();
+    return centered ? form<false, true>() : form<false, false>();
+  }
+  template <bool kMomentum, bool kCentered>
+  ElementRule form() const {
+    return RMSpropElement<kMomentum, kCentered>{fp32(weight_decay), fp32(lr),  fp32(alpha),
+                                                fp32(1 - alpha),    fp32(eps), fp32(momentum)};
+  }
 };
 
 /// c = beta1 m + (1-beta1) g
@@ -112,6 +164,14 @@ struct LionRule {
   static constexpr OptimizerKind kKind = OptimizerKind::Lion;
   static LionRule of(const RuleInput& in) {
     return {in.lr, in.beta1, in.beta2, in.config.weight_decay};
+  }
+  ElementRule element(const ElementInput&) const {
+    return LionElement{fp32(1 - lr * weight_decay),
+                       fp32(lr),
+                       fp32(beta1),
+                       fp32(1 - beta1),
+                       fp32(beta2),
+                       fp32(1 - beta2)};
   }
 };
 
@@ -135,6 +195,8 @@ struct LambRule {
             c.max_coeff,
             c.eps_inside_sqrt};
   }
+  ElementRule element(const ElementInput&) const { return LambElement{lr, direction(), fp32(lr)}; }
+  LambDirection direction() const { return {fp32(eps), fp32(weight_decay), eps_inside_sqrt}; }
 };
 
 /// s = rho s + (1-rho) g^2
@@ -150,6 +212,9 @@ struct AdadeltaRule {
     const OptimizerConfig& c = in.config;
     return {in.lr, c.rho, c.eps, c.weight_decay};
   }
+  ElementRule element(const ElementInput&) const {
+    return AdadeltaElement{fp32(weight_decay), fp32(lr), fp32(rho), fp32(1 - rho), fp32(eps)};
+  }
 };
 
 /// m += (1-beta1)(g - m)
@@ -163,6 +228,9 @@ struct AdamaxRule {
   static AdamaxRule of(const RuleInput& in) {
     const OptimizerConfig& c = in.config;
     return {in.lr / (1 - std::pow(in.beta1, in.t())), in.beta1, in.beta2, c.eps, c.weight_decay};
+  }
+  ElementRule element(const ElementInput&) const {
+    return AdamaxElement{fp32(weight_decay), fp32(lr), fp32(1 - beta1), fp32(beta2), fp32(eps)};
   }
 };
 
@@ -178,6 +246,16 @@ struct NAdamRule {
 
   static constexpr OptimizerKind kKind = OptimizerKind::NAdam;
   static NAdamRule of(const RuleInput& in);
+  ElementRule element(const ElementInput&) const {
+    const auto [decay, keep] = decay_of(weight_decay, decoupled, lr);
+    return NAdamElement{decay,
+                        keep,
+                        moments_of(beta1, beta2),
+                        fp32(correction2),
+                        fp32(eps),
+                        fp32(grad_factor),
+                        fp32(moment_factor)};
+  }
 };
 
 /// m, v as Adam's
@@ -193,6 +271,10 @@ struct RAdamRule {
 
   static constexpr OptimizerKind kKind = OptimizerKind::RAdam;
   static RAdamRule of(const RuleInput& in);
+  ElementRule element(const ElementInput&) const {
+    const auto [decay, keep] = decay_of(weight_decay, decoupled, lr);
+    return RAdamElement{decay, keep, moments_of(beta1, beta2), fp32(step), fp32(eps), adaptive};
+  }
 };
 
 /// p = p (1 - lambd eta) - eta g
@@ -203,6 +285,9 @@ struct AsgdRule {
 
   static constexpr OptimizerKind kKind = OptimizerKind::Asgd;
   static AsgdRule of(const RuleInput& in);
+  ElementRule element(const ElementInput&) const {
+    return AsgdElement{fp32(weight_decay), fp32(1 - lambd * eta), fp32(eta), fp32(mu)};
+  }
 };
 
 /// s *= eta_plus, eta_minus or 1, by the sign of g*prev, clamped to [step_min, step_max]
@@ -216,6 +301,10 @@ struct RpropRule {
   static RpropRule of(const RuleInput& in) {
     const OptimizerConfig& c = in.config;
     return {in.lr, c.eta_minus, c.eta_plus, c.step_min, c.step_max};
+  }
+  ElementRule element(const ElementInput& in) const {
+    return RpropElement{fp32(lr),       fp32(eta_minus), fp32(eta_plus),
+                        fp32(step_min), fp32(step_max),  in.first};
   }
 };
 
@@ -242,7 +331,7 @@ struct Rates {
 };
 
 /// `updates`: how many were applied before this one. Not for a 1-bit optimizer (one_bit.h). Of Muon:
-/// the update of what AdamW takes (muon.h). Pure.
+/// the update of what AdamW takes (engine/zero/methods.h). Pure.
 Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 

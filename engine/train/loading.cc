@@ -197,10 +197,8 @@ Progress Loading::resumed(const checkpoint::SavedRun& from) {
     for (const std::string& warning :
          differences(saved, run_state(in_, state_, stepper_, Progress{})))
       events_.warn(warning);
-    if (state_.one_bit() && state_.one_bit()->dropped())
-      events_.warn(
-          "the checkpoint's compression errors belong to other ranks or vectors: they start at "
-          "zero");
+    if (const auto dropped = state_.update_method().dropped(); !dropped.empty())
+      events_.warn(dropped);
     events_.emit(report::Resumed{.step = progress.step, .path = from.path()});
     log::info("resumed step " + std::to_string(progress.step) + " from " + from.path());
   }

@@ -13,7 +13,6 @@
 #include "engine/kernels/copy.h"
 #include "engine/train/frozen.h"
 #include "engine/weights/weight_source.h"
-#include "engine/zero/visit_weights.h"
 #include "job/contract.h"
 #include "job/layout/row_pieces.h"
 

@@ -11,11 +11,7 @@
 #include "engine/comm/agree.h"
 #include "engine/device/device.h"
 #include "engine/models/kept_tokens.h"
-#include "engine/optim/loss_weights.h"
-#include "engine/optim/muon.h"
-#include "engine/optim/one_bit.h"
 #include "engine/zero/scalar_type.h"
-#include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::train {
@@ -26,7 +22,7 @@ using layout::Action;
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
   const Answers* answers = nullptr;       ///< null: nothing is judged
-  double weight = 0;                      ///< of its mean loss (optim/loss_weights.h)
+  double weight = 0;                      ///< of its mean loss (optim::loss_weights)
   uint64_t dropout_key = 0;               ///< made of step, micro-step and rank
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
   std::vector<at::Tensor> boundaries;     ///< recompute: input of each layer
@@ -286,18 +282,8 @@ void Stepper::update(StepResult& result, const optim::Rates& rates, bool finite)
     const double seen = norm * loss_scale / divisor;
     scale *= std::min(1.0, config_.gradient_clipping / (seen + 1e-6));
   }
-  if (optim::is_one_bit(config_.optimizer))
-    state_.step(optim::one_bit_update(config_, rates, updates_, scale));
-  else if (plan::is_muon(config_))
-    state_.step(optim::muon_update(config_, rates, updates_, scale));
-  else
-    state_.step(optim::make_update(config_.optimizer, rates, updates_, scale));
+  state_.step({.rates = rates, .updates = updates_, .grad_scale = scale});
   ++updates_;
-}
-
-bool Stepper::sends_momenta() const {
-  return state_.one_bit() != nullptr &&
-         optim::keeps_gradients_local(optim::one_bit_phase(config_, updates_));
 }
 
 std::vector<double> Stepper::weights_of(const StepInput& input) {
@@ -332,7 +318,7 @@ StepResult Stepper::run(const StepInput& input) {
             (!judges || input.answers.size() == input.micro_batches.size()));
   metrics_.assign(judges ? optim::metric_names(options_.objective).size() : 0, 0);
   MicroStep micro;
-  const bool local = sends_momenta();
+  const bool local = state_.update_method().keeps_gradients_local(updates_);
   state_.keep_gradients_local(local);
   state_.begin_step();
   for (const Action& action : schedules_.at(micro_steps_).actions) {

@@ -72,8 +72,8 @@ struct StepInput {
 
 struct StepResult {
   double loss = 0;  ///< the mean that StepOptions::normalization names
-  /// L2 over all ranks, unscaled, before clipping. Where a 1-bit optimizer compresses: of this rank's
-  /// own gradient, by which it clips, as in DeepSpeed.
+  /// L2 over all ranks, unscaled, before clipping. Where gradients stay on their ranks
+  /// (zero/update_method.h): of this rank's own, by which it clips, as in DeepSpeed.
   double grad_norm = 0;
   double loss_scale = 1;         ///< as used in this step
   bool finite = true;            ///< loss and gradient are, on all ranks
@@ -154,8 +154,6 @@ class Stepper {
   }
   /// `finite`: the gradients of all ranks are.
   void update(StepResult& result, const optim::Rates& rates, bool finite);
-  /// Whether the next step sends compressed momenta in place of gradients. The same on all ranks.
-  bool sends_momenta() const;
   /// Null: the model has learned positions.
   const models::ops::RopeTable* rope(int unit, const models::RowBounds& rows);
   static models::EmbeddingCall embedding_call(const MicroStep& micro);

@@ -18,14 +18,20 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
       collectives_(collectives),
       stage_(options.stage),
       owner_(options.stage.shards_update() ? collectives.rank() : 0),
-      written_(layout.slots().size(), false) {
+      gradient_(layout_,
+                {.compute = options.compute,
+                 .grad_accum = options.grad_accum,
+                 .communication = options.communication,
+                 .averaging = options.averaging,
+                 .rows = options.rows,
+                 .device = options.device},
+                stage_, owner_, collectives) {
   DSJ_CHECK(layout.world() == (options.stage.shards_update() ? collectives.world() : 1));
   replace_owned(false, make_owned(false));
   DSJ_CHECK(owned_->has_parameters() == sharded_parameters());
   if (!sharded_parameters())
     working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
-  if (options_.copies && owned_->optimizer_elsewhere())
-    away_ = std::make_unique<HostSum>(layout_.shard_numel(), options_.grad_accum, *options_.copies);
+  if (options_.copies && owned_->optimizer_elsewhere()) gradient_.keep_on_host(*options_.copies);
 }
 
 at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
@@ -82,14 +88,8 @@ void Flat::start_gather(bool exact) {
       fill_own_slices();
     }
   }
-  std::vector<comm::ChunkPair> pairs;
-  for (const auto& chunk : layout_.chunks()) {
-    pairs.push_back({working_.narrow(0, chunk.offset, chunk.numel),
-                     source.defined()
-                         ? source.narrow(0, chunk.shard_offset, chunk.slice)
-                         : working_.narrow(0, chunk.offset + owner_ * chunk.slice, chunk.slice)});
-  }
-  gather_ = collectives_.all_gather(pairs, {comm::Traffic::Parameters, layout_.name()});
+  gather_ = collectives_.all_gather(gather_pairs(layout_, working_, owner_, source),
+                                    {comm::Traffic::Parameters, layout_.name()});
 }
 
 void Flat::fill_own_slices() {
@@ -124,41 +124,9 @@ void Flat::release() {
   working_.reset();
 }
 
-at::Tensor Flat::at_slot(const at::Tensor& whole, int slot) const {
-  const auto& s = layout_.slots()[slot];
-  return whole.narrow(0, s.offset, s.numel).view(s.shape);
-}
-
-bool Flat::contiguous(int slot, int count) const {
-  const auto& slots = layout_.slots();
-  if (slot < 0 || slot + count > static_cast<int>(slots.size())) return false;
-  for (int i = slot; i + 1 < slot + count; ++i) {
-    if (slots[i].offset + slots[i].numel != slots[i + 1].offset) return false;
-  }
-  return true;
-}
-
-at::Tensor Flat::at_slots(const at::Tensor& whole, int first, int count) const {
-  const auto& slots = layout_.slots();
-  std::vector<int64_t> shape = slots[first].shape;
-  int64_t numel = 0, rows = 0;
-  for (int i = first; i < first + count; ++i) {
-    numel += slots[i].numel;
-    rows += slots[i].shape[0];
-  }
-  shape[0] = rows;
-  return whole.narrow(0, slots[first].offset, numel).view(shape);
-}
-
-at::Tensor Flat::weight(int slot) const {
-  DSJ_CHECK(working_.defined() && !gather_, "flat %s is not gathered", layout_.name().c_str());
-  return at_slot(working_, slot);
-}
-
 at::Tensor Flat::stacked_weight(int slot, int count) const {
-  if (!contiguous(slot, count)) return {};
-  DSJ_CHECK(working_.defined() && !gather_);
-  return at_slots(working_, slot, count);
+  DSJ_CHECK(working_.defined() && !gather_, "flat %s is not gathered", layout_.name().c_str());
+  return parameters_of(layout_, working_, slot, count);
 }
 
 // ---- what this rank owns
@@ -223,16 +191,6 @@ void Flat::take_whole() {
   replace_owned(true, std::move(owned));
 }
 
-std::vector<layout::Range> Flat::ranges() const {
-  if (stage_.shards_update() || layout_.world() == 1) return layout_.ranges(owner_);
-  std::vector<layout::Range> all;
-  for (size_t s = 0; s < layout_.slots().size(); ++s) {
-    const layout::Slot& slot = layout_.slots()[s];
-    all.push_back({static_cast<int64_t>(s), 0, slot.numel, slot.offset, slot.offset});
-  }
-  return all;
-}
-
 // ---- update
 
 at::Tensor Flat::gather_state(int state) {
@@ -250,12 +208,9 @@ at::Tensor Flat::gather_vector(size_t index) {
     }
   });
   if (!stage_.shards_update()) return whole;
-  std::vector<comm::ChunkPair> pairs;
-  for (const auto& chunk : layout_.chunks()) {
-    pairs.push_back({whole.narrow(0, chunk.offset, chunk.numel),
-                     whole.narrow(0, chunk.offset + owner_ * chunk.slice, chunk.slice)});
-  }
-  collectives_.all_gather(pairs, {comm::Traffic::Moments, layout_.name()})->wait();
+  collectives_
+      .all_gather(gather_pairs(layout_, whole, owner_), {comm::Traffic::Moments, layout_.name()})
+      ->wait();
   return whole;
 }
 
@@ -344,6 +299,20 @@ void Flat::publish() {
   if (sharded_parameters()) return;
   start_gather();
   finish_gather();
+}
+
+void visit_weights(const std::vector<Flat*>& flats,
+                   const std::function<bool(const layout::Slot&)>& here,
+                   const std::function<void(const layout::Slot&, const at::Tensor&)>& visit) {
+  for (Flat* flat : flats) {
+    const bool gather = flat->sharded_parameters() && !flat->gathered();
+    if (gather) flat->start_gather(/*exact=*/true);
+    flat->finish_gather();
+    const auto& slots = flat->layout().slots();
+    for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot)
+      if (here(slots[slot])) visit(slots[slot], flat->weight(slot).to(at::kCPU));
+    if (gather) flat->release();
+  }
 }
 
 }  // namespace dsj::zero

@@ -7,8 +7,8 @@
 //
 // Nothing is held twice. The master of a whole working copy is this rank's slices of that
 // copy; where parameters are sharded, the shard that a gather reads is the master. Shard, master
-// and states lie where offload puts them (owned_state.h); where states leave an accelerator, so does
-// the reduced gradient (host_sum.h). All memory is counted by class.
+// and states lie where offload puts them (owned_state.h). All memory is counted by class. Which
+// optimizer updates it is no business of a flat's (update_method.h).
 //
 // ModelState owns the flats and calls them. Not thread-safe. A call that is collective says so. A
 // call that touches offloaded state may throw StorageError.
@@ -30,10 +30,10 @@
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/averaging.h"
 #include "engine/optim/optimizer.h"
+#include "engine/zero/flat_views.h"
+#include "engine/zero/gradient_sum.h"
 #include "engine/zero/host_copies.h"
-#include "engine/zero/host_sum.h"
 #include "engine/zero/owned_state.h"
-#include "engine/zero/row_gradients.h"
 #include "engine/zero/update.h"
 #include "job/layout/partition.h"
 #include "job/layout/stage.h"
@@ -50,29 +50,33 @@ struct FlatOptions {
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
   std::vector<bool> decays = {};  ///< [slot]: whether weight decay acts on it; empty: on all
-  bool separate_master = false;               ///< the first vector of `optimizer` is the master
-  bool rows = false;                          ///< gradients travel as rows (row_gradients.h)
+  bool separate_master = false;   ///< the first vector of `optimizer` is the master
+  bool rows = false;              ///< gradients travel as rows (row_gradients.h)
   ShardStoreOptions optimizer = {}, parameters = {};  ///< places of the owned state
   HostCopies* copies = nullptr;  ///< of the device; needed where state is offloaded from one
 };
 
-/// Where to write a gradient. `accumulate`: add to what is there, instead of overwriting it. `part`:
-/// what is written is not the whole gradient yet; whoever asked rounds the sum (PieceSums).
-struct GradView {
-  at::Tensor tensor;
-  bool accumulate = false;
-  bool part = false;
-
-  /// Before sums are added to it.
-  void zero_if_new() const {
-    if (tensor.defined() && !accumulate) tensor.zero_();
-  }
+/// A run of owned elements: of one parameter from element `offset` on, or of any (slot -1).
+struct UpdatePart {
+  int slot = -1;
+  int64_t offset = 0;
+  bool decays = true;                   ///< whether weight decay acts on it
+  std::vector<at::Tensor> states = {};  ///< what tensors.states refers to; moving keeps it
+  UpdateSpan tensors = {};
+  bool in_place = false;  ///< the tensors are no copies
 };
+/// The tensors of all parts; valid as long as these.
+std::vector<UpdateSpan> tensors_of(std::span<const UpdatePart> parts);
+/// Applies an elementwise update to all parts, which lie on one device; without weight decay where it
+/// does not act. Changes their order.
+void update_parts(const optim::Update& update, std::span<UpdatePart> parts);
 
 class Flat {
  public:
   Flat(const layout::FlatLayout& layout, const FlatOptions& options,
        comm::Collectives& collectives);
+  Flat(const Flat&) = delete;
+  Flat& operator=(const Flat&) = delete;
 
   const layout::FlatLayout& layout() const { return layout_; }
   at::Device device() const { return options_.device; }
@@ -99,47 +103,29 @@ class Flat {
   bool gathered() const { return working_.defined(); }
   /// A view of the working copy: one parameter in its shape, or `count` neighbours stacked on the
   /// first dimension (undefined if padding lies between them). Compute type; valid until release().
-  at::Tensor weight(int slot) const;
+  at::Tensor weight(int slot) const { return stacked_weight(slot, 1); }
   at::Tensor stacked_weight(int slot, int count) const;
 
-  // ---- gradients
-  /// Where backward writes a parameter's gradient (compute type). The first call of a micro-step
-  /// allocates the flat's gradient.
-  GradView grad(int slot);
-  GradView stacked_grad(int slot, int count);
-  /// Starts bringing back what earlier micro-steps summed, if this rank keeps its sum whole and it is
-  /// in host memory: before backward writes to it, which else does it first.
-  void fetch_gradient();
-  /// This micro-step's gradient is complete: keeps it, or starts its reduction. `last`: this is the
-  /// step's last micro-step. Collective when the stage says (Reduced).
-  void reduce(bool last);
-  /// Waits for the reduction in flight and adds its result to the shard.
-  void finish_reduce();
-  /// From now on gradients are reduced nowhere: each rank keeps its own sum, whole. For a 1-bit
-  /// optimizer; stages 0 and 1. Call it between two steps.
-  void keep_local(bool local) { local_ = local; }
-  /// This rank's own gradient [numel], grad_accum. Only after keep_local(true).
-  at::Tensor local_gradient() const;
+  // ---- gradients (gradient_sum.h)
+  GradientSum& gradient() { return gradient_; }
+  const GradientSum& gradient() const { return gradient_; }
+  GradView grad(int slot) { return gradient_.view(slot, 1); }
+  GradView stacked_grad(int slot, int count) { return gradient_.view(slot, count); }
 
   // ---- update
-  /// Adds the squares of the reduced gradient that this rank updates, which may be the whole, to sum
-  /// [] (double, on the device). The gradient is as averaging left it: grad_scale is not applied
-  /// yet.
-  void add_grad_squares(const at::Tensor& sum) const;
-  /// [slot]: whether this rank's part of the reduced gradient has an infinity or a NaN.
-  std::vector<bool> bad_gradients() const;
-  /// LAMB's first pass over the owned elements: updates the moments, and adds each parameter's sums
-  /// to `sums` [slots, 2] double. The gradient is no more: step() may find the direction in its place.
-  void lamb_moments(const optim::Update& update, const at::Tensor& sums);
-  /// Applies the optimizer to the owned elements. `update.grad_scale` carries averaging, loss scale
-  /// and clipping. `coefficients`: LAMB's, [slots] double; undefined for other optimizers, which
-  /// take all elements in one call, or in two where some have no weight decay.
-  void step(const optim::Update& update, const at::Tensor& coefficients = {});
-  /// Calls `run` for each run of one parameter that this rank updates, from element `offset` on.
-  /// `writes`: it may write states and parameter, and must write span.low where there is one.
-  /// span.grad is undefined where there is no gradient.
+  /// Calls f for runs of the owned elements, as many at once as lie on one device. `by_slot`: each
+  /// run is of one parameter; else they are as long as they can be. `writes`: f may write states and
+  /// parameters, and must write tensors.low where there is one; when all runs are done, the gather of a
+  /// whole working copy starts. Else f may write states alone.
+  /// Tensors that lie elsewhere are copied to the states' device, and back: one run at a time.
+  /// tensors.grad is the gradient as averaging left it, undefined where there is none.
+  using UpdateParts = std::function<void(std::span<UpdatePart> parts)>;
+  void update_runs(bool by_slot, bool writes, const UpdateParts& f);
+  /// The same by parameter, one run at a time: from its element `offset` on.
   using UpdateRun = std::function<void(int slot, int64_t offset, const UpdateSpan& span)>;
   void for_owned(bool writes, const UpdateRun& run);
+  /// Applies an elementwise update to the owned elements.
+  void step(const optim::Update& update);
   /// One of the optimizer's states, whole: [numel] fp32, a copy. `state` as below, not the master.
   /// Collective: all ranks.
   at::Tensor gather_state(int state);
@@ -148,8 +134,6 @@ class Flat {
   void take_whole();
   /// The same, or back to the stage's share. What is owned is undefined until load_state().
   void own(bool whole);
-  /// Drops the gradient. The next micro-step starts from nothing.
-  void clear_grad();
 
   // ---- state
   /// The state of the owned elements, by index: 0 is the fp32 master, then the optimizer's states
@@ -188,57 +172,24 @@ class Flat {
   /// `span` as runs of one group each. Padding belongs to the slot before it.
   std::vector<Span> split_by_group(const Span& span) const;
   bool decays(int slot) const { return options_.decays.empty() || options_.decays[slot]; }
-  /// What this rank updates, in flat order.
-  std::vector<layout::Range> ranges() const;
+  std::vector<layout::Range> ranges() const {
+    return update_ranges(layout_, stage_.shards_update(), owner_);
+  }
   std::unique_ptr<OwnedState> make_owned(bool whole) const;
   /// `whole`: of the whole flat, else of the stage's share.
   void replace_owned(bool whole, std::unique_ptr<OwnedState> owned);
   /// A vector of the owned state, by its index there: [numel] fp32. Collective: all ranks.
   at::Tensor gather_vector(size_t index);
-  /// Starts a reduction by rows. False: dense is less.
-  bool start_rows(const at::Tensor& source, comm::Label label);
-  /// The tensor of the device that holds the sum over micro-steps; undefined while there is none.
-  at::Tensor& sum();
-  /// Starts bringing the sum back from host memory, if it lies there.
-  void fetch_sum();
-  /// Adds the result of a reduction to the sum, or makes it the sum.
-  void add_reduced(at::Tensor out);
-  /// The current lane waits for what was fetched.
-  void sum_arrived() {
-    if (away_) away_->arrived();
-  }
-  /// The sum leaves the device, if the states did. `last`: it is complete.
-  void send_sum(bool last);
-  /// The reduced gradient, wherever it lies. In host memory: the host waits for it.
-  at::Tensor gradient() const;
-  bool gradient_by_flat_offset() const { return local_ || !stage_.shards_update(); }
   /// The part of `span` that lies in `run`; nullopt: none.
   static std::optional<Span> overlap(const Span& span, const OwnedRun& run);
   /// The fp32 master of a span, wherever it lies.
   at::Tensor master(const Span& span, const OwnedRun& run) const;
-  /// A run of owned elements: of one parameter from `offset` on, or of any (slot -1).
-  struct UpdatePart {
-    int slot = -1;
-    int64_t offset = 0;
-    bool decays = true;
-    std::vector<at::Tensor> states;  ///< what tensors.states refers to; moving keeps it
-    UpdateSpan tensors = {};
-    bool in_place = false;  ///< the tensors are no copies
-  };
-  using UpdateParts = std::function<void(std::span<UpdatePart> parts)>;
-  /// Calls f for runs of the owned elements, as many at once as lie on one device. `by_slot`: each
-  /// run is of one parameter. `applies`: f writes the parameters too. Tensors that lie elsewhere are
-  /// copied to the states' device, and back: one run at a time.
-  void update_runs(bool by_slot, bool applies, const UpdateParts& f);
   /// Lets f update a part whose tensors do not lie together, by copies where its states are.
-  void update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f);
+  void update_elsewhere(UpdatePart part, bool writes, const UpdateParts& f);
   UpdatePart part_of(const OwnedRun& run, const Span& span, bool copies) const;
   /// f on a run whose master or states have 16 bits: on fp32 copies, piece by piece. What is kept is
   /// rounded once, to nearest even, when f is done.
-  static void update_widened(const UpdatePart& part, bool applies, const UpdateParts& f);
-  /// LAMB's direction lies where the gradient was, if that is fp32 and no copy: after the first pass
-  /// nobody needs it.
-  static void put_direction(UpdatePart& part);
+  static void update_widened(const UpdatePart& part, bool writes, const UpdateParts& f);
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
   /// What this rank saves: a flat that every rank has whole is dealt among them.
@@ -248,11 +199,6 @@ class Flat {
   void fill_own_slices();
   /// Waits until no copy to the device reads the shard any more: before the host writes it.
   void finish_shard_copies();
-  at::Tensor at_slot(const at::Tensor& whole, int slot) const;
-  /// `count` neighbours as one tensor: rows stacked on the first dimension.
-  at::Tensor at_slots(const at::Tensor& whole, int first, int count) const;
-  bool contiguous(int slot, int count) const;
-  void ensure_grad();
   at::Tensor make(int64_t numel, at::ScalarType type, memory::Class klass) const;
 
   const layout::FlatLayout layout_;
@@ -265,20 +211,16 @@ class Flat {
 
   at::Tensor working_;  ///< [numel] compute
   std::unique_ptr<OwnedState> owned_;
-  at::Tensor grad_;                ///< [numel] compute: of this micro-step, or the sum
-  at::Tensor grad_whole_;          ///< [numel] grad_accum: the sum, if of another type
-  at::Tensor grad_shard_;          ///< [shard] grad_accum: the reduced sum
-  std::vector<bool> written_;      ///< [slot]: this micro-step wrote it already
-  bool local_ = false;             ///< see keep_local()
-  bool last_ = false;              ///< the reduction in flight is of the last micro-step
-  bool directed_ = false;          ///< lamb_moments() has put directions in the gradient's place
-  std::unique_ptr<HostSum> away_;  ///< the sum leaves the device
-  at::Tensor squares_;             ///< [] double, on the device: of the sum that has left
-  device::MarkPtr shard_copied_;   ///< the last copy of the shard to the device
+  GradientSum gradient_;
+  device::MarkPtr shard_copied_;  ///< the last copy of the shard to the device
   comm::WorkPtr gather_;
-  std::vector<comm::WorkPtr> reduce_;
-  at::Tensor reduce_out_;               ///< [shard] communication: the reduction in flight
-  std::unique_ptr<RowGradients> rows_;  ///< it goes by rows
 };
+
+/// Gathers one flat at a time. Then each rank calls visit(slot, whole tensor on the host, compute
+/// type) for the parameters for which here(slot) holds on it. Collective: the same flats on all
+/// ranks, each parameter on any of them.
+void visit_weights(const std::vector<Flat*>& flats,
+                   const std::function<bool(const layout::Slot&)>& here,
+                   const std::function<void(const layout::Slot&, const at::Tensor&)>& visit);
 
 }  // namespace dsj::zero

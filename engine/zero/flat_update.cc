@@ -24,7 +24,7 @@ at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
   return working_.narrow(0, span.flat_offset, span.numel);
 }
 
-Flat::UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copies) const {
+UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copies) const {
   const int64_t at = span.shard_offset - run.begin;
   UpdatePart part;
   part.decays = span.decays;
@@ -32,11 +32,11 @@ Flat::UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copie
     part.states.push_back(run.optimizer[i].narrow(0, at, span.numel));
   UpdateSpan& tensors = part.tensors;
   tensors.p = master(span, run);
-  tensors.grad = gradient();
+  tensors.grad = gradient_.value();
   tensors.states = part.states;
   if (tensors.grad.defined())
-    tensors.grad = tensors.grad.narrow(
-        0, gradient_by_flat_offset() ? span.flat_offset : span.shard_offset, span.numel);
+    tensors.grad = tensors.grad.narrow(0, gradient_.whole() ? span.flat_offset : span.shard_offset,
+                                       span.numel);
   if (copies) {
     tensors.low = sharded_parameters() ? run.parameters.narrow(0, at, span.numel)
                                        : working_.narrow(0, span.flat_offset, span.numel);
@@ -59,7 +59,7 @@ bool lies_together(const UpdateSpan& span) {
 
 }  // namespace
 
-void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f) {
+void Flat::update_elsewhere(UpdatePart part, bool writes, const UpdateParts& f) {
   using What = HostCopies::What;
   const UpdateSpan there = part.tensors;
   UpdateSpan& here = part.tensors;
@@ -71,7 +71,7 @@ void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f)
     if (there.low.defined() && there.low.device() != place)
       here.low = at::empty_like(there.low, there.low.options().device(place));
     f({&part, 1});
-    if (applies && !here.p.is_same(there.p)) there.p.copy_(here.p);
+    if (writes && !here.p.is_same(there.p)) there.p.copy_(here.p);
     if (here.low.defined() && !here.low.is_same(there.low)) there.low.copy_(here.low);
     return;
   }
@@ -85,11 +85,11 @@ void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f)
   if (sends_low) here.low = copies.block(What::Low, there.low.numel(), there.low.scalar_type());
   if (master) copies.wait(*master);
   f({&part, 1});
-  if (applies && master) copies.up(What::Master, here.p, there.p);
+  if (writes && master) copies.up(What::Master, here.p, there.p);
   if (sends_low) copies.up(What::Low, here.low, there.low);
 }
 
-void Flat::update_widened(const UpdatePart& part, bool applies, const UpdateParts& f) {
+void Flat::update_widened(const UpdatePart& part, bool writes, const UpdateParts& f) {
   memory::MemoryScope scope(Class::Buckets);
   const at::Device place = place_of(part.tensors);
   const int64_t all = part.tensors.p.numel();
@@ -102,13 +102,13 @@ void Flat::update_widened(const UpdatePart& part, bool applies, const UpdatePart
     piece.offset = part.offset + at;
     piece.decays = part.decays;
     std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // where it lies, what f writes
-    const auto widen = [&](const at::Tensor& tensor, bool writes) {
+    const auto widen = [&](const at::Tensor& tensor, bool back) {
       const at::Tensor own = narrow(tensor), wide = own.to(place, at::kFloat);
-      if (writes && !wide.is_same(own)) kept.emplace_back(own, wide);
+      if (back && !wide.is_same(own)) kept.emplace_back(own, wide);
       return wide;
     };
     for (const at::Tensor& state : part.states) piece.states.push_back(widen(state, true));
-    piece.tensors.p = widen(part.tensors.p, applies);
+    piece.tensors.p = widen(part.tensors.p, writes);
     if (part.tensors.grad.defined()) piece.tensors.grad = narrow(part.tensors.grad).to(place);
     piece.tensors.states = piece.states;
     f({&piece, 1});
@@ -116,18 +116,18 @@ void Flat::update_widened(const UpdatePart& part, bool applies, const UpdatePart
   }
 }
 
-void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
-  if (applies) finish_shard_copies();
-  const bool copies = options_.separate_master && applies;
+void Flat::update_runs(bool by_slot, bool writes, const UpdateParts& f) {
+  if (writes) finish_shard_copies();
+  const bool copies = options_.separate_master && writes;
   std::vector<UpdatePart> parts;  // that lie together
   const auto add = [&](UpdatePart part) {
-    if (part.tensors.p.scalar_type() != at::kFloat) return update_widened(part, applies, f);
+    if (part.tensors.p.scalar_type() != at::kFloat) return update_widened(part, writes, f);
     part.in_place = lies_together(part.tensors);
     if (part.in_place) return parts.push_back(std::move(part));
-    update_elsewhere(std::move(part), applies, f);
+    update_elsewhere(std::move(part), writes, f);
   };
-  std::optional<Access> shard = applies ? Access::ReadWrite : Access::Read;
-  if (options_.separate_master) shard = applies ? std::optional(Access::Write) : std::nullopt;
+  std::optional<Access> shard = writes ? Access::ReadWrite : Access::Read;
+  if (options_.separate_master) shard = writes ? std::optional(Access::Write) : std::nullopt;
   owned_->for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
     parts.clear();
     for (const Span& span : groups_) {
@@ -148,7 +148,9 @@ void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
     }
     if (!parts.empty()) f(parts);
   });
-  if (applies && options_.copies && owned_->optimizer_elsewhere()) options_.copies->join();
+  if (!writes) return;
+  if (options_.copies && owned_->optimizer_elsewhere()) options_.copies->join();
+  if (!sharded_parameters()) start_gather();
 }
 
 void Flat::for_owned(bool writes, const UpdateRun& run) {
@@ -157,46 +159,20 @@ void Flat::for_owned(bool writes, const UpdateRun& run) {
   });
 }
 
-namespace {
-
-template <typename Parts>
-std::vector<UpdateSpan> tensors_of(const Parts& parts) {
+std::vector<UpdateSpan> tensors_of(std::span<const UpdatePart> parts) {
   std::vector<UpdateSpan> spans;
-  for (const auto& part : parts) spans.push_back(part.tensors);
+  for (const UpdatePart& part : parts) spans.push_back(part.tensors);
   return spans;
 }
 
-}  // namespace
-
-void Flat::put_direction(UpdatePart& part) {
-  const at::Tensor& grad = part.tensors.grad;
-  if (part.in_place && grad.defined() && grad.scalar_type() == at::kFloat)
-    part.tensors.direction = grad;
+void update_parts(const optim::Update& update, std::span<UpdatePart> parts) {
+  const auto others = std::ranges::stable_partition(parts, &UpdatePart::decays);
+  update_spans(update, tensors_of(std::span(parts.begin(), others.begin())));
+  update_spans(optim::without_decay(update), tensors_of(others));
 }
 
-void Flat::lamb_moments(const optim::Update& update, const at::Tensor& sums) {
-  update_runs(true, false, [&](std::span<UpdatePart> parts) {
-    for (UpdatePart& part : parts) {
-      part.tensors.sums = sums.select(0, part.slot);
-      put_direction(part);
-    }
-    zero::lamb_moments(update, tensors_of(parts));
-  });
-  directed_ = true;
-}
-
-void Flat::step(const optim::Update& update, const at::Tensor& coefficients) {
-  const optim::Update undecayed = optim::without_decay(update);
-  update_runs(coefficients.defined(), true, [&](std::span<UpdatePart> parts) {
-    for (UpdatePart& part : parts) {
-      if (part.slot >= 0) part.tensors.coefficient = coefficients.narrow(0, part.slot, 1);
-      if (directed_) put_direction(part);
-    }
-    const auto others = std::ranges::stable_partition(parts, &UpdatePart::decays);
-    update_spans(update, tensors_of(std::span(parts.begin(), others.begin())));
-    update_spans(undecayed, tensors_of(others));
-  });
-  directed_ = false;
+void Flat::step(const optim::Update& update) {
+  update_runs(false, true, [&](std::span<UpdatePart> parts) { update_parts(update, parts); });
 }
 
 }  // namespace dsj::zero

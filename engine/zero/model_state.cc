@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <utility>
 
 #include "common/check.h"
 #include "engine/comm/agree.h"
@@ -13,11 +14,9 @@
 #include "engine/weights/adapter.h"
 #include "engine/weights/tensor_check.h"
 #include "engine/zero/initial_adapter.h"
+#include "engine/zero/methods.h"
 #include "engine/zero/scalar_type.h"
-#include "engine/zero/visit_weights.h"
 #include "job/plan/autocast_plan.h"
-#include "job/plan/muon_plan.h"
-#include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
 #include "job/plan/safe_modules.h"
 #include "job/plan/weight_decay.h"
@@ -130,28 +129,15 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
     if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
-  if (optim::is_one_bit(config.optimizer)) one_bit_ = make_one_bit(config);
-  if (plan::is_muon(config)) {
-    std::vector<Flat*> matrices;
-    for (const auto& flat : flats_)
-      if (plan::is_orthogonalised(flat->layout(), config)) matrices.push_back(flat.get());
-    muon_ = std::make_unique<Muon>(matrices, collectives);
-  }
-}
-
-std::unique_ptr<OneBit> ModelState::make_one_bit(const dsconfig::ResolvedConfig& config) {
-  const int world = collectives_.world();
-  OneBitParts parts{.plan = plan::one_bit_plan(units_, plan_, config, world),
-                    .flats = {},
-                    .collectives = collectives_,
-                    .device = device_,
-                    .sharded = stage_.shards_update()};
-  for (const auto& flat : flats_) parts.flats.push_back(flat.get());
-  if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam)
-    return make_zero_one_adam(std::move(parts));
-  if (config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb)
-    return make_one_bit_lamb(std::move(parts));
-  return world > 1 ? make_one_bit_adam(std::move(parts)) : nullptr;
+  std::vector<Flat*> all;
+  for (const auto& flat : flats_) all.push_back(flat.get());
+  method_ = make_update_method({.config = config,
+                                .units = units_,
+                                .plan = plan_,
+                                .flats = std::move(all),
+                                .collectives = collectives,
+                                .device = device,
+                                .sharded = stage_.shards_update()});
 }
 
 namespace {
@@ -257,18 +243,18 @@ void ModelState::wait_for(int unit) {
 }
 
 void ModelState::reduce(int flat, bool last) {
-  flats_[flat]->reduce(last);
+  flats_[flat]->gradient().reduce(last);
   const int next = layout::flat_to_fetch(reductions_, flat, last);
-  if (next >= 0) flats_[next]->fetch_gradient();
+  if (next >= 0) flats_[next]->gradient().fetch();
   reducing_.push_back(flat);
   while (reducing_.size() > overlap_) {
-    flats_[reducing_.front()]->finish_reduce();
+    flats_[reducing_.front()]->gradient().finish_reduce();
     reducing_.pop_front();
   }
 }
 
 void ModelState::finish_reductions() {
-  for (const int flat : reducing_) flats_[flat]->finish_reduce();
+  for (const int flat : reducing_) flats_[flat]->gradient().finish_reduce();
   reducing_.clear();
   copies_.all_left();
 }
@@ -276,13 +262,14 @@ void ModelState::finish_reductions() {
 at::Tensor ModelState::owned_sum_of_squares() const {
   at::Tensor total = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
   for (const Flat* flat : trained_)
-    if (local_ || flat->sharded_update() || collectives_.rank() == 0) flat->add_grad_squares(total);
+    if (local_ || flat->sharded_update() || collectives_.rank() == 0)
+      flat->gradient().add_squares(total);
   return total;
 }
 
 std::string ModelState::first_bad_gradient() {
   std::vector<std::vector<bool>> bad;
-  for (const auto& flat : flats_) bad.push_back(flat->bad_gradients());
+  for (const auto& flat : flats_) bad.push_back(flat->gradient().bad());
   std::vector<std::string> names;  // in the order of backward
   double first = -1e9;             // negated, so that the maximum over ranks is the first
   for (int unit = static_cast<int>(units_.size()) - 1; unit >= 0; --unit) {
@@ -329,68 +316,13 @@ std::string ModelState::first_bad_frozen_weight() {
   return names.empty() ? "" : first_of(names, bad_frozen_);
 }
 
-std::vector<at::Tensor> ModelState::lamb_coefficients(const optim::Update& update) {
-  std::vector<int64_t> slots;
-  int64_t all = 0;
-  for (const Flat* flat : trained_) {
-    slots.push_back(static_cast<int64_t>(flat->layout().slots().size()));
-    all += slots.back();
-  }
-  const at::Tensor sums = at::zeros({all, 2}, at::TensorOptions(device_).dtype(at::kDouble));
-  const auto of_flats = sums.split_with_sizes(slots);
-  for (size_t i = 0; i < trained_.size(); ++i) trained_[i]->lamb_moments(update, of_flats[i]);
-  if (stage_.shards_update())  // else each rank has whole sums
-    collectives_.all_reduce(sums.view({-1}), comm::Op::Sum, {comm::Traffic::Control, "lamb norms"})
-        ->wait();
-  return zero::lamb_coefficients(std::get<optim::LambRule>(update.rule), sums)
-      .split_with_sizes(slots);
-}
-
-std::vector<at::Tensor> ModelState::apply(const optim::Update& update) {
-  std::vector<at::Tensor> coefficients(trained_.size());
-  if (update.parameter_sums()) coefficients = lamb_coefficients(update);
-  for (size_t i = 0; i < trained_.size(); ++i) {
-    trained_[i]->step(update, coefficients[i]);
-    if (!trained_[i]->sharded_parameters()) trained_[i]->start_gather();
-  }
-  return coefficients;
-}
-
-void ModelState::step(const optim::Update& update) {
-  apply(update);
-}
-
-void ModelState::step(const optim::OneBitUpdate& update) {
-  switch (update.phase) {
-    case optim::OneBitPhase::Discarded:
-      return;
-    case optim::OneBitPhase::WarmUp: {
-      const auto coefficients = apply(update.whole());
-      if (one_bit_) one_bit_->warmed_up(update, coefficients);
-      return;
-    }
-    default:
-      return one_bit_ ? one_bit_->step(update) : step(update.frozen_variance());
-  }
-}
-
-void ModelState::step(const optim::MuonUpdate& update) {
-  for (Flat* flat : trained_) {
-    if (muon_->owns(*flat))
-      muon_->step(*flat, update.matrices);
-    else
-      flat->step(update.others);
-    if (!flat->sharded_parameters()) flat->start_gather();
-  }
-}
-
 void ModelState::keep_gradients_local(bool local) {
   local_ = local;
-  for (Flat* flat : trained_) flat->keep_local(local);
+  for (Flat* flat : trained_) flat->gradient().keep_local(local);
 }
 
 void ModelState::clear_grad() {
-  for (Flat* flat : trained_) flat->clear_grad();
+  for (Flat* flat : trained_) flat->gradient().clear();
 }
 
 Status ModelState::for_pieces(const checkpoint::EmitPiece& emit) {
@@ -401,7 +333,7 @@ Status ModelState::for_pieces(const checkpoint::EmitPiece& emit) {
           {flat->state_name(state), range.parameter, range.offset, range.data, range.stays});
     }));
   }
-  return one_bit_ ? one_bit_->for_pieces(emit) : Status{};
+  return method_->for_pieces(emit);
 }
 
 std::vector<checkpoint::Extent> ModelState::extents() const {
@@ -412,13 +344,13 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
         extents.push_back({flat->state_name(state), slot.name, slot.numel});
     }
   }
-  if (one_bit_) one_bit_->add_extents(extents);
+  method_->add_extents(extents);
   return extents;
 }
 
 Status ModelState::read_checkpoint(checkpoint::SavedRun& saved) {
   const bool states_are_zeros = checkpoint::never_updated(saved);
-  const bool whole = one_bit_ && one_bit_->restores_whole(saved);
+  const bool whole = method_->restores_whole(saved);
   for (Flat* flat : trained_) {
     flat->own(whole);
     DSJ_TRY_STATUS(flat->load_state(true, [&](int state, const Flat::HostRange& range) -> Status {
@@ -445,7 +377,7 @@ Status ModelState::read_checkpoint(checkpoint::SavedRun& saved) {
       return saved.read(name, range.parameter, range.offset, range.data);
     }));
   }
-  return one_bit_ ? one_bit_->restore(saved) : Status{};
+  return method_->restore(saved);
 }
 
 Status ModelState::restore(checkpoint::SavedRun& saved) {

@@ -17,11 +17,10 @@
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
 #include "engine/zero/host_copies.h"
-#include "engine/zero/muon.h"
 #include "engine/zero/offload_tier.h"
-#include "engine/zero/one_bit.h"
 #include "engine/zero/piece_sums.h"
 #include "engine/zero/run_ahead.h"
+#include "engine/zero/update_method.h"
 #include "job/dsconfig/resolved.h"
 #include "job/layout/lora.h"
 #include "job/layout/partition.h"
@@ -130,21 +129,15 @@ class ModelState {
   /// an infinity or a NaN. Empty: none. Collective. It reads every gradient: call it only for a
   /// step that is skipped.
   std::string first_bad_gradient();
-  /// Updates every owned element and starts the gathers of whole copies; wait_for() finishes them.
-  /// Collective: the gathers, and for LAMB with a sharded update one all-reduce of two numbers per
-  /// parameter.
-  void step(const optim::Update& update);
-  /// The same for a 1-bit optimizer, in the step's phase. Collective.
-  void step(const optim::OneBitUpdate& update);
-  /// The same for Muon. Collective.
-  void step(const optim::MuonUpdate& update);
+  /// Updates every owned element by the optimizer's method, and starts the gathers of whole copies;
+  /// wait_for() finishes them. Collective.
+  void step(const StepNumbers& numbers) { method_->step(numbers); }
+  const UpdateMethod& update_method() const { return *method_; }
   void clear_grad();
-  /// Whether gradients stay on their ranks, unreduced (Flat::keep_local). Then each rank's sum of
-  /// squares is its own gradient's. Call it between two steps; the same on all ranks.
+  /// Whether gradients stay on their ranks, unreduced (GradientSum::keep_local). Then each rank's sum
+  /// of squares is its own gradient's. Call it between two steps; the same on all ranks.
   void keep_gradients_local(bool local);
   bool gradients_are_local() const { return local_; }
-  /// Null: no step keeps gradients local.
-  const OneBit* one_bit() const { return one_bit_.get(); }
 
   // ---- state
   /// Hands this rank's pieces of a checkpoint to `emit`, one by one. A piece is valid during its
@@ -172,7 +165,6 @@ class ModelState {
 
  private:
   friend class UnitParameters;
-  std::unique_ptr<OneBit> make_one_bit(const dsconfig::ResolvedConfig& config);
   /// The first of `names` that is bad on any rank; empty: none. Collective.
   std::string first_of(const std::vector<std::string>& names, const std::set<std::string>& bad);
   Status read_frozen(const weights::WeightSource& source);
@@ -180,11 +172,6 @@ class ModelState {
   Status read_checkpoint(checkpoint::SavedRun& saved);
   /// Agrees on `read`, then makes what was read the working copies. Collective.
   Status publish(const Status& read, bool frozen, bool trained);
-  /// Updates LAMB's moments. Returns the coefficients of every trained flat's parameters: [slots]
-  /// double each.
-  std::vector<at::Tensor> lamb_coefficients(const optim::Update& update);
-  /// What step(Update) does. Returns the coefficients; undefined tensors but for LAMB.
-  std::vector<at::Tensor> apply(const optim::Update& update);
 
   comm::Collectives& collectives_;
   std::optional<LoraArgs> lora_;
@@ -202,8 +189,7 @@ class ModelState {
   std::vector<Flat*> trained_;  ///< flats that are not frozen, in flats_' order
   std::deque<int> reducing_;
   std::vector<int> reductions_;
-  std::unique_ptr<OneBit> one_bit_;
-  std::unique_ptr<Muon> muon_;
+  std::unique_ptr<UpdateMethod> method_;
   bool local_ = false;
   std::set<std::string> bad_frozen_;  ///< found by this rank while it read
 };

@@ -1,12 +1,14 @@
-#include "engine/zero/muon.h"
-
+// Muon (methods.h).
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
 
 #include "common/check.h"
 #include "engine/memory/counting_allocator.h"
+#include "engine/zero/methods.h"
 #include "engine/zero/newton_schulz.h"
+#include "job/plan/muon_plan.h"
 
 namespace dsj::zero {
 namespace {
@@ -19,45 +21,55 @@ double work_of(const Slot& slot) {
   return n * n * static_cast<double>(slot.numel);
 }
 
-}  // namespace
-
-Muon::Muon(const std::vector<Flat*>& flats, comm::Collectives& collectives)
-    : collectives_(collectives) {
-  std::vector<double> loads(static_cast<size_t>(collectives.world()), 0);
-  for (const Flat* flat : flats) {
-    std::vector<int>& owners = owners_[flat];
-    for (const Slot& slot : flat->layout().slots()) {
-      DSJ_CHECK(slot.shape.size() == 2, "%s is no matrix", slot.name.c_str());
-      const auto least = std::ranges::min_element(loads);
-      *least += work_of(slot);
-      owners.push_back(static_cast<int>(least - loads.begin()));
+class Muon final : public UpdateMethod {
+ public:
+  explicit Muon(const UpdateTarget& target) : UpdateMethod(target) {
+    std::vector<double> loads(static_cast<size_t>(target_.collectives.world()), 0);
+    for (const Flat* flat : target_.trained()) {
+      if (!plan::is_orthogonalised(flat->layout(), target_.config)) continue;
+      std::vector<int>& owners = owners_[flat];
+      for (const Slot& slot : flat->layout().slots()) {
+        DSJ_CHECK(slot.shape.size() == 2, "%s is not a matrix", slot.name.c_str());
+        const auto least = std::ranges::min_element(loads);
+        *least += work_of(slot);
+        owners.push_back(static_cast<int>(least - loads.begin()));
+      }
     }
   }
-}
 
-void Muon::gather(const Flat& flat, const at::Tensor& whole) {
-  std::vector<comm::ChunkPair> pairs;
-  for (const auto& chunk : flat.layout().chunks())
-    pairs.push_back(
-        {whole.narrow(0, chunk.offset, chunk.numel),
-         whole.narrow(0, chunk.offset + collectives_.rank() * chunk.slice, chunk.slice)});
-  collectives_.all_gather(pairs, {comm::Traffic::Moments, flat.layout().name()})->wait();
-}
+  void step(const StepNumbers& n) override {
+    for (Flat* flat : target_.trained()) {
+      if (owners_.contains(flat))
+        step(*flat, n);
+      else
+        flat->step(rule_of(n));  // AdamW's
+    }
+  }
+
+ private:
+  void step(Flat& flat, const StepNumbers& n);
+  /// This rank's slices of what the owners have in whole [numel]; elsewhere they have 0.
+  void scatter(const Flat& flat, const at::Tensor& whole);
+
+  /// Of each flat of matrices, [slot]: the rank that orthogonalises it. Each gets about the same work.
+  std::map<const Flat*, std::vector<int>> owners_;
+};
 
 void Muon::scatter(const Flat& flat, const at::Tensor& whole) {
   const at::Tensor own = at::empty({flat.layout().shard_numel()}, whole.options());
-  std::vector<comm::ChunkPair> pairs;
-  for (const auto& chunk : flat.layout().chunks())
-    pairs.push_back({own.narrow(0, chunk.shard_offset, chunk.slice),
-                     whole.narrow(0, chunk.offset, chunk.numel)});
-  collectives_.reduce_scatter(pairs, comm::Op::Sum, {comm::Traffic::Moments, flat.layout().name()})
+  target_.collectives
+      .reduce_scatter(scatter_pairs(flat.layout(), own, whole), comm::Op::Sum,
+                      {comm::Traffic::Moments, flat.layout().name()})
       ->wait();
   for (const auto& chunk : flat.layout().chunks())
-    whole.narrow(0, chunk.offset + collectives_.rank() * chunk.slice, chunk.slice)
+    whole.narrow(0, chunk.offset + target_.collectives.rank() * chunk.slice, chunk.slice)
         .copy_(own.narrow(0, chunk.shard_offset, chunk.slice));
 }
 
-void Muon::step(Flat& flat, const optim::MatrixUpdate& update) {
+void Muon::step(Flat& flat, const StepNumbers& n) {
+  const double lr = n.rates.lr, beta = target_.config.optimizer.momentum;
+  const double decay = target_.config.optimizer.weight_decay;
+  const dsconfig::MuonConfig& iteration = target_.config.muon;
   memory::MemoryScope scope(memory::Class::Buckets);
   const auto& slots = flat.layout().slots();
   const bool sharded = flat.layout().world() > 1;
@@ -70,26 +82,37 @@ void Muon::step(Flat& flat, const optim::MatrixUpdate& update) {
   // the runs are cut.
   flat.for_owned(false, [&](int slot, int64_t offset, const UpdateSpan& span) {
     const at::Tensor u = part(slot, offset, span.p), &momentum = span.states[0];
-    u.copy_(span.grad).mul_(update.grad_scale).mul_(1 - update.momentum);
-    momentum.mul_(update.momentum).add_(u.to(momentum.device()));
-    u.add_(momentum.to(u.device()), update.momentum);
+    u.copy_(span.grad).mul_(n.grad_scale).mul_(1 - beta);
+    momentum.mul_(beta).add_(u.to(momentum.device()));
+    u.add_(momentum.to(u.device()), beta);
   });
-  if (sharded) gather(flat, whole);
+  if (sharded)
+    target_.collectives
+        .all_gather(gather_pairs(flat.layout(), whole, target_.collectives.rank()),
+                    {comm::Traffic::Moments, flat.layout().name()})
+        ->wait();
   const std::vector<int>& owners = owners_.at(&flat);
   for (size_t i = 0; i < slots.size(); ++i) {
     const at::Tensor matrix = whole.narrow(0, slots[i].offset, slots[i].numel).view(slots[i].shape);
-    if (sharded && owners[i] != collectives_.rank())
+    if (sharded && owners[i] != target_.collectives.rank())
       matrix.zero_();
     else
-      matrix.copy_(orthogonalised(matrix, update.method, update.steps));
+      matrix.copy_(
+          orthogonalised(matrix, iteration.ns_method, static_cast<int>(iteration.ns_steps)));
   }
   if (sharded) scatter(flat, whole);
-  whole.mul_(update.lr);
+  whole.mul_(lr);
   flat.for_owned(true, [&](int slot, int64_t offset, const UpdateSpan& span) {
     const at::Tensor move = part(slot, offset, span.p).to(span.p.device());
-    at::Tensor(span.p).mul_(1 - update.lr * update.weight_decay).sub_(move);
+    at::Tensor(span.p).mul_(1 - lr * decay).sub_(move);
     if (span.low.defined()) at::Tensor(span.low).copy_(span.p);
   });
+}
+
+}  // namespace
+
+std::unique_ptr<UpdateMethod> make_muon(const UpdateTarget& target) {
+  return std::make_unique<Muon>(target);
 }
 
 }  // namespace dsj::zero

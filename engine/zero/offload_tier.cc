@@ -6,7 +6,6 @@
 
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
-#include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::zero {

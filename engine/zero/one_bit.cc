@@ -2,94 +2,101 @@
 
 #include <ATen/ATen.h>
 
-#include <optional>
-#include <utility>
-
 #include "engine/memory/counting_allocator.h"
-#include "engine/zero/error_feedback.h"
-#include "engine/zero/tiles.h"
+#include "engine/zero/methods.h"
 #include "engine/zero/update.h"
+#include "job/plan/one_bit_plan.h"
 
 namespace dsj::zero {
+
+OneBit::OneBit(const UpdateTarget& target)
+    : UpdateMethod(target),
+      errors_(
+          plan::one_bit_plan(target.units, target.plan, target.config, target.collectives.world()),
+          target.collectives, target.device) {}
+
+bool OneBit::keeps_gradients_local(int64_t updates) const {
+  return plan::keeps_gradients_local(target_.config, target_.collectives.world()) &&
+         optim::keeps_gradients_local(optim::one_bit_phase(target_.config, updates));
+}
+
+void OneBit::step(const StepNumbers& n) {
+  const auto update = optim::one_bit_update(target_.config, n.rates, n.updates, n.grad_scale);
+  if (update.phase == optim::OneBitPhase::Discarded) return;
+  if (update.phase == optim::OneBitPhase::WarmUp) return warm_up(update);
+  compressed(update);
+}
+
+Status OneBit::restore(checkpoint::SavedRun& saved) {
+  sent_.reset();
+  const Status read = errors_.restore(saved);
+  dropped_ = errors_.dropped();
+  return read;
+}
+
+std::string OneBit::dropped() const {
+  if (!dropped_) return "";
+  return "the checkpoint's compression errors belong to other ranks or vectors: they start at zero";
+}
+
+void OneBit::apply(const optim::Update& update) {
+  for (Flat* flat : target_.trained()) flat->step(update);
+}
+
+at::Tensor OneBit::last_momentum(size_t flat, size_t slot, int64_t first, int64_t n) {
+  if (sent_) {
+    const at::Tensor m = at::empty({n}, at::TensorOptions(target_.device).dtype(at::kFloat));
+    errors_.read(*sent_, flat, slot, first, m);
+    return m;
+  }
+  constexpr int kMomentum = 1;  // exp_avg, among a flat's states
+  if (!gathered_.defined()) gathered_ = target_.flats[flat]->gather_state(kMomentum);
+  return gathered_.narrow(0, target_.flats[flat]->layout().slots()[slot].offset + first, n);
+}
+
+void OneBit::follow(const at::Tensor& m, const at::Tensor& g, const optim::OneBitUpdate& update) {
+  m.mul_(update.rule.beta1).add_(g.mul(update.grad_scale).mul_(1 - update.rule.beta1));
+}
+
 namespace {
 
 class OneBitAdam final : public OneBit {
  public:
-  explicit OneBitAdam(OneBitParts parts)
-      : flats_(std::move(parts.flats)),
-        device_(parts.device),
-        errors_(std::move(parts.plan), parts.collectives, parts.device) {}
+  using OneBit::OneBit;
 
-  void step(const optim::OneBitUpdate& update) override {
-    memory::MemoryScope scope(memory::Class::Buckets);
-    add_momenta(update);
-    momentum_ = errors_.mean();
-    const optim::Update apply = update.frozen_moments();
-    for (size_t f = 0; f < flats_.size(); ++f) {
-      Flat& flat = *flats_[f];
-      if (flat.frozen()) continue;
-      flat.for_owned(true, [&](int slot, int64_t first, const UpdateSpan& span) {
-        for_tiles(device_, span.p.numel(), [&](int64_t begin, int64_t count) {
-          const SpanPart part(span, begin, count);
-          errors_.read(*momentum_, f, static_cast<size_t>(slot), first + begin,
-                       part.span().states[kMomentum - 1]);
-          update_span(apply, part.span());
-        });
-      });
-      flat.start_gather();
-    }
-  }
-
-  Status for_pieces(const checkpoint::EmitPiece& emit) override { return errors_.for_pieces(emit); }
-  void add_extents(std::vector<checkpoint::Extent>& extents) const override {
-    errors_.add_extents(extents);
-  }
+  /// One rank has no errors, and misses none.
   Status restore(checkpoint::SavedRun& saved) override {
-    momentum_.reset();
-    return errors_.restore(saved);
+    return alone() ? Status{} : OneBit::restore(saved);
   }
-  bool dropped() const override { return errors_.dropped(); }
 
  private:
-  /// Adds beta1 m + (1-beta1) g of every parameter to the worker errors.
-  void add_momenta(const optim::OneBitUpdate& update) {
-    for (size_t f = 0; f < flats_.size(); ++f) {
-      Flat& flat = *flats_[f];
-      if (flat.frozen()) continue;
-      at::Tensor whole;
-      if (!momentum_) whole = flat.gather_state(kMomentum);
-      const at::Tensor gradient = flat.local_gradient();
-      const auto& slots = flat.layout().slots();
-      for (size_t s = 0; s < slots.size(); ++s) {
-        for_tiles(device_, slots[s].numel, [&](int64_t first, int64_t count) {
-          at::Tensor m;
-          if (momentum_) {
-            m = at::empty({count}, at::TensorOptions(device_).dtype(at::kFloat));
-            errors_.read(*momentum_, f, s, first, m);
-          } else {
-            m = whole.narrow(0, slots[s].offset + first, count);
-          }
-          const at::Tensor g = gradient.narrow(0, slots[s].offset + first, count).to(at::kFloat);
-          // Each operation rounds by itself, so that every CPU has the same bits.
-          m.mul_(update.rule.beta1).add_(g.mul(update.grad_scale).mul_(1 - update.rule.beta1));
-          errors_.worker(f, s, first, count).add_(m);
+  void compressed(const optim::OneBitUpdate& update) override {
+    if (alone()) return apply(update.frozen_variance());
+    memory::MemoryScope scope(memory::Class::Buckets);
+    contribute([&](size_t f, size_t s, int64_t first, const at::Tensor& g) {
+      const at::Tensor m = last_momentum(f, s, first, g.numel());
+      follow(m, g, update);
+      return m;
+    });
+    sent_ = errors_.mean();
+    const optim::Update moments_stay = update.frozen_moments();
+    for (size_t f = 0; f < target_.flats.size(); ++f) {
+      if (target_.flats[f]->frozen()) continue;
+      target_.flats[f]->for_owned(true, [&](int slot, int64_t first, const UpdateSpan& span) {
+        for_tiles(target_.device, span.p.numel(), [&](int64_t begin, int64_t count) {
+          const SpanPart part(span, begin, count);
+          errors_.read(*sent_, f, static_cast<size_t>(slot), first + begin, part.span().states[0]);
+          update_span(moments_stay, part.span());
         });
-      }
+      });
     }
   }
-
-  const std::vector<Flat*> flats_;
-  const at::Device device_;
-  ErrorFeedback errors_;
-  std::optional<comm::SignMeans> momentum_;  ///< the last step's; unset: in the flats' states
 };
 
 }  // namespace
 
-void OneBit::warmed_up(const optim::OneBitUpdate&, const std::vector<at::Tensor>&) {}
-
-std::unique_ptr<OneBit> make_one_bit_adam(OneBitParts parts) {
-  return std::make_unique<OneBitAdam>(std::move(parts));
+std::unique_ptr<UpdateMethod> make_one_bit_adam(const UpdateTarget& target) {
+  return std::make_unique<OneBitAdam>(target);
 }
 
 }  // namespace dsj::zero

@@ -1,71 +1,73 @@
-// The steps of a 1-bit optimizer in which gradients stay on their ranks (optim/one_bit.h): one form
-// per optimizer. ModelState owns one. Not thread-safe.
+// What the methods of the 1-bit optimizers share (optim/one_bit.h): before the freeze an averaged
+// gradient and a plain update; behind it gradients stay on their ranks, which send compressed momenta.
+// Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
-#include <vector>
+#include <optional>
 
-#include "common/result.h"
-#include "engine/checkpoint/saved_run.h"
-#include "engine/checkpoint/writer.h"
+#include "common/check.h"
 #include "engine/optim/one_bit.h"
-#include "engine/zero/flat.h"
-#include "job/plan/one_bit_plan.h"
+#include "engine/zero/error_feedback.h"
+#include "engine/zero/tiles.h"
+#include "engine/zero/update_method.h"
 
 namespace dsj::zero {
 
-inline constexpr int kMomentum = 1;  ///< exp_avg, among a flat's states
-
-class OneBit {
+class OneBit : public UpdateMethod {
  public:
-  virtual ~OneBit() = default;
-  /// Updates every owned element from the ranks' local gradients, and starts the gathers of whole
-  /// copies. Collective. What it keeps besides the flats' states begins at the first call.
-  virtual void step(const optim::OneBitUpdate& update) = 0;
-  /// A step before the freeze is done. `coefficients`: LAMB's, [slots] double of each flat that is not
-  /// frozen; undefined tensors for other optimizers.
-  virtual void warmed_up(const optim::OneBitUpdate& update,
-                         const std::vector<at::Tensor>& coefficients);
+  explicit OneBit(const UpdateTarget& target);
 
-  // ---- what belongs to this rank alone
-  virtual Status for_pieces(const checkpoint::EmitPiece& emit) = 0;
-  virtual void add_extents(std::vector<checkpoint::Extent>& extents) const = 0;
-  /// Whether restore() needs whole flats (Flat::own): the checkpoint has masters and momenta of each
-  /// rank. The same on all ranks.
-  virtual bool restores_whole(const checkpoint::SavedRun&) const { return false; }
-  /// After the flats'. A checkpoint of another number of ranks, or with other vectors, leaves it as it
-  /// was at the start. Error: the checkpoint's.
-  virtual Status restore(checkpoint::SavedRun& saved) = 0;
-  /// The last restore() met what it could not use. The same on all ranks.
-  virtual bool dropped() const = 0;
+  bool keeps_gradients_local(int64_t updates) const override;
+  void step(const StepNumbers& numbers) override;
+  Status for_pieces(const checkpoint::EmitPiece& emit) override { return errors_.for_pieces(emit); }
+  void add_extents(std::vector<checkpoint::Extent>& extents) const override {
+    errors_.add_extents(extents);
+  }
+  /// A checkpoint of another number of ranks, or with other vectors, leaves the errors at zero.
+  Status restore(checkpoint::SavedRun& saved) override;
+  std::string dropped() const override;
+
+ protected:
+  /// A step before the freeze.
+  virtual void warm_up(const optim::OneBitUpdate& update) { apply(update.whole()); }
+  /// A step whose gradients stayed on their ranks; of one rank alone, one behind the freeze.
+  virtual void compressed(const optim::OneBitUpdate& update) = 0;
+
+  bool alone() const { return target_.collectives.world() == 1; }
+  /// An elementwise update of all flats.
+  void apply(const optim::Update& update);
+  /// Adds value(flat, slot, first, g) [n] to the worker errors, for this rank's own gradient g [n] fp32
+  /// of every element from `first` on, in tiles. g may be the gradient's memory.
+  template <typename F>
+  void contribute(F value) {
+    for (size_t f = 0; f < target_.flats.size(); ++f) {
+      if (target_.flats[f]->frozen()) continue;
+      DSJ_CHECK(target_.flats[f]->gradient().state() == GradientSum::State::Own);
+      const at::Tensor gradient = target_.flats[f]->gradient().value();
+      const auto& slots = target_.flats[f]->layout().slots();
+      for (size_t s = 0; s < slots.size(); ++s) {
+        for_tiles(target_.device, slots[s].numel, [&](int64_t first, int64_t count) {
+          const at::Tensor g = gradient.narrow(0, slots[s].offset + first, count).to(at::kFloat);
+          errors_.worker(f, s, first, count).add_(value(f, s, first, g));
+        });
+      }
+      gathered_.reset();
+    }
+  }
+  /// For contribute(): the last step's momentum of n elements of a parameter, a copy, as it came over
+  /// the wire; if sent_ is unset, of the flat's states, which the first call for a flat gathers.
+  at::Tensor last_momentum(size_t flat, size_t slot, int64_t first, int64_t n);
+  /// m = beta1 m + (1-beta1) g. Each operation rounds by itself, so that every CPU has the same bits.
+  static void follow(const at::Tensor& m, const at::Tensor& g, const optim::OneBitUpdate& update);
+
+  ErrorFeedback errors_;
+  std::optional<comm::SignMeans> sent_;  ///< the last step's means
+  bool dropped_ = false;                 ///< by the last restore()
+
+ private:
+  at::Tensor gathered_;  ///< [numel]: the momentum of the flat that is being contributed
 };
-
-/// What a 1-bit optimizer works on.
-struct OneBitParts {
-  plan::OneBitPlan plan;
-  std::vector<Flat*> flats;  ///< all of the plan's, frozen ones too; they outlive it
-  comm::Collectives& collectives;
-  at::Device device;
-  bool sharded = false;  ///< masters and moments (stage 1)
-};
-
-/// OneBitAdam, for more than one rank. Stages 0 and 1: at stage 1 the shards of moments and masters
-/// stay with their owners, and the parameters are gathered after the update as ever.
-///
-/// Every rank needs the whole momentum before it. Between two steps that is what came over the wire:
-/// a bit per number. Before the first compressed step, and after a resume, it is gathered once.
-std::unique_ptr<OneBit> make_one_bit_adam(OneBitParts parts);
-
-/// OneBitLamb, for any number of ranks. Stages 0 and 1, as above. What it keeps per parameter does not
-/// depend on the ranks: a checkpoint of another number of ranks has it, too.
-std::unique_ptr<OneBit> make_one_bit_lamb(OneBitParts parts);
-
-/// ZeroOneAdam, for any number of ranks. Stages 0 and 1: at stage 1 moments and masters stay with
-/// their owners until the variance is frozen. Behind that each rank moves every parameter by itself:
-/// it gathers them once and goes on as at stage 0. Between two meetings masters and momenta of the ranks
-/// differ; a checkpoint then has every rank's.
-std::unique_ptr<OneBit> make_zero_one_adam(OneBitParts parts);
 
 }  // namespace dsj::zero

@@ -7,11 +7,9 @@
 #include <utility>
 
 #include "engine/memory/counting_allocator.h"
-#include "engine/zero/error_feedback.h"
-#include "engine/zero/norm.h"
+#include "engine/zero/lamb.h"
+#include "engine/zero/methods.h"
 #include "engine/zero/one_bit.h"
-#include "engine/zero/tiles.h"
-#include "engine/zero/update.h"
 
 namespace dsj::zero {
 namespace {
@@ -29,54 +27,21 @@ struct Kept {
 
 class OneBitLamb final : public OneBit {
  public:
-  explicit OneBitLamb(OneBitParts parts)
-      : collectives_(parts.collectives),
-        device_(parts.device),
-        sharded_(parts.sharded),
-        errors_(std::move(parts.plan), parts.collectives, parts.device) {
+  explicit OneBitLamb(const UpdateTarget& target) : OneBit(target) {
     memory::MemoryScope scope(memory::Class::Optimizer);
-    for (size_t f = 0; f < parts.flats.size(); ++f) {
-      if (parts.flats[f]->frozen()) continue;
-      const auto slots = static_cast<int64_t>(parts.flats[f]->layout().slots().size());
-      const auto options = at::TensorOptions(device_).dtype(at::kFloat);
-      flats_.push_back(
-          {f, parts.flats[f], {at::zeros({slots}, options), at::ones({slots}, options), {}}});
-    }
-  }
-
-  void warmed_up(const optim::OneBitUpdate& update,
-                 const std::vector<at::Tensor>& coefficients) override {
-    const double beta = update.lamb->coeff_beta;
-    for (size_t i = 0; i < flats_.size(); ++i) {
-      const at::Tensor& c = coefficients[i];
-      Kept& kept = flats_[i].kept;
-      const at::Tensor mean = kept.frozen.to(at::kDouble).mul_(beta).add_(c, 1 - beta);
-      kept.frozen.copy_(at::where(c.eq(1), kept.frozen.to(at::kDouble), mean));
-      kept.scaling.reset();
-    }
-  }
-
-  void step(const optim::OneBitUpdate& update) override {
-    if (!begun()) begin();
-    std::optional<comm::SignMeans> means;
-    if (collectives_.world() > 1) {
-      add_momenta(update);
-      memory::MemoryScope scope(memory::Class::Buckets);
-      means = errors_.mean();
-      errors_.read_padding(*means, 0, padding_);
-    }
-    const auto sums = take_momenta(update, means);
-    if (means) momentum_ = std::move(*means);
-    const optim::Update apply = update.whole();
-    for (size_t i = 0; i < flats_.size(); ++i) {
-      flats_[i].flat->step(apply, coefficients(update, flats_[i].kept, sums[i]));
-      flats_[i].flat->start_gather();
+    const auto options = at::TensorOptions(target_.device).dtype(at::kFloat);
+    kept_.resize(target_.flats.size());
+    for (size_t f = 0; f < target_.flats.size(); ++f) {
+      if (target_.flats[f]->frozen()) continue;
+      trained_.push_back(f);
+      const auto slots = static_cast<int64_t>(target_.flats[f]->layout().slots().size());
+      kept_[f] = {at::zeros({slots}, options), at::ones({slots}, options), {}};
     }
   }
 
   Status for_pieces(const checkpoint::EmitPiece& emit) override {
-    DSJ_TRY_STATUS(errors_.for_pieces(emit));
-    if (collectives_.rank() != 0) return {};
+    DSJ_TRY_STATUS(OneBit::for_pieces(emit));
+    if (target_.collectives.rank() != 0) return {};
     if (padding_.defined() && padding_.numel() > 0) {
       const at::Tensor host = padding_.cpu();
       DSJ_TRY_STATUS(emit({kPadding, kAll, 0, elements_of(host)}));
@@ -88,30 +53,29 @@ class OneBitLamb final : public OneBit {
   }
 
   void add_extents(std::vector<checkpoint::Extent>& extents) const override {
-    errors_.add_extents(extents);
+    OneBit::add_extents(extents);
     if (padding_.defined() && padding_.numel() > 0)
       extents.push_back({kPadding, kAll, padding_.numel()});
-    for (const Trained& one : flats_)
-      for (const auto& slot : one.flat->layout().slots())
+    for (const size_t f : trained_)
+      for (const auto& slot : target_.flats[f]->layout().slots())
         for (const char* state : {kFrozen, kFactor, kScaling})
           if (state != kScaling || begun()) extents.push_back({state, slot.name, 1});
   }
 
   Status restore(checkpoint::SavedRun& saved) override {
-    momentum_.reset();
     padding_.reset();
-    DSJ_TRY_STATUS(errors_.restore(saved));
+    DSJ_TRY_STATUS(OneBit::restore(saved));
     if (errors_.some()) {
       allocate_padding();
       if (padding_.numel() > 0) DSJ_TRY_STATUS(read(saved, kPadding, kAll, padding_));
     }
-    const auto& some = flats_.front().flat->layout().slots().front();
+    const auto& some = target_.flats[trained_.front()]->layout().slots().front();
     const bool begun = saved.elements(kScaling, some.name).has_value();
     memory::MemoryScope scope(memory::Class::Optimizer);
-    for (Trained& one : flats_) {
-      one.kept.frozen.zero_();
-      one.kept.factor.fill_(1);
-      one.kept.scaling = begun ? at::ones_like(one.kept.factor) : at::Tensor();
+    for (const size_t f : trained_) {
+      kept_[f].frozen.zero_();
+      kept_[f].factor.fill_(1);
+      kept_[f].scaling = begun ? at::ones_like(kept_[f].factor) : at::Tensor();
     }
     if (checkpoint::never_updated(saved) && !saved.elements(kFrozen, some.name)) return {};
     return for_kept([&](const char* state, const layout::Slot& slot, const at::Tensor& one) {
@@ -119,16 +83,37 @@ class OneBitLamb final : public OneBit {
     });
   }
 
-  bool dropped() const override { return errors_.dropped(); }
-
  private:
-  struct Trained {
-    size_t index;  ///< among the plan's flats
-    Flat* flat;
-    Kept kept;
-  };
+  void warm_up(const optim::OneBitUpdate& update) override {
+    const auto coefficients = lamb_step(target_, update.whole());
+    const double beta = update.lamb->coeff_beta;
+    for (size_t i = 0; i < trained_.size(); ++i) {
+      const at::Tensor& c = coefficients[i];
+      Kept& kept = kept_[trained_[i]];
+      const at::Tensor mean = kept.frozen.to(at::kDouble).mul_(beta).add_(c, 1 - beta);
+      kept.frozen.copy_(at::where(c.eq(1), kept.frozen.to(at::kDouble), mean));
+      kept.scaling.reset();
+    }
+  }
 
-  bool begun() const { return flats_.front().kept.scaling.defined(); }
+  void compressed(const optim::OneBitUpdate& update) override {
+    if (!begun()) begin();
+    std::optional<comm::SignMeans> means;
+    if (!alone()) {
+      add_momenta(update);
+      memory::MemoryScope scope(memory::Class::Buckets);
+      means = errors_.mean();
+      errors_.read_padding(*means, 0, padding_);
+    }
+    const auto seen = take_momenta(update, means);
+    if (means) sent_ = std::move(*means);
+    const optim::Update whole = update.whole();
+    for (size_t i = 0; i < trained_.size(); ++i)
+      lamb_apply(*target_.flats[trained_[i]], whole,
+                 coefficients(update, kept_[trained_[i]], seen[i]), false);
+  }
+
+  bool begun() const { return kept_[trained_.front()].scaling.defined(); }
 
   static Status read(checkpoint::SavedRun& saved, const char* state, const std::string& name,
                      const at::Tensor& to) {
@@ -141,13 +126,14 @@ class OneBitLamb final : public OneBit {
   /// Calls f(state, slot, tensor [1]) for what is kept of each parameter. Stops at the first error.
   template <typename F>
   Status for_kept(F f) {
-    for (const Trained& one : flats_) {
-      const auto& slots = one.flat->layout().slots();
+    for (const size_t flat : trained_) {
+      const Kept& kept = kept_[flat];
+      const auto& slots = target_.flats[flat]->layout().slots();
       for (size_t s = 0; s < slots.size(); ++s) {
         const auto at = static_cast<int64_t>(s);
-        DSJ_TRY_STATUS(f(kFrozen, slots[s], one.kept.frozen.narrow(0, at, 1)));
-        DSJ_TRY_STATUS(f(kFactor, slots[s], one.kept.factor.narrow(0, at, 1)));
-        if (begun()) DSJ_TRY_STATUS(f(kScaling, slots[s], one.kept.scaling.narrow(0, at, 1)));
+        DSJ_TRY_STATUS(f(kFrozen, slots[s], kept.frozen.narrow(0, at, 1)));
+        DSJ_TRY_STATUS(f(kFactor, slots[s], kept.factor.narrow(0, at, 1)));
+        if (begun()) DSJ_TRY_STATUS(f(kScaling, slots[s], kept.scaling.narrow(0, at, 1)));
       }
     }
     return {};
@@ -155,21 +141,21 @@ class OneBitLamb final : public OneBit {
 
   void allocate_padding() {
     memory::MemoryScope scope(memory::Class::Optimizer);
-    padding_ = at::zeros({errors_.padding(0)}, at::TensorOptions(device_).dtype(at::kFloat));
+    padding_ = at::zeros({errors_.padding(0)}, at::TensorOptions(target_.device).dtype(at::kFloat));
   }
 
   at::Tensor zeros(size_t flat, int64_t columns) const {
-    const auto slots = static_cast<int64_t>(flats_[flat].flat->layout().slots().size());
-    return at::zeros({slots, columns}, at::TensorOptions(device_).dtype(at::kDouble));
+    const auto slots = static_cast<int64_t>(target_.flats[flat]->layout().slots().size());
+    return at::zeros({slots, columns}, at::TensorOptions(target_.device).dtype(at::kDouble));
   }
 
   /// Over the shards of all ranks. Collective.
   void reduce(const std::vector<at::Tensor>& of_flats, comm::Op op) {
-    if (!sharded_) return;
+    if (!target_.sharded) return;
     std::vector<at::Tensor> parts;
     for (const at::Tensor& one : of_flats) parts.push_back(one.view(-1));
     const at::Tensor all = at::cat(parts);
-    collectives_.all_reduce(all, op, {comm::Traffic::Control, "lamb norms"})->wait();
+    target_.collectives.all_reduce(all, op, {comm::Traffic::Control, "lamb norms"})->wait();
     int64_t at = 0;
     for (const at::Tensor& part : parts) {
       part.copy_(all.narrow(0, at, part.numel()));
@@ -182,39 +168,36 @@ class OneBitLamb final : public OneBit {
   void begin() {
     std::vector<at::Tensor> squares;
     int64_t count = 0;
-    for (size_t i = 0; i < flats_.size(); ++i) {
-      squares.push_back(zeros(i, 1));
-      count += squares.back().size(0);
-      flats_[i].flat->for_owned(false, [&](int slot, int64_t, const UpdateSpan& span) {
+    for (const size_t f : trained_) {
+      const at::Tensor& own = squares.emplace_back(zeros(f, 1));
+      count += own.size(0);
+      target_.flats[f]->for_owned(false, [&](int slot, int64_t, const UpdateSpan& span) {
         span.states[2].copy_(span.states[1]);
-        add_sum_of_squares(span.states[0], squares[i].select(0, slot).select(0, 0));
+        add_sum_of_squares(span.states[0], own.select(0, slot).select(0, 0));
       });
     }
     reduce(squares, comm::Op::Sum);
     at::Tensor sum = at::zeros({}, squares.front().options());
-    for (size_t i = 0; i < flats_.size(); ++i) {
+    for (size_t i = 0; i < trained_.size(); ++i) {
       std::vector<double> numels;
-      for (const auto& slot : flats_[i].flat->layout().slots())
+      for (const auto& slot : target_.flats[trained_[i]]->layout().slots())
         numels.push_back(static_cast<double>(slot.numel));
-      squares[i] = squares[i].view(-1).div(at::tensor(numels, at::kDouble).to(device_)).sqrt_();
+      squares[i] =
+          squares[i].view(-1).div(at::tensor(numels, at::kDouble).to(target_.device)).sqrt_();
       sum.add_(squares[i].sum());
     }
     sum.div_(static_cast<double>(count));
     memory::MemoryScope scope(memory::Class::Optimizer);
-    for (size_t i = 0; i < flats_.size(); ++i) {
+    for (size_t i = 0; i < trained_.size(); ++i) {
       // DeepSpeed divides by 0 where a momentum is 0.
-      Kept& kept = flats_[i].kept;
+      Kept& kept = kept_[trained_[i]];
       kept.scaling = at::empty_like(kept.factor);
       kept.scaling.copy_(at::where(squares[i].eq(0), at::ones_like(squares[i]), sum / squares[i]));
     }
   }
 
-  /// beta1 m + (1-beta1) g, in place. Each operation rounds by itself, so that every CPU has the same
-  /// bits.
-  static void follow(const at::Tensor& m, const at::Tensor& grad, const at::Tensor& scaling,
-                     const optim::OneBitUpdate& update) {
-    const at::Tensor g = grad.to(at::kFloat).mul(update.grad_scale).mul_(1 - update.rule.beta1);
-    m.mul_(update.rule.beta1).add_(g).mul_(scaling);
+  at::Tensor scaling(size_t flat, size_t slot) const {
+    return kept_[flat].scaling.select(0, static_cast<int64_t>(slot));
   }
 
   /// Adds each parameter's scaled momentum to the worker errors. In DeepSpeed the padding is a part of
@@ -223,27 +206,12 @@ class OneBitLamb final : public OneBit {
     memory::MemoryScope scope(memory::Class::Buckets);
     if (!padding_.defined()) allocate_padding();
     errors_.worker_padding(0).add_(padding_);
-    for (const Trained& one : flats_) {
-      at::Tensor whole;
-      if (!momentum_) whole = one.flat->gather_state(kMomentum);
-      const at::Tensor gradient = one.flat->local_gradient();
-      const auto& slots = one.flat->layout().slots();
-      for (size_t s = 0; s < slots.size(); ++s) {
-        const at::Tensor scaling = one.kept.scaling.select(0, static_cast<int64_t>(s));
-        for_tiles(device_, slots[s].numel, [&](int64_t first, int64_t count) {
-          at::Tensor m;
-          if (momentum_) {
-            m = at::empty({count}, at::TensorOptions(device_).dtype(at::kFloat));
-            errors_.read(*momentum_, one.index, s, first, m);
-            m.div_(scaling);
-          } else {
-            m = whole.narrow(0, slots[s].offset + first, count);
-          }
-          follow(m, gradient.narrow(0, slots[s].offset + first, count), scaling, update);
-          errors_.worker(one.index, s, first, count).add_(m);
-        });
-      }
-    }
+    contribute([&](size_t f, size_t s, int64_t first, const at::Tensor& g) {
+      const at::Tensor m = last_momentum(f, s, first, g.numel());
+      if (sent_) m.div_(scaling(f, s));
+      follow(m, g, update);
+      return m.mul_(scaling(f, s));
+    });
   }
 
   /// What a step sees of its parameters: [slots, 2] sums of squares of m/d and of the whole update,
@@ -256,29 +224,29 @@ class OneBitLamb final : public OneBit {
   std::vector<Seen> take_momenta(const optim::OneBitUpdate& update,
                                  const std::optional<comm::SignMeans>& means) {
     std::vector<at::Tensor> squares, ratios;
-    for (size_t i = 0; i < flats_.size(); ++i) {
-      squares.push_back(zeros(i, 2));
-      ratios.push_back(zeros(i, 1));
-      const Trained& one = flats_[i];
+    for (const size_t f : trained_) {
+      const at::Tensor square = squares.emplace_back(zeros(f, 2));
+      const at::Tensor ratio = ratios.emplace_back(zeros(f, 1));
       memory::MemoryScope scope(memory::Class::Buckets);
-      one.flat->for_owned(false, [&](int slot, int64_t first, const UpdateSpan& span) {
-        const at::Tensor scaling = one.kept.scaling.select(0, slot);
+      target_.flats[f]->for_owned(false, [&](int slot, int64_t first, const UpdateSpan& span) {
+        const at::Tensor scale = scaling(f, static_cast<size_t>(slot));
         at::Tensor m;
         if (means) {
           m = at::empty_like(span.states[0]);
-          errors_.read(*means, one.index, static_cast<size_t>(slot), first, m);
+          errors_.read(*means, f, static_cast<size_t>(slot), first, m);
         } else {
           m = span.states[0].clone();
-          follow(m, span.grad, scaling, update);
+          follow(m, span.grad.to(at::kFloat), update);
+          m.mul_(scale);
         }
-        m.div_(scaling);
-        see(update, span, m, squares[i].select(0, slot), ratios[i].select(0, slot));
+        m.div_(scale);
+        see(update, span, m, square.select(0, slot), ratio.select(0, slot));
       });
     }
     reduce(squares, comm::Op::Sum);
     reduce(ratios, comm::Op::Max);
     std::vector<Seen> seen;
-    for (size_t i = 0; i < flats_.size(); ++i) seen.push_back({squares[i], ratios[i].view(-1)});
+    for (size_t i = 0; i < squares.size(); ++i) seen.push_back({squares[i], ratios[i].view(-1)});
     return seen;
   }
 
@@ -321,20 +289,16 @@ class OneBitLamb final : public OneBit {
     return kept.frozen.to(at::kDouble) * kept.factor.to(at::kDouble);
   }
 
-  comm::Collectives& collectives_;
-  const at::Device device_;
-  const bool sharded_;
-  ErrorFeedback errors_;
-  std::vector<Trained> flats_;
-  at::Tensor
-      padding_;  ///< the vector's, as it came over the wire; undefined: no compressed step yet
-  std::optional<comm::SignMeans> momentum_;  ///< the last step's; unset: in the flats' states
+  std::vector<size_t> trained_;  ///< the flats that are not frozen
+  std::vector<Kept> kept_;       ///< [flat]
+  /// The vector's, as it came over the wire; undefined: no compressed step yet.
+  at::Tensor padding_;
 };
 
 }  // namespace
 
-std::unique_ptr<OneBit> make_one_bit_lamb(OneBitParts parts) {
-  return std::make_unique<OneBitLamb>(std::move(parts));
+std::unique_ptr<UpdateMethod> make_one_bit_lamb(const UpdateTarget& target) {
+  return std::make_unique<OneBitLamb>(target);
 }
 
 }  // namespace dsj::zero

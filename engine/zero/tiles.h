@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "engine/zero/update.h"
 
@@ -39,7 +40,8 @@ class SpanPart {
   const UpdateSpan& span() const { return span_; }
 
  private:
-  std::array<at::Tensor, 3> states_;  ///< as many as an optimizer has
+  /// As many as an optimizer has.
+  std::array<at::Tensor, std::extent_v<decltype(dsconfig::Optimizer::states)>> states_;
   UpdateSpan span_;
 };
 

@@ -95,4 +95,10 @@ at::Tensor lamb_coefficients(const optim::LambRule& rule, const at::Tensor& sums
   return coefficients;
 }
 
+void add_sum_of_squares(const at::Tensor& grad, const at::Tensor& sum) {
+  DSJ_CHECK(sum.device() == grad.device());
+  device::On(grad).run(
+      kernels::SumOfSquares{.x = device::row_of(grad), .sum = sum.data_ptr<double>()});
+}
+
 }  // namespace dsj::zero

@@ -1,4 +1,4 @@
-// One optimizer update over runs of elements, by the kernels of the device that its tensors lie on
+// One optimizer update over runs of elements, and the squares behind its norm, by the kernels of the device that its tensors lie on
 // (engine/device/device.h). Nothing waits for the device: sums and coefficients are tensors there.
 // Not collective; knows nothing of flats.
 #pragma once
@@ -41,5 +41,9 @@ void lamb_moments(const optim::Update& update, std::span<const UpdateSpan> spans
 
 /// LAMB's coefficients [n] double from the sums [n, 2] of whole parameters, on their device.
 at::Tensor lamb_coefficients(const optim::LambRule& rule, const at::Tensor& sums);
+
+/// Adds the sum of squares of grad [n] (fp32, bf16 or fp16) to sum [] (double, on its device), in a
+/// fixed order whatever the number of threads.
+void add_sum_of_squares(const at::Tensor& grad, const at::Tensor& sum);
 
 }  // namespace dsj::zero

@@ -1,13 +1,11 @@
-// ZeroOneAdam (one_bit.h).
+// ZeroOneAdam (methods.h).
 #include <ATen/ATen.h>
 
 #include <functional>
-#include <utility>
 
 #include "engine/memory/counting_allocator.h"
-#include "engine/zero/error_feedback.h"
+#include "engine/zero/methods.h"
 #include "engine/zero/one_bit.h"
-#include "engine/zero/tiles.h"
 #include "engine/zero/update.h"
 
 namespace dsj::zero {
@@ -21,27 +19,12 @@ constexpr char kMaster[] = "local_master", kMomentum[] = "local_exp_avg",
 
 class ZeroOneAdam final : public OneBit {
  public:
-  explicit ZeroOneAdam(OneBitParts parts)
-      : flats_(std::move(parts.flats)),
-        collectives_(parts.collectives),
-        device_(parts.device),
-        errors_(std::move(parts.plan), parts.collectives, parts.device) {}
-
-  void step(const optim::OneBitUpdate& update) override {
-    memory::MemoryScope scope(memory::Class::Buckets);
-    if (update.phase == optim::OneBitPhase::CompressedGradient) return mean_gradient(update);
-    if (update.local.first) errors_.clear();
-    for (Flat* flat : flats_)
-      if (!flat->frozen()) flat->take_whole();
-    if (moved_.empty()) allocate();
-    move(update);
-    if (update.local.meets) meet(update);
-  }
+  using OneBit::OneBit;
 
   Status for_pieces(const checkpoint::EmitPiece& emit) override {
-    DSJ_TRY_STATUS(errors_.for_pieces(emit));
+    DSJ_TRY_STATUS(OneBit::for_pieces(emit));
     if (!apart_) return {};
-    DSJ_TRY_STATUS(emit({kRates, kAll, collectives_.rank(), std::span(&rates_, 1)}));
+    DSJ_TRY_STATUS(emit({kRates, kAll, target_.collectives.rank(), std::span(&rates_, 1)}));
     return for_own(
         [&](const char* state, const layout::Slot& slot, int64_t offset, const at::Tensor& own) {
           const at::Tensor host = own.cpu();
@@ -50,12 +33,11 @@ class ZeroOneAdam final : public OneBit {
   }
 
   void add_extents(std::vector<checkpoint::Extent>& extents) const override {
-    errors_.add_extents(extents);
+    OneBit::add_extents(extents);
     if (!apart_) return;
-    const int64_t world = collectives_.world();
+    const int64_t world = target_.collectives.world();
     extents.push_back({kRates, kAll, world});
-    for (const Flat* flat : flats_) {
-      if (flat->frozen()) continue;
+    for (const Flat* flat : target_.trained()) {
       for (const char* state : {kMaster, kMomentum, kMoved, kMet})
         for (const auto& slot : flat->layout().slots())
           extents.push_back({state, slot.name, world * slot.numel});
@@ -63,19 +45,19 @@ class ZeroOneAdam final : public OneBit {
   }
 
   bool restores_whole(const checkpoint::SavedRun& saved) const override {
-    return saved.elements(kRates, kAll) == collectives_.world();
+    return saved.elements(kRates, kAll) == target_.collectives.world();
   }
 
   Status restore(checkpoint::SavedRun& saved) override {
-    DSJ_TRY_STATUS(errors_.restore(saved));
+    DSJ_TRY_STATUS(OneBit::restore(saved));
     moved_.clear();
     met_.clear();
     rates_ = 0;
     apart_ = false;
     const auto ranks = saved.elements(kRates, kAll);
-    dropped_ = errors_.dropped() || (ranks && *ranks != collectives_.world());
+    dropped_ = dropped_ || (ranks && *ranks != target_.collectives.world());
     if (!ranks || dropped_) return {};
-    DSJ_TRY_STATUS(saved.read(kRates, kAll, collectives_.rank(), std::span(&rates_, 1)));
+    DSJ_TRY_STATUS(saved.read(kRates, kAll, target_.collectives.rank(), std::span(&rates_, 1)));
     apart_ = true;
     allocate();
     return for_own(
@@ -87,16 +69,22 @@ class ZeroOneAdam final : public OneBit {
         });
   }
 
-  bool dropped() const override { return dropped_; }
-
  private:
-  bool alone() const { return collectives_.world() == 1; }
+  void compressed(const optim::OneBitUpdate& update) override {
+    memory::MemoryScope scope(memory::Class::Buckets);
+    if (update.phase == optim::OneBitPhase::CompressedGradient) return mean_gradient(update);
+    if (update.local.first) errors_.clear();
+    for (Flat* flat : target_.trained()) flat->take_whole();
+    if (moved_.empty()) allocate();
+    move(update);
+    if (update.local.meets) meet(update);
+  }
 
   void allocate() {
     memory::MemoryScope scope(memory::Class::Optimizer);
-    for (const Flat* flat : flats_) {
+    for (const Flat* flat : target_.flats) {
       moved_.push_back(at::zeros({flat->frozen() ? 0 : flat->layout().numel()},
-                                 at::TensorOptions(device_).dtype(at::kFloat)));
+                                 at::TensorOptions(target_.device).dtype(at::kFloat)));
       met_.push_back(at::zeros_like(moved_.back()));
     }
   }
@@ -112,11 +100,11 @@ class ZeroOneAdam final : public OneBit {
 
   /// Calls f(part) for all parameters.
   void for_parts(bool writes, const std::function<void(const Part&)>& f) {
-    for (size_t i = 0; i < flats_.size(); ++i) {
-      if (flats_[i]->frozen()) continue;
-      flats_[i]->for_owned(writes, [&](int slot, int64_t first, const UpdateSpan& span) {
+    for (size_t i = 0; i < target_.flats.size(); ++i) {
+      if (target_.flats[i]->frozen()) continue;
+      target_.flats[i]->for_owned(writes, [&](int slot, int64_t first, const UpdateSpan& span) {
         const auto s = static_cast<size_t>(slot);
-        const int64_t offset = flats_[i]->layout().slots()[s].offset + first;
+        const int64_t offset = target_.flats[i]->layout().slots()[s].offset + first;
         at::Tensor moved, met;
         if (!moved_.empty()) {
           moved = moved_[i].narrow(0, offset, span.p.numel());
@@ -130,7 +118,7 @@ class ZeroOneAdam final : public OneBit {
   /// The same in tiles, for arithmetic.
   void for_part_tiles(bool writes, const std::function<void(const Part&)>& f) {
     for_parts(writes, [&](const Part& whole) {
-      for_tiles(device_, whole.span.p.numel(), [&](int64_t first, int64_t count) {
+      for_tiles(target_.device, whole.span.p.numel(), [&](int64_t first, int64_t count) {
         const SpanPart part(whole.span, first, count);
         at::Tensor moved, met;
         if (whole.moved.defined()) {
@@ -149,8 +137,8 @@ class ZeroOneAdam final : public OneBit {
   Status for_own(const VisitOwn& f) {
     Status status;
     for_parts(true, [&](const Part& part) {
-      const auto& slot = flats_[part.flat]->layout().slots()[part.slot];
-      const int64_t offset = collectives_.rank() * slot.numel + part.first;
+      const auto& slot = target_.flats[part.flat]->layout().slots()[part.slot];
+      const int64_t offset = target_.collectives.rank() * slot.numel + part.first;
       if (status) status = f(kMaster, slot, offset, part.span.p);
       if (status) status = f(kMomentum, slot, offset, part.span.states[0]);
       if (status) status = f(kMoved, slot, offset, part.moved);
@@ -167,40 +155,17 @@ class ZeroOneAdam final : public OneBit {
   /// Between two updates of the variance: the momentum takes the compressed mean of the gradients.
   /// One rank alone has none, and its momentum stays, as in DeepSpeed.
   void mean_gradient(const optim::OneBitUpdate& update) {
-    if (alone()) {
-      const optim::Update apply = update.frozen_moments();
-      return for_part_tiles(true, [&](const Part& part) { update_span(apply, part.span); });
-    }
-    add_gradients(update.grad_scale);
+    if (alone()) return apply(update.frozen_moments());
+    contribute(
+        [&](size_t, size_t, int64_t, const at::Tensor& g) { return g.mul(update.grad_scale); });
     const comm::SignMeans means = errors_.mean();
-    optim::Update apply = update.frozen_variance();
-    apply.grad_scale = 1;
+    optim::Update by_mean = update.frozen_variance();
+    by_mean.grad_scale = 1;
     for_part_tiles(true, [&](const Part& part) {
       const at::Tensor mean = at::empty_like(part.span.p);
       errors_.read(means, part.flat, part.slot, part.first, mean);
-      update_span(apply, {part.span.p, mean, part.span.states, part.span.low});
+      update_span(by_mean, {part.span.p, mean, part.span.states, part.span.low});
     });
-    for (Flat* flat : flats_)
-      if (!flat->frozen()) flat->start_gather();
-  }
-
-  /// Adds this rank's gradient of every element to the worker errors, whoever owns the states.
-  void add_gradients(double scale) {
-    for (size_t f = 0; f < flats_.size(); ++f) {
-      if (flats_[f]->frozen()) continue;
-      const at::Tensor gradient = flats_[f]->local_gradient();
-      const auto& slots = flats_[f]->layout().slots();
-      for (size_t s = 0; s < slots.size(); ++s) {
-        for_tiles(device_, slots[s].numel, [&](int64_t first, int64_t count) {
-          const at::Tensor g = gradient.narrow(0, slots[s].offset + first, count).to(at::kFloat);
-          errors_.worker(f, s, first, count).add_(g.mul(scale));
-        });
-      }
-    }
-  }
-
-  void contribute(const Part& part, const at::Tensor& value) {
-    errors_.worker(part.flat, part.slot, part.first, value.numel()).add_(value);
   }
 
   /// One step of this rank by itself.
@@ -213,7 +178,7 @@ class ZeroOneAdam final : public OneBit {
       const UpdateSpan& span = part.span;
       if (begins) part.met.copy_(span.p);
       const at::Tensor &m = span.states[0], &v = span.states[1];
-      m.mul_(rule.beta1).add_(span.grad.to(at::kFloat).mul(update.grad_scale).mul_(1 - rule.beta1));
+      follow(m, span.grad.to(at::kFloat), update);
       at::Tensor by = m.div(v.sqrt().add_(rule.eps));
       if (rule.weight_decay != 0) by.add_(span.p.mul(rule.weight_decay));
       by.mul_(rule.lr);
@@ -231,7 +196,8 @@ class ZeroOneAdam final : public OneBit {
     for_part_tiles(true, [&](const Part& part) {
       part.span.p.copy_(part.met);
       part.moved.mul_(part.span.states[1].sqrt().add_(eps));
-      if (!alone()) contribute(part, part.moved);
+      if (!alone())
+        errors_.worker(part.flat, part.slot, part.first, part.moved.numel()).add_(part.moved);
       refresh(part.span);
     });
     const auto means = alone() ? comm::SignMeans() : errors_.mean();
@@ -247,21 +213,16 @@ class ZeroOneAdam final : public OneBit {
     apart_ = false;
   }
 
-  const std::vector<Flat*> flats_;
-  comm::Collectives& collectives_;
-  const at::Device device_;
-  ErrorFeedback errors_;
   std::vector<at::Tensor> moved_;  ///< [flat][numel]: by how much since the ranks met; empty: 0
   std::vector<at::Tensor> met_;    ///< [flat][numel]: the masters when they met
   float rates_ = 0;                ///< sum of the learning rates since the ranks met
   bool apart_ = false;             ///< the ranks' parameters differ: they moved since they met
-  bool dropped_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<OneBit> make_zero_one_adam(OneBitParts parts) {
-  return std::make_unique<ZeroOneAdam>(std::move(parts));
+std::unique_ptr<UpdateMethod> make_zero_one_adam(const UpdateTarget& target) {
+  return std::make_unique<ZeroOneAdam>(target);
 }
 
 }  // namespace dsj::zero

@@ -37,13 +37,6 @@ Status check_muon(const std::vector<layout::UnitSpec>& units, const ResolvedConf
   return {};
 }
 
-std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
-                                                const ResolvedConfig& config) {
-  if (flat.frozen()) return {};
-  return is_orthogonalised(flat, config) ? dsconfig::matrix_states()
-                                         : dsconfig::states_of(config.optimizer);
-}
-
 namespace {
 
 /// Elements that live at a time while a matrix [n, m], n <= m, is orthogonalised, a few single numbers

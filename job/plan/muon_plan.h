@@ -23,10 +23,6 @@ bool is_orthogonalised(const layout::FlatLayout& flat, const dsconfig::ResolvedC
 Status check_muon(const std::vector<layout::UnitSpec>& units,
                   const dsconfig::ResolvedConfig& config);
 
-/// What any optimizer keeps per element of the flat; frozen: nothing.
-std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
-                                                const dsconfig::ResolvedConfig& config);
-
 /// Bytes of an update's temporary tensors, at most (engine/zero/muon.cc, newton_schulz.cc). 0: no
 /// Muon.
 int64_t muon_scratch(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config);

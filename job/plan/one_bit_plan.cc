@@ -52,13 +52,14 @@ constexpr std::string_view kModules[] = {
 };
 /// OPT's.
 constexpr std::string_view kOptModules[] = {
-    ".k_proj.", ".v_proj.", ".q_proj.", ".out_proj.", ".self_attn_layer_norm.",
+    ".k_proj.", ".v_proj.", ".q_proj.",           ".out_proj.", ".self_attn_layer_norm.",
     ".fc1.",    ".fc2.",    ".final_layer_norm.",
 };
 /// GPT-NeoX's.
 constexpr std::string_view kNeoXModules[] = {
-    ".input_layernorm.", ".post_attention_layernorm.", ".query_key_value.",
-    ".dense.",           ".dense_h_to_4h.",            ".dense_4h_to_h.",
+    ".input_layernorm.", ".post_attention_layernorm.",
+    ".query_key_value.", ".dense.",
+    ".dense_h_to_4h.",   ".dense_4h_to_h.",
 };
 /// Those of GPT-2, GPT-J and Falcon.
 constexpr std::string_view kTransformerModules[] = {
@@ -94,18 +95,24 @@ Modules modules_of(const std::string& name) {
 /// Where the module of this name comes in its layer; at the front: it is no layer's.
 int module_rank(const std::string& name) {
   const Modules modules = modules_of(name);
-  const auto found = std::ranges::find_if(
-      modules, [&](std::string_view module) { return name.contains(module); });
+  const auto found =
+      std::ranges::find_if(modules, [&](std::string_view module) { return name.contains(module); });
   return found == modules.end() ? -1 : static_cast<int>(found - modules.begin());
 }
 
 }  // namespace
 
-std::vector<int> registration_order(const layout::UnitSpec& unit) {
-  std::vector<int> order(unit.parameters.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(
-      order, {}, [&](int i) { return module_rank(unit.parameters[static_cast<size_t>(i)].name); });
+std::vector<std::pair<size_t, size_t>> registration_order(
+    const std::vector<layout::UnitSpec>& units) {
+  std::vector<std::pair<size_t, size_t>> order;
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    for (size_t i = 0; i < units[unit].parameters.size(); ++i) order.emplace_back(unit, i);
+  std::ranges::stable_sort(order, {}, [&](const auto& place) {
+    const std::string& name = units[place.first].parameters[place.second].name;
+    // OPT's class makes the last norm before the layers.
+    if (name.starts_with("model.decoder.final_layer_norm.")) return std::pair(size_t{0}, 0);
+    return std::pair(place.first, module_rank(name));
+  });
   return order;
 }
 
@@ -138,17 +145,15 @@ OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout
   const bool one_vector = config.precision != dsconfig::Precision::Fp32 ||
                           config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb;
   if (one_vector) out.vectors.push_back({.name = "all"});
-  for (size_t u = 0; u < units.size(); ++u) {
-    for (const int index : registration_order(units[u])) {
-      const auto& parameter = units[u].parameters[static_cast<size_t>(index)];
-      if (parameter.frozen) continue;
-      if (!one_vector) out.vectors.push_back({.name = parameter.name});
-      CompressedVector& vector = out.vectors.back();
-      const auto place = plan.places[u][static_cast<size_t>(index)];
-      out.places[static_cast<size_t>(place.flat)][static_cast<size_t>(place.slot)] = {
-          static_cast<int64_t>(out.vectors.size()) - 1, vector.numel};
-      vector.numel += parameter.numel();
-    }
+  for (const auto& [unit, index] : registration_order(units)) {
+    const auto& parameter = units[unit].parameters[index];
+    if (parameter.frozen) continue;
+    if (!one_vector) out.vectors.push_back({.name = parameter.name});
+    CompressedVector& vector = out.vectors.back();
+    const auto place = plan.places[unit][index];
+    out.places[static_cast<size_t>(place.flat)][static_cast<size_t>(place.slot)] = {
+        static_cast<int64_t>(out.vectors.size()) - 1, vector.numel};
+    vector.numel += parameter.numel();
   }
   for (CompressedVector& vector : out.vectors) vector.chunk = chunk_of(vector.numel, world);
   return out;

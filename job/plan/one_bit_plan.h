@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "job/dsconfig/resolved.h"
@@ -59,7 +60,9 @@ int64_t local_elements(const layout::FlatPlan& plan);
 /// engine/comm/compressed.cc). One set of messages stays between steps.
 int64_t one_bit_scratch(const OneBitPlan& one_bit, const layout::FlatPlan& plan, int world);
 
-/// A unit's parameters, as indices, in the order of Hugging Face's model.named_parameters().
-std::vector<int> registration_order(const layout::UnitSpec& unit);
+/// All parameters, as {unit, index in the unit}, in the order of Hugging Face's
+/// model.named_parameters().
+std::vector<std::pair<size_t, size_t>> registration_order(
+    const std::vector<layout::UnitSpec>& units);
 
 }  // namespace dsj::plan

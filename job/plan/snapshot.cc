@@ -1,7 +1,6 @@
 #include "job/plan/snapshot.h"
 
 #include "job/plan/memory_model.h"
-#include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::plan {

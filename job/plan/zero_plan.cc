@@ -85,6 +85,13 @@ UpdateCopies update_copies(const layout::FlatPlan& plan, const ResolvedConfig& c
   return most;
 }
 
+std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
+                                                const ResolvedConfig& config) {
+  if (flat.frozen()) return {};
+  return is_orthogonalised(flat, config) ? dsconfig::matrix_states()
+                                         : dsconfig::states_of(config.optimizer);
+}
+
 int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config) {
   return flat.frozen()
              ? 0

@@ -50,6 +50,9 @@ inline constexpr int64_t kWidenedPiece = 1 << 20;
 /// Bytes of these, at most. 0: masters are fp32.
 int64_t update_scratch(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config,
                        int world);
+/// What any optimizer keeps per element of the flat; frozen: nothing.
+std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
+                                                const dsconfig::ResolvedConfig& config);
 /// Vectors that the optimizer keeps for a flat, a separate master included; frozen: 0.
 int optimizer_vectors(const layout::FlatLayout& flat, const dsconfig::ResolvedConfig& config);
 

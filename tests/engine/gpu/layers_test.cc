@@ -78,7 +78,7 @@ Passed pass(const std::string& name, at::Device place, dsconfig::Precision preci
     state.reduce(flat, true);
   state.finish_reductions();
   keep(state.owned_sum_of_squares());
-  state.step(optim::make_update(config.optimizer, {.lr = 1e-2, .previous_lr = 1e-2}, 0, 1));
+  state.step({.rates = {.lr = 1e-2, .previous_lr = 1e-2}});
   for (int unit = 0; unit <= head; ++unit) state.wait_for(unit);
   keep(state.unit(1).weight(0));
   return passed;

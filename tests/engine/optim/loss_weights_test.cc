@@ -1,9 +1,10 @@
-#include "engine/optim/loss_weights.h"
-
+// What a micro-batch counts in the loss.
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
+
+#include "engine/optim/averaging.h"
 
 namespace dsj::optim {
 namespace {

@@ -89,13 +89,6 @@ TEST(OneBit, OneBitLambFollowsItsCoefficients) {
   EXPECT_EQ(update.whole().grad_scale, 0.25);
 }
 
-TEST(OneBit, OnlyTheFamilyIsOneBit) {
-  EXPECT_TRUE(is_one_bit({.kind = OptimizerKind::OneBitAdam}));
-  EXPECT_TRUE(is_one_bit({.kind = OptimizerKind::OneBitLamb}));
-  EXPECT_FALSE(is_one_bit({.kind = OptimizerKind::Adam}));
-  EXPECT_FALSE(is_one_bit({.kind = OptimizerKind::Lamb}));
-}
-
 TEST(OneBit, AnUpdateHasNoBiasCorrection) {
   auto config = config_of(5, dsconfig::Precision::Fp32);
   config.optimizer.bias_correction = true;

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/optim/muon.h"
-
 namespace dsj::optim {
 namespace {
 
@@ -20,23 +18,15 @@ TEST(MakeUpdate, EveryOptimizerHasTheRuleOfItsKind) {
   }
 }
 
-TEST(MakeUpdate, MuonsHalvesHaveTheirOwnRates) {
-  dsconfig::ResolvedConfig config;
-  config.optimizer = dsconfig::find_optimizer("Muon")->defaults;
-  config.optimizer.weight_decay = 0.25;
-  config.muon = {.ns_method = dsconfig::NewtonSchulz::Standard, .ns_steps = 3};
-  const auto update = muon_update(config, {.lr = 0.5, .adam_lr = 0.125}, 1, 2);
-  EXPECT_EQ(update.matrices.lr, 0.5);
-  EXPECT_EQ(update.matrices.momentum, 0.95);
-  EXPECT_EQ(update.matrices.weight_decay, 0.25);
-  EXPECT_EQ(update.matrices.grad_scale, 2);
-  EXPECT_EQ(update.matrices.method, dsconfig::NewtonSchulz::Standard);
-  EXPECT_EQ(update.matrices.steps, 3);
-  const auto& adam = std::get<AdamRule>(update.others.rule);
-  EXPECT_EQ(adam.lr, 0.125);
-  EXPECT_EQ(adam.eps, 1e-10);
-  EXPECT_EQ(adam.correction2, 1 - 0.95 * 0.95);
-  EXPECT_EQ(std::get<AdamRule>(muon_update(config, {.lr = 0.5}, 1, 2).others.rule).lr, 0.5);
+TEST(MakeUpdate, OfMuonItIsAdamWsWithItsOwnRate) {
+  const auto config = dsconfig::find_optimizer("Muon")->defaults;
+  const auto adam = [&](const Rates& rates) {
+    return std::get<AdamRule>(make_update(config, rates, 1, 2).rule);
+  };
+  EXPECT_EQ(adam({.lr = 0.5, .adam_lr = 0.125}).lr, 0.125);
+  EXPECT_EQ(adam({.lr = 0.5}).lr, 0.5);
+  EXPECT_EQ(adam({.lr = 0.5}).eps, 1e-10);
+  EXPECT_EQ(adam({.lr = 0.5}).correction2, 1 - 0.95 * 0.95);
 }
 
 TEST(MakeUpdate, MaximizeTurnsTheGradient) {

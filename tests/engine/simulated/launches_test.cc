@@ -40,8 +40,7 @@ class Model {
         group_(comm::make_single(place)),
         state(config_, resolved_, place, *group_),
         rows_(kLengths, place),
-        ropes_(config_,
-              at::TensorOptions().dtype(at::kBFloat16).device(place)),
+        ropes_(config_, at::TensorOptions().dtype(at::kBFloat16).device(place)),
         layer_(make_layer(config_)) {
     PosixFiles files;
     const auto source = weights::WeightSource::open(files, fixture(name));
@@ -93,7 +92,7 @@ class Model {
     simulated::take();
     state.owned_sum_of_squares();
     updated.norm = simulated::take();
-    state.step(optim::make_update(resolved_.optimizer, {.lr = 1e-3, .previous_lr = 1e-3}, 0, 1));
+    state.step({.rates = {.lr = 1e-3, .previous_lr = 1e-3}});
     updated.update = simulated::take();
     return updated;
   }

@@ -56,8 +56,7 @@ class Twin {
         group_(comm::make_single(place_)),
         state_(model_, config_, place_, *group_, lora_),
         batch_(micro_batch(lengths, of.every)),
-        ropes_(model_,
-              at::TensorOptions().dtype(at::kBFloat16).device(place_)),
+        ropes_(model_, at::TensorOptions().dtype(at::kBFloat16).device(place_)),
         layer_(make_layer(model_)),
         units_(layout::units_of(model_, lora_)),
         plan_(plan::plan_flats(units_, config_, 1)),
@@ -128,7 +127,7 @@ class Twin {
       EXPECT_EQ(all.up + all.host, 0);
     }
     compare("norm", norm);
-    state_.step(optim::make_update(config_.optimizer, {.lr = 1e-3, .previous_lr = 1e-3}, 0, 1));
+    state_.step({.rates = {.lr = 1e-3, .previous_lr = 1e-3}});
     compare("update", updates);
   }
 

@@ -9,7 +9,6 @@
 
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/loading.h"
-#include "engine/zero/muon.h"
 #include "job/dsconfig/resolve.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/muon_plan.h"

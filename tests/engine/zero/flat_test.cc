@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 
+#include "engine/zero/lamb.h"
 #include "tests/engine/support/late_collectives.h"
 #include "tests/engine/support/late_file.h"
 #include "tests/engine/support/ranks.h"
@@ -227,17 +228,16 @@ int64_t total_gradient(int slot, int64_t element, int world) {
 void all_micro_steps(Flat& flat, int rank) {
   for (int micro = 0; micro < kMicroSteps; ++micro) {
     backward(flat, rank, micro);
-    flat.reduce(micro + 1 == kMicroSteps);
+    flat.gradient().reduce(micro + 1 == kMicroSteps);
   }
-  flat.finish_reduce();
+  flat.gradient().finish_reduce();
 }
 
 const optim::Update kSgd{.rule = optim::SgdRule{.lr = 1}};
 
 void update(Flat& flat) {
   flat.step(kSgd);
-  flat.clear_grad();
-  if (!flat.sharded_parameters()) flat.start_gather();
+  flat.gradient().clear();
 }
 
 TEST_F(FlatTest, WhatIsLoadedIsWhatIsGathered) {
@@ -318,10 +318,10 @@ TEST_F(FlatTest, AReductionUnderWayLosesNothing) {
       load(*flat);
       for (int micro = 0; micro < kMicroSteps; ++micro) {
         backward(*flat, late.rank(), micro);
-        if (micro == 1) flat->finish_reduce();  // after the gradient was begun
-        flat->reduce(micro + 1 == kMicroSteps);
+        if (micro == 1) flat->gradient().finish_reduce();  // after the gradient was begun
+        flat->gradient().reduce(micro + 1 == kMicroSteps);
       }
-      flat->finish_reduce();
+      flat->gradient().finish_reduce();
       update(*flat);
       expect_weights(*flat, [&](int slot, int64_t i) {
         return initial(flat->layout().slots()[slot].name, i) -
@@ -355,7 +355,7 @@ TEST_F(FlatTest, SquaresOfTheGradientAreCountedOnce) {
     on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
       all_micro_steps(*flat, collectives.rank());
       const at::Tensor sum = at::zeros({}, at::kDouble);
-      flat->add_grad_squares(sum);
+      flat->gradient().add_squares(sum);
       const double own = sum.item<double>();
       const std::scoped_lock lock(mutex);
       if (c.stage > 0 || collectives.rank() == 0) squares += own;
@@ -378,9 +378,9 @@ TEST_F(FlatTest, ABadGradientIsFoundInItsParameter) {
         for (const int64_t at : {int64_t{0}, last}) {
           backward(*flat, collectives.rank(), 0);
           if (collectives.rank() == 0) flat->grad(slot).tensor.flatten()[at].fill_(INFINITY);
-          flat->reduce(true);
-          flat->finish_reduce();
-          const auto bad = flat->bad_gradients();
+          flat->gradient().reduce(true);
+          flat->gradient().finish_reduce();
+          const auto bad = flat->gradient().bad();
           std::vector<float> found;
           for (const bool one : bad) found.push_back(one ? 1.0f : 0.0f);
           const at::Tensor all = at::tensor(found);
@@ -388,7 +388,7 @@ TEST_F(FlatTest, ABadGradientIsFoundInItsParameter) {
           for (int other = 0; other < slots; ++other)
             EXPECT_EQ(all[other].item<float>(), other == slot ? 1 : 0)
                 << kParameters[slot].name << "[" << at << "], " << kParameters[other].name;
-          flat->clear_grad();
+          flat->gradient().clear();
         }
       }
     });
@@ -484,8 +484,7 @@ TEST_F(FlatTest, OffloadedStateIsUpdatedInItsPlace) {
           for (int step = 0; step < 3; ++step) {
             all_micro_steps(*flat, collectives.rank());
             flat->step({.rule = optim::SgdRule{.lr = 1, .momentum = 0.5}, .first = step == 0});
-            flat->clear_grad();
-            if (!flat->sharded_parameters()) flat->start_gather();
+            flat->gradient().clear();
             flat->finish_gather();
           }
           collect(*flat, states, mutex);
@@ -498,6 +497,53 @@ TEST_F(FlatTest, OffloadedStateIsUpdatedInItsPlace) {
         if (place == Place::Device) plain = states;
         EXPECT_EQ(states, plain) << c.text();
       }
+    }
+  }
+}
+
+/// Whose sum it is, from the first micro-step to the update (gradient_sum.h).
+TEST_F(FlatTest, TheGradientsStateSaysWhoseSumItIs) {
+  using enum GradientSum::State;
+  for (Case c : every_stage()) {
+    for (const auto sum_type : {at::kFloat, at::kBFloat16}) {
+      c.grad_accum = sum_type;  // in the compute type, or apart from what backward writes
+      on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
+        load(*flat);
+        GradientSum& sum = flat->gradient();
+        const bool every = c.stage >= 2;
+        for (int step = 0; step < 2; ++step) {
+          EXPECT_EQ(sum.state(), None);
+          EXPECT_FALSE(sum.value().defined());
+          for (int micro = 0; micro < kMicroSteps; ++micro) {
+            backward(*flat, collectives.rank(), micro);
+            sum.reduce(micro + 1 == kMicroSteps);
+            if (micro + 1 == kMicroSteps) break;
+            sum.finish_reduce();
+            EXPECT_EQ(sum.state(), every ? Reduced : Own);
+          }
+          sum.finish_reduce();
+          EXPECT_EQ(sum.state(), c.world > 1 || every ? Reduced : Own);
+          EXPECT_EQ(sum.whole(), c.stage == 0);
+          EXPECT_EQ(sum.value().numel(),
+                    c.stage == 0 ? flat->layout().numel() : flat->layout().shard_numel());
+          EXPECT_EQ(sum.value().scalar_type(), sum_type);
+          sum.clear();
+        }
+        if (every) return;
+        sum.keep_local(true);
+        all_micro_steps(*flat, collectives.rank());
+        EXPECT_EQ(sum.state(), Own);
+        EXPECT_TRUE(sum.whole());
+        const layout::Slot& slot = flat->layout().slots()[1];
+        const at::Tensor own = sum.value().narrow(0, slot.offset, slot.numel);
+        for (int64_t i = 0; i < slot.numel; ++i) {
+          int64_t want = 0;
+          for (int micro = 0; micro < kMicroSteps; ++micro)
+            want += gradient(1, i, collectives.rank(), micro);
+          ASSERT_EQ(own[i].item<float>(), static_cast<float>(want)) << i;
+        }
+        sum.keep_local(false);
+      });
     }
   }
 }
@@ -517,14 +563,13 @@ TEST_F(FlatTest, LambsSumsAndCoefficientsAreByParameter) {
       load(*flat);
       all_micro_steps(*flat, collectives.rank());
       const at::Tensor own = at::zeros({slots, 2}, at::kDouble);
-      flat->lamb_moments(lamb, own);
+      lamb_moments(*flat, lamb, own);
       {
         const std::scoped_lock lock(mutex);
         if (c.stage > 0 || collectives.rank() == 0) sums.add_(own);
       }
-      flat->step(lamb, at::tensor({0.0, 0.0, 0.5, 0.0, 0.0}, at::kDouble));
-      flat->clear_grad();
-      if (!flat->sharded_parameters()) flat->start_gather();
+      lamb_apply(*flat, lamb, at::tensor({0.0, 0.0, 0.5, 0.0, 0.0}, at::kDouble), true);
+      flat->gradient().clear();
       expect_weights(*flat, [&](int slot, int64_t i) {
         return initial(flat->layout().slots()[slot].name, i) * (slot == 2 ? 0.5f : 1.0f);
       });
@@ -572,7 +617,7 @@ TEST_F(FlatTest, AFrozenFlatIsFilledOnceAndHasNoGradient) {
             EXPECT_TRUE(flat->weight(slot).flatten().equal(want)) << parameters[slot].name;
           }
         });
-        EXPECT_EQ(flat->bad_gradients(), std::vector<bool>(2, false));
+        EXPECT_EQ(flat->gradient().bad(), std::vector<bool>(2, false));
         EXPECT_EQ(ledger.live(Class::Optimizer) + ledger.live(Class::Gradients), 0);
         const auto failed = flat->fill_frozen([](const std::string&, int64_t, std::span<float>) {
           return Status(bad_input("a read failed"));
@@ -601,14 +646,14 @@ TEST_F(FlatTest, HoldsWhatItsStageSays) {
       EXPECT_EQ(ledger.live(Class::Gradients), 0);
       for (int micro = 0; micro < 2; ++micro) {
         backward(*flat, collectives.rank(), micro);
-        flat->reduce(micro == 1);
-        flat->finish_reduce();
+        flat->gradient().reduce(micro == 1);
+        flat->gradient().finish_reduce();
         const bool sharded = stage.gradient == layout::Kept::Shard ||
                              (micro == 1 && stage.shards_update() && c.world > 1);
         EXPECT_EQ(ledger.live(Class::Gradients), sharded ? shard : whole) << "micro-step " << micro;
       }
       EXPECT_EQ(ledger.live(Class::Buckets), 0);
-      flat->clear_grad();
+      flat->gradient().clear();
       EXPECT_EQ(ledger.live(Class::Gradients), 0);
     });
   }

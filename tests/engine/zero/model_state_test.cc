@@ -204,7 +204,7 @@ TEST(ModelStateTest, NeighboursAreStackedOnlyWithinAFlat) {
     EXPECT_FALSE(unit.stacked_weight(0, 2).defined()) << "the norm is in the persisted flat";
     EXPECT_FALSE(unit.stacked_grad(0, 2).tensor.defined());
     for (int flat : {rank.state.plan().unit_flat[1], rank.state.plan().persisted})
-      rank.state.flat(flat).clear_grad();
+      rank.state.flat(flat).gradient().clear();
     release(rank.state);
   });
 }
@@ -229,7 +229,7 @@ TEST(ModelStateTest, AStepAppliesEveryGradientOnce) {
           const std::scoped_lock lock(mutex);
           squares += rank.state.owned_sum_of_squares().item<double>();
         }
-        rank.state.step({.rule = optim::SgdRule{.lr = 1}});
+        rank.state.step({.rates = {.lr = 1}});
         rank.state.clear_grad();
         const Values values = weights_of(rank.state);
         if (late.rank() != 0) return;
@@ -325,8 +325,8 @@ TEST(ModelStateTest, TheFirstBadWeightIsFoundAtEveryStage) {
         for (int i = 0; i < static_cast<int>(rank.state.plan().flats.size()); ++i) {
           const Status filled = rank.state.flat(i).load_state(
               false, [&](int, const Flat::HostRange& range) -> Status {
-                const size_t at = static_cast<size_t>(
-                    std::ranges::find(order, range.parameter) - order.begin());
+                const size_t at =
+                    static_cast<size_t>(std::ranges::find(order, range.parameter) - order.begin());
                 std::ranges::fill(range.data, 0.5f);
                 if (at >= bad && !range.data.empty()) range.data.back() = value;
                 return {};
@@ -347,23 +347,24 @@ TEST(ModelStateTest, TheFirstBadWeightIsFoundAtEveryStage) {
 /// LAMB's update against its formula over whole parameters, in double.
 TEST(ModelStateTest, LambsNormsAreOfWholeParameters) {
   // v stays 0 and m is the gradient, so that u = g + 0.1 p.
-  const optim::LambRule rule{.lr = 0.01,
-                             .beta1 = 0,
-                             .beta2 = 1,
-                             .eps = 1,
-                             .weight_decay = 0.1,
-                             .min_coeff = 1e-4,
-                             .max_coeff = 10};
+  const dsconfig::OptimizerConfig lamb{.kind = dsconfig::OptimizerKind::Lamb,
+                                       .beta1 = 0,
+                                       .beta2 = 1,
+                                       .eps = 1,
+                                       .weight_decay = 0.1,
+                                       .bias_correction = false,
+                                       .min_coeff = 1e-4,
+                                       .max_coeff = 10};
   for (const StateCase& c :
        {StateCase{0, 1}, StateCase{0, 2}, StateCase{1, 2}, StateCase{2, 2}, StateCase{3, 2}}) {
     run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
       SCOPED_TRACE(c.text());
       ResolvedConfig config = config_of(c.stage);
-      config.optimizer.kind = dsconfig::OptimizerKind::Lamb;
+      config.optimizer = lamb;
       Rank rank(config, collectives);
       backward_of_all(rank.state, collectives.rank());
       rank.state.finish_reductions();
-      rank.state.step({.rule = rule});
+      rank.state.step({.rates = {.lr = 0.01}});
       rank.state.clear_grad();
       const Values values = weights_of(rank.state);
       if (collectives.rank() != 0) return;
@@ -552,7 +553,7 @@ TEST(ModelStateTest, WithLoraOnlyAdaptersAreTrained) {
       release(rank.state);
       backward_of_all(rank.state, collectives.rank());
       rank.state.finish_reductions();
-      rank.state.step({.rule = optim::SgdRule{.lr = 1}});
+      rank.state.step({.rates = {.lr = 1}});
       rank.state.clear_grad();
       EXPECT_EQ(rank.state.first_bad_gradient(), "");
       size_t trained = 0;
@@ -574,7 +575,7 @@ TEST(ModelStateTest, ATiedHeadUsesTheEmbeddingsWeight) {
     EXPECT_TRUE(weight.equal(tied.value(state.units()[0].parameters[0])));
     EXPECT_FALSE(state.unit(head).embedding().grad(0).accumulate);
     EXPECT_TRUE(state.unit(0).grad(0).accumulate) << "the same gradient";
-    state.flat(state.plan().unit_flat[0]).clear_grad();
+    state.flat(state.plan().unit_flat[0]).gradient().clear();
     state.release(state.plan().unit_flat[0]);
   });
 }

@@ -1,8 +1,9 @@
-#include "engine/zero/norm.h"
-
+// The sum of squares behind the gradient norm.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+
+#include "engine/zero/update.h"
 
 namespace dsj::zero {
 namespace {

@@ -82,7 +82,7 @@ class OneBitDeepSpeed : public testing::Test {
       double most = 0;
       for (int64_t number = 0; number < 60; ++number) {
         const auto seed = one["draw"].get<int64_t>() + 10'000 * number + 1000 * collectives.rank();
-        one_bit_step(state, config, number, testing_support::rate(number),
+        one_bit_step(state, number, testing_support::rate(number),
                      [&](const layout::Slot& slot, size_t) {
                        const auto index = static_cast<int64_t>(indices_.at(slot.name));
                        const at::Tensor gradient =

@@ -7,7 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "engine/optim/one_bit.h"
 #include "engine/zero/model_state.h"
 
 namespace dsj::testing_support {
@@ -43,10 +42,9 @@ inline double rate(std::int64_t step) {
 using GradientOf = std::function<at::Tensor(const layout::Slot& slot, size_t index)>;
 
 /// Step `number`. Collective.
-inline void one_bit_step(zero::ModelState& state, const dsconfig::ResolvedConfig& config,
-                         std::int64_t number, double lr, const GradientOf& gradient) {
-  const bool local =
-      state.one_bit() && optim::keeps_gradients_local(optim::one_bit_phase(config, number));
+inline void one_bit_step(zero::ModelState& state, std::int64_t number, double lr,
+                         const GradientOf& gradient) {
+  const bool local = state.update_method().keeps_gradients_local(number);
   state.keep_gradients_local(local);
   for (size_t unit = 0; unit < state.units().size(); ++unit) state.wait_for(static_cast<int>(unit));
   size_t index = 0;
@@ -59,7 +57,7 @@ inline void one_bit_step(zero::ModelState& state, const dsconfig::ResolvedConfig
   }
   state.finish_reductions();
   const double scale = local ? 1 : 1.0 / state.collectives().world();
-  state.step(optim::one_bit_update(config, {.lr = lr}, number, scale));
+  state.step({.rates = {.lr = lr}, .updates = number, .grad_scale = scale});
   state.clear_grad();
 }
 
