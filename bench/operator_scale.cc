@@ -17,7 +17,7 @@
 
 #include "bench/operator_running.h"
 #include "job/contract.h"
-#include "operator/resources.h"
+#include "operator/act/resources.h"
 #include "tests/kube/fake_api_server.h"
 
 namespace dsj::op {

@@ -7,7 +7,7 @@
 
 #include "bench/timing.h"
 #include "common/check.h"
-#include "operator/reconcile.h"
+#include "operator/decide/reconcile.h"
 
 namespace dsj::op {
 namespace {

@@ -77,13 +77,13 @@ inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< 
 inline constexpr char kLabelRevision[] = "training.dsj.dev/revision";
 /// On pods: status.restarts.total at the time when the pod was made.
 inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
-/// On a pod or ConfigMap: its set of keys (operator/keys.h), by the first incarnation of its run.
+/// On a pod or ConfigMap: its set of keys (operator/render/keys.h), by the first incarnation of its run.
 inline constexpr char kLabelKeys[] = "training.dsj.dev/keys";
 /// On a set's ConfigMap: its keys, as JSON.
 inline constexpr char kAnnotationKeys[] = "training.dsj.dev/keys";
 /// The type of a key's Secret. The chart's policies know it.
 inline constexpr char kKeySecretType[] = "training.dsj.dev/worker-key";
-/// On a pod or PodGroup: its scheduling group (operator/render_gang.h).
+/// On a pod or PodGroup: its scheduling group (operator/render/render_gang.h).
 inline constexpr char kLabelGang[] = "training.dsj.dev/gang";
 inline constexpr char kContainerName[] = "worker";  ///< our container in the template
 

@@ -11,7 +11,7 @@
 #include "job/contract.h"
 #include "kube/api_transport.h"
 #include "kube/kubeconfig.h"
-#include "operator/pace.h"
+#include "operator/observe/pace.h"
 #include "operator/run.h"
 
 namespace {

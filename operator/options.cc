@@ -5,7 +5,7 @@
 
 #include "common/argument_parser.h"
 #include "job/contract.h"
-#include "operator/egress.h"
+#include "operator/render/egress.h"
 #include "operator/webhook/webhook.h"
 
 namespace dsj::op {

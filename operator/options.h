@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/observed.h"
+#include "operator/observe/observed.h"
 
 namespace dsj::op {
 

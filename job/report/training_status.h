@@ -7,7 +7,7 @@
 namespace dsj::report {
 
 /// Of what agent 0 writes into the resource, as JSON: the document of its reports, and the resolved ds_config, which it
-/// writes once. With the operator's part (operator/own_status.h) a job's status has at most 32 KiB.
+/// writes once. With the operator's part (operator/observe/own_status.h) a job's status has at most 32 KiB.
 inline constexpr size_t kDocumentBytesMax = 5'000, kResolvedBytesMax = 7'500;
 
 class TrainingStatus {

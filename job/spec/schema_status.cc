@@ -1,4 +1,4 @@
-// What the operator and agent 0 report of a job. The structs that are written are operator/own_status.h and
+// What the operator and agent 0 report of a job. The structs that are written are operator/observe/own_status.h and
 // job/report/events.h; tests hold the rows to them.
 #include "job/spec/schema_rows.h"
 

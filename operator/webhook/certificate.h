@@ -1,5 +1,5 @@
 // Authorities and server certificates: EC P-256. The webhook's stay in memory; those of jobs go to
-// their worker 0 (operator/keys.h).
+// their worker 0 (operator/render/keys.h).
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // apply against an API server: names, owners, preconditions, and a crash around every write.
-#include "operator/apply.h"
+#include "operator/act/apply.h"
 
 #include <gmock/gmock.h>
 #include <spdlog/spdlog.h>
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "job/join_keys.h"
-#include "operator/render_config.h"
+#include "operator/render/render_config.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/sim_operator.h"
 #include "tests/operator/world.h"

@@ -1,5 +1,5 @@
 // The cache against watches that tell late, twice or not at all.
-#include "operator/cache.h"
+#include "operator/observe/cache.h"
 
 #include <gmock/gmock.h>
 #include <spdlog/spdlog.h>

@@ -1,12 +1,12 @@
 // The controller's own care: what one job's objects do to the passes of the others.
-#include "operator/controller.h"
+#include "operator/serve/controller.h"
 
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
-#include "operator/render_pod.h"
+#include "operator/render/render_pod.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/sim_operator.h"
 #include "tests/operator/world.h"

@@ -6,7 +6,7 @@
 
 #include "job/spec/resource.h"
 #include "job/spec/yaml.h"
-#include "operator/own_status.h"
+#include "operator/observe/own_status.h"
 #include "test_paths.h"
 
 namespace dsj::op {

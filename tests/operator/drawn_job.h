@@ -9,7 +9,7 @@
 
 #include "common/text.h"
 #include "kube/client.h"
-#include "operator/kueue.h"
+#include "operator/observe/kueue.h"
 #include "tests/kube/fake_clock.h"
 #include "tests/operator/kstatus.h"
 #include "tests/operator/world.h"

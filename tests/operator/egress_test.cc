@@ -1,8 +1,8 @@
-#include "operator/egress.h"
+#include "operator/render/egress.h"
 
 #include <gtest/gtest.h>
 
-#include "operator/render_config.h"
+#include "operator/render/render_config.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {

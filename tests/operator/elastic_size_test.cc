@@ -1,5 +1,5 @@
 // The size of an elastic job as a table: what was seen, and what follows.
-#include "operator/elastic_size.h"
+#include "operator/observe/elastic_size.h"
 
 #include <gmock/gmock.h>
 

@@ -1,9 +1,9 @@
 // Jobs whose model and data are fetched first: pods, conditions, deadlines, failures.
-#include "operator/fetching.h"
+#include "operator/decide/fetching.h"
 
 #include <gmock/gmock.h>
 
-#include "operator/render_pod.h"
+#include "operator/render/render_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {

@@ -2,8 +2,8 @@
 // is right follows from the API's own rules, not from what this operator did before.
 #include <gmock/gmock.h>
 
-#include "operator/render_config.h"
-#include "operator/render_pod.h"
+#include "operator/render/render_config.h"
+#include "operator/render/render_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {

@@ -1,5 +1,5 @@
 // Worker 0's keys: who mounts them, when they are renewed, and that the operator never reads one.
-#include "operator/keys.h"
+#include "operator/render/keys.h"
 
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>

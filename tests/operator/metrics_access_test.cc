@@ -1,4 +1,4 @@
-#include "operator/metrics_access.h"
+#include "operator/serve/metrics_access.h"
 
 #include <gmock/gmock.h>
 #include <spdlog/spdlog.h>

@@ -1,10 +1,10 @@
 // The metrics' own port, over TLS, and what is left of them on the port of the probes.
-#include "operator/metrics_server.h"
+#include "operator/serve/metrics_server.h"
 
 #include <gmock/gmock.h>
 
 #include "kube/api_transport.h"
-#include "operator/health_server.h"
+#include "operator/serve/health_server.h"
 #include "tests/operator/reviewing_server.h"
 
 namespace dsj::op::testing {

@@ -1,4 +1,4 @@
-#include "operator/metrics.h"
+#include "operator/serve/metrics.h"
 
 #include <gmock/gmock.h>
 

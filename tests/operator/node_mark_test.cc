@@ -1,11 +1,11 @@
 // What is left on an unfit node: the patches, who asks for them, and what becomes of them at a server.
-#include "operator/node_mark.h"
+#include "operator/observe/node_mark.h"
 
 #include <gmock/gmock.h>
 #include <spdlog/spdlog.h>
 
 #include "job/node_health.h"
-#include "operator/apply.h"
+#include "operator/act/apply.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/clock.h"
 #include "tests/operator/world.h"

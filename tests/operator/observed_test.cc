@@ -1,5 +1,5 @@
 // What the operator takes from objects that others write.
-#include "operator/observed.h"
+#include "operator/observe/observed.h"
 
 #include <gtest/gtest.h>
 

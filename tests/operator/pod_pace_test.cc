@@ -1,5 +1,5 @@
 // The bound of a job's pod creations and deletions, whatever asks for them.
-#include "operator/pod_pace.h"
+#include "operator/decide/pod_pace.h"
 
 #include <gtest/gtest.h>
 

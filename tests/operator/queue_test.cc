@@ -1,4 +1,4 @@
-#include "operator/queue.h"
+#include "operator/serve/queue.h"
 
 #include <gtest/gtest.h>
 

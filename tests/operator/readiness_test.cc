@@ -1,4 +1,4 @@
-#include "operator/readiness.h"
+#include "operator/decide/readiness.h"
 
 #include <gmock/gmock.h>
 

@@ -2,7 +2,7 @@
 // finalizer, and the quota of the group with them, until another pod of the group comes or the group is over.
 #include <gmock/gmock.h>
 
-#include "operator/kueue.h"
+#include "operator/observe/kueue.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {

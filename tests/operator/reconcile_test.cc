@@ -1,4 +1,4 @@
-#include "operator/reconcile.h"
+#include "operator/decide/reconcile.h"
 
 #include <gmock/gmock.h>
 

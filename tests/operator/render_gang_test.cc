@@ -1,10 +1,10 @@
 // Scheduling groups: what is rendered against fixtures by hand from what Volcano and Kueue read,
 // and which group a pod is in over the life of a job.
-#include "operator/render_gang.h"
+#include "operator/render/render_gang.h"
 
 #include <gmock/gmock.h>
 
-#include "operator/render_pod.h"
+#include "operator/render/render_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {

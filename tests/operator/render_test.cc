@@ -5,8 +5,8 @@
 #include <set>
 
 #include "job/worker_job.h"
-#include "operator/render_config.h"
-#include "operator/render_pod.h"
+#include "operator/render/render_config.h"
+#include "operator/render/render_pod.h"
 #include "tests/operator/rendered_pod.h"
 #include "tests/operator/world.h"
 

@@ -1,7 +1,7 @@
 // A pod as it is rendered for a World's job, and what its containers are told.
 #pragma once
 
-#include "operator/render_pod.h"
+#include "operator/render/render_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "kube/api_transport.h"
-#include "operator/apply.h"
-#include "operator/events.h"
+#include "operator/act/apply.h"
+#include "operator/act/events.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/world.h"
 #include "tests/support/soon.h"

@@ -1,5 +1,5 @@
 // Workers packed by a node label: what each pod asks for, and over a job's life.
-#include "operator/topology.h"
+#include "operator/render/topology.h"
 
 #include <gmock/gmock.h>
 

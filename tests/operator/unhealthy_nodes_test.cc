@@ -1,11 +1,11 @@
 // Nodes that are unfit: the list itself, and what a pass makes of pods that say so.
-#include "operator/unhealthy_nodes.h"
+#include "operator/observe/unhealthy_nodes.h"
 
 #include <gmock/gmock.h>
 
 #include "job/node_health.h"
 #include "job/spec/pod_policies.h"
-#include "operator/lost_nodes.h"
+#include "operator/observe/lost_nodes.h"
 #include "tests/operator/rendered_pod.h"
 #include "tests/operator/world.h"
 

@@ -6,12 +6,12 @@
 
 #include "job/contract.h"
 #include "job/node_health.h"
-#include "operator/apply.h"
-#include "operator/child_content.h"
-#include "operator/keys.h"
-#include "operator/own_status.h"
-#include "operator/pod_pace.h"
-#include "operator/reconcile.h"
+#include "operator/act/apply.h"
+#include "operator/observe/child_content.h"
+#include "operator/render/keys.h"
+#include "operator/observe/own_status.h"
+#include "operator/decide/pod_pace.h"
+#include "operator/decide/reconcile.h"
 
 namespace dsj::op::testing {
 

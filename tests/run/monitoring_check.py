@@ -76,8 +76,8 @@ class Monitoring:
             self.promtool("check", "rules", "all.yaml", folder=folder)
 
     def metrics_exist(self):
-        made = set(re.findall(r'(?:counters|gauges|histogram)\(\s*registry_,\s*"(\w+)"', self.text("operator/metrics.cc")))
-        expect(len(made) > 15, f"operator/metrics.cc makes {sorted(made)}")
+        made = set(re.findall(r'(?:counters|gauges|histogram)\(\s*registry_,\s*"(\w+)"', self.text("operator/serve/metrics.cc")))
+        expect(len(made) > 15, f"operator/serve/metrics.cc makes {sorted(made)}")
         agent = set(re.findall(r'(?:gauge|counter)\("(\w+)"', self.text("agent/status/agent_metrics.cc")))
         expect(len(agent) > 10, f"agent_metrics.cc makes {sorted(agent)}")
         made |= agent

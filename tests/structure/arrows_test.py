@@ -37,8 +37,16 @@ ARROWS = {
     "agent/status": ["common", "job", "job/report", "common/files", "common/http", "kube", "agent/gang"],
     "agent": ["common", "common/version", "job", "job/report", "common/files", "common/http", "job/layout", "job/dsconfig",
               "job/spec", "kube", "agent/gang", "agent/health", "agent/ranks", "agent/stacks", "agent/status"],
-    "operator": ["common", "common/version", "job", "job/report", "common/http", "job/layout", "job/dsconfig", "job/spec", "kube",
-                 "operator/webhook"],
+    # What is seen of a job and judged of its spec; the objects that a job has; what is wanted of them; how that is written;
+    # who asks for it, when, and who is told.
+    "operator/observe": ["common", "job", "job/report", "job/dsconfig", "job/spec", "kube"],
+    "operator/render": ["common", "job", "job/spec", "kube", "operator/observe", "operator/webhook"],
+    "operator/decide": ["common", "job", "job/report", "job/spec", "operator/observe", "operator/render"],
+    "operator/act": ["common", "job", "job/spec", "kube", "operator/observe", "operator/render", "operator/webhook"],
+    "operator/serve": ["common", "common/http", "job", "job/report", "job/spec", "kube", "operator/observe", "operator/render", "operator/decide",
+                       "operator/act", "operator/webhook"],
+    "operator": ["common", "common/version", "job", "job/spec", "common/http", "kube", "operator/observe", "operator/render", "operator/decide",
+                 "operator/act", "operator/serve", "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
     "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
             "job/tune", "job/spec",

@@ -4,8 +4,8 @@
 
 #include <thread>
 
-#include "operator/apply.h"
-#include "operator/own_status.h"
+#include "operator/act/apply.h"
+#include "operator/observe/own_status.h"
 #include "operator/run.h"
 #include "tests/kube/real_cluster.h"
 #include "tests/operator/drawn_template.h"

@@ -5,9 +5,9 @@
 #include "common/json.h"
 #include "job/attempt_charge.h"
 #include "job/contract.h"
-#include "operator/apply.h"
-#include "operator/conditions.h"
-#include "operator/own_status.h"
+#include "operator/act/apply.h"
+#include "operator/observe/conditions.h"
+#include "operator/observe/own_status.h"
 
 namespace dsj::op::sim {
 namespace {

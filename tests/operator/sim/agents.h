@@ -12,8 +12,8 @@
 
 #include "job/restart_budget.h"
 #include "kube/client.h"
-#include "operator/observed.h"
-#include "operator/own_status.h"
+#include "operator/observe/observed.h"
+#include "operator/observe/own_status.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/bugs.h"
 #include "tests/operator/sim/chance.h"

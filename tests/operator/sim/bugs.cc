@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "job/contract.h"
-#include "operator/own_status.h"
+#include "operator/observe/own_status.h"
 #include "tests/operator/sim/scenario.h"
 
 namespace dsj::op::sim {

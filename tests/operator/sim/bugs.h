@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kube/http.h"
-#include "operator/controller.h"
+#include "operator/serve/controller.h"
 
 namespace dsj::op::sim {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kube/clock.h"
-#include "operator/times.h"
+#include "operator/observe/times.h"
 
 namespace dsj::op::sim {
 

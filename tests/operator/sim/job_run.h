@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/own_status.h"
+#include "operator/observe/own_status.h"
 #include "tests/operator/sim/agents.h"
 #include "tests/operator/sim/scenario.h"
 

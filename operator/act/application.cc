@@ -1,0 +1,186 @@
+#include "operator/act/application.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "common/cut_text.h"
+#include "common/json.h"
+#include "job/contract.h"
+
+namespace dsj::op {
+namespace {
+
+using kube::ApiError;
+
+/// Kubernetes takes 32 KiB of a condition's message. Errors are shorter.
+std::string beginning_of(const std::string& text) {
+  return text.size() > 1000 ? text::first_bytes(text, 997) + "..." : text;
+}
+
+}  // namespace
+
+bool Application::create(const Create& create) {
+  if (!allowed()) return false;
+  const auto resource = resource_of(create.kind);
+  const auto made = client_.create(resource, o_.ns, create.object);
+  if (made) {
+    ++result.created;
+    result.pods += create.kind == "Pod";
+    writes_.wrote(create.kind, *made);
+    return true;
+  }
+  if (made.error().kind == ApiError::Kind::AlreadyExists) return existing(create, resource);
+  // Sent without an answer: the object may exist. The next pass asks again under the same name.
+  return failed(made.error(), create.kind + " " + create.name, true);
+}
+
+bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const Crew& crew) {
+  if (at_once <= 1 || tasks.size() <= 1) {
+    return std::ranges::all_of(tasks, [&](const Task& task) { return task(*this); });
+  }
+  std::vector<Application> parts(tasks.size(), Application(client_, o_, may_write_, writes_));
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> good = true;
+  crew(
+      static_cast<int>(std::min(static_cast<size_t>(at_once), tasks.size())),
+      [&]() -> std::optional<size_t> {
+        const size_t task = good ? next++ : tasks.size();
+        return task < tasks.size() ? std::optional(task) : std::nullopt;
+      },
+      [&](size_t task) {
+        try {
+          if (!tasks[task](parts[task])) good = false;
+        } catch (const std::exception& error) {  // on a thread of its own it would end the process
+          parts[task].result.problem = std::string("a write was broken off: ") + error.what();
+          good = false;
+        }
+      });
+  for (const Application& part : parts) take(part.result);
+  return good;
+}
+
+/// Of several failures the first is told.
+void Application::take(const Applied& part) {
+  result.created += part.created;
+  result.pods += part.pods;
+  if (result.taken_set.empty()) result.taken_set = part.taken_set;
+  if (result.create_problem.empty()) result.create_problem = part.create_problem;
+  if (part.problem.empty() || !result.problem.empty()) return;
+  result.problem = part.problem;
+  result.refusal = part.refusal;
+  result.overtaken = part.overtaken;
+  result.retry_after = part.retry_after;
+}
+
+bool Application::update(const Create& update) {
+  if (!allowed()) return false;
+  const auto written = client_.replace(resource_of(update.kind), o_.ns, update.object);
+  if (!written) return failed(written.error(), "update of " + update.kind + " " + update.name);
+  writes_.wrote(update.kind, *written);
+  return true;
+}
+
+bool Application::status(const Plan& plan) {
+  if (!allowed()) return false;
+  const JobView& job = *o_.job;
+  Json metadata = {{"name", job.name},
+                   {"namespace", job.ns},
+                   {"uid", job.uid},
+                   {"resourceVersion", job.resource_version}};
+  const auto written = client_.apply(
+      jobs_resource(), o_.ns,
+      {{"apiVersion", jobspec::kApiVersion},
+       {"kind", jobspec::kKind},
+       {"metadata", std::move(metadata)},
+       {"status", plan.status}},
+      {.manager = contract::kOperatorManager, .force = true, .subresource = "status"});
+  if (!written) return failed(written.error(), "status of " + job.name);
+  result.status_written = true;
+  writes_.wrote(jobspec::kKind, *written);
+  return true;
+}
+
+bool Application::release(const Release& entry) {
+  if (!allowed()) return false;
+  const auto pods = kube::resources::pods();
+  const auto written = client_.merge_patch(pods, o_.ns, entry.pod, {{"metadata", entry.metadata}});
+  if (written || written.error().kind == ApiError::Kind::NotFound) return true;
+  return failed(written.error(), "change of pod " + entry.pod);
+}
+
+bool Application::remove(const Delete& entry) {
+  if (!allowed()) return false;
+  kube::DeleteOptions options{.uid = entry.uid, .resource_version = entry.version};
+  options.grace_seconds = entry.force ? 0 : entry.grace_seconds;
+  const auto removed = client_.remove(resource_of(entry.kind), o_.ns, entry.name, options);
+  if (removed) {
+    ++result.deleted;
+    result.pods += entry.kind == "Pod";
+    return true;
+  }
+  if (removed.error().kind == ApiError::Kind::NotFound || is_another(removed.error(), entry)) {
+    writes_.absent(entry.kind, o_.ns, entry.name, entry.uid);
+    return true;
+  }
+  return failed(removed.error(), "deletion of " + entry.name);
+}
+
+bool Application::remove_all(const std::vector<Delete>& entries) {
+  bool good = true;
+  for (const Delete& entry : entries) {
+    if (remove(entry)) continue;
+    good = false;
+    if (!answered_) break;
+  }
+  return good;
+}
+
+bool Application::allowed() {
+  if (may_write_()) return true;
+  if (result.problem.empty()) result.problem = "stopped: not the leader any more";
+  answered_ = false;
+  return false;
+}
+
+bool Application::is_another(const ApiError& error, const Delete& entry) {
+  if (error.kind != ApiError::Kind::Conflict || entry.uid.empty()) return false;
+  if (entry.kind == "Secret") return true;  // which the operator cannot read
+  const auto found = client_.get(resource_of(entry.kind), o_.ns, entry.name);
+  if (!found) return found.error().kind == ApiError::Kind::NotFound;
+  return json_text(json_child(*found, "metadata"), "uid") != entry.uid;
+}
+
+bool Application::existing(const Create& create, const kube::Resource& resource) {
+  const auto found = client_.get(resource, o_.ns, create.name);
+  if (!found) return failed(found.error(), create.kind + " " + create.name);
+  const std::string owner = owner_of(*found);
+  if (owner == o_.job->uid) {
+    writes_.wrote(create.kind, *found);
+    return true;
+  }
+  result.problem = create.kind + " " + create.name + " belongs to somebody else";
+  result.refusal = Refusal{"NameTaken", result.problem + "; it is left alone"};
+  return false;
+}
+
+bool Application::failed(const ApiError& error, const std::string& what, bool of_create) {
+  answered_ = error.status != 0;
+  if (result.problem.empty()) {  // the first is told
+    result.problem = what + ": " + error.to_string();
+    result.overtaken = error.kind == ApiError::Kind::Conflict;
+    result.retry_after = error.retry_after.value_or(Milliseconds(0));
+  }
+  if (!of_create || result.refusal) return false;
+  if (error.status >= 500 && result.create_problem.empty())
+    result.create_problem = beginning_of(what + ": " + error.message);
+  if (error.kind == ApiError::Kind::Forbidden) {
+    const bool quota = error.message.find("exceeded quota") != std::string::npos;
+    result.refusal =
+        Refusal{quota ? "QuotaExceeded" : "Forbidden", beginning_of(what + ": " + error.message)};
+  } else if (error.kind == ApiError::Kind::Invalid) {
+    result.refusal = Refusal{"Invalid", beginning_of(what + ": " + error.message)};
+  }
+  return false;
+}
+
+}  // namespace dsj::op

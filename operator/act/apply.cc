@@ -1,0 +1,127 @@
+#include "operator/act/apply.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "common/json.h"
+#include "common/log.h"
+#include "job/join_keys.h"
+#include "operator/act/application.h"
+#include "operator/render/keys.h"
+
+namespace dsj::op {
+namespace {
+
+Task creating(const Create& one) {
+  return [&one](Application& part) { return part.create(one); };
+}
+
+/// A RoleBinding behind its Role, if that is made, too: the server must find it.
+bool comes_behind(const Create& one, const Create& other) {
+  if (!one.refers) return false;
+  const Json& role = json_child(one.object, "roleRef");
+  return json_text(role, "kind") == other.kind && json_text(role, "name") == other.name;
+}
+
+/// One task per object. Whatever refers to it is in the same one, behind it.
+std::vector<Task> in_chains(const std::vector<Create>& creates) {
+  std::vector<Task> tasks;
+  for (const Create& first : creates) {
+    if (std::ranges::any_of(creates, [&](const Create& it) { return comes_behind(first, it); })) {
+      continue;
+    }
+    std::vector<const Create*> chain = {&first};
+    for (const Create& one : creates) {
+      if (comes_behind(one, first)) chain.push_back(&one);
+    }
+    tasks.push_back([chain](Application& part) {
+      return std::ranges::all_of(chain, [&](const Create* one) { return part.create(*one); });
+    });
+  }
+  return tasks;
+}
+
+/// Whether one pod is made before the others, so that a quota or a policy is met once, not by each of a
+/// crew. Not by a job that has pods, nor by a gang that goes at once: there it would cost more than it saves.
+bool tries_one_first(const Observed& observed, size_t pods, int at_once) {
+  return observed.refusal || (observed.pods.empty() && pods > static_cast<size_t>(at_once));
+}
+
+}  // namespace
+
+void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry) {
+  const auto work = [&] {
+    while (const auto task = claim()) carry(*task);
+  };
+  std::vector<std::jthread> others;
+  for (int i = 1; i < at_once; ++i) others.emplace_back(work);
+  work();
+}
+
+Result<ServerCertificate> issue_worker_key(const KeyChange& change) {
+  const std::string identity = change.metadata.value("namespace", "") + "/" + change.job;
+  return issue_certificate({change.host}, identity, change.made, kKeyLifetime, kJobOrganization);
+}
+
+Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
+              const std::function<bool()>& may_write, Writes& writes, EventSink& events,
+              int at_once, const Crew& crew, const IssueKey& issue) {
+  Application application(client, observed, may_write, writes);
+  auto tell = [&] {
+    try {
+      for (const Event& event : plan.events) events.tell(*observed.job, event);
+      for (const Event& event : application.events) events.tell(*observed.job, event);
+    } catch (const std::exception& error) {  // perhaps on a thread of its own
+      log::error(std::string("events are lost: ") + error.what());
+    }
+  };
+  auto make_pods = [&] {
+    std::vector<Task> tasks;
+    for (const Create& pod : plan.pods) tasks.push_back(creating(pod));
+    if (!tasks.empty() && tries_one_first(observed, tasks.size(), at_once)) {
+      if (!tasks.front()(application)) return false;
+      tasks.erase(tasks.begin());
+    }
+    return application.carry_out(tasks, at_once, crew);
+  };
+  std::jthread telling;  // pods do not wait for events
+  auto all = [&] {
+    // Keys come first, because they take longest: a Secret, then the ConfigMap that speaks of it. A
+    // refused key keeps no spec from being stored: the status may speak of that spec from now on.
+    bool keyed = true;
+    std::vector<Task> tasks = in_chains(plan.creates);
+    if (plan.keys) {
+      tasks.insert(tasks.begin(), [&](Application& part) {
+        keyed = part.change_keys(*plan.keys, issue);
+        return true;
+      });
+    }
+    bool made = application.carry_out(tasks, at_once, crew);
+    // Pods need their first key; a renewal has time.
+    made &= keyed || !plan.keys->version.empty();
+    // A refused object is shown in the status once a pass knows of the refusal.
+    const bool told = application.result.refusal || !application.result.create_problem.empty();
+    if (!made && !(told && observed.refusal)) return false;
+    bool mended = true;
+    for (const Create& update : plan.updates) mended &= application.update(update);
+    // Once the status names a node nobody asks for its mark again.
+    for (const NodeMark& mark : plan.marks) {
+      if (!application.mark(mark)) return false;
+    }
+    if (!plan.status.is_null()) {
+      if (!application.status(plan)) return false;
+      if (at_once > 1 && !plan.pods.empty()) {
+        telling = std::jthread(tell);
+      } else {
+        tell();
+      }
+    }
+    bool complete = made && make_pods();
+    for (const Release& release : plan.releases) complete &= application.release(release);
+    return application.remove_all(plan.deletes) && complete && mended && keyed;
+  };
+  application.result.done = all();
+  return application.result;
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,189 @@
+// One pass of reconcile, concern by concern. Internal to reconcile: reconcile.cc runs the concerns
+// in order; each reconcile_*.cc has one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "job/attempt_charge.h"
+#include "job/restart_budget.h"
+#include "operator/observe/observed.h"
+#include "operator/observe/own_status.h"
+#include "operator/render/plan.h"
+
+namespace dsj::op {
+
+/// Reason of Restarting: the gang was not whole in time and gave its nodes back.
+inline constexpr char kGangReleased[] = "GangReleased";
+
+/// One worker's pods.
+struct Slot {
+  int worker = 0;
+  const PodView* newest = nullptr;
+  std::vector<const PodView*> older;
+};
+
+/// What a failure says of itself: for the status, and for the rules of failurePolicy.
+struct Failure {
+  std::string pod_name, node, reason, message, last_words;
+  std::optional<std::string> collective, missing_ranks;  ///< of a hang (job/report/status.h)
+  int worker = -1;
+  std::optional<int> rank, exit_code, signal;
+  std::optional<int64_t> attempt, step;
+};
+
+/// How a worker's pod came to be of no use. Exit codes, kubelets and nodes say so, and no text does.
+enum class PodEnd {
+  Failed,     ///< a restart may help
+  Fatal,      ///< no restart helps
+  Preempted,  ///< stopped on request: every rank saved the same step
+  TakenAway,  ///< by the platform or somebody: nobody is to blame
+};
+
+/// A worker's pod failed, was lost with its node, or is gone. What is asked about the pod is answered when this is
+/// made, because the pod may not be there.
+struct PodFailure {
+  Failure said;
+  PodEnd end = PodEnd::Failed;
+  bool gave_up = false;                    ///< its agent waited for others: a consequence
+  std::vector<std::string> conditions;     ///< of the pod: types that are True
+  std::optional<int64_t> restarts_before;  ///< status.restarts.total when the pod was made
+  bool fetched = false;                    ///< its initializer failed
+};
+
+/// A rank failed while its pod lives. Agent 0 told of it and has charged it.
+struct RankFailure {
+  Failure said;
+  AttemptEnd end = AttemptEnd::PodTaken;
+};
+
+/// `reason` of a kubelet if it may stand as one in a status: letters, digits, and _ for what is neither.
+std::string word_or(const std::string& reason, const std::string& otherwise);
+
+class Pass {
+ public:
+  Pass(const Observed& observed, Time now);
+  Plan run();
+
+ private:
+  enum class Drained { No, Saved, NotSaved };
+
+  // reconcile.cc
+  void believe_pods();
+  void set(const char* type, bool yes, const std::string& reason, const std::string& message);
+  void set_unknown(const char* type, const std::string& reason, const std::string& message);
+  void due(Time time);
+  /// Times that are shown have whole seconds; times that are compared have milliseconds.
+  Time shown_now() const { return std::chrono::floor<Seconds>(now_); }
+  void remove(const PodView& pod, bool force = false);
+  void start_anew();
+  bool accept();
+  std::string revision(bool edited);
+  void note_template();
+  void unfinished();
+  void look();
+  void finish();
+  // reconcile_pods.cc
+  void group_pods();
+  void tidy_replaced();
+  void tidy_pods();
+  void make_pods();
+  void make_children();
+  void note_pods();
+  void pace_pods();
+  int64_t next_incarnation(const Slot& slot) const;
+  std::string gang() const;
+  std::string run_image() const;
+  void tidy_gangs(const std::string& keep);
+  // reconcile_elastic.cc
+  void enter_elastic();
+  void take_size(const std::string& base);
+  bool resize();
+  void make_spares();
+  ElasticSeen seen_sizes() const;
+  bool is_spare(const PodView& pod) const;
+  bool node_answers(const PodView& pod) const;
+  bool goes_on(const PodView& pod) const;
+  // reconcile_keys.cc
+  std::string key_set() const;
+  void skip_taken_set();
+  void make_keys();
+  void tidy_keys();
+  // reconcile_wait.cc
+  bool held() const;
+  bool wait_for_gang();
+  void release();
+  std::string who_is_missing() const;
+  std::pair<int, std::string> missing_workers() const;
+  // reconcile_stop.cc
+  void suspend();
+  void roll();
+  Drained drained();
+  void forget_attempt();
+  // reconcile_queue.cc
+  bool leave_finished_group();
+  void leave_queue();
+  // reconcile_complete.cc
+  bool complete();
+  bool attested() const;
+  bool said_done(const PodView* pod) const;
+  void hear_completion();
+  // reconcile_failures.cc
+  Time heard() const;
+  void lost_pods();
+  void failures();
+  PodFailure failure_of(const PodView& pod) const;
+  // reconcile_charge.cc
+  void ended_in_place();
+  RankFailure failure_in_place(int64_t attempt) const;
+  void charge(std::vector<PodFailure> failures, bool may_fail_by_rule);
+  Seconds uncharged();
+  RestartVerdict charge_ends(int64_t ends);
+  void no_restart_left(const Failure& cause);
+  void note_failure(const Failure& failure);
+  bool waited_in_vain(const PodFailure& failure) const;
+  std::optional<jobspec::FailureAction> rule_for(const Failure& said,
+                                                 const std::vector<std::string>& conditions) const;
+  bool is_new_fetch(const PodFailure& failure) const;
+  // reconcile_nodes.cc
+  void avoided_nodes();
+  void note_nodes();
+  void mark_node(const UnhealthyNode& node);
+  Seconds node_pause(const std::vector<PodFailure>& failures) const;
+  // reconcile_end.cc
+  void fail(const std::string& reason, const std::string& message);
+  void deadlines();
+  void finished();
+  // reconcile_conditions.cc
+  void conditions();
+  void scheduled_condition();
+  void initialized_condition();
+  void progressing_condition();
+
+  const JobView& job() const { return *o_.job; }
+  const jobspec::Job& spec() const { return force_->job; }
+  bool ended() const;        ///< Complete or Failed
+  bool has_trained() const;  ///< an attempt has run, whatever became of it
+  /// Agent 0 has started an attempt whose end is not accounted for.
+  bool attempt_open() const;
+  bool all_run() const;
+  std::vector<const PodView*> live() const;  ///< pods that may still run something
+
+  const Observed& o_;
+  const Time now_;
+  Plan plan_;
+  OwnStatus st_;
+  std::shared_ptr<const Accepted> force_;  ///< the spec in force; null: none
+  std::vector<const PodView*> pods_;       ///< this job's
+  std::vector<Slot> slots_;                ///< of workers 0 .. replicas - 1
+  bool suspend_ = false;
+  bool new_revision_ = false;  ///< this pass is the first under the spec in force
+  bool creating_ = false;      ///< pods are being made, or wait for the restart's pause
+  bool paced_ = false;     ///< pods that are missing wait for tokens (pod_pace.h)
+  int wanted_ = 0;             ///< elastic: the workers that the last accepted spec asks for
+  int spares_ = 0;             ///< elastic: pods beyond the gang that ask for nodes
+  std::string spare_revision_;
+  std::string keys_;  ///< the set of keys for pods that this pass makes
+};
+
+}  // namespace dsj::op

@@ -1,0 +1,164 @@
+// The conditions: what a pass says about what it saw.
+#include <algorithm>
+
+#include "operator/decide/fetching.h"
+#include "operator/decide/pass.h"
+
+namespace dsj::op {
+namespace {
+
+bool cannot_start(const std::string& reason) {
+  return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "InvalidImageName" ||
+         reason == "ErrImageNeverPull";
+}
+
+/// Sets what data_ready() says, and takes the condition of a job without initializers away.
+void note_data(const std::optional<Condition>& found, int64_t generation, Time now,
+               Conditions& conditions) {
+  if (!found) {
+    std::erase_if(conditions, [](const Condition& one) { return one.type == kDataReady; });
+    return;
+  }
+  Condition wanted = *found;
+  wanted.observed_generation = generation;
+  wanted.since = now;
+  set_condition(conditions, std::move(wanted));
+}
+
+}  // namespace
+
+void Pass::scheduled_condition() {
+  if (o_.refusal) return set("Scheduled", false, o_.refusal->reason, o_.refusal->message);
+  if (paced_) {
+    return set("Scheduled", false, "RateLimited",
+               "pods of this job were made and deleted too often; the next are made in a minute or "
+               "so: see status.failureHistory");
+  }
+  int placed = 0;
+  for (const Slot& slot : slots_) {
+    if (!slot.newest) continue;
+    if (!slot.newest->ended() && !slot.newest->unscheduled.empty() && !slot.newest->scheduled) {
+      return set("Scheduled", false, "Unschedulable",
+                 slot.newest->name + ": " + slot.newest->unscheduled);
+    }
+    placed += slot.newest->scheduled;
+  }
+  if (pods_.empty() && plan_.pods.empty()) {
+    return set("Scheduled", false, "NoPods", "no pod is wanted");
+  }
+  if (held()) return set("Scheduled", false, "Waiting", "a queue holds the pods");
+  const std::string count =
+      std::to_string(placed) + " of " + std::to_string(slots_.size()) + " pods have a node";
+  const bool all = placed == static_cast<int>(slots_.size());
+  set("Scheduled", all, all ? "AllScheduled" : "Waiting", all ? "every pod has a node" : count);
+}
+
+void Pass::initialized_condition() {
+  if (attempt_open() && all_run()) {
+    return set("Initialized", true, "GangComplete", "every worker has joined an attempt");
+  }
+  if (pods_.empty() && plan_.pods.empty()) {
+    return set("Initialized", false, "NoPods", "no pod is wanted");
+  }
+  for (const Slot& slot : slots_) {
+    if (!slot.newest || slot.newest->ended() || slot.newest->waiting_reason.empty()) continue;
+    const PodView& pod = *slot.newest;
+    if (pod.waiting_reason == kFetching) continue;
+    return set("Initialized", false,
+               cannot_start(pod.waiting_reason) ? "ImagePullBackOff" : "ContainerCannotStart",
+               pod.name + ": " + pod.waiting_reason + ": " + pod.waiting_message);
+  }
+  if (is_true(st_.conditions, "Initialized")) return;  // it stays true; Restarting says the rest
+  const Condition* data = find_condition(st_.conditions, kDataReady);
+  if (data && data->reason == kFetching) {
+    return set("Initialized", false, "Initializing", data->message);
+  }
+  set("Initialized", false, all_run() ? "WaitingForGang" : "WaitingForPods",
+      all_run() ? "the agents join" : "not every pod runs");
+}
+
+void Pass::progressing_condition() {
+  if (!is_true(st_.conditions, "Running")) {
+    return set_unknown("Progressing", "NotRunning", "no attempt is running");
+  }
+  if (spec().runs_user_program()) {
+    return set_unknown("Progressing", "NoSteps", "a program of the user's own tells no steps");
+  }
+  const Seconds patience(std::max<int64_t>(spec().policies.step_timeout_seconds, 60));
+  const auto updated = job().agent.updated;
+  const Time since =
+      std::max(updated.value_or(Time{}), find_condition(st_.conditions, "Running")->since);
+  if (now_ < since + patience) {
+    due(since + patience);
+    const std::string& slow = job().agent.stragglers;
+    if (!slow.empty()) return set("Progressing", true, "Stragglers", slow);
+    return set("Progressing", true, "StepsAdvance", "agent 0 reports");
+  }
+  due(now_ + patience);
+  set("Progressing", false, "NoReport", "agent 0 has not reported since " + to_text(since));
+}
+
+void Pass::conditions() {
+  const bool over = ended();
+  if (!is_true(st_.conditions, "Complete")) {
+    set("Complete", false, "NotFinished", "");
+  }
+  if (!is_true(st_.conditions, "Failed")) set("Failed", false, "NotFinished", "");
+  if (over) {
+    const Condition* data = find_condition(st_.conditions, kDataReady);
+    if (data && data->status == "False") set_unknown(kDataReady, "Waiting", "the job is over");
+    const bool done = is_true(st_.conditions, "Complete");
+    set("Running", false, "Finished", "the job is over");
+    set("Restarting", false, "NotRestarting", "");
+    set_unknown("Progressing", "NotRunning", "no attempt is running");
+    st_.phase = done ? "Complete" : "Failed";
+    return;
+  }
+  if (!force_) {
+    st_.phase = "Refused";
+    return;
+  }
+  if (!suspend_) {
+    const bool was = is_true(st_.conditions, "Suspended");
+    const Condition* before = find_condition(st_.conditions, "Suspended");
+    const bool resumed = was || (before && before->reason == "Resumed");
+    set("Suspended", false, resumed ? "Resumed" : "NotSuspended", "");
+  }
+  const bool running = attempt_open() && all_run();
+  const bool stopping = st_.stop_since.has_value() && !pods_.empty();
+  const bool gone = suspend_ && pods_.empty();
+  const bool rolling = !suspend_ && stopping;
+  const bool restarting =
+      !suspend_ && !running && (rolling || is_true(st_.conditions, "Restarting"));
+  if (!restarting) set("Restarting", false, "NotRestarting", "");
+  if (running) {
+    set("Running", true, stopping ? "Stopping" : "AttemptRunning",
+        "attempt " + std::to_string(job().agent.attempt));
+  } else {
+    const bool before = st_.restarts.attempt.has_value();
+    set("Running", false,
+        gone         ? "Stopped"
+        : restarting ? "Restarting"
+                     : "NotStarted",
+        before ? "attempt " + std::to_string(*st_.restarts.attempt) + " has ended" : "");
+  }
+  scheduled_condition();
+  std::vector<const PodView*> newest;
+  for (const Slot& slot : slots_) newest.push_back(slot.newest);
+  note_data(data_ready(spec(), newest), job().generation, shown_now(), st_.conditions);
+  if (gone) {
+    set("Initialized", false, "NoPods", "no pod is wanted");
+  } else {
+    initialized_condition();
+  }
+  progressing_condition();
+  const bool placed = is_true(st_.conditions, "Scheduled");
+  st_.phase = gone                    ? "Suspended"
+              : suspend_              ? "Suspending"
+              : rolling || restarting ? "Restarting"
+              : running               ? "Running"
+              : placed                ? "Starting"
+                                      : "Pending";
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,188 @@
+// Which pods a job has, which it lacks, and which are in the way.
+#include <algorithm>
+
+#include "operator/observe/child_content.h"
+#include "operator/decide/pass.h"
+#include "operator/decide/pod_pace.h"
+#include "operator/render/render_config.h"
+#include "operator/render/render_gang.h"
+#include "operator/render/render_pod.h"
+
+namespace dsj::op {
+
+void Pass::group_pods() {
+  slots_.clear();
+  for (int worker = 0; worker < spec().replicas; ++worker) slots_.push_back({.worker = worker});
+  for (const PodView* pod : pods_) {
+    if (pod->worker >= static_cast<int>(slots_.size())) continue;
+    Slot& slot = slots_[pod->worker];
+    const PodView* older = pod;
+    if (!slot.newest || pod->incarnation > slot.newest->incarnation) {
+      older = slot.newest;
+      slot.newest = pod;
+    }
+    if (older) slot.older.push_back(older);
+  }
+  for (Slot& slot : slots_) {
+    std::ranges::sort(slot.older, std::greater<>(), &PodView::incarnation);
+  }
+}
+
+/// One above both what is seen of this worker and what the status remembers, because a newer pod
+/// may have come and gone. The number stays the same until its pod is seen: a second leader, or a
+/// pass after a lost answer, finds the name taken and makes no second pod.
+int64_t Pass::next_incarnation(const Slot& slot) const {
+  return 1 + std::max(slot.newest ? slot.newest->incarnation : 0, st_.incarnation);
+}
+
+/// The scheduling group of pods that are made now: that of the run they join, whatever the policy
+/// says by now; a new one if they begin a run.
+std::string Pass::gang() const {
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (!pod || pod->ended() || pod->revision != st_.revision) continue;
+    return is_gang_of(spec(), o_.name, pod->gang) ? pod->gang : "";
+  }
+  return gang_name(spec(), o_.name, st_.incarnation + 1);
+}
+
+/// The agent's image of the run that pods join: an operator that was upgraded meanwhile brings its own into the next run,
+/// because agents of one gang speak to each other. Empty: pods begin a run.
+std::string Pass::run_image() const {
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (pod && !pod->ended() && pod->revision == st_.revision && !pod->image.empty())
+      return pod->image;
+  }
+  return {};
+}
+
+/// Deletes groups other than `keep` once none of their pods runs or may run.
+void Pass::tidy_gangs(const std::string& keep) {
+  for (const ChildView& child : o_.children) {
+    if (child.kind != "PodGroup" || child.owner_uid != job().uid || child.name == keep) continue;
+    const bool in_use =
+        std::ranges::any_of(live(), [&](const PodView* pod) { return pod->gang == child.name; });
+    if (in_use) continue;
+    plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
+  }
+}
+
+void Pass::make_children() {
+  auto objects = render_config(o_, *force_);
+  if (auto group = render_gang(job(), *force_, gang())) objects.push_back(std::move(*group));
+  for (Create& create : objects) {
+    const auto child = std::ranges::find_if(o_.children, [&](const ChildView& entry) {
+      return entry.kind == create.kind && entry.name == create.name && entry.owner_uid == job().uid;
+    });
+    if (child == o_.children.end()) {
+      plan_.creates.push_back(std::move(create));
+    } else if (child->content != content_of(create.kind, create.object)) {
+      create.object["metadata"]["resourceVersion"] = child->resource_version;
+      plan_.updates.push_back(std::move(create));
+    }
+  }
+}
+
+void Pass::make_pods() {
+  make_children();
+  std::vector<const Slot*> empty;
+  for (const Slot& slot : slots_) {
+    const bool old = slot.newest && slot.newest->revision != st_.revision;
+    const bool bad = slot.newest && slot.newest->ended();
+    if (!slot.newest || old || bad) empty.push_back(&slot);
+  }
+  // Workers that are done wait for the others, unless their attempt has ended otherwise.
+  const bool only_done = attested() && std::ranges::all_of(empty, [&](const Slot* slot) {
+                           return !slot->newest || said_done(slot->newest);
+                         });
+  if (empty.empty() || only_done) {
+    if (!live().empty()) make_keys();
+    return;
+  }
+  creating_ = true;
+  make_keys();
+  // After a charged restart no pod is made before its pause is over.
+  if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
+    return due(*st_.restarts.not_before);
+  }
+  const std::string group = gang(), image = run_image();
+  for (const Slot* slot : empty) {
+    plan_.pods.push_back(
+        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, keys_,
+                   image));
+  }
+}
+
+/// Of a worker's ended and replaced pods, keeps the newest failed one for its logs. One that only
+/// found its node unfit has none: the status has what it found, and it would be heard again when its
+/// successor is gone.
+void Pass::tidy_replaced() {
+  for (const Slot& slot : slots_) {
+    bool kept = false;
+    for (const PodView* pod : slot.older) {
+      if (ended() && !pod->ended()) continue;  // it goes as every running pod of a finished job
+      const bool failed =
+          pod->phase == PodView::Phase::Failed && !pod->lingers && !is_preempted(*pod) &&
+          !found_unfit(*pod) && !is_rejected(*pod);
+      if (failed && !kept) {
+        kept = true;
+      } else {
+        remove(*pod);  // if it still runs, it would be a second pod of its worker
+      }
+    }
+  }
+}
+
+void Pass::tidy_pods() {
+  for (const PodView* pod : pods_) {
+    if (pod->worker >= spec().replicas && pod->ended()) remove(*pod);
+  }
+  tidy_replaced();
+  if (!creating_ || !plan_.pods.empty()) tidy_gangs(gang());
+  for (const ChildView& child : o_.children) {
+    const bool stale =
+        child.kind == "ConfigMap" && child.owner_uid == job().uid && !child.revision.empty() &&
+        child.revision != st_.revision && child.revision != spare_revision_ &&
+        std::ranges::none_of(live(),
+                             [&](const PodView* pod) { return pod->revision == child.revision; });
+    if (stale) {
+      plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
+    }
+  }
+}
+
+/// Pods that would come too fast after others wait.
+void Pass::pace_pods() {
+  plan_.workers = spec().replicas + spares_;
+  if (plan_.pods.empty()) return;
+  const Time from =
+      pods_from(o_.pods_full, plan_.workers, static_cast<int>(plan_.pods.size()), now_);
+  if (from <= now_) return;
+  plan_.pods.clear();
+  paced_ = true;
+  due(from);
+}
+
+/// What the status says about the pods. It remembers their numbers before anything is deleted, and
+/// once the gang is whole; while the gang is being made the pods themselves carry the number.
+void Pass::note_pods() {
+  int64_t running = 0, there = 0;
+  const bool whole = !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {
+    return slot.newest != nullptr;
+  });
+  for (const PodView* pod : pods_) {
+    const bool member = !is_spare(*pod);
+    there += member && !pod->ended();
+    running += member && pod->phase == PodView::Phase::Running && !pod->deleting_from;
+    const bool deleted = std::ranges::any_of(
+        plan_.deletes, [&](const Delete& entry) { return entry.uid == pod->uid; });
+    if (whole || deleted || pod->deleting_from) {
+      st_.incarnation = std::max(st_.incarnation, pod->incarnation);
+    }
+  }
+  st_.replicas = there;
+  st_.workers = std::to_string(running) + "/" + std::to_string(spec().replicas);
+}
+
+}  // namespace dsj::op

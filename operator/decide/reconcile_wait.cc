@@ -1,0 +1,110 @@
+// Waiting for a gang: what a queue holds, and workers with nodes that wait for others without.
+#include <algorithm>
+
+#include "common/json.h"
+#include "operator/decide/fetching.h"
+#include "operator/observe/pace.h"
+#include "operator/decide/pass.h"
+
+namespace dsj::op {
+/// Every pod waits behind a scheduling gate: a queue has not admitted the gang yet.
+bool Pass::held() const {
+  const auto pods = live();
+  return !pods.empty() && std::ranges::all_of(pods, &PodView::gated);
+}
+
+/// Bounds the time for which workers hold nodes while others do not run. False: no pod may be made
+/// now, because a gang that was released is still on its way out.
+bool Pass::wait_for_gang() {
+  const Condition* restarting = find_condition(st_.conditions, "Restarting");
+  const bool released =
+      restarting && restarting->status == "True" && restarting->reason == kGangReleased;
+  if (released && !attempt_open()) {  // else the gang became whole after all
+    // Pods made since then carry the newer number of restarts.
+    bool leaving = false;
+    for (const PodView* pod : live()) {
+      if (pod->restarts >= st_.restarts.total) continue;
+      remove(*pod);
+      leaving = true;
+    }
+    if (leaving) {
+      creating_ = true;
+      return false;
+    }
+  }
+  const bool holds = std::ranges::any_of(
+      live(), [](const PodView* pod) { return !pod->node.empty() && !pod->deleting_from; });
+  // Whoever fetches makes headway; it would begin again on another node.
+  const bool fetches =
+      std::ranges::any_of(live(), [](const PodView* pod) { return is_fetching(*pod); });
+  if (all_run() || attempt_open() || !holds || fetches) {
+    st_.incomplete.reset();
+    return true;
+  }
+  if (!st_.incomplete) st_.incomplete = shown_now();
+  const Time end = *st_.incomplete + Seconds(spec().policies.run.recovery_deadline_seconds);
+  if (now_ < end) {
+    due(end);
+    return true;
+  }
+  release();
+  return false;
+}
+
+/// All pods go, so that others can use their nodes; the gang is tried again after a pause. This is
+/// nobody's fault, so it is not charged. Written before anything is deleted: the reason of
+/// Restarting and the number of restarts say which pods have to go.
+void Pass::release() {
+  int released = 0;  // in a row
+  for (auto at = st_.failure_history.rbegin(); at != st_.failure_history.rend(); ++at) {
+    if (json_text(*at, "reason") != kGangReleased) break;
+    ++released;
+  }
+  const Seconds pause = pause_after(released);
+  const std::string text = who_is_missing() +
+                           "; all pods are given back, the gang is tried again in " +
+                           std::to_string(pause.count()) + " s";
+  note_failure({.reason = kGangReleased, .message = text});
+  ++st_.restarts.total;
+  st_.restarts.last = shown_now();
+  st_.restarts.not_before = now_ + pause;
+  st_.incomplete.reset();
+  if (st_.elastic) start_large(force_->sizes, wanted_, *st_.elastic);
+  set("Restarting", true, kGangReleased, text);
+  for (const PodView* pod : live()) remove(*pod);
+  creating_ = true;
+}
+
+/// How many workers' pods do not run; the first of them, and why.
+std::pair<int, std::string> Pass::missing_workers() const {
+  std::string first;
+  int count = 0;
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (pod && pod->phase == PodView::Phase::Running && !pod->deleting_from) continue;
+    if (pod && is_done(*pod)) continue;
+    if (++count > 1) continue;
+    first = "worker " + std::to_string(slot.worker);
+    if (!pod) {
+      first += o_.refusal ? " has no pod: " + o_.refusal->message : " has no pod";
+    } else if (!pod->unscheduled.empty() && !pod->scheduled) {
+      first += " has no node: " + pod->unscheduled;
+    } else if (is_fetching(*pod)) {
+      first += " fetches " + pod->waiting_message;
+    } else if (!pod->waiting_reason.empty()) {
+      first += " cannot start: " + pod->waiting_reason + ": " + pod->waiting_message;
+    } else {
+      first += " does not run";
+    }
+  }
+  return {count, first};
+}
+
+std::string Pass::who_is_missing() const {
+  const auto [count, first] = missing_workers();
+  return std::to_string(count) + " of " + std::to_string(slots_.size()) +
+         " workers did not come in " +
+         std::to_string(spec().policies.run.recovery_deadline_seconds) + " s: " + first;
+}
+
+}  // namespace dsj::op

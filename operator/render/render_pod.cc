@@ -1,0 +1,342 @@
+#include "operator/render/render_pod.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/json.h"
+#include "job/contract.h"
+#include "job/join_keys.h"
+#include "job/node_health.h"
+#include "job/spec/pod_policies.h"
+#include "job/spec/user_program.h"
+#include "job/worker_job.h"
+#include "operator/render/keys.h"
+#include "operator/observe/lost_nodes.h"
+#include "operator/render/render_config.h"
+#include "operator/render/render_gang.h"
+#include "operator/render/render_initializers.h"
+#include "operator/render/topology.h"
+
+namespace dsj::op {
+namespace {
+
+/// Time for reports and last words, beyond the time to save, before the kubelet kills.
+constexpr int64_t kGraceExtra = 30;
+constexpr int64_t kTokenSeconds = 3600;
+
+Json& child(Json& object, const char* name, Json empty) {
+  Json& value = object[name];
+  if (value.is_null()) value = std::move(empty);
+  return value;
+}
+
+/// Sets `defaults` where the user said nothing.
+void fill(Json& object, const Json& defaults) {
+  for (const auto& [name, value] : defaults.items()) {
+    if (!object.contains(name)) object[name] = value;
+  }
+}
+
+/// What a template says without keys of the operator's. They are refused today; jobs of before may have them.
+Json without_ours(const Json& keys) {
+  Json kept = Json::object();
+  for (const auto& [key, value] : keys.items())
+    if (!key.starts_with(std::string(contract::kGroup) + "/")) kept[key] = value;
+  return kept;
+}
+
+Json& worker_container(Json& spec) {
+  Json& containers = child(spec, "containers", Json::array());
+  for (size_t i = 0; i < containers.size(); ++i) {
+    if (containers[i].value("name", "") != contract::kContainerName) continue;
+    if (i != 0) std::swap(containers[0], containers[i]);
+    return containers[0];
+  }
+  containers.insert(containers.begin(), Json{{"name", contract::kContainerName}});
+  return containers[0];
+}
+
+Json value_of(const char* name, const std::string& value) {
+  return {{"name", name}, {"value", value}};
+}
+
+Json field_of(const char* name, const char* path) {
+  return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+}
+
+void add_environment(Json& container, const JobView& job, const std::string& revision, int worker,
+                     int64_t incarnation) {
+  Json& env = child(container, "env", Json::array());
+  for (Json& entry : std::vector<Json>{
+           value_of(contract::kEnvJobName, job.name), value_of(contract::kEnvNamespace, job.ns),
+           value_of(contract::kEnvJobUid, job.uid),
+           value_of(contract::kEnvWorker, std::to_string(worker)),
+           value_of(contract::kEnvIncarnation, std::to_string(incarnation)),
+           value_of(contract::kEnvRevision, revision),
+           value_of(contract::kEnvWorkerZeroHost, worker_zero_host(job)),
+           field_of(contract::kEnvPodName, "metadata.name"),
+           field_of(contract::kEnvPodIp, "status.podIP"),
+           field_of(contract::kEnvServiceAccount, "spec.serviceAccountName")}) {
+    env.push_back(std::move(entry));
+  }
+}
+
+/// What the agent obeys, and what it needs to judge its node.
+void add_policies(Json& container, const jobspec::Policies& policies, int64_t gpus) {
+  const jobspec::NodeHealth& health = policies.failure.node_health;
+  Json& env = child(container, "env", Json::array());
+  env.push_back(value_of(jobspec::kEnvPolicies, jobspec::pod_policies_text(policies)));
+  if (health.action == jobspec::NodeHealthAction::Off) return;
+  env.push_back(
+      {{"name", contract::kEnvMemoryRequest},
+       {"valueFrom",
+        {{"resourceFieldRef",
+          {{"containerName", contract::kContainerName}, {"resource", "requests.memory"}}}}}});
+  if (gpus > 0) env.push_back(value_of(contract::kEnvGpus, std::to_string(gpus)));
+  if (health.min_peer_bandwidth_percent > 0)
+    env.push_back(field_of(contract::kEnvNode, "spec.nodeName"));
+}
+
+/// "/tmp/" is "/tmp".
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+/// Adds a volume of ours, unless the user mounts something at that path.
+void add_volume(Json& spec, Json& container, const char* name, const char* path, Json volume,
+                bool read_only) {
+  Json& mounts = child(container, "volumeMounts", Json::array());
+  const bool taken = std::ranges::any_of(
+      mounts, [&](const Json& mount) { return without_slash(mount.value("mountPath", "")) == path; });
+  if (taken) return;
+  Json mount = {{"name", name}, {"mountPath", path}};
+  if (read_only) mount["readOnly"] = true;
+  mounts.push_back(std::move(mount));
+  volume["name"] = name;
+  child(spec, "volumes", Json::array()).push_back(std::move(volume));
+}
+
+// Ten times what the agent writes there: the configuration, the ranks' environment, its socket.
+constexpr char kScratchSize[] = "256Mi";
+constexpr char kInstalledAgentSize[] = "256Mi";  // the agent and its libraries: 20 MB
+
+void add_volumes(Json& spec, Json& container, const JobView& job, const std::string& revision,
+                 const Settings& settings) {
+  add_volume(spec, container, "dsj-config", contract::kConfigMountPath,
+             {{"configMap", {{"name", config_map_name(job.name, revision)}}}}, true);
+  const Json token = {{"serviceAccountToken",
+                       {{"path", contract::kTokenFile},
+                        {"audience", contract::kAudiencePrefix + job.uid},
+                        {"expirationSeconds", kTokenSeconds}}}};
+  add_volume(spec, container, "dsj-token", contract::kTokenMountPath,
+             {{"projected", {{"sources", Json::array({token})}}}}, true);
+  add_volume(spec, container, "dsj-scratch", contract::kScratchMountPath,
+             {{"emptyDir", {{"sizeLimit", kScratchSize}}}}, false);
+  Json tmp = Json::object();
+  if (settings.tmp_size_limit != "0") tmp["sizeLimit"] = settings.tmp_size_limit;
+  add_volume(spec, container, "dsj-tmp", "/tmp", {{"emptyDir", std::move(tmp)}}, false);
+  // Without a sizeLimit the kubelet takes the container's memory limit, which counts what lies here.
+  add_volume(spec, container, "dsj-shm", "/dev/shm", {{"emptyDir", {{"medium", "Memory"}}}}, false);
+}
+
+bool adds_capability(const Json& context, const char* name) {
+  const Json& added = json_child(json_child(context, "capabilities"), "add");
+  return std::ranges::any_of(added, [&](const Json& one) {
+    return one == name || one == std::string("CAP_") + name;
+  });
+}
+
+/// What the namespace's Pod Security level "restricted" demands, where the template says nothing against it: who is privileged or
+/// administers the system gains rights by nature, and an API server refuses the contrary.
+void restrict(Json& container) {
+  Json& context = child(container, "securityContext", Json::object());
+  const bool privileged = json_flag(context, "privileged");
+  if (!privileged && !adds_capability(context, "SYS_ADMIN") && !adds_capability(context, "ALL"))
+    fill(context, {{"allowPrivilegeEscalation", false}});
+  if (!privileged) fill(context, {{"capabilities", {{"drop", Json::array({"ALL"})}}}});
+  fill(context, {{"readOnlyRootFilesystem", true}});
+}
+
+/// Users other than root, where the template does not name root: for the pod, or for one container of it.
+void keep_from_root(Json& spec) {
+  Json& context = child(spec, "securityContext", Json::object());
+  fill(context, {{"seccompProfile", {{"type", "RuntimeDefault"}}}});
+  if (context.contains("runAsNonRoot") || json_whole(context, "runAsUser") == 0) return;
+  context["runAsNonRoot"] = true;
+  for (const char* list : {"containers", "initContainers"}) {
+    const auto found = spec.find(list);
+    if (found == spec.end()) continue;
+    for (Json& container : *found) {
+      if (json_whole(json_child(container, "securityContext"), "runAsUser") == 0)
+        fill(container["securityContext"], {{"runAsNonRoot", false}});
+    }
+  }
+}
+
+void set_worker_image(Json& container, const Settings& settings) {
+  container["image"] = settings.worker_image;
+  if (!settings.image_pull_policy.empty()) {
+    fill(container, {{"imagePullPolicy", settings.image_pull_policy}});
+  }
+}
+
+/// launcher: Command: an init container of the worker image brings the agent into the user's image.
+/// The user's command follows the agent as arguments, so that the kubelet replaces $(NAME) in it.
+void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
+                         const Settings& settings) {
+  Json command = installed_agent_command(contract::kAgentMountPath);
+  command.insert(command.end(), {"--pod", "--"});
+  container["command"] = std::move(command);
+  container["args"] = jobspec::user_command(job.worker_template);
+  if (job.has_ds_config()) {
+    child(container, "env", Json::array())
+        .push_back(value_of(contract::kEnvDsConfig, std::string(contract::kScratchMountPath) + "/" +
+                                                        contract::kDsConfigFile));
+  }
+  const Json mount = {{"name", kAgentContainer}, {"mountPath", contract::kAgentMountPath}};
+  Json init = {{"name", kAgentContainer},
+               {"command", {"dsj-agent", "--install", contract::kAgentMountPath}},
+               {"volumeMounts", Json::array({mount})}};
+  if (Json same = jobspec::worker_resources(job.worker_template); !same.empty())
+    init["resources"] = std::move(same);
+  set_worker_image(init, settings);
+  restrict(init);
+  Json& inits = child(spec, "initContainers", Json::array());
+  inits.insert(inits.begin(), std::move(init));
+  add_volume(spec, container, kAgentContainer, contract::kAgentMountPath,
+             {{"emptyDir", {{"sizeLimit", kInstalledAgentSize}}}}, true);
+}
+
+/// Process 1 loses a SIGTERM that comes before it is loaded (agent/signals_ready.h). Not where the agent is not process 1, nor
+/// over a hook of the template's.
+void add_stop_hook(const Json& spec, Json& container) {
+  if (spec.value("shareProcessNamespace", false) || spec.value("hostPID", false)) return;
+  Json hook = container["command"];
+  while (hook.back() != "--pod") hook.erase(hook.size() - 1);
+  hook.back() = "--await-signals";
+  fill(child(container, "lifecycle", Json::object()),
+       {{"preStop", {{"exec", {{"command", std::move(hook)}}}}}});
+}
+
+/// The terms of a node selector are alternatives: each gets the conditions. By the nodes' own names, because their label
+/// kubernetes.io/hostname may be another. A field takes one value.
+void avoid_nodes(Json& spec, const std::set<std::string>& names) {
+  if (names.empty()) return;
+  Json& required =
+      child(child(child(spec, "affinity", Json::object()), "nodeAffinity", Json::object()),
+            "requiredDuringSchedulingIgnoredDuringExecution", Json::object());
+  Json& terms = child(required, "nodeSelectorTerms", Json::array());
+  if (terms.empty()) terms.push_back(Json::object());
+  for (Json& term : terms) {
+    Json& fields = child(term, "matchFields", Json::array());
+    for (const std::string& name : names)
+      fields.push_back(
+          {{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({name})}});
+  }
+}
+
+constexpr char kArchitectureLabel[] = "kubernetes.io/arch";
+
+/// Whether a required node affinity says something about the label.
+bool asks_for(const Json& spec, const char* label) {
+  const auto at = Json::json_pointer(
+      "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+  if (!spec.contains(at) || !spec[at].is_array()) return false;
+  return std::ranges::any_of(spec[at], [&](const Json& term) {
+    const Json& expressions = json_child(term, "matchExpressions");
+    return std::ranges::any_of(expressions,
+                               [&](const Json& one) { return json_child(one, "key") == label; });
+  });
+}
+
+/// Our programs are for x86-64, and a node of another architecture would pull them and fail to start them. Who has built
+/// them for another one says so in the template.
+void choose_architecture(Json& spec) {
+  if (asks_for(spec, kArchitectureLabel)) return;
+  fill(child(spec, "nodeSelector", Json::object()), {{kArchitectureLabel, "amd64"}});
+}
+
+}  // namespace
+
+Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& status, int worker,
+                  int64_t incarnation, const std::string& gang, const std::string& keys,
+                  const std::string& image) {
+  const JobView& job = *o.job;
+  Settings settings = o.settings;
+  if (!image.empty()) settings.worker_image = image;
+  const Json& pod_template = accepted.job.worker_template;
+  const std::string name = worker_pod_name(job.name, worker, incarnation);
+  Json metadata = metadata_of(job, name);
+  if (pod_template.is_object() && pod_template.contains("metadata")) {
+    const Json& theirs = pod_template["metadata"];
+    if (theirs.contains("labels")) fill(metadata["labels"], without_ours(theirs["labels"]));
+    if (theirs.contains("annotations"))
+      metadata["annotations"] = without_ours(theirs["annotations"]);
+  }
+  metadata["labels"][contract::kLabelReplicaType] = "worker";
+  metadata["labels"][contract::kLabelReplicaIndex] = std::to_string(worker);
+  metadata["labels"][contract::kLabelIncarnation] = std::to_string(incarnation);
+  metadata["labels"][contract::kLabelRevision] = accepted.revision;
+  metadata["annotations"][contract::kAnnotationRestarts] = std::to_string(status.restarts.total);
+  metadata["annotations"]["kubectl.kubernetes.io/default-container"] = contract::kContainerName;
+
+  Json spec =
+      pod_template.is_object() ? pod_template.value("spec", Json::object()) : Json::object();
+  const int64_t grace = accepted.job.policies.save_timeout_seconds + kGraceExtra;
+  const Json asked = spec.value("terminationGracePeriodSeconds", Json());
+  spec["terminationGracePeriodSeconds"] =
+      asked.is_number_integer() ? std::max(asked.get<int64_t>(), grace) : grace;
+  spec["restartPolicy"] = "Never";
+  spec["hostname"] = job.name + "-worker-" + std::to_string(worker);
+  spec["subdomain"] = shared_name(job.name);
+  spec["serviceAccountName"] = service_account_of(accepted.job, job.name);
+  // Only agent 0 speaks to the API server. A template that asks for the token, which it may not refuse, gets it everywhere.
+  if (worker == 0 || !spec.contains("automountServiceAccountToken")) {
+    spec["automountServiceAccountToken"] = worker == 0;
+  }
+  fill(spec, {{"enableServiceLinks", false}});
+  // Else such a pod asks the node's DNS, which does not know worker 0.
+  if (spec.value("hostNetwork", false)) fill(spec, {{"dnsPolicy", "ClusterFirstWithHostNet"}});
+  Json& container = worker_container(spec);
+  if (accepted.job.runs_user_program()) {
+    enter_foreign_image(spec, container, accepted.job, settings);
+  } else {
+    if (!container.contains("image")) set_worker_image(container, settings);
+    container["command"] = {"dsj-agent", "--pod"};
+    container.erase("args");
+  }
+  add_stop_hook(spec, container);
+  container["terminationMessagePath"] = contract::kTerminationLog;
+  fill(
+      container,
+      {{"terminationMessagePolicy", "File"},
+       {"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
+                              {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
+  add_environment(container, job, accepted.revision, worker, incarnation);
+  add_policies(container, accepted.job.policies, jobspec::worker_gpus(pod_template).whole);
+  add_volumes(spec, container, job, accepted.revision, settings);
+  if (!keys.empty()) {
+    metadata["labels"][contract::kLabelKeys] = keys;
+    child(container, "env", Json::array()).push_back(value_of(contract::kEnvJoinTls, "true"));
+    add_volume(spec, container, "dsj-keys", kJoinKeysMountPath, key_volume(job.name, keys, worker),
+               true);
+  }
+  keep_from_root(spec);
+  restrict(container);
+  for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init);
+  enter_gang(accepted.job, gang, metadata, spec);
+  enter_topology(accepted.job, job.name, worker, gang, metadata, spec);
+  choose_architecture(spec);
+  const auto avoided = nodes_to_avoid(o, accepted, status);
+  if (!avoided.empty()) metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
+  avoid_nodes(spec, avoided);
+  return {.kind = "Pod",
+          .name = name,
+          .object = {{"apiVersion", "v1"},
+                     {"kind", "Pod"},
+                     {"metadata", std::move(metadata)},
+                     {"spec", std::move(spec)}}};
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,311 @@
+#include "operator/serve/controller.h"
+
+#include <algorithm>
+
+#include "common/json.h"
+#include "common/log.h"
+#include "job/contract.h"
+#include "job/spec/cluster_spec.h"
+#include "operator/observe/own_status.h"
+#include "operator/decide/pod_pace.h"
+#include "operator/decide/readiness.h"
+#include "operator/render/render_config.h"
+
+namespace dsj::op {
+namespace {
+
+/// How often to look for a missing ConfigMap or template: nothing tells the operator when it appears.
+constexpr Milliseconds kLookAgain{15'000};
+
+/// Nobody has made a pod of this job yet: a job's first status is written before its first pod,
+/// over the very version that the pass decided on.
+bool is_untouched(const JobView& job, const Plan& plan) {
+  return job.own_status.empty() && !plan.status.is_null();
+}
+
+/// The ConfigMap in which a spec that was accepted before keeps what it referred to at that time, so
+/// that neither a change there nor a restart of the operator changes a job. Null: there is none.
+const ChildView* taken_up(const Observed& observed) {
+  const OwnStatus status = own_status_from_json(observed.job->own_status);
+  if (status.observed_generation != observed.job->generation ||
+      !is_true(status.conditions, "Accepted")) {
+    return nullptr;
+  }
+  const auto found = std::ranges::find_if(observed.children, [&](const ChildView& child) {
+    return child.kind == "ConfigMap" && child.name == status.config_map &&
+           child.owner_uid == observed.job->uid;
+  });
+  return found == observed.children.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+ControllerOptions Controller::completed(ControllerOptions options) {
+  if (options.carry_out) return options;
+  options.carry_out = [at_once = options.creates_at_once, crew = options.crew](
+                          kube::Client& client, const Observed& observed, const Plan& plan,
+                          const std::function<bool()>& may_write, Writes& writes,
+                          EventSink& events) {
+    return apply(client, observed, plan, may_write, writes, events, at_once, crew);
+  };
+  return options;
+}
+
+Controller::Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
+                       ControllerOptions options, Watcher& watcher)
+    : client_(client),
+      cache_(cache),
+      queue_(queue),
+      events_(events),
+      options_(completed(std::move(options))),
+      watcher_(watcher) {}
+
+bool Controller::step(const kube::Clock& clock, Time wall) {
+  Milliseconds queued{0};
+  const auto key = queue_.take(clock.monotonic(), &queued);
+  if (!key) return false;
+  try {
+    pass(*key, queued, clock, wall);
+  } catch (const std::exception& error) {
+    log::error(*key + ": the pass was broken off: " + error.what());
+    tell_stalled(*key, error.what(), wall);
+    queue_.retry(*key, clock.monotonic(), kLookAgain);
+  }
+  return true;
+}
+
+void Controller::tell_stalled(const std::string& key, const std::string& why, Time wall) try {
+  const Observed observed = cache_.observe(key);
+  if (!observed.job || observed.job->deleting || observed.job->orphaning ||
+      !jobspec::other_controller(observed.job->spec).empty())
+    return;
+  OwnStatus status = own_status_from_json(observed.job->own_status);
+  const Conditions before = status.conditions;
+  set_broken_off(why, observed.job->generation, std::chrono::floor<Seconds>(wall),
+                 status.conditions);
+  status.reason = reason_of(status.phase, status.conditions);
+  keep_small(status);
+  Plan plan{.status = to_json(status), .events = events_of(before, status.conditions)};
+  if (plan.status == observed.job->own_status) return;
+  options_.carry_out(client_, observed, plan, options_.may_write, cache_, events_);
+} catch (const std::exception& error) {
+  log::error(key + ": nor could its status say so: " + error.what());
+}
+
+void Controller::forget() {
+  const std::lock_guard lock(mutex_);
+  memory_.clear();
+}
+
+/// If the job is not in the cache, asks the server: only if it does not have the job either are
+/// children deleted. False: the server cannot be asked now.
+bool Controller::confirm(const std::string& key, Observed& observed) {
+  if (observed.job || (observed.pods.empty() && observed.children.empty())) return true;
+  const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
+  if (!live) return live.error().kind == kube::ApiError::Kind::NotFound;
+  cache_.wrote(jobspec::kKind, *live);
+  observed = cache_.observe(key);
+  return observed.job.has_value();
+}
+
+/// Reads the job's pods from the server itself. Called before pods are made, because the cache may
+/// have a newer status than pods, and a worker that only seems to have no pod would get a second
+/// one. It takes a tenth of a second: a server that lists from its own cache waits until that is
+/// new enough.
+bool Controller::look_at_pods(Observed& observed) {
+  std::vector<PodView> pods;
+  const kube::ListOptions select{.label_selector =
+                                     std::string(contract::kLabelJobName) + "=" + observed.name};
+  const auto listed =
+      client_.list(kube::resources::pods(), observed.ns, select, [&](const Json& object) {
+        cache_.wrote("Pod", object);
+        if (auto pod = pod_view(object)) pods.push_back(std::move(*pod));
+      });
+  if (listed) observed.pods = std::move(pods);
+  return listed.has_value();
+}
+
+/// The ds_config in a ConfigMap.
+std::optional<std::string> Controller::config_text(const Observed& observed, std::string& problem) {
+  const auto source = config_source(observed.job->spec);
+  if (!source) return std::nullopt;
+  const ChildView* kept = taken_up(observed);
+  if (kept && !kept->config_text.empty()) return kept->config_text;
+  const auto found = client_.get(kube::resources::config_maps(), observed.ns, source->name);
+  if (!found) {
+    problem = found.error().to_string();
+    return std::nullopt;
+  }
+  const auto data = found->find("data");
+  if (data == found->end() || !data->contains(source->key)) {
+    problem = "it has no key \"" + source->key + "\"";
+    return std::nullopt;
+  }
+  return (*data)[source->key].get<std::string>();
+}
+
+/// The DeepSpeedJobTemplate that the job names, else the operator's own choice for jobs that are made or edited from now on.
+TemplateText Controller::template_text(const Observed& observed) {
+  const ChildView* kept = taken_up(observed);
+  if (kept && !kept->template_text.empty()) return {.text = kept->template_text};
+  std::string name = jobspec::template_ref(observed.job->spec);
+  if (name.empty() && !kept) name = options_.settings.default_template;
+  if (name.empty()) return {};
+  const auto found = client_.get(job_templates_resource(), "", name);
+  if (!found) return {.name = name, .problem = found.error().to_string()};
+  const jobspec::WorkerTemplate source{
+      .name = name,
+      .generation = json_whole(json_child(*found, "metadata"), "generation").value_or(0),
+      .pod = json_child(json_child(*found, "spec"), "template")};
+  return {.name = name, .text = jobspec::to_text(source)};
+}
+
+/// The ConfigMap with the last accepted spec. The cache may lag behind the status that names it: what it
+/// lacks the server is asked for. An empty optional inside: there is none. Nothing: it cannot be asked now.
+std::optional<std::optional<ChildView>> Controller::kept_spec(const Observed& observed,
+                                                              const std::string& name) {
+  const auto is_it = [&](const ChildView& child) {
+    return child.kind == "ConfigMap" && child.name == name && child.owner_uid == observed.job->uid;
+  };
+  const auto found = std::ranges::find_if(observed.children, is_it);
+  if (found != observed.children.end()) return *found;
+  const auto live = client_.get(kube::resources::config_maps(), observed.ns, name);
+  if (!live) {
+    if (live.error().kind != kube::ApiError::Kind::NotFound) return std::nullopt;
+    return std::optional<ChildView>();
+  }
+  cache_.wrote("ConfigMap", *live);
+  std::optional<ChildView> view = child_view(*live);
+  view->kind = "ConfigMap";
+  if (!is_it(*view)) view.reset();
+  return view;
+}
+
+/// False: what the decision needs cannot be read now.
+bool Controller::judge_spec(const std::string& key, Observed& observed) {
+  if (!observed.job) {
+    const std::lock_guard lock(mutex_);
+    memory_.erase(key);
+    return true;
+  }
+  const JobView& job = *observed.job;
+  if (!jobspec::other_controller(job.spec).empty()) return true;  // reconcile leaves it alone
+  Memory memory;
+  {
+    const std::lock_guard lock(mutex_);
+    memory = memory_[key];
+  }
+  if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
+  if (memory.generation != job.generation || memory.queue_label != job.queue_label) {
+    std::string problem;
+    const auto text = config_text(observed, problem);
+    memory.queue_label = job.queue_label;
+    memory.wanted = agreeing_with(
+        job.queue_label, judge(job.name, job.spec, text, problem, template_text(observed)));
+    memory.wanted = possible_with(std::move(memory.wanted), options_.settings.volcano,
+                                  options_.settings.kueue);
+    memory.generation = refers_to_nothing(memory.wanted) ? -1 : job.generation;
+  }
+  if (!memory.wanted.accepted) {
+    const OwnStatus status = own_status_from_json(job.own_status);
+    if (memory.in_force_revision != status.revision) memory.in_force.reset();
+    if (!memory.in_force && !status.config_map.empty()) {
+      const auto kept = kept_spec(observed, status.config_map);
+      if (!kept) return false;
+      if (*kept) {
+        const Json spec = Json::parse((*kept)->spec_text, nullptr, false);
+        memory.in_force = accepted_before(job.name, spec, (*kept)->config_text,
+                                          {.text = (*kept)->template_text});
+        memory.in_force_revision = status.revision;
+      }
+    }
+    observed.in_force = memory.in_force;
+  }
+  observed.wanted = memory.wanted;
+  observed.refusal = memory.refusal;
+  observed.taken_set = memory.taken_set;
+  observed.pods_full = memory.pods_full;
+  const std::lock_guard lock(mutex_);
+  memory_[key] = std::move(memory);
+  return true;
+}
+
+/// What a server cannot take now, it may take a moment later. What it did not take three times is told as a refusal is.
+void Controller::note_create_problem(const std::string& key, Applied& applied) {
+  constexpr int kTries = 3;
+  const std::lock_guard lock(mutex_);
+  int& row = memory_[key].create_problems;
+  row = applied.create_problem.empty() ? 0 : row + 1;
+  if (row >= kTries && !applied.refusal)
+    applied.refusal = Refusal{"CannotCreate", applied.create_problem};
+}
+
+void Controller::pass(const std::string& key, Milliseconds queued, const kube::Clock& clock,
+                      Time wall) {
+  const Milliseconds started = clock.monotonic();
+  const auto again = [&](Milliseconds least) { queue_.retry(key, clock.monotonic(), least); };
+  Observed observed = cache_.observe(key);
+  if (!confirm(key, observed)) return again(Milliseconds(0));
+  if (!judge_spec(key, observed)) return again(Milliseconds(0));
+  observed.settings = options_.settings;
+  if (options_.token_keys) observed.token_keys = options_.token_keys();
+  std::chrono::microseconds decided{0};
+  auto decide = [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    Plan plan = options_.decide(observed, wall);
+    decided += std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::steady_clock::now() - begin);
+    return plan;
+  };
+  Plan plan = decide();
+  if (!plan.pods.empty() && !is_untouched(*observed.job, plan)) {
+    if (!look_at_pods(observed)) return again(Milliseconds(0));
+    plan = decide();
+  }
+  // A pass may take long: it ends when its job is suspended, edited or deleted meanwhile.
+  auto overtaken = [&] { return observed.job && !cache_.is_current(*observed.job); };
+  Applied applied = options_.carry_out(
+      client_, observed, plan, [&] { return options_.may_write() && !overtaken(); }, cache_,
+      events_);
+  watcher_.pass(queued, decided, plan, applied);
+  if (applied.status_written) watcher_.transition(*observed.job, plan);
+  if (observed.job) note_create_problem(key, applied);
+  const bool refusal_is_new =
+      applied.refusal &&
+      (!observed.refusal || observed.refusal->message != applied.refusal->message);
+  if (observed.job) {
+    const std::lock_guard lock(mutex_);
+    if (!applied.taken_set.empty()) memory_[key].taken_set = applied.taken_set;
+    if (applied.pods > 0) {
+      Time& full = memory_[key].pods_full;
+      full = pods_paid(full, plan.workers, applied.pods, wall);
+    }
+    auto& refusal = memory_[key].refusal;
+    // A refusal stands until a create succeeds or none is wanted.
+    if (applied.refusal) refusal = applied.refusal;
+    if (applied.created > 0 || (plan.creates.empty() && plan.pods.empty())) {
+      if (!applied.refusal && refusal) queue_.add(key, started);  // the status still shows it
+      if (!applied.refusal) refusal.reset();
+    }
+  }
+  if (!applied.done) {
+    if (!applied.problem.empty() && !applied.overtaken && !overtaken()) {
+      log::warn(key + ": " + applied.problem);
+    }
+    // The decision may rest on an old object: the next pass decides on what the server has.
+    if (observed.job) {
+      const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
+      if (live) cache_.wrote(jobspec::kKind, *live);
+      if (!live && live.error().kind == kube::ApiError::Kind::NotFound) cache_.forget_job(key);
+    }
+    return again(refusal_is_new ? Milliseconds(0) : applied.retry_after);
+  }
+  queue_.finish(key, clock.monotonic());
+  if (refers_to_nothing(observed.wanted)) queue_.add(key, started + kLookAgain);
+  if (plan.again) {
+    const auto delay = std::chrono::ceil<Milliseconds>(*plan.again - wall);
+    queue_.add(key, started + std::max(delay, Milliseconds(1)));
+  }
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,91 @@
+// One pass over one job: observe, reconcile, apply, and when to look again. Thread-safe for
+// different keys; the queue never gives out a key twice at a time.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kube/clock.h"
+#include "operator/act/apply.h"
+#include "operator/observe/cache.h"
+#include "operator/serve/queue.h"
+#include "operator/decide/reconcile.h"
+
+namespace dsj::op {
+
+/// Hears about passes, for the counters in metrics.h.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void pass(Milliseconds /*queued*/, std::chrono::microseconds /*decided*/,
+                    const Plan& /*plan*/, const Applied& /*applied*/) {}
+  virtual void transition(const JobView& /*before*/, const Plan& /*plan*/) {}
+};
+
+/// Carries out a plan: apply.h.
+using CarryOut = std::function<Applied(kube::Client& client, const Observed& observed,
+                                       const Plan& plan, const std::function<bool()>& may_write,
+                                       Writes& writes, EventSink& events)>;
+
+struct ControllerOptions {
+  Settings settings;
+  std::function<bool()> may_write;          ///< true: this process leads
+  std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: cannot be read
+  std::function<Plan(const Observed&, Time)> decide = reconcile;
+  int creates_at_once = 1;  ///< pods of one job
+  Crew crew = work_on_threads;
+  CarryOut carry_out = nullptr;  ///< null: apply, with the two above
+};
+
+class Controller {
+ public:
+  Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
+             ControllerOptions options, Watcher& watcher);
+
+  /// Works on the key that has been due longest. Whatever a pass throws costs its own job alone: condition Stalled says
+  /// so, and the pass is tried again after a growing pause. False: none is due. `wall`: as of the call. What
+  /// comes after a pass is counted from the end of it, by `clock`.
+  bool step(const kube::Clock& clock, Time wall);
+  /// Drops what is remembered from earlier passes. Call when leadership is lost or won.
+  void forget();
+
+ private:
+  struct Memory {
+    std::string uid;
+    int64_t generation = -1;
+    std::string queue_label;  ///< an edit of it is no new generation
+    Verdict wanted;
+    std::string in_force_revision;
+    std::shared_ptr<const Accepted> in_force;
+    std::optional<Refusal> refusal;
+    int create_problems = 0;  ///< passes in a row (applied.h)
+    std::string taken_set;
+    Time pods_full{};
+  };
+
+  static ControllerOptions completed(ControllerOptions options);
+  void pass(const std::string& key, Milliseconds queued, const kube::Clock& clock, Time wall);
+  void note_create_problem(const std::string& key, Applied& applied);
+  void tell_stalled(const std::string& key, const std::string& why, Time wall);
+  bool confirm(const std::string& key, Observed& observed);
+  bool look_at_pods(Observed& observed);
+  bool judge_spec(const std::string& key, Observed& observed);
+  std::optional<std::optional<ChildView>> kept_spec(const Observed& observed,
+                                                    const std::string& name);
+  std::optional<std::string> config_text(const Observed& observed, std::string& problem);
+  TemplateText template_text(const Observed& observed);
+
+  kube::Client& client_;
+  Cache& cache_;
+  Queue& queue_;
+  EventSink& events_;
+  const ControllerOptions options_;
+  Watcher& watcher_;
+  std::mutex mutex_;
+  std::map<std::string, Memory> memory_;
+};
+
+}  // namespace dsj::op
