@@ -230,8 +230,8 @@ void PodAgent::obey_the_job(Agent& agent) {
     if (!why.empty()) stop(agent, why);
     if (view->restarts) agent.account(view->accounted, *view->restarts, steady_time());
     const Time grace = view->save_timeout.value_or(config_.grace);
-    agent.wait_for(grace, config_.user_program ? config_.stall
-                                               : view->step_timeout.value_or(config_.stall));
+    agent.wait_for(
+        grace, config_.user_program ? config_.stall : view->step_timeout.value_or(config_.stall));
     if (view->stacks > stacks_seen_) {
       stacks_seen_ = view->stacks;
       agent.want_stacks(view->stacks, steady_time());
@@ -254,9 +254,9 @@ void PodAgent::heed_the_fence(Agent& agent, int running) {
   const auto newer = agent.newer_attempt();
   if (!newer) return;
   abandoned_ = true;
-  agent.abandon("the attempt file has attempt " + std::to_string(*newer) +
-                    ": another worker 0 runs this job",
-                now);
+  agent.abandon(
+      "the attempt file has attempt " + std::to_string(*newer) + ": another worker 0 runs this job",
+      now);
 }
 
 void PodAgent::take_signals(Agent& agent, int signals) {

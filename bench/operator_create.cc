@@ -20,8 +20,8 @@
 #include "job/contract.h"
 #include "kube/api_transport.h"
 #include "kube/kubeconfig.h"
-#include "operator/observe/pace.h"
 #include "operator/act/resources.h"
+#include "operator/observe/pace.h"
 #include "tests/kube/fake_api_server.h"
 
 namespace dsj::op::bench {

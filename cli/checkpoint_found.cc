@@ -88,8 +88,8 @@ Status refuse_without_latest(Files& files, const std::string& path) {
     DSJ_TRY(const bool known, deepspeed::is_deepspeed(files, path_join(path, entry.name)));
     DSJ_TRY(const bool parent, files.exists(path_join(path_join(path, entry.name), "latest")));
     if (known && !parent)
-      return bad_input("it has no file \"latest\", which names one of its DeepSpeed checkpoints", path,
-                       "name the one that you mean: " + path_join(path, entry.name));
+      return bad_input("it has no file \"latest\", which names one of its DeepSpeed checkpoints",
+                       path, "name the one that you mean: " + path_join(path, entry.name));
   }
   return {};
 }
@@ -197,8 +197,10 @@ std::string to_text(const FoundCheckpoint& found) {
     line("ranks", std::to_string(found.world) +
                       (found.stage ? ", ZeRO stage " + std::to_string(*found.stage) : ""));
     line("parameters",
-         text::grouped(found.parameters) + " tensors, " + text::grouped(found.elements) + " elements" +
-             (found.frozen > 0 ? ", " + text::grouped(found.frozen) + " of the tensors frozen" : ""));
+         text::grouped(found.parameters) + " tensors, " + text::grouped(found.elements) +
+             " elements" +
+             (found.frozen > 0 ? ", " + text::grouped(found.frozen) + " of the tensors frozen"
+                               : ""));
     line("states", joined(found.states));
     if (found.loss_scale) line("loss scale", text::number(*found.loss_scale));
   }

@@ -57,8 +57,8 @@ std::optional<int> parse(Arguments args, const char* name, const char* what, Dat
     parser.option("--row", to.row, "counted from 0").non_negative();
     parser.flag("--tokens", to.tokens, "a line per token: place, id, text, whether it has loss");
   }
-  JobWords words = split_words(args, {{"--set"}, {"--row"}, {"--tokens", false},
-                                      {"--help", false}, {"-h", false}});
+  JobWords words = split_words(
+      args, {{"--set"}, {"--row"}, {"--tokens", false}, {"--help", false}, {"-h", false}});
   words.own.insert(words.own.end(), words.file.begin(), words.file.end());
   to.line = std::move(words.line);
   if (const auto over = parser.parse(words.own)) return over;
@@ -72,8 +72,7 @@ Result<JobRows> open_job(const DataOptions& options) {
   DSJ_TRY(Input input, options.line.empty() ? read_input(options.file, options.overrides)
                                             : read_line(options.line, options.overrides));
   if (input.syntax) return std::unexpected(*input.syntax);
-  if (!input.job)
-    return bad_input("this is a bare ds_config", options.file, "name a DeepSpeedJob");
+  if (!input.job) return bad_input("this is a bare ds_config", options.file, "name a DeepSpeedJob");
   JobRows open{.job = std::move(*input.job)};
   const TrainingArgs& training = open.job.training;
   DSJ_TRY(const std::string directory,
@@ -177,11 +176,11 @@ Result<int> show(const DataOptions& options) {
               static_cast<long>(options.row), grouped(open.cut->rows()).c_str(),
               grouped(std::ssize(row.input_ids)).c_str(), grouped(learned(row)).c_str());
   if (row.input_ids.size() < whole.input_ids.size())
-    std::printf("cut: of %s tokens the run keeps %s (maxSeqLength, or the model's positions); %s "
-                "with loss are lost\n",
-                grouped(std::ssize(whole.input_ids)).c_str(),
-                grouped(std::ssize(row.input_ids)).c_str(),
-                grouped(learned(whole) - learned(row)).c_str());
+    std::printf(
+        "cut: of %s tokens the run keeps %s (maxSeqLength, or the model's positions); %s "
+        "with loss are lost\n",
+        grouped(std::ssize(whole.input_ids)).c_str(), grouped(std::ssize(row.input_ids)).c_str(),
+        grouped(learned(whole) - learned(row)).c_str());
   std::printf("%s\n", open.cut->shapes().c_str());
   if (options.tokens)
     print_tokens(open, row);
@@ -236,10 +235,11 @@ Result<int> check(const DataOptions& options) {
     cut += kept.empty() ? row.tokens > open.longest : kept[i].tokens < row.tokens;
     without += row.targets == 0;
   }
-  std::printf("  %s tokens, %s with loss; %s rows are longer than %s tokens and are cut, %s rows "
-              "have no token with loss\n",
-              grouped(tokens).c_str(), grouped(targets).c_str(), grouped(cut).c_str(),
-              grouped(open.how.max_seq_length).c_str(), grouped(without).c_str());
+  std::printf(
+      "  %s tokens, %s with loss; %s rows are longer than %s tokens and are cut, %s rows "
+      "have no token with loss\n",
+      grouped(tokens).c_str(), grouped(targets).c_str(), grouped(cut).c_str(),
+      grouped(open.how.max_seq_length).c_str(), grouped(without).c_str());
   print_lengths(rows, open.longest);
   return 0;
 }

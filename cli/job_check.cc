@@ -87,10 +87,10 @@ Findings metric_findings(const Job& job, FilesAre files, const JobCheck& check) 
     for (const auto& prefix : {metric.index_to_sample, metric.index_to_metric})
       for (const char* end : {".idx", ".bin"})
         if (!prefix.empty() && access((prefix + end).c_str(), R_OK) != 0)
-          findings.push_back({severity, "spec.training.dataPath",
-                              prefix + end + ": cannot read the metric of the rows: " +
-                                  std::strerror(errno),
-                              "`dsj analyze DATA` makes it"});
+          findings.push_back(
+              {severity, "spec.training.dataPath",
+               prefix + end + ": cannot read the metric of the rows: " + std::strerror(errno),
+               "`dsj analyze DATA` makes it"});
   const int64_t steps = check.resolution.config.total_steps;
   if (!findings.empty() || !check.around.data || steps == 0) return findings;
   std::vector<data::MetricFiles> named;
@@ -120,7 +120,8 @@ void check_fit(const Job& job, const Machine& machine, const CheckOptions& optio
   if (options.device && !check.limits.device.bytes) check.limits.device = *options.device;
   auto misfits = fit_findings(job, *check.memory, check.limits);
   if (!misfits.empty() && check.around.data && !check.around.rows)
-    if (auto measured = measure_rows(job, *check.around.model, *check.around.data)) check.around.rows = std::move(*measured);
+    if (auto measured = measure_rows(job, *check.around.model, *check.around.data))
+      check.around.rows = std::move(*measured);
   if (!misfits.empty() && check.around.rows) {
     auto input = *check.memory;
     count_with(*check.around.rows, job, input);

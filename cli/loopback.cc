@@ -30,9 +30,9 @@ int try_address(Address address, int family) {
   const Socket listening(family), calling(family);
   socklen_t length = sizeof address;
   auto* const where = reinterpret_cast<sockaddr*>(&address);
-  const bool carries =
-      bind(listening.fd(), where, length) == 0 && listen(listening.fd(), 1) == 0 &&
-      getsockname(listening.fd(), where, &length) == 0 && connect(calling.fd(), where, length) == 0;
+  const bool carries = bind(listening.fd(), where, length) == 0 && listen(listening.fd(), 1) == 0 &&
+                       getsockname(listening.fd(), where, &length) == 0 &&
+                       connect(calling.fd(), where, length) == 0;
   return carries ? 0 : errno;
 }
 
@@ -48,10 +48,10 @@ Result<std::string> loopback_address() {
   six.sin6_family = AF_INET6;
   six.sin6_addr = in6addr_loopback;
   if (try_address(six, AF_INET6) == 0) return "::1";
-  return fail(ErrorKind::Environment,
-              std::string("processes of this machine do not reach each other: ") +
-                  std::strerror(problem),
-              "127.0.0.1", "switch the loopback interface on: ip link set lo up");
+  return fail(
+      ErrorKind::Environment,
+      std::string("processes of this machine do not reach each other: ") + std::strerror(problem),
+      "127.0.0.1", "switch the loopback interface on: ip link set lo up");
 }
 
 }  // namespace dsj::cli

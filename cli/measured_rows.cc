@@ -92,9 +92,8 @@ json rows_json(const MeasuredRows* rows, const std::string& why, const plan::Mem
   out["count"] = rows->rows.size();
   out["tokens"] = lengths_json(rows->rows);
   if (const data::LongRows& longer = rows->longer; longer.cut > 0) {
-    out["cut"] = {{"rows", longer.cut},
-                  {"tokens", longer.tokens},
-                  {"withoutTarget", longer.without_target}};
+    out["cut"] = {
+        {"rows", longer.cut}, {"tokens", longer.tokens}, {"withoutTarget", longer.without_target}};
     if (longer.estimated) out["cut"]["estimated"] = true;
   }
   if (rows->packs)

@@ -20,8 +20,7 @@ struct Part {
 bool in_output(const std::string& name) {
   const std::string model = contract::kModelDir;
   return name == model || name == contract::kMetricsFile || name == contract::kStatusFile ||
-         name == dsconfig::kReferenceFile ||
-         name.starts_with("." + model + ".");
+         name == dsconfig::kReferenceFile || name.starts_with("." + model + ".");
 }
 bool in_checkpoints(const std::string& name) {
   return checkpoint::parse_dir_name(name) || name.starts_with(checkpoint::kDamagedPrefix) ||

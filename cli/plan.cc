@@ -129,8 +129,8 @@ json steps_of(const dsconfig::ResolvedConfig& config, const MeasuredRows* rows) 
   json steps = {{"total", config.total_steps}};
   if (config.steps_per_epoch > 0) {
     steps["perEpoch"] = config.steps_per_epoch;
-    steps["epochs"] = static_cast<double>(config.total_steps) /
-                      static_cast<double>(config.steps_per_epoch);
+    steps["epochs"] =
+        static_cast<double>(config.total_steps) / static_cast<double>(config.steps_per_epoch);
   }
   if (!rows) return steps;
   double tokens = 0;
@@ -199,7 +199,8 @@ std::optional<std::string> unknown_gpu(const std::string& name) {
 /// The exit code, if there is nothing more to do.
 std::optional<int> parse(Arguments args, PlanOptions& options) {
   ArgumentParser parser{
-      "Shows what a DeepSpeedJob, or the arguments of a torchrun line, would run. Exit code: 0, or 1 "
+      "Shows what a DeepSpeedJob, or the arguments of a torchrun line, would run. Exit code: 0, or "
+      "1 "
       "when `dsj run` would refuse it.",
       "dsj plan"};
   parser.option("FILE", options.file,
@@ -220,7 +221,8 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
   };
   bytes("--memory", "memory of one worker, for example 8Gi (default: the limit of its container)",
         options.given.memory);
-  bytes("--device-memory", "memory of one rank's accelerator (default: ranks compute in host memory)",
+  bytes("--device-memory",
+        "memory of one rank's accelerator (default: ranks compute in host memory)",
         options.given.device_memory);
   parser.option(
       "--device",
@@ -229,9 +231,14 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
         return unknown_gpu(name);
       },
       "a GPU: the roofline of a step on it; its memory is the limit (" + names_of_gpus() + ")");
-  JobWords words = split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--elsewhere", false},
-                                      {"--memory"}, {"--device-memory"},
-                                      {"--device", true, names_a_gpu}, {"--help", false},
+  JobWords words = split_words(args, {{"-o"},
+                                      {"--output"},
+                                      {"--set"},
+                                      {"--elsewhere", false},
+                                      {"--memory"},
+                                      {"--device-memory"},
+                                      {"--device", true, names_a_gpu},
+                                      {"--help", false},
                                       {"-h", false}});
   words.own.insert(words.own.end(), words.file.begin(), words.file.end());
   options.line = std::move(words.line);
@@ -242,10 +249,9 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
 
 /// The job, if it is one whose steps are this engine's.
 Result<Input> input_of(const PlanOptions& options) {
-  DSJ_TRY(auto input,
-          options.line.empty()
-              ? read_input(options.file, options.overrides, Reading::ByContent)
-              : read_line(options.line, options.overrides));
+  DSJ_TRY(auto input, options.line.empty()
+                          ? read_input(options.file, options.overrides, Reading::ByContent)
+                          : read_line(options.line, options.overrides));
   if (input.syntax) return input;
   if (!input.job)
     return bad_input("this is a bare ds_config", options.file,
@@ -343,10 +349,10 @@ int run_plan(Arguments args) {
   plan["findings"] = findings_of(job, check.findings);
   const int code = report_findings("plan", job, check.findings);
   if (!resolution.ok()) return code;  // the config is not decided
-  const std::string text =
-      options.output == "text"   ? plan_text(plan)
-      : options.output == "json" ? plan.dump(2, ' ', false, json::error_handler_t::replace) + "\n"
-                                 : jobspec::to_yaml(plan);
+  const std::string text = options.output == "text" ? plan_text(plan)
+                           : options.output == "json"
+                               ? plan.dump(2, ' ', false, json::error_handler_t::replace) + "\n"
+                               : jobspec::to_yaml(plan);
   std::fputs(text.c_str(), stdout);
   return code;
 }

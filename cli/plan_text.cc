@@ -51,8 +51,8 @@ std::string against_limit(const json& memory, int64_t peak, int64_t host, int64_
   const int64_t limit = limits[name]["bytes"];
   const double share = static_cast<double>(taken) / static_cast<double>(limit);
   return "  " +
-         (device || ranks == 1 ? "one rank takes " : "the " + std::to_string(ranks) +
-                                                         " ranks of a host take ") +
+         (device || ranks == 1 ? "one rank takes "
+                               : "the " + std::to_string(ranks) + " ranks of a host take ") +
          show_bytes(taken) + " of " + show_bytes(limit) + " (" +
          limits[name]["from"].get<std::string>() + ")  " + bar(share) +
          format(" %.3g %%\n", 100 * share);
@@ -81,11 +81,11 @@ std::string memory_part(const json& plan) {
     if (std::string(name) == "activations") out += "   " + rows_line(memory["rows"]);
     out += "\n";
   }
-  out += format("  %-12s %10s   all classes at one moment\n", "peak",
-                bytes_of(bytes["peak"]).c_str());
-  for (const auto& [name, what] : {std::pair{"host", "offload, in host memory"},
-                                   std::pair{"nvme", "offload, in files"},
-                                   std::pair{"snapshot", "the copy that checkpoints are written from"}})
+  out +=
+      format("  %-12s %10s   all classes at one moment\n", "peak", bytes_of(bytes["peak"]).c_str());
+  for (const auto& [name, what] :
+       {std::pair{"host", "offload, in host memory"}, std::pair{"nvme", "offload, in files"},
+        std::pair{"snapshot", "the copy that checkpoints are written from"}})
     if (bytes[name] != 0)
       out += format("  %-12s %10s   %s\n", name, bytes_of(bytes[name]).c_str(), what);
   out += against_limit(memory, bytes["peak"], bytes["host"], plan["topology"]["ranksPerHost"]);
@@ -106,8 +106,8 @@ std::string steps_part(const json& plan) {
   const json& steps = plan["steps"];
   std::string out = "STEPS\n  ";
   if (steps["total"] == 0) return out + "not known: the data, or the model, is not here\n";
-  out += grouped(steps["total"]) + " steps of " + counted(config["train_batch_size"], "row") + " (" +
-         config["train_micro_batch_size_per_gpu"].dump() + " x " +
+  out += grouped(steps["total"]) + " steps of " + counted(config["train_batch_size"], "row") +
+         " (" + config["train_micro_batch_size_per_gpu"].dump() + " x " +
          config["gradient_accumulation_steps"].dump() + " accumulated x " +
          plan["topology"]["worldSize"].dump() + " ranks)";
   if (steps.contains("epochs"))
@@ -156,12 +156,13 @@ std::string wire_part(const json& plan) {
 std::string roofline_part(const json& plan) {
   if (!plan.contains("roofline") || plan["roofline"].is_null()) return "";
   const json& step = plan["roofline"]["step"];
-  std::string out = "ROOFLINE of a step on " + plan["roofline"]["device"]["name"].get<std::string>() +
+  std::string out = "ROOFLINE of a step on " +
+                    plan["roofline"]["device"]["name"].get<std::string>() +
                     ", computed, not measured\n";
-  out += format("  %.4g ms, %.4g tokens/s, %.3g %% of the peak, bound by %s\n",
-                step["milliseconds"].get<double>(), step["tokensPerSecond"].get<double>(),
-                100 * step["shareOfPeak"].get<double>(),
-                step["boundBy"].get<std::string>().c_str());
+  out +=
+      format("  %.4g ms, %.4g tokens/s, %.3g %% of the peak, bound by %s\n",
+             step["milliseconds"].get<double>(), step["tokensPerSecond"].get<double>(),
+             100 * step["shareOfPeak"].get<double>(), step["boundBy"].get<std::string>().c_str());
   std::vector<json> parts = plan["roofline"]["parts"];
   std::ranges::stable_sort(parts, std::greater<>(),
                            [](const json& part) { return part["milliseconds"].get<double>(); });
@@ -176,8 +177,7 @@ std::string roofline_part(const json& plan) {
 
 std::string plan_text(const json& plan) {
   return heading(plan) + memory_part(plan) + steps_part(plan) + schedule_part(plan) +
-         wire_part(plan) + roofline_part(plan) +
-         "-o yaml prints every value with its origin\n";
+         wire_part(plan) + roofline_part(plan) + "-o yaml prints every value with its origin\n";
 }
 
 }  // namespace dsj::cli

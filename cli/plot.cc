@@ -50,10 +50,10 @@ Result<bool> draw(const PlotOptions& options) {
   bool over = true;
   for (const RunCurves& run : runs) {
     text += run.name + ": " + std::to_string(run.steps) + " steps" +
-            (phase_of(run) == kKilled
-                 ? "; the run was killed with all its processes, and its status.yaml still says that it "
-                   "goes on"
-                 : "") +
+            (phase_of(run) == kKilled ? "; the run was killed with all its processes, and its "
+                                        "status.yaml still says that it "
+                                        "goes on"
+                                      : "") +
             "\n\n";
     for (const Curve& curve : run.curves) {
       text += chart_text(curve, {.columns = terminal_columns(), .ascii = options.ascii}) + "\n";

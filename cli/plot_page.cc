@@ -149,9 +149,8 @@ std::string shapes(const std::vector<RunCurves>& runs, const std::string& name, 
     for (const double step : thinned_steps(curve->not_finite)) {
       const std::string at = number(kLeft + x.place(step) * span);
       svg += "<line x1=\"" + at + "\" x2=\"" + at + "\" y1=\"" + number(kHeight - kBottom) +
-             "\" y2=\"" + number(kHeight - kBottom + 6) +
-             "\" stroke=\"#dc2626\"><title>step " + std::to_string(static_cast<int64_t>(step)) +
-             " is not finite</title></line>";
+             "\" y2=\"" + number(kHeight - kBottom + 6) + "\" stroke=\"#dc2626\"><title>step " +
+             std::to_string(static_cast<int64_t>(step)) + " is not finite</title></line>";
     }
     if (xs.size() == 1) {
       svg += "<circle r=\"3\" fill=\"" + std::string(colour(i)) + "\" cx=\"" +

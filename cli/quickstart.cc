@@ -120,9 +120,16 @@ class Quickstart {
   Result<int> ask(const std::string& when, const std::string& model,
                   const std::vector<std::string>& more = {}) const {
     for (const std::string task : kTasks) {
-      std::vector<std::string> command = {own_,     "generate", "--model",
-                                          model,    "--data",   in("data/heldout-" + task + ".json"),
-                                          "--max-new-tokens", "32", "-o", "json"};
+      std::vector<std::string> command = {own_,
+                                          "generate",
+                                          "--model",
+                                          model,
+                                          "--data",
+                                          in("data/heldout-" + task + ".json"),
+                                          "--max-new-tokens",
+                                          "32",
+                                          "-o",
+                                          "json"};
       command.insert(command.end(), more.begin(), more.end());
       DSJ_TRY(const int code, run_to_the_end(command, answers_file(when, task)));
       if (code != 0) return code;

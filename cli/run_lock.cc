@@ -92,7 +92,8 @@ OutputLock::~OutputLock() {
 }
 
 bool was_killed(const std::string& output_dir, const nlohmann::json& status) {
-  constexpr std::array<std::string_view, 4> kGoesOn = {"Pending", "Running", "Restarting", "Stopping"};
+  constexpr std::array<std::string_view, 4> kGoesOn = {"Pending", "Running", "Restarting",
+                                                       "Stopping"};
   if (!std::ranges::count(kGoesOn, json_text(status, "phase"))) return false;
   const int fd = open(lock_path(output_dir).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;

@@ -29,8 +29,9 @@ Result<RunArguments> split_run_arguments(Arguments args) {
       return result;
     }
     if (name != "--output" && name != "--set")
-      return bad_input("not an argument of dsj run", name,
-                       text::did_you_mean(name, std::vector<std::string>{"--output", "--set", "--help"}));
+      return bad_input(
+          "not an argument of dsj run", name,
+          text::did_you_mean(name, std::vector<std::string>{"--output", "--set", "--help"}));
     const bool apart = name.size() == words.own[i].size();
     if (apart && i + 1 >= words.own.size()) return bad_input("a value is missing", name);
     const std::string value = apart ? words.own[++i] : words.own[i].substr(name.size() + 1);

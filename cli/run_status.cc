@@ -53,8 +53,10 @@ void RunStatus::take_attempt(const report::Attempt& attempt, const std::string& 
   const std::string all = object_["workers"].get<std::string>();
   object_["workers"] = all.substr(all.find('/') + 1) + all.substr(all.find('/'));
   phase("Running");
-  report::set_condition(object_, "Running", true, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
-  report::set_condition(object_, "Restarting", false, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
+  report::set_condition(object_, "Running", true, "AttemptStarted",
+                        "attempt " + std::to_string(attempt_), now);
+  report::set_condition(object_, "Restarting", false, "AttemptStarted",
+                        "attempt " + std::to_string(attempt_), now);
 }
 
 void RunStatus::take_failure(const report::Failure& failure, const std::string& now) {

@@ -309,8 +309,7 @@ int Supervisor::farewell() {
     case kExitDone: {
       std::string text = "done";
       if (status_.step() > 0) text += ": step " + std::to_string(status_.step());
-      if (last_step_.loss)
-        text += ", loss " + report::shown_number("%.4f", *last_step_.loss);
+      if (last_step_.loss) text += ", loss " + report::shown_number("%.4f", *last_step_.loss);
       std::fprintf(ports_.out, "%s\n", text.c_str());
       return 0;
     }

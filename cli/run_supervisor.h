@@ -23,7 +23,7 @@ struct SupervisorOptions {
   std::string resume_command;  ///< printed after an interruption
   nlohmann::json previous_status;
   std::vector<std::string> told;  ///< messages of warnings that were printed before the start
-  bool startup_trace = false;  ///< a table of each attempt's start is printed
+  bool startup_trace = false;     ///< a table of each attempt's start is printed
   /// Called once, when this run has a checkpoint or is done: returns warnings. Empty: nothing is due.
   std::function<std::vector<std::string>()> when_saved = {};
 };

@@ -174,8 +174,15 @@ int run_validate(Arguments args) {
   parser.flag("--arguments", arguments, "no FILE: how each argument is handled, as markdown");
   parser.flag("--fields", fields,
               "the fields of a DeepSpeedJob, as markdown; FILE of crds/: the resource from them");
-  JobWords words = split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--strict", false},
-                                      {"--elsewhere", false}, {"--keys"}, {"--arguments", false}, {"--fields", false}, {"--help", false},
+  JobWords words = split_words(args, {{"-o"},
+                                      {"--output"},
+                                      {"--set"},
+                                      {"--strict", false},
+                                      {"--elsewhere", false},
+                                      {"--keys"},
+                                      {"--arguments", false},
+                                      {"--fields", false},
+                                      {"--help", false},
                                       {"-h", false}});
   words.own.insert(words.own.end(), words.file.begin(), words.file.end());
   if (const auto over = parser.parse(words.own)) return *over;
@@ -189,8 +196,7 @@ int run_validate(Arguments args) {
                                         : read_line(words.line, overrides);
   if (!input) return report("validate", input.error());
   if (file.empty()) file = input->job->source;
-  Verdict verdict =
-      verdict_on(*input, file, elsewhere ? FilesAre::Elsewhere : FilesAre::Here);
+  Verdict verdict = verdict_on(*input, file, elsewhere ? FilesAre::Elsewhere : FilesAre::Here);
   if (strict) dsconfig::make_strict(verdict.findings);
   const jobspec::Job job = job_of(*input, file);
   if (output == "json")

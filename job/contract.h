@@ -51,8 +51,7 @@ enum ExitCode : int {
 
 /// Whether a rank's exit code says that no other attempt would get further.
 constexpr bool ends_the_job(int exit_code) {
-  return exit_code == kExitBadInput || exit_code == kExitEnvironment ||
-         exit_code == kExitNotFinite;
+  return exit_code == kExitBadInput || exit_code == kExitEnvironment || exit_code == kExitNotFinite;
 }
 /// The reason of a rank that ends with kExitNotFinite.
 inline constexpr char kReasonNotFinite[] = "NotFinite";

@@ -20,10 +20,9 @@ inline constexpr size_t kReasonBytesMax = 64;
 
 /// Only the operator says these: of pods, of the gang, and in its conditions.
 inline constexpr std::array<std::string_view, 15> kOperatorsReasons = {
-    "NodeLost",         "PodDeleted",  "PodFailed",   "PodRejected",
-    "GangReleased",     "Evicted",     "SpecChanged", "InitializerFailed",
-    "Resized",          "NotFinished", "Finished",    "NotRestarting",
-    "DeadlineExceeded", "FailurePolicy", "StartupDeadlineExceeded"};
+    "NodeLost", "PodDeleted",    "PodFailed",         "PodRejected",   "GangReleased",
+    "Evicted",  "SpecChanged",   "InitializerFailed", "Resized",       "NotFinished",
+    "Finished", "NotRestarting", "DeadlineExceeded",  "FailurePolicy", "StartupDeadlineExceeded"};
 /// Only agents say these, of themselves: a rank that ended never ends its pod so.
 inline constexpr std::array<std::string_view, 6> kAgentsReasons = {
     contract::kReasonCompleted,
@@ -34,12 +33,31 @@ inline constexpr std::array<std::string_view, 6> kAgentsReasons = {
     "Superseded"};
 
 /// What else is said by our own programs and by kubelets.
-inline constexpr std::array<std::string_view, 25> kOtherReasons = {
-    kReasonRankFailed, contract::kReasonNotFinite, "BadInput", "ContainerCannotRun",
-    "ContainerStatusUnknown", "Environment", "Error", "Failed", "HangDetected", "Killed",
-    "NoLastWords", "NodeAffinity", "NodeShutdown", "OOMKilled", "OutOfcpu", "OutOfmemory",
-    "OutOfnvidia_com_gpu", "OutOfpods", "PeerLost", "Preempting", "StartError",
-    "SupervisorLost", "Terminated", "TopologyAffinityError", "UnexpectedAdmissionError"};
+inline constexpr std::array<std::string_view, 25> kOtherReasons = {kReasonRankFailed,
+                                                                   contract::kReasonNotFinite,
+                                                                   "BadInput",
+                                                                   "ContainerCannotRun",
+                                                                   "ContainerStatusUnknown",
+                                                                   "Environment",
+                                                                   "Error",
+                                                                   "Failed",
+                                                                   "HangDetected",
+                                                                   "Killed",
+                                                                   "NoLastWords",
+                                                                   "NodeAffinity",
+                                                                   "NodeShutdown",
+                                                                   "OOMKilled",
+                                                                   "OutOfcpu",
+                                                                   "OutOfmemory",
+                                                                   "OutOfnvidia_com_gpu",
+                                                                   "OutOfpods",
+                                                                   "PeerLost",
+                                                                   "Preempting",
+                                                                   "StartError",
+                                                                   "SupervisorLost",
+                                                                   "Terminated",
+                                                                   "TopologyAffinityError",
+                                                                   "UnexpectedAdmissionError"};
 /// In a metric, of every other word: a program of the user's says what it likes, and each value of a label is a series.
 inline constexpr char kReasonOther[] = "Other";
 
@@ -47,8 +65,7 @@ inline constexpr char kReasonOther[] = "Other";
 constexpr bool is_reason_word(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   return !text.empty() && text.size() <= kReasonBytesMax && letter(text[0]) &&
-         std::ranges::all_of(text,
-                             [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+         std::ranges::all_of(text, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
 /// `said` by an agent, or kReasonRankFailed.

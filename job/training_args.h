@@ -68,7 +68,7 @@ struct TrainingArgs {
   std::optional<int64_t> max_eval_samples;  ///< Hugging Face's: the first rows of eval_data_path
   /// LLaMA-Factory's, for several data sets: concat, interleave_under, interleave_over.
   std::optional<std::string> mix_strategy;
-  std::optional<std::string> dataset_weights;  ///< of interleaving: numbers, commas between
+  std::optional<std::string> dataset_weights;         ///< of interleaving: numbers, commas between
   std::optional<bool> gradient_checkpointing;         ///< recompute
   std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
   std::optional<std::string> truncation_side;         ///< right: what is cut of a longer row; left
@@ -95,10 +95,10 @@ struct TrainingArgs {
   std::optional<double> beta;  ///< 0.1; TRL's, of dpo, kto and orpo
   /// TRL's, of dpo: sigmoid; hinge, ipo, robust ... Of sft: nll, the only one.
   std::optional<std::string> loss_type;
-  std::optional<double> label_smoothing;        ///< 0; TRL's, of dpo
-  std::optional<int64_t> max_prompt_length;     ///< TRL's before 1.0; unset: none
-  std::optional<double> desirable_weight;       ///< 1; TRL's, of kto
-  std::optional<double> undesirable_weight;     ///< 1; the same
+  std::optional<double> label_smoothing;         ///< 0; TRL's, of dpo
+  std::optional<int64_t> max_prompt_length;      ///< TRL's before 1.0; unset: none
+  std::optional<double> desirable_weight;        ///< 1; TRL's, of kto
+  std::optional<double> undesirable_weight;      ///< 1; the same
   std::optional<double> label_smoothing_factor;  ///< 0; Trainer's, of sft
   std::optional<double> neftune_noise_alpha;     ///< unset: no noise
   /// Ours: 20; so many steps in a row whose loss or gradient is not finite end the run. 0: none do.

@@ -178,15 +178,18 @@ const std::vector<TrainingField>& training_fields() {
           "micro-batch: of the micro-batches' means.",
           kAny, "token rank micro-batch"),
       row("objective", &A::objective,
-          "What is learned: sft, the answers of the rows (the default); dpo or orpo, of two answers "
+          "What is learned: sft, the answers of the rows (the default); dpo or orpo, of two "
+          "answers "
           "the chosen one; kto, answers marked good or bad; pretrain, the rows' whole texts.",
           kAny, "sft dpo orpo kto pretrain reward"),
       row("beta", &A::beta,
-          "Of dpo and kto: how closely the model stays with the one that it starts from; of orpo: the "
+          "Of dpo and kto: how closely the model stays with the one that it starts from; of orpo: "
+          "the "
           "weight of the odds ratio. 0.1 by default.",
           above(0), "", "prefBeta"),
       row("lossType", &A::loss_type,
-          "The loss of dpo: sigmoid (the default), hinge, ipo and others of TRL; nll is that of sft.",
+          "The loss of dpo: sigmoid (the default), hinge, ipo and others of TRL; nll is that of "
+          "sft.",
           kAny,
           "nll sigmoid hinge ipo robust exo_pair nca_pair bco_pair sppo_hard apo_zero apo_down "
           "sigmoid_norm",
@@ -207,7 +210,8 @@ const std::vector<TrainingField>& training_fields() {
           "Of sft: the share of a target that is spread over the whole vocabulary; 0 by default.",
           from_below(0, 1)),
       row("neftuneNoiseAlpha", &A::neftune_noise_alpha,
-          "NEFTune: noise of this size on the embeddings while training; none by default.", from(0)),
+          "NEFTune: noise of this size on the embeddings while training; none by default.",
+          from(0)),
       row("maxSkippedSteps", &A::max_skipped_steps,
           "This many steps in a row without a finite loss and gradient end the job; 20 by "
           "default, 0: never.",

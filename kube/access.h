@@ -27,7 +27,7 @@ struct Access {
   /// Of every request: whom the user acts as (Impersonate-User, ...).
   std::vector<std::pair<std::string, std::string>> headers;
   bool insecure_skip_tls_verify = false;
-  std::optional<Proxy> proxy;              ///< unset: the server is reached directly
+  std::optional<Proxy> proxy;   ///< unset: the server is reached directly
   std::string tls_server_name;  ///< that the server's certificate names; empty: the address's host
   std::string default_namespace = "default";
 };

@@ -37,8 +37,7 @@ std::string place_of(const Endpoint& endpoint) {
 }
 
 Hop first_hop(const Endpoint& endpoint) {
-  if (endpoint.proxy)
-    return {endpoint.proxy->host, endpoint.proxy->port, endpoint.proxy->name()};
+  if (endpoint.proxy) return {endpoint.proxy->host, endpoint.proxy->port, endpoint.proxy->name()};
   return {endpoint.host, endpoint.port, place_of(endpoint)};
 }
 
@@ -86,8 +85,7 @@ struct Lookup {
   tcp::resolver::results_type found;
 };
 
-Connection::Expected<tcp::resolver::results_type> look_up(const Hop& hop,
-                                                          Connection::Time deadline,
+Connection::Expected<tcp::resolver::results_type> look_up(const Hop& hop, Connection::Time deadline,
                                                           const Cancel& cancel) {
   asio::io_context here;
   Problem no_number;
@@ -301,8 +299,8 @@ Connection::Expected<void> BeastConnection::connect(Time deadline, const Cancel&
       if (auto done = handshake(*tls_, proxy->host, hop.name, deadline, cancel); !done) return done;
     }
     if (!endpoint_.forwarded()) {
-      auto open = proxy->kind == Proxy::Kind::Socks5 ? socks(deadline, cancel)
-                                                     : tunnel(deadline, cancel);
+      auto open =
+          proxy->kind == Proxy::Kind::Socks5 ? socks(deadline, cancel) : tunnel(deadline, cancel);
       if (!open) return open;
     }
   }
@@ -344,10 +342,10 @@ Connection::Expected<void> BeastConnection::tunnel(Time deadline, const Cancel& 
   on_stream([&](auto& stream) { http::async_read_header(stream, buffer_, answer, finish()); });
   if (auto read = step(endpoint_.proxy->name(), deadline, cancel); !read) return read;
   if (answer.get().result_int() == 200) return {};
-  return std::unexpected(NetError{
-      NetError::Kind::Connect, endpoint_.proxy->name() + ": refuses the way to " + place + ": " +
-                                   std::to_string(answer.get().result_int()) + " " +
-                                   std::string(answer.get().reason())});
+  return std::unexpected(
+      NetError{NetError::Kind::Connect, endpoint_.proxy->name() + ": refuses the way to " + place +
+                                            ": " + std::to_string(answer.get().result_int()) + " " +
+                                            std::string(answer.get().reason())});
 }
 
 Connection::Expected<void> BeastConnection::socks(Time deadline, const Cancel& cancel) {
@@ -363,8 +361,8 @@ Connection::Expected<void> BeastConnection::socks(Time deadline, const Cancel& c
       endpoint_.host.size() > kLongest) {
     return refused("SOCKS5 has at most 255 bytes for a user, a password and a host");
   }
-  const std::string methods = proxy.user ? std::string("\x05\x02\x00\x02", 4)
-                                         : std::string("\x05\x01\x00", 3);
+  const std::string methods =
+      proxy.user ? std::string("\x05\x02\x00\x02", 4) : std::string("\x05\x01\x00", 3);
   if (auto sent = write(methods, deadline, cancel); !sent) return sent;
   auto chosen = read_exactly(2, deadline, cancel);
   if (!chosen) return std::unexpected(chosen.error());

@@ -42,8 +42,7 @@ std::optional<std::string> decoded(const std::string& text) {
     }
     unsigned byte = 0;
     const char* begin = text.data() + i + 1;
-    if (i + 2 >= text.size() ||
-        std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2) {
+    if (i + 2 >= text.size() || std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2) {
       return std::nullopt;
     }
     out += static_cast<char>(byte);
@@ -195,7 +194,8 @@ Result<std::optional<Proxy>> proxy_from(const ProxyVariables& variables,
   place.resize(std::min(place.find('/'), place.size()));
   const auto at = parse_host_port(place);
   if (url.empty() || !at ||
-      without_proxy(variables.no_proxy, at->host, std::to_string(at->port.value_or(tls ? 443 : 80))))
+      without_proxy(variables.no_proxy, at->host,
+                    std::to_string(at->port.value_or(tls ? 443 : 80))))
     return std::optional<Proxy>();
   if (!url.contains("://")) url = "http://" + url;
   DSJ_TRY(Proxy proxy, parse_proxy(url, tls ? "HTTPS_PROXY" : "HTTP_PROXY"));

@@ -12,14 +12,14 @@
 #include "job/contract.h"
 #include "kube/lease.h"
 #include "kube/reflector.h"
+#include "operator/act/events.h"
+#include "operator/observe/pace.h"
 #include "operator/serve/controller.h"
 #include "operator/serve/counted_transport.h"
-#include "operator/act/events.h"
 #include "operator/serve/health_server.h"
 #include "operator/serve/leader_transport.h"
 #include "operator/serve/metrics.h"
 #include "operator/serve/metrics_server.h"
-#include "operator/observe/pace.h"
 #include "operator/webhook/webhook.h"
 
 namespace dsj::op {

@@ -86,7 +86,8 @@ int run_restart(Arguments args, const Connect& connect) {
     return report("restart",
                   Error{ErrorKind::Transient, "the job is suspended and has no pods",
                         "job " + target.name, "dsj resume " + target.name + " makes them"});
-  const Json annotations = {{jobspec::kRestartedAt, kube::micro_time(target.session->clock.wall())}};
+  const Json annotations = {
+      {jobspec::kRestartedAt, kube::micro_time(target.session->clock.wall())}};
   return change("restart", target,
                 {{"workers", {{"template", {{"metadata", {{"annotations", annotations}}}}}}}},
                 "all ranks save one step, then its pods are recreated");

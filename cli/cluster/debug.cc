@@ -121,9 +121,10 @@ int run_debug(Arguments args, const Connect& connect) {
   parser.option("NAME", name, "the job").required();
   add_cluster_flags(parser, flags);
   parser.option("-o,--output", output, "a file instead of standard output");
-  parser.flag("--stacks", stacks,
-              "also the stack of every thread of every rank, by the names of its functions. It sets "
-              "an annotation of the job; the ranks keep running");
+  parser.flag(
+      "--stacks", stacks,
+      "also the stack of every thread of every rank, by the names of its functions. It sets "
+      "an annotation of the job; the ranks keep running");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("debug", session.error());

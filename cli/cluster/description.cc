@@ -79,7 +79,8 @@ class Page {
   }
 
   std::string state() const {
-    const std::string other = jobspec::other_controller(find(job_, "spec") ? *find(job_, "spec") : Json());
+    const std::string other =
+        jobspec::other_controller(find(job_, "spec") ? *find(job_, "spec") : Json());
     const std::string standing = own_state();
     if (other.empty()) return standing;
     return (get("status.phase").empty() ? "" : standing + ", ") + "run by " + other +

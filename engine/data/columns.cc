@@ -9,7 +9,8 @@ namespace {
 
 constexpr char kElsewhere[] =
     "or write its rows as JSONL where pyarrow is: pandas.read_parquet(FILE), or "
-    "datasets.Dataset.from_file(FILE), and its to_json(\"rows.jsonl\", orient=\"records\", lines=True)";
+    "datasets.Dataset.from_file(FILE), and its to_json(\"rows.jsonl\", orient=\"records\", "
+    "lines=True)";
 
 std::string beside_program() {
   std::error_code ignored;
@@ -19,7 +20,8 @@ std::string beside_program() {
 
 Result<const ColumnsPlugin*> open_plugin(const std::string& file, const std::string& path) {
   const auto lacking = [&](const std::string& what) {
-    return fail(ErrorKind::Environment, "is a Parquet or Arrow file, and " + what, path, kElsewhere);
+    return fail(ErrorKind::Environment, "is a Parquet or Arrow file, and " + what, path,
+                kElsewhere);
   };
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored))

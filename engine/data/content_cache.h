@@ -14,11 +14,11 @@ namespace dsj::data {
 
 struct ContentCacheOptions {
   std::string directory;
-  std::string suffix;          ///< ".rows"; other files of the directory are left alone
-  int64_t bytes_max = 0;       ///< of all entries; the oldest go first
-  int64_t kept_seconds = 0;    ///< entries younger than that stay, whatever their size
-  int64_t now = 0;             ///< seconds since 1970: the age of what is stored
-  int64_t process = 0;         ///< its id: no other process writes under its temporary names
+  std::string suffix;        ///< ".rows"; other files of the directory are left alone
+  int64_t bytes_max = 0;     ///< of all entries; the oldest go first
+  int64_t kept_seconds = 0;  ///< entries younger than that stay, whatever their size
+  int64_t now = 0;           ///< seconds since 1970: the age of what is stored
+  int64_t process = 0;       ///< its id: no other process writes under its temporary names
 };
 
 /// One caller at a time; other processes may use the same directory.

@@ -89,7 +89,8 @@ std::optional<CsvHeader> csv_header(std::string_view head) {
     bytes = std::min(bytes + 1, head.size());
     auto names = fields_of(head.substr(0, bytes), separator);
     if (!names) continue;
-    if (names->size() > 1 && names->front().empty()) names->front() = "Unnamed: 0";  // pandas's index
+    if (names->size() > 1 && names->front().empty())
+      names->front() = "Unnamed: 0";  // pandas's index
     if (!good_names(*names) || (best && best->names.size() >= names->size())) continue;
     const bool one = names->size() == 1;  // whose fields hold what would separate others
     best = CsvHeader{one ? '\n' : separator, std::move(*names), bytes};
@@ -98,7 +99,8 @@ std::optional<CsvHeader> csv_header(std::string_view head) {
 }
 
 Result<std::string> csv_json(const CsvHeader& header, std::string_view record) {
-  if (find_invalid_utf8(record)) return bad_input("is not UTF-8", "", "convert the file: iconv -t UTF-8");
+  if (find_invalid_utf8(record))
+    return bad_input("is not UTF-8", "", "convert the file: iconv -t UTF-8");
   const auto fields = fields_of(record, header.separator);
   if (!fields) return bad_input("has a quote inside a field that is not quoted as RFC 4180 has it");
   if (fields->size() != header.names.size())

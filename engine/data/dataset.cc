@@ -322,16 +322,16 @@ std::string Dataset::answer_end_note() const {
   const auto name = [&](std::optional<int32_t> id) {
     return id ? tokenizer_->id_to_token(*id).value_or("") : std::string("not set");
   };
-  return "the answers in " + path_ + " end with " + name(**end) + ", but the model's eos token is " +
-         name(tokenizer_->eos_id()) +
+  return "the answers in " + path_ + " end with " + name(**end) +
+         ", but the model's eos token is " + name(tokenizer_->eos_id()) +
          ": what is exported will not stop at the end of an answer; --eos_token '" + name(**end) +
          "' makes it the eos token of the exported model";
 }
 
 std::vector<std::string> Dataset::notes() const {
   std::vector<std::string> notes;
-  const bool chats = std::ranges::any_of(
-      files_, [](const RowFile& file) { return is_chat(file.found.kind); });
+  const bool chats =
+      std::ranges::any_of(files_, [](const RowFile& file) { return is_chat(file.found.kind); });
   if (!chats && options_.chat_template != "auto")
     notes.push_back("its rows have no messages: chatTemplate " + options_.chat_template +
                     " is not used");

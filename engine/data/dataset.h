@@ -56,17 +56,17 @@ struct DatasetOptions {
   int64_t max_seq_length = 2048;
   int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;
-  std::string chat_template = "auto";  ///< training.chatTemplate, for chat rows
-  std::string chat_date;               ///< training.chatDate; empty: today
-  Learning learning;                   ///< trainOnInputs, maskHistory, trainOnEos
-  std::string dataset;                 ///< training.dataset (row_sources.h); empty: none
-  nlohmann::json columns;              ///< training.datasetColumns (row_names.h), or null
-  RowSelection selection;              ///< of the rows that are there
-  bool keeps_end = false;              ///< training.truncationSide is left
+  std::string chat_template = "auto";     ///< training.chatTemplate, for chat rows
+  std::string chat_date;                  ///< training.chatDate; empty: today
+  Learning learning;                      ///< trainOnInputs, maskHistory, trainOnEos
+  std::string dataset;                    ///< training.dataset (row_sources.h); empty: none
+  nlohmann::json columns;                 ///< training.datasetColumns (row_names.h), or null
+  RowSelection selection;                 ///< of the rows that are there
+  bool keeps_end = false;                 ///< training.truncationSide is left
   std::string unpack_directory = "/tmp";  ///< row_bytes.h
   std::string cache_directory;            ///< row_cache.h; empty: nothing is kept
-  bool cache_writes = true;            ///< false: another process of this machine stores it
-  int64_t cached_bytes_min = 1 << 20;  ///< smaller files are checked at once
+  bool cache_writes = true;               ///< false: another process of this machine stores it
+  int64_t cached_bytes_min = 1 << 20;     ///< smaller files are checked at once
 };
 
 /// The options of an evaluation file beside those of the training rows: its own rows, the first

@@ -152,12 +152,13 @@ class PairShaper {
         prompt.push_back({{"role", "user"}, {"content", row_["prompt"]}});
     }
     if (!prompt.is_array())
-      return problem(list, "is " + kind_of(json::parse(prompt.dump())) +
-                               ", expected a list of turns");
+      return problem(list,
+                     "is " + kind_of(json::parse(prompt.dump())) + ", expected a list of turns");
     if (implicit) take_common(prompt);
     if (prompt.empty())
-      return problem("chosen", "does not begin as rejected does: expected the turns of one prompt, "
-                               "in both or as prompt");
+      return problem("chosen",
+                     "does not begin as rejected does: expected the turns of one prompt, "
+                     "in both or as prompt");
     for (const char* answer : {"chosen", "rejected"})
       if (row_[answer].empty()) return problem(answer, "has no turn behind the prompt");
     return of_prompt(prompt);

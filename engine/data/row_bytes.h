@@ -24,8 +24,8 @@ struct UnpackOptions {
   /// Of what is kept; the oldest go first. What is younger than an hour stays in any case: all files of a
   /// run that is starting do.
   int64_t kept_bytes_max = int64_t{32} << 30;
-  int64_t now = 0;      ///< seconds since 1970
-  int64_t process = 0;  ///< its id
+  int64_t now = 0;                  ///< seconds since 1970
+  int64_t process = 0;              ///< its id
   std::string columns_plugin = {};  ///< columns.h; empty: beside this program
 };
 

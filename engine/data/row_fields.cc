@@ -17,7 +17,8 @@ struct Refused {
 };
 
 constexpr char kPreference[] =
-    "belongs to a preference row, and objective sft learns every answer: set objective: dpo to compare "
+    "belongs to a preference row, and objective sft learns every answer: set objective: dpo to "
+    "compare "
     "prompt, chosen and rejected, or keep the better answer alone as the row's answer";
 constexpr char kMedia[] =
     "goes with text here, and only text is read: take a data set without images, video and sound";
@@ -157,9 +158,9 @@ std::optional<RowProblem> refused_field(const json& row) {
     const json value = row.value(label, json());
     const bool is_class = !value.is_boolean() && row.contains("text");
     if (says_no(value) && !is_class) {
-      return RowProblem{label,
-                        "is " + value.dump() + ": KTO's mark of an answer that must not be learned, and KTO is "
-                        "not built; leave the row out"};
+      return RowProblem{label, "is " + value.dump() +
+                                   ": KTO's mark of an answer that must not be learned, and KTO is "
+                                   "not built; leave the row out"};
     }
   }
   return std::nullopt;
@@ -227,9 +228,8 @@ std::vector<std::string> unread_fields(const json& row, RowKind kind) {
     return std::move(names).take();
   }
   if (kind == RowKind::Prompt) {
-    names.add_others(row,
-                     {"prompt", "completion", label("label", "prompt"), label("kto_tag", "prompt")},
-                     "");
+    names.add_others(
+        row, {"prompt", "completion", label("label", "prompt"), label("kto_tag", "prompt")}, "");
     names.add_marks(row.value("prompt", json()), "prompt");
     return std::move(names).take();
   }

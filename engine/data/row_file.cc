@@ -61,7 +61,8 @@ Result<RowFile> RowFile::open(Files& files, const std::string& path, RowNames na
   DSJ_TRY(file.rows_, open_row_bytes(files, path, unpack));
   if (file.rows_.lines) return file;
   DSJ_TRY(file.header_, csv_header_of(file.bytes()));
-  if (!is_called_text(path) || (file.header_ && has_a_shape(file.names_, *file.header_, aim))) return file;
+  if (!is_called_text(path) || (file.header_ && has_a_shape(file.names_, *file.header_, aim)))
+    return file;
   DSJ_TRY_STATUS(refuse_other_form(file.bytes(), path, "text"));
   DSJ_TRY(const bool json, begins_with_json(file.bytes()));
   file.text_ = !json;
@@ -70,10 +71,10 @@ Result<RowFile> RowFile::open(Files& files, const std::string& path, RowNames na
 }
 
 std::string RowFile::form() const {
-  const char* form = text_                                     ? "text"
-                     : header_                                 ? "csv"
+  const char* form = text_                                      ? "text"
+                     : header_                                  ? "csv"
                      : rows_.lines || path_.ends_with(".jsonl") ? "lines"
-                                                               : "json";
+                                                                : "json";
   const char* aim = aim_ == RowAim::Pairs ? " pairs" : aim_ == RowAim::Texts ? " texts" : "";
   return std::string(form) + (turns ? " turns" : "") +
          (names_.empty() ? std::string() : " " + names_.text()) + aim;

@@ -41,12 +41,13 @@ constexpr auto kRoles = std::to_array<Known>({{"user_tag", "user"},
 constexpr std::array kPreferenceKeys = {"kto_tag"};
 constexpr std::array kMediaKeys = {"images", "videos", "audios"};
 /// What a row must have if a column names it; the others may be missing.
-constexpr std::array<std::string_view, 8> kNeeded = {"instruction", "output",   "prompt", "completion",
-                                                     "messages",    "text",     "chosen", "rejected"};
+constexpr std::array<std::string_view, 8> kNeeded = {
+    "instruction", "output", "prompt", "completion", "messages", "text", "chosen", "rejected"};
 /// Names that decide on a row's shape.
 constexpr std::array<std::string_view, 17> kOfShapes = {
-    "instruction",   "input", "output",  "history",  "system", "tools",     "messages", "prompt", "completion",
-    "conversations", "text",  "context", "segments", "label",  "input_ids", "chosen",   "rejected"};
+    "instruction", "input",  "output",     "history",       "system",  "tools",
+    "messages",    "prompt", "completion", "conversations", "text",    "context",
+    "segments",    "label",  "input_ids",  "chosen",        "rejected"};
 
 template <typename Table>
 std::optional<std::string> name_of(const Table& table, std::string_view key) {
@@ -99,16 +100,17 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
 
 Result<RowNames> RowNames::of_entry(const json& entry, const std::string& where) {
   const json& given = json_child(entry, "formatting");
-  const std::string formatting =
-      given.is_null() ? "alpaca" : given.is_string() ? given.get<std::string>() : given.dump();
+  const std::string formatting = given.is_null()     ? "alpaca"
+                                 : given.is_string() ? given.get<std::string>()
+                                                     : given.dump();
   if (formatting != "alpaca" && formatting != "sharegpt" && formatting != "openai")
     return bad_input("\"formatting\" is \"" + formatting + "\"", where,
                      "expected alpaca, sharegpt or openai");
   json all = json::object();
   if (formatting != "alpaca") {
-    all = {{"messages", "conversations"},      {"role_tag", "from"},
-           {"content_tag", "value"},           {"user_tag", "human"},
-           {"assistant_tag", "gpt"},           {"observation_tag", "observation"},
+    all = {{"messages", "conversations"},     {"role_tag", "from"},
+           {"content_tag", "value"},          {"user_tag", "human"},
+           {"assistant_tag", "gpt"},          {"observation_tag", "observation"},
            {"function_tag", "function_call"}, {"system_tag", "system"}};
   } else if (!entry.contains("columns")) {
     return RowNames();  // the shapes' own names
@@ -156,8 +158,8 @@ void RowNames::rename_turns(ordered_json& turns) const {
     if (!turn.is_object()) continue;
     ordered_json made = ordered_json::object();
     for (const auto& [name, value] : turn.items()) {
-      const auto tag = std::ranges::find_if(
-          tags_, [&name](const auto& one) { return one.second == name; });
+      const auto tag =
+          std::ranges::find_if(tags_, [&name](const auto& one) { return one.second == name; });
       made[tag == tags_.end() ? name : tag->first] = value;
     }
     for (const char* name : {"role", "from"}) {

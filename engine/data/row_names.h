@@ -33,7 +33,8 @@ class RowNames {
 
   /// The row under the shapes' names. What no column names keeps its own, or, where that is a name of
   /// a shape, gets one that nothing reads. A problem: a column that the row lacks.
-  std::expected<nlohmann::ordered_json, RowProblem> renamed(const nlohmann::ordered_json& row) const;
+  std::expected<nlohmann::ordered_json, RowProblem> renamed(
+      const nlohmann::ordered_json& row) const;
   /// "output[0]" as the file calls it.
   std::string own_name(const std::string& field) const;
 

@@ -76,8 +76,9 @@ class Scanner {
 
   Status run() {
     if (const auto form = file_form(bytes_.head())) {
-      return bad_input("is " + std::string(form->name) + ", expected rows as JSON, JSONL, CSV, Parquet or Arrow", path_,
-                       std::string(form->remedy));
+      return bad_input(
+          "is " + std::string(form->name) + ", expected rows as JSON, JSONL, CSV, Parquet or Arrow",
+          path_, std::string(form->remedy));
     }
     begin_anew();
     const int first = bytes_.peek();

@@ -52,7 +52,8 @@ void hold_out(const RowSelection& selection, Numbers& order) {
   const int64_t held = std::min(held_out_count(selection.held_out, count), count);
   const Numbers drawn = NumpyRandom(selection.seed).permutation(count);
   std::vector<bool> is_held(order.size());
-  for (int64_t i = 0; i < held; ++i) is_held[static_cast<size_t>(drawn[static_cast<size_t>(i)])] = true;
+  for (int64_t i = 0; i < held; ++i)
+    is_held[static_cast<size_t>(drawn[static_cast<size_t>(i)])] = true;
   Numbers parts;
   parts.reserve(order.size());
   for (const bool first : {true, false}) {

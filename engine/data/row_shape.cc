@@ -92,8 +92,7 @@ class Shaper {
     const bool chat = row.contains("messages") || row.contains("conversations");
     if (row.contains("instruction") && (row.contains("output") || !chat)) {
       const char* answer = text_named(row, kAnswers);
-      if (row.contains("output") || answer == nullptr)
-        return done(RowKind::Alpaca, kAlpacaShape);
+      if (row.contains("output") || answer == nullptr) return done(RowKind::Alpaca, kAlpacaShape);
     } else if (chat) {
       return turns();
     }
@@ -107,7 +106,8 @@ class Shaper {
         "", fields_of(row) +
                 ", and no shape of rows has these: expected instruction and output, messages, "
                 "conversations, prompt and completion, question and answer, text, segments or "
-                "input_ids; datasetColumns gives other names" + rows_below(row)});
+                "input_ids; datasetColumns gives other names" +
+                rows_below(row)});
   }
 
  private:
@@ -135,7 +135,8 @@ class Shaper {
     const char* list = turns_field(made_.row);
     const json& turns = made_.row[list];
     const std::string shape = std::string(list) + " (turns)";
-    if (!turns.is_array() || std::ranges::none_of(turns, is_call)) return done(RowKind::Chat, shape);
+    if (!turns.is_array() || std::ranges::none_of(turns, is_call))
+      return done(RowKind::Chat, shape);
     ordered_json row = ordered_json::parse(made_.text);
     for (size_t i = 0; i < turns.size(); ++i) {
       if (!is_call(turns[i]) || to_tool_calls(row[list][i])) continue;
@@ -168,10 +169,8 @@ class Shaper {
   ShapedRow answered(const char* question, const char* answer) {
     const char* context = text_named(made_.row, kContexts, question);
     const char* system = text_named(made_.row, kSystems);
-    const std::array<std::pair<const char*, const char*>, 4> names = {{{"instruction", question},
-                                                                       {"input", context},
-                                                                       {"system", system},
-                                                                       {"output", answer}}};
+    const std::array<std::pair<const char*, const char*>, 4> names = {
+        {{"instruction", question}, {"input", context}, {"system", system}, {"output", answer}}};
     const ordered_json row = ordered_json::parse(made_.text);
     ordered_json made = ordered_json::object();
     for (const auto& [name, own] : names) {
@@ -196,9 +195,9 @@ std::expected<ShapedRow, RowProblem> shaped_as(RowAim aim, json row, std::string
   auto shaped = Shaper(std::move(row), std::move(text)).run();
   if (shaped && aim == RowAim::Texts && shaped->kind != RowKind::Text &&
       shaped->kind != RowKind::Tokens)
-    return std::unexpected(
-        RowProblem{"", "is of shape " + shaped->shape + ", and objective pretrain learns texts: "
-                           "expected text, or input_ids and labels"});
+    return std::unexpected(RowProblem{"", "is of shape " + shaped->shape +
+                                              ", and objective pretrain learns texts: "
+                                              "expected text, or input_ids and labels"});
   return shaped;
 }
 

@@ -191,9 +191,9 @@ Result<RowSource> source_of_entry(Files& files, const std::string& directory, co
   const std::string where = path_join(directory, kInfo) + ": " + name;
   const Paths known = names_in(info);
   if (!info.contains(name))
-    return bad_input("\"" + name + "\" is not in " + path_join(directory, kInfo), kInfoKey,
-                     text::did_you_mean(name, known) + (known.empty() ? "" : "; it has ") +
-                         listed(known));
+    return bad_input(
+        "\"" + name + "\" is not in " + path_join(directory, kInfo), kInfoKey,
+        text::did_you_mean(name, known) + (known.empty() ? "" : "; it has ") + listed(known));
   const json& entry = info[name];
   if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string())
     return bad_input("has no \"file_name\", and nothing is downloaded", where,
@@ -204,8 +204,7 @@ Result<RowSource> source_of_entry(Files& files, const std::string& directory, co
   RowSource source{.name = name, .files = {}, .names = {}};
   DSJ_TRY(source.names, RowNames::of_entry(entry, where));
   const auto file = entry["file_name"].get<std::string>();
-  DSJ_TRY(source.files,
-          files_of(files, file.starts_with('/') ? file : path_join(directory, file)));
+  DSJ_TRY(source.files, files_of(files, file.starts_with('/') ? file : path_join(directory, file)));
   return source;
 }
 

@@ -17,8 +17,9 @@
 namespace dsj::data {
 
 struct RowSource {
-  std::string name;                ///< as the job names it
-  std::vector<std::string> files;  ///< at least one; whether a path is there shows when it is opened
+  std::string name;  ///< as the job names it
+  std::vector<std::string>
+      files;  ///< at least one; whether a path is there shows when it is opened
   RowNames names;
 };
 

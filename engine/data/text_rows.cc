@@ -52,7 +52,6 @@ std::optional<RowProblem> check_segments(const json& row) {
   return std::nullopt;
 }
 
-
 /// The text, and the eos token behind it unless it ends with that.
 std::string ended(std::string text, const Tokenizer& tokenizer) {
   const std::string eos = tokenizer.id_to_token(tokenizer.eos_id().value()).value();
@@ -87,8 +86,8 @@ Result<Cut> prompted(const std::string& prompt, const std::string& whole,
                      int64_t max_seq_length) {
   DSJ_TRY(Cut cut, learned_text(whole, tokenizer, special, max_seq_length));
   if (learning.inputs) return cut;
-  DSJ_TRY(const auto asked, tokenizer.encode(prompt, {.add_special_tokens = special,
-                                                      .max_length = max_seq_length}));
+  DSJ_TRY(const auto asked,
+          tokenizer.encode(prompt, {.add_special_tokens = special, .max_length = max_seq_length}));
   const auto differ = std::ranges::mismatch(asked, cut.sample.input_ids).in1;
   std::fill_n(cut.sample.labels.begin(), differ - asked.begin(), kIgnoredLabel);
   return cut;

@@ -229,10 +229,9 @@ class AtenPort final : public kernels::UniformPort<AtenPort> {
   int64_t partials(int64_t) const override { return 1; }
   template <typename Op>
   void each(kernels::Stream stream, const Op& op, const char*) const {
-    compute(kind_ == at::kCPU
-                    ? at::Device(kind_)
-                    : at::Device(kind_, static_cast<at::DeviceIndex>(stream.device)),
-                op);
+    compute(kind_ == at::kCPU ? at::Device(kind_)
+                              : at::Device(kind_, static_cast<at::DeviceIndex>(stream.device)),
+            op);
   }
 
  private:

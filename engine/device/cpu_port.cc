@@ -149,9 +149,8 @@ class CpuPort final : public kernels::PartialPort {
     const auto bytes = static_cast<size_t>(heads * dim * (op.x.type == Type::F32 ? 4 : 2));
     for_shares(op.x.rows, op.dw.rows, [&](int64_t begin, int64_t end, int64_t share) {
       std::vector<float> dx(static_cast<size_t>(heads * dim));  // of any type
-      kernels::RmsNormBackward row{.w = op.w,
-                                   .dx = {dx.data(), op.x.type, heads, dim, dim},
-                                   .dw = cleared(op.dw, share)};
+      kernels::RmsNormBackward row{
+          .w = op.w, .dx = {dx.data(), op.x.type, heads, dim, dim}, .dw = cleared(op.dw, share)};
       for (int64_t i = begin; i < end; ++i) {
         row.dy = heads_of(op.dy, i, heads, dim);
         row.x = heads_of(op.x, i, heads, dim);

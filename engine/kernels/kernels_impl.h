@@ -507,11 +507,10 @@ Type type_of(const Op& op) {
 class Own final : public Table {
  public:
   constexpr explicit Own(const char* isa) : Table(isa) {}
-#define DSJ_KERNEL(Op)                                                          \
-  void run(const Op& op, int64_t begin, int64_t end) const override {           \
-    with_type(type_of(op), [&](auto* type) {                                    \
-      kernel<std::remove_pointer_t<decltype(type)>>(op, begin, end);            \
-    });                                                                         \
+#define DSJ_KERNEL(Op)                                                                             \
+  void run(const Op& op, int64_t begin, int64_t end) const override {                              \
+    with_type(type_of(op),                                                                         \
+              [&](auto* type) { kernel<std::remove_pointer_t<decltype(type)>>(op, begin, end); }); \
   }
   DSJ_CPU_OPERATIONS(DSJ_KERNEL)
 #undef DSJ_KERNEL

@@ -206,11 +206,11 @@ struct LambCoefficients {
 };
 
 /// All operations: DSJ_OPERATIONS(_) is _(RmsNorm) _(RmsNormBackward) ...
-#define DSJ_OPERATIONS(_)                                                                        \
-  _(RmsNorm) _(RmsNormBackward) _(LayerNorm) _(LayerNormBackward) _(HeadNorm)                    \
-  _(HeadNormBackward) _(SumRows) _(Rope) _(Swiglu) _(SwigluBackward) _(GeluNew)                  \
-  _(GeluNewBackward) _(CrossEntropy) _(ScatterRows) _(SumOfSquares) _(UpdateSpans)               \
-  _(LambMoments) _(LambCoefficients)
+#define DSJ_OPERATIONS(_)                                                                         \
+  _(RmsNorm)                                                                                      \
+  _(RmsNormBackward) _(LayerNorm) _(LayerNormBackward) _(HeadNorm) _(HeadNormBackward) _(SumRows) \
+      _(Rope) _(Swiglu) _(SwigluBackward) _(GeluNew) _(GeluNewBackward) _(CrossEntropy)           \
+          _(ScatterRows) _(SumOfSquares) _(UpdateSpans) _(LambMoments) _(LambCoefficients)
 
 class Port {
  public:
@@ -228,8 +228,10 @@ template <typename Self, typename Base = Port>
 class UniformPort : public Base {
  public:
   using Base::Base;
-#define DSJ_METHOD(Op) \
-  void run(Stream s, const Op& op) override { static_cast<Self*>(this)->each(s, op, #Op); }
+#define DSJ_METHOD(Op)                          \
+  void run(Stream s, const Op& op) override {   \
+    static_cast<Self*>(this)->each(s, op, #Op); \
+  }
   DSJ_OPERATIONS(DSJ_METHOD)
 #undef DSJ_METHOD
 };
@@ -240,13 +242,17 @@ class PartialPort : public Port {
  public:
   explicit PartialPort(Port& rest) : rest_(rest) {}
   int64_t partials(int64_t rows) const override { return rest_.partials(rows); }
-#define DSJ_METHOD(Op) \
-  void run(Stream s, const Op& op) override { rest_.run(s, op); }
+#define DSJ_METHOD(Op)                        \
+  void run(Stream s, const Op& op) override { \
+    rest_.run(s, op);                         \
+  }
   DSJ_OPERATIONS(DSJ_METHOD)
 #undef DSJ_METHOD
 
  protected:
-  Port& rest() const { return rest_; }
+  Port& rest() const {
+    return rest_;
+  }
 
  private:
   Port& rest_;

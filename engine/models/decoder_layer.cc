@@ -176,8 +176,7 @@ at::Tensor DecoderLayer::to_groups(const at::Tensor& x) const {
 at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
                                       const LayerCall& call, LayerSaved* saved) const {
   if (latent_) return latent_->forward(p, h, call.dropout_key, saved ? &saved->latent : nullptr);
-  if (!call.outputs || config_.fused_qkv)
-    return from_groups(project(p, qkv_, h, call.dropout_key));
+  if (!call.outputs || config_.fused_qkv) return from_groups(project(p, qkv_, h, call.dropout_key));
   const int64_t query = q_.width();
   at::Tensor qkv = at::empty({h.size(0), query + kv_.width()}, h.options());
   qkv.narrow(1, query, kv_.width()).copy_(project(p, kv_, h, call.dropout_key));
@@ -301,16 +300,15 @@ void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& 
 at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
                                             at::Tensor dread, const LayerCall& call,
                                             LayerSaved& saved) const {
-  at::Tensor dattended =
-      branch_backward(p, attention_branch(), dy,
-                      picked(values_of(saved.attended.out), call.outputs), call,
-                      std::move(saved.attention));
+  at::Tensor dattended = branch_backward(p, attention_branch(), dy,
+                                         picked(values_of(saved.attended.out), call.outputs), call,
+                                         std::move(saved.attention));
   dattended = from_values(put_back(dattended, call.outputs, saved.x.size(0)));
   ops::Attention of_call = shape(p, call);
   const auto dsinks = config_.sinks ? p.grad(at(Role::Sinks)) : zero::GradView{};
   if (dsinks.tensor.defined()) of_call.dsinks = at::zeros_like(of_call.sinks);
-  at::Tensor dqkv = ops::attention_backward(dattended, std::move(saved.qkv), saved.attended,
-                                            *call.rows, of_call);
+  at::Tensor dqkv =
+      ops::attention_backward(dattended, std::move(saved.qkv), saved.attended, *call.rows, of_call);
   if (dsinks.tensor.defined())
     dsinks.accumulate ? dsinks.tensor.add_(of_call.dsinks) : dsinks.tensor.copy_(of_call.dsinks);
   dattended.reset();
@@ -357,10 +355,9 @@ at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const MlpInput& in,
     LayerSaved& of_mlp = saved ? *saved : own;
     const at::Tensor inner = mlp_inner(p, in.read, call, &of_mlp);
     if (call.balance) call.balance->add(of_mlp.experts.routing);
-    return add_result(
-        p, mlp_branch(),
-        experts_->output(p, of_mlp.norm2.y, inner, of_mlp.experts, call.dropout_key), in.residual,
-        call, nullptr);
+    return add_result(p, mlp_branch(),
+                      experts_->output(p, of_mlp.norm2.y, inner, of_mlp.experts, call.dropout_key),
+                      in.residual, call, nullptr);
   }
   const at::Tensor inner = mlp_inner(p, in.read, call, saved);
   return add_branch(p, mlp_branch(), ops::activated(inner, config_.activation, config_.gated),
@@ -377,11 +374,10 @@ at::Tensor DecoderLayer::backward_experts(const zero::UnitParameters& p, const a
 at::Tensor DecoderLayer::backward_inner(const zero::UnitParameters& p, const at::Tensor& dy,
                                         const LayerCall& call, LayerSaved& saved) const {
   at::Tensor dinner = std::move(saved.inner);
-  ops::activated_backward(
-      branch_backward(p, mlp_branch(), dy,
-                      ops::activated(dinner, config_.activation, config_.gated), call,
-                      std::move(saved.mlp)),
-      dinner, config_.activation, config_.gated);
+  ops::activated_backward(branch_backward(p, mlp_branch(), dy,
+                                          ops::activated(dinner, config_.activation, config_.gated),
+                                          call, std::move(saved.mlp)),
+                          dinner, config_.activation, config_.gated);
   return project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
 }
 

@@ -52,8 +52,8 @@ class DecoderLayer : public LayerInPieces {
   ops::Dropout dropout(const LayerCall& call, const Branch& branch) const;
   ops::Attention shape(const zero::UnitParameters& p, const LayerCall& call) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
-  at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
-                          const LayerCall& call, LayerSaved* saved) const;
+  at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
+                          LayerSaved* saved) const;
   /// Writes the gradients of the three; returns that of h.
   at::Tensor qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
                           const at::Tensor& h, const LayerCall& call,
@@ -62,8 +62,8 @@ class DecoderLayer : public LayerInPieces {
                          LayerSaved* saved) const;
   MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                   LayerSaved* saved) const override;
-  at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& read,
-                       const LayerCall& call, LayerSaved* saved) const override;
+  at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& read, const LayerCall& call,
+                       LayerSaved* saved) const override;
   at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                  LayerSaved* saved) const override;
   /// The gradient of what the experts, or the MLP's first product, read.

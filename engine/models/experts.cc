@@ -97,8 +97,7 @@ at::Tensor ExpertMlp::activated(const at::Tensor& inner) const {
 }
 
 void ExpertMlp::activated_backward(const at::Tensor& da, const at::Tensor& inner) const {
-  if (!config_.alternates)
-    return ops::activated_backward(da, inner, activation_, /*gated=*/true);
+  if (!config_.alternates) return ops::activated_backward(da, inner, activation_, /*gated=*/true);
   const Clamped c(inner, config_);
   const at::Tensor gate = Clamped::column(inner, 0), up = Clamped::column(inner, 1);
   const at::Tensor d = da.to(at::kFloat);
@@ -148,7 +147,8 @@ at::Tensor ExpertMlp::output(const zero::UnitParameters& p, const at::Tensor& h,
   if (config_.shared_inner > 0) {
     const at::Tensor shared = shared_output(p, saved, key);
     if (config_.shared_scaled)
-      y.addcmul_(shared.to(at::kFloat), project(p, shared_scale_, h, key).to(at::kFloat).sigmoid_());
+      y.addcmul_(shared.to(at::kFloat),
+                 project(p, shared_scale_, h, key).to(at::kFloat).sigmoid_());
     else
       y.add_(shared);
   }
@@ -180,9 +180,9 @@ at::Tensor ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor& 
   const at::Tensor d = dy.to(h.scalar_type());
   const auto fp32 = h.options().dtype(at::kFloat);
   // By row, as routing.tokens: the weights, then their gradients.
-  const at::Tensor weights = at::empty({inner.size(0)}, fp32)
-                                 .scatter_(0, routing.places.reshape({-1}),
-                                           routing.weights.reshape({-1}));
+  const at::Tensor weights =
+      at::empty({inner.size(0)}, fp32)
+          .scatter_(0, routing.places.reshape({-1}), routing.weights.reshape({-1}));
   const at::Tensor dweights = at::empty({inner.size(0)}, fp32);
   at::Tensor drows = at::empty({inner.size(0), hidden_}, h.options());
   const bool stacked = config_.stacked || config_.alternates;
@@ -201,7 +201,8 @@ at::Tensor ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor& 
         const at::Tensor dweight = dweights.narrow(0, first, count);
         dweight.copy_(row_products(da, a, weight));
         if (const int bias = down(expert).bias; bias >= 0)  // which was weighted, too
-          dweight.add_(of_tokens.to(at::kFloat).mv(p.weight(bias).select(0, expert).to(at::kFloat)));
+          dweight.add_(
+              of_tokens.to(at::kFloat).mv(p.weight(bias).select(0, expert).to(at::kFloat)));
         activated_backward(da, of_expert);
         drows.narrow(0, first, count)
             .copy_(project_backward(p, up(expert), of_expert, h.index_select(0, tokens), key));
@@ -215,10 +216,10 @@ at::Tensor ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor& 
   at::Tensor dh = at::zeros(h.sizes(), fp32);
   add_choices(drows, routing, {}, dh);
   drows.reset();
-  const at::Tensor dlogits =
-      route_backward(config_, routing,
-                     dweights.index_select(0, routing.places.reshape({-1})).view_as(routing.weights),
-                     balance ? balance->gradient() : at::Tensor());
+  const at::Tensor dlogits = route_backward(
+      config_, routing,
+      dweights.index_select(0, routing.places.reshape({-1})).view_as(routing.weights),
+      balance ? balance->gradient() : at::Tensor());
   dh.add_(project_backward(p, router_, dlogits, h, key));
   if (config_.shared_inner > 0) shared_backward(p, d, h, saved.shared, dh, key);
   return dh.to(h.scalar_type());

@@ -67,7 +67,8 @@ at::Tensor Gpt2Layer::branch_backward(const zero::UnitParameters& p, const Proje
   return project_backward(p, projection, d, h, call.dropout_key);
 }
 
-ops::Normed Gpt2Layer::before(const zero::UnitParameters& p, int weight, const at::Tensor& x) const {
+ops::Normed Gpt2Layer::before(const zero::UnitParameters& p, int weight,
+                              const at::Tensor& x) const {
   return as_factor(p, norm(p, config_, {weight, weight + 1}, x));
 }
 

@@ -85,8 +85,8 @@ void smoothed_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, 
                             double smoothing, const at::Tensor& loss) {
   if (smoothing == 0) return ops::cross_entropy(logits, labels, scale, loss);
   const at::Tensor at_labels = labels.unsqueeze(1);
-  const at::Tensor above = logits.gather(1, at_labels).squeeze(1).to(at::kFloat) -
-                           logits.mean(1, false, at::kFloat);
+  const at::Tensor above =
+      logits.gather(1, at_labels).squeeze(1).to(at::kFloat) - logits.mean(1, false, at::kFloat);
   loss.add_(above.sum(at::kDouble), smoothing);
   ops::cross_entropy(logits, labels, scale, loss);
   logits.scatter_add_(1, at_labels, at::full_like(at_labels, scale * smoothing, logits.options()));
@@ -160,8 +160,7 @@ at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t r
 /// `scale`: of each target's loss; 1 beside `weights`.
 HeadResult turn_head(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, double scale,
-                     const at::Tensor& weights, const layout::PieceRule& pieces,
-                     double smoothing) {
+                     const at::Tensor& weights, const layout::PieceRule& pieces, double smoothing) {
   const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
   const Targets& targets = batch.targets();
@@ -241,8 +240,8 @@ at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelCo
 }
 
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const MicroBatch& batch,
-                     const layout::PieceRule& pieces, double smoothing) {
+                     const at::Tensor& x, const MicroBatch& batch, const layout::PieceRule& pieces,
+                     double smoothing) {
   const Targets& targets = batch.targets();
   const bool alone = has_targets_alone(x, batch);
   const int64_t n = targets.count, vocab = config.vocab_size;

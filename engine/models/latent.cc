@@ -53,9 +53,8 @@ ops::Normed LatentQkv::norm(const zero::UnitParameters& p, int weight, const at:
   return normed;
 }
 
-at::Tensor LatentQkv::norm_backward(const zero::UnitParameters& p, int weight,
-                                    const at::Tensor& dy, const at::Tensor& x,
-                                    const ops::Normed& normed) const {
+at::Tensor LatentQkv::norm_backward(const zero::UnitParameters& p, int weight, const at::Tensor& dy,
+                                    const at::Tensor& x, const ops::Normed& normed) const {
   at::Tensor dx = at::zeros_like(x);
   const auto dw = p.grad(weight);
   ops::rms_norm_backward(dy.to(x.scalar_type()), x, p.weight(weight), normed.rstd, dx, dw.tensor,
@@ -100,11 +99,10 @@ at::Tensor LatentQkv::backward(const zero::UnitParameters& p, const at::Tensor& 
   const int64_t tokens = h.size(0);
   const at::Tensor kinds = by_kind(dqkv, heads_, dim_);
   const HeadParts dk(kinds.select(1, 1), config_.rotated);
-  const at::Tensor dup = at::cat({dk.rest, kinds.select(1, 2).narrow(2, 0, config_.value)}, 2)
-                             .view({tokens, -1});
-  const at::Tensor dlatent =
-      norm_backward(p, norm_, project_backward(p, up_, dup, saved.norm.y, key), saved.keys,
-                    saved.norm);
+  const at::Tensor dup =
+      at::cat({dk.rest, kinds.select(1, 2).narrow(2, 0, config_.value)}, 2).view({tokens, -1});
+  const at::Tensor dlatent = norm_backward(
+      p, norm_, project_backward(p, up_, dup, saved.norm.y, key), saved.keys, saved.norm);
   // The rotated part is every head's.
   const at::Tensor shared = dk.first.sum(1, false, at::kFloat);
   at::Tensor dh = project_backward(

@@ -123,7 +123,8 @@ namespace {
 void rope_parts(const at::Tensor& x, const RopeTable& table, const at::Tensor& positions,
                 int64_t count, int64_t dim, bool inverse) {
   const int64_t half = table.cos.size(1);
-  const at::Tensor part = x.narrow(1, 0, count * dim).unflatten(1, {count, dim}).narrow(2, 0, 2 * half);
+  const at::Tensor part =
+      x.narrow(1, 0, count * dim).unflatten(1, {count, dim}).narrow(2, 0, 2 * half);
   const at::Tensor pairs = table.in_pairs ? part.unflatten(2, {half, 2}) : part;
   const at::Tensor a = table.in_pairs ? pairs.select(3, 0) : part.narrow(2, 0, half);
   const at::Tensor b = table.in_pairs ? pairs.select(3, 1) : part.narrow(2, half, half);
@@ -195,8 +196,7 @@ at::Tensor activated(const at::Tensor& inner, Activation activation, bool gated)
   return act(inner.narrow(1, 0, width), activation).mul_(inner.narrow(1, width, width));
 }
 
-void activated_backward(const at::Tensor& da, at::Tensor inner, Activation activation,
-                        bool gated) {
+void activated_backward(const at::Tensor& da, at::Tensor inner, Activation activation, bool gated) {
   if (!gated) {
     inner.copy_(act_backward(da, inner, activation));
     return;

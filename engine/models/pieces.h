@@ -36,8 +36,8 @@ class LayerInPieces : public Layer {
                               LayerSaved& saved) const;
 
   /// All before the MLP.
-  virtual MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x,
-                          const LayerCall& call, LayerSaved* saved) const = 0;
+  virtual MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                          LayerSaved* saved) const = 0;
   /// The MLP's first half: the input of its activation.
   virtual at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& read,
                                const LayerCall& call, LayerSaved* saved) const = 0;

@@ -8,12 +8,11 @@ using nlohmann::json;
 
 bool count_evaluation(const dsconfig::BestConfig& config, int64_t step, double loss, Best& best) {
   if (!config.on()) return false;
-  const bool better = best.loss ? (config.greater ? loss > *best.loss : loss < *best.loss)
-                                : std::isfinite(loss);
+  const bool better =
+      best.loss ? (config.greater ? loss > *best.loss : loss < *best.loss) : std::isfinite(loss);
   // The first evaluation is no failure, whatever it finds.
-  const bool improves =
-      best.evaluations++ == 0 ||
-      (better && (!best.loss || std::abs(loss - *best.loss) > config.threshold));
+  const bool improves = best.evaluations++ == 0 ||
+                        (better && (!best.loss || std::abs(loss - *best.loss) > config.threshold));
   best.failures = improves ? 0 : best.failures + 1;
   if (config.patience > 0 && best.failures >= config.patience) best.stopped = true;
   if (!better) return false;

@@ -59,8 +59,8 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
     result = {head.loss_sum, head.targets};
     // The batch's mean is its loss and the auxiliary one, as in training.
     if (balance)
-      result.loss_sum.add_(balance->loss().mul_(model_.experts.balance *
-                                                static_cast<double>(head.targets)));
+      result.loss_sum.add_(
+          balance->loss().mul_(model_.experts.balance * static_cast<double>(head.targets)));
   });
   return result;
 }

@@ -26,7 +26,7 @@ struct EvalResult {
   int64_t rows = 0, targets = 0;  ///< of all ranks
   int64_t rows_without_target = 0;
   std::map<std::string, double> metrics = {};  ///< of an objective (evaluate_answers.h)
-  bool stopped = false;  ///< a rank was asked to stop: the rest was left out
+  bool stopped = false;                        ///< a rank was asked to stop: the rest was left out
 };
 
 /// `stop`: whether this rank was asked to stop; all ranks then stop before the next batch. It may be

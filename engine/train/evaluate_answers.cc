@@ -26,7 +26,8 @@ Result<bool> each_batch(Stepper& stepper, comm::Collectives& collectives, const 
                         const std::function<void(int64_t first, const Answers&)>& visit) {
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
   for (int64_t round = 0; round < batches; round += collectives.world()) {
-    if (stop && comm::max_over_ranks(collectives, device, {stop() ? 1.0 : 0.0})[0] > 0) return false;
+    if (stop && comm::max_over_ranks(collectives, device, {stop() ? 1.0 : 0.0})[0] > 0)
+      return false;
     const int64_t first = (round + collectives.rank()) * batch_size;
     std::vector<data::Sample> samples;
     for (int64_t i = first; i < std::min(first + batch_size, rows.count); ++i) {
@@ -44,8 +45,8 @@ Result<bool> each_batch(Stepper& stepper, comm::Collectives& collectives, const 
   return true;
 }
 
-at::Tensor summed_over_ranks(comm::Collectives& collectives, at::Device device, const at::Tensor& host,
-                  const char* what) {
+at::Tensor summed_over_ranks(comm::Collectives& collectives, at::Device device,
+                             const at::Tensor& host, const char* what) {
   const at::Tensor sums = device::upload(host, device);
   const auto work = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, what});
   return comm::on_host(*work, sums).clone();
@@ -71,18 +72,19 @@ Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collect
   // Of each round, over its pairs: the sums of loss and metrics; pairs, targets.
   const at::Tensor sums = at::zeros({rounds, columns}, at::kDouble);
   auto* to = sums.mutable_data_ptr<double>();
-  DSJ_TRY(const bool whole,
-          each_batch(stepper, collectives, rows, batch_size, device, stop,
-                     [&](int64_t first, const Answers& answers) {
-                       const optim::Judged judged = optim::judge(stepper.objective(), answers);
-                       const auto pairs = static_cast<double>(judged.pairs);
-                       double* at = to + first / together * columns;
-                       for (const auto& [name, value] : judged.metrics) *at++ += pairs * value;
-                       *at++ += pairs * judged.loss;
-                       *at++ += pairs;
-                       for (const optim::Answer& answer : answers)
-                         *at += static_cast<double>(answer.targets);
-                     }));
+  DSJ_TRY(const bool whole, each_batch(stepper, collectives, rows, batch_size, device, stop,
+                                       [&](int64_t first, const Answers& answers) {
+                                         const optim::Judged judged =
+                                             optim::judge(stepper.objective(), answers);
+                                         const auto pairs = static_cast<double>(judged.pairs);
+                                         double* at = to + first / together * columns;
+                                         for (const auto& [name, value] : judged.metrics)
+                                           *at++ += pairs * value;
+                                         *at++ += pairs * judged.loss;
+                                         *at++ += pairs;
+                                         for (const optim::Answer& answer : answers)
+                                           *at += static_cast<double>(answer.targets);
+                                       }));
   if (!whole) return EvalResult{.stopped = true};
   const at::Tensor all = summed_over_ranks(collectives, device, sums, "evaluate");
   const auto* from = all.const_data_ptr<double>();
@@ -92,7 +94,8 @@ Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collect
     const double own = from[metrics + 1];
     result.targets += static_cast<int64_t>(from[metrics + 2]);
     if (own == 0) continue;
-    for (int64_t i = 0; i < metrics; ++i) result.metrics[names[static_cast<size_t>(i)]] += from[i] / own;
+    for (int64_t i = 0; i < metrics; ++i)
+      result.metrics[names[static_cast<size_t>(i)]] += from[i] / own;
     loss += from[metrics];
     pairs += own;
     ++judged_rounds;
@@ -115,7 +118,8 @@ Result<std::optional<ReferenceLogps>> reference_logps(Stepper& stepper,
                                        [&](int64_t first, const Answers& answers) {
                                          if (first >= rows.count) return;  // no batch of its own
                                          for (size_t i = 0; i < answers.size(); ++i)
-                                           to[2 * first + static_cast<int64_t>(i)] = answers[i].logp;
+                                           to[2 * first + static_cast<int64_t>(i)] =
+                                               answers[i].logp;
                                        }));
   if (!whole) return std::nullopt;
   const at::Tensor all = summed_over_ranks(collectives, device, own, "reference");

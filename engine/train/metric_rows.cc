@@ -24,7 +24,8 @@ Result<std::optional<MetricRows>> MetricRows::read(const Inputs& in) {
   if (rows.metrics_.empty()) return std::optional<MetricRows>();
   rows.total_steps_ = in.config().total_steps;
   std::vector<data::MetricFiles> named;
-  for (const auto& metric : rows.metrics_) named.push_back(data::metric_files(metric, rows.total_steps_));
+  for (const auto& metric : rows.metrics_)
+    named.push_back(data::metric_files(metric, rows.total_steps_));
   PosixFiles files;
   DSJ_TRY(rows.clusters_, data::read_clusters(files, named, in.dataset->rows(), in.first_row()));
   return std::optional<MetricRows>(std::move(rows));

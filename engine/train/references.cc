@@ -73,7 +73,8 @@ void share_logps(comm::Collectives& collectives, at::Device device, ReferenceLog
   auto* to = host.mutable_data_ptr<double>();
   for (const auto& pair : logps) to = std::ranges::copy(pair, to).out;
   const at::Tensor sums = device::upload(host, device);
-  const auto work = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "reference"});
+  const auto work =
+      collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "reference"});
   const at::Tensor all = comm::on_host(*work, sums);
   const auto* from = all.const_data_ptr<double>();
   for (auto& pair : logps) {

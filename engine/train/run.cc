@@ -98,9 +98,9 @@ class Loop {
  public:
   /// `references`: null where the objective has none.
   Loop(const Inputs& inputs, const MetricRows* chosen, const References* references,
-       Stepper& stepper, Saver& saver,
-       FiniteGuard& guard, const Events& events, Watching& watching, comm::Collectives& collectives,
-       at::Device device, FlightLog& flight, std::string startup_file)
+       Stepper& stepper, Saver& saver, FiniteGuard& guard, const Events& events, Watching& watching,
+       comm::Collectives& collectives, at::Device device, FlightLog& flight,
+       std::string startup_file)
       : in_(inputs),
         chosen_(chosen),
         references_(references),
@@ -623,8 +623,8 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   std::optional<References> references;
   if (in.objective.has_reference()) {
     flight.enter(FlightPhase::Evaluating, 0);
-    DSJ_TRY(references, by_itself(find_references(files, in, state, stepper, events, device,
-                                                  stop_requested)));
+    DSJ_TRY(references,
+            by_itself(find_references(files, in, state, stepper, events, device, stop_requested)));
     if (!references) {  // a stop was asked for; there is nothing to save
       collectives->shutdown();
       return static_cast<int>(contract::kExitPreempted);
@@ -639,9 +639,9 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   saver.save_behind(snapshot_here(in, env, device));
   FiniteGuard guard(in.job.training, in.config(), state, events);
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
-  DSJ_TRY(const int code, Loop(in, chosen ? &*chosen : nullptr, references ? &*references : nullptr, stepper, saver, guard, events,
-                               watching, *collectives, device, flight,
-                               path_join(path_parent(env.job_file), contract::kStartupFile))
+  DSJ_TRY(const int code, Loop(in, chosen ? &*chosen : nullptr, references ? &*references : nullptr,
+                               stepper, saver, guard, events, watching, *collectives, device,
+                               flight, path_join(path_parent(env.job_file), contract::kStartupFile))
                               .run(progress));
   collectives->shutdown();
   return code;

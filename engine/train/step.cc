@@ -85,8 +85,8 @@ at::Tensor Stepper::embedding_noise(const MicroStep& micro) const {
   const double most =
       options_.neftune_alpha / std::sqrt(static_cast<double>(longest * model_.hidden_size));
   // On the host, so that every device draws the same.
-  at::Generator draw = at::make_generator<at::CPUGeneratorImpl>(
-      models::dropout_key(micro.dropout_key, kNoise));
+  at::Generator draw =
+      at::make_generator<at::CPUGeneratorImpl>(models::dropout_key(micro.dropout_key, kNoise));
   const at::Tensor noise = at::empty({rows.tokens(), model_.hidden_size}, at::kFloat);
   noise.uniform_(-most, most, draw);
   return device::upload(noise, device_);
@@ -234,8 +234,9 @@ void Stepper::judge_turn(int unit, MicroStep& micro, const at::Tensor& loss) {
   const at::Tensor weights = at::empty({micro.batch->targets().count}, at::kFloat);
   float* weight = weights.mutable_data_ptr<float>();
   for (size_t i = 0; i < answers.size(); ++i)
-    weight = std::fill_n(weight, answers[i].targets,
-                         static_cast<float>(-judged.slopes[i] * micro.weight * loss_scaler_.scale()));
+    weight =
+        std::fill_n(weight, answers[i].targets,
+                    static_cast<float>(-judged.slopes[i] * micro.weight * loss_scaler_.scale()));
   micro.x = models::head_turn_weighted(p, model_, micro.x, *micro.batch,
                                        device::upload(weights, device_), options_.pieces)
                 .dx;
@@ -328,7 +329,8 @@ StepResult Stepper::run(const StepInput& input) {
       if (judges) micro.answers = &input.answers[static_cast<size_t>(action.micro_step)];
       micro.weight = weights[static_cast<size_t>(action.micro_step)];
       if (model_.experts.balance > 0)
-        micro.balance.emplace(model_.experts.count, loss_scaler_.scale() * balance_weight(), device_);
+        micro.balance.emplace(model_.experts.count, loss_scaler_.scale() * balance_weight(),
+                              device_);
       micro.dropout_key = options_.seed;
       const auto& ranks = state_.collectives();
       micro.step = input.step;

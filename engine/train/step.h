@@ -34,8 +34,8 @@ struct StepOptions {
   dsconfig::LossNormalization normalization = dsconfig::LossNormalization::Token;
   /// Where it judges whole answers, nothing is dropped out, as in TRL.
   dsconfig::Objective objective = {};
-  double label_smoothing = 0;  ///< of the loss of each token
-  double neftune_alpha = 0;    ///< of the noise on embeddings, in training alone
+  double label_smoothing = 0;   ///< of the loss of each token
+  double neftune_alpha = 0;     ///< of the noise on embeddings, in training alone
   FlightLog* flight = nullptr;  ///< ticks with every part of a step; null: nobody looks
   layout::PieceRule pieces = {};
   /// With recompute: where the layers' inputs wait; null: where they are. It outlives the stepper.
@@ -55,9 +55,9 @@ struct StepInput {
   /// as many.
   std::span<const models::MicroBatch> micro_batches;
   std::span<const Answers> answers = {};  ///< of each micro-batch; empty: nothing is judged
-  int64_t step = 0;    ///< the step's number; part of the keys of draws
-  optim::Rates rates;  ///< of this step
-  int64_t tokens = 0;  ///< of this rank
+  int64_t step = 0;                       ///< the step's number; part of the keys of draws
+  optim::Rates rates;                     ///< of this step
+  int64_t tokens = 0;                     ///< of this rank
   /// Of all ranks' micro-batches, as the step before said (StepResult::next_targets). nullopt: the
   /// ranks add them up first, if the normalization needs them.
   std::optional<int64_t> targets = {};

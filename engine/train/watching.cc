@@ -250,11 +250,10 @@ void Watching::warn_of_targets(const EvalResult& result) {
   const std::string why =
       "raise maxSeqLength above the length of the prompts, or look for rows whose labels are all "
       "-100";
-  events_.warn(result.loss
-                   ? "evaluation: " + std::to_string(result.rows_without_target) + " of " +
-                         std::to_string(result.rows) +
-                         " rows have no target and no part in eval_loss: " + why
-                   : "evaluation: no row has a target, so there is no eval_loss: " + why);
+  events_.warn(result.loss ? "evaluation: " + std::to_string(result.rows_without_target) + " of " +
+                                 std::to_string(result.rows) +
+                                 " rows have no target and no part in eval_loss: " + why
+                           : "evaluation: no row has a target, so there is no eval_loss: " + why);
 }
 
 void Watching::finish() {

@@ -92,7 +92,8 @@ Status refuse_untied(Files& files, const MergeOptions& options,
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
   // Families differ in what a missing tie_word_embeddings means.
   const auto model = layout::model_config_from_json(config, path);
-  const bool tied = model ? model->tied : config.value("tie_word_embeddings", nlohmann::json()) == true;
+  const bool tied =
+      model ? model->tied : config.value("tie_word_embeddings", nlohmann::json()) == true;
   if (!tied) return {};
   const std::string table =
       model ? layout::units_of(*model).front().parameters.front().name : std::string();

@@ -142,10 +142,9 @@ Status check_request(const ElasticityRequest& request) {
     return bad_input("version 0.1 knows no model parallelism", "elasticity.model_parallel_size",
                      "write \"version\": 0.2");
   if (request.version == 0.2 && request.ranks_per_node % request.model_parallel_size != 0)
-    return bad_input(
-        "num_gpus_per_node, " + std::to_string(request.ranks_per_node) +
-            ", is not a multiple of it",
-        "elasticity.model_parallel_size");
+    return bad_input("num_gpus_per_node, " + std::to_string(request.ranks_per_node) +
+                         ", is not a multiple of it",
+                     "elasticity.model_parallel_size");
   return {};
 }
 

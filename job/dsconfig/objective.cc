@@ -13,7 +13,7 @@ using Kind = Objective::Kind;
 
 constexpr std::array<std::string_view, 5> kKinds = {"sft", "pretrain", "dpo", "orpo", "kto"};
 constexpr std::array<std::string_view, 11> kPairLosses = {
-    "sigmoid",  "hinge",     "ipo",      "robust",   "exo_pair",   "nca_pair",
+    "sigmoid",  "hinge",     "ipo",      "robust",   "exo_pair",    "nca_pair",
     "bco_pair", "sppo_hard", "apo_zero", "apo_down", "sigmoid_norm"};
 
 /// 0: it is none of the names.
@@ -33,7 +33,8 @@ Objective objective_of(const TrainingArgs& args) {
   Objective objective;
   objective.kind = static_cast<Kind>(place_of(kKinds, args.objective.value_or("sft")));
   if (objective.kind == Kind::Dpo)
-    objective.loss = static_cast<PairLoss>(place_of(kPairLosses, args.loss_type.value_or("sigmoid")));
+    objective.loss =
+        static_cast<PairLoss>(place_of(kPairLosses, args.loss_type.value_or("sigmoid")));
   objective.beta = args.beta.value_or(objective.beta);
   objective.label_smoothing = args.label_smoothing.value_or(0);
   objective.desirable_weight = args.desirable_weight.value_or(1);
@@ -106,7 +107,8 @@ void check_objective(const TrainingArgs& args, Report& out) {
   not_with(args.loss_normalization && *args.loss_normalization != "micro-batch",
            "lossNormalization", "the loss is the mean of the micro-batches' rows");
   not_with(args.train_on_inputs.value_or(false), "trainOnInputs", "answers alone are compared");
-  not_with(args.mask_history.value_or(false), "maskHistory", "what is behind the prompt is compared");
+  not_with(args.mask_history.value_or(false), "maskHistory",
+           "what is behind the prompt is compared");
   not_with(args.train_on_eos && *args.train_on_eos != "turn", "trainOnEos",
            "answers are compared with the token that ends them");
   not_with(args.label_smoothing_factor.value_or(0) > 0, "labelSmoothingFactor",
@@ -114,7 +116,8 @@ void check_objective(const TrainingArgs& args, Report& out) {
   if (!args.learning_rate)
     out.warning("training.learningRate",
                 "it is Trainer's default, 5e-5, where neither the arguments nor the ds_config say "
-                "another; TRL's default of " + name + " is 1e-6",
+                "another; TRL's default of " +
+                    name + " is 1e-6",
                 "write it");
 }
 

@@ -85,19 +85,20 @@ double evaluation_steps(const TrainingArgs& args) {
 void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out) {
   const TrainingArgs& args = in.args;
   const int64_t total = config.total_steps;
-  config.logging = cadence_of(args.logging_strategy, "steps", args.logging_steps.value_or(1), total);
+  config.logging =
+      cadence_of(args.logging_strategy, "steps", args.logging_steps.value_or(1), total);
   config.logging_first_step = args.logging_first_step.value_or(false);
-  config.save = cadence_of(args.save_strategy, "steps",
-                           args.save_steps.value_or(kHuggingFaceSteps), total);
+  config.save =
+      cadence_of(args.save_strategy, "steps", args.save_steps.value_or(kHuggingFaceSteps), total);
   resolve_evaluation(in, total, config.eval, out);
 }
 
 namespace {
 
 /// Programs to which Trainer can report. Only tensorboard is a monitor here.
-constexpr const char* kTrackers[] = {
-    "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",   "dvclive", "flyte",
-    "kubeflow", "mlflow",  "neptune",    "swanlab",  "trackio",   "wandb",   "tensorboard"};
+constexpr const char* kTrackers[] = {"azure_ml", "clearml", "codecarbon", "comet_ml",   "dagshub",
+                                     "dvclive",  "flyte",   "kubeflow",   "mlflow",     "neptune",
+                                     "swanlab",  "trackio", "wandb",      "tensorboard"};
 
 /// training.reportTo: a list of trackers.
 void report_to(const Source& in, ObserveConfig& observe, Report& out) {

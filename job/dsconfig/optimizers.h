@@ -49,18 +49,18 @@ struct OptimizerConfig {
   bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
   /// False: Hugging Face's two groups, of which one has no decay (job/plan/weight_decay.h).
   bool decays_all = true;
-  bool bias_correction = true;         ///< Adam, LAMB
-  bool maximize = false;               ///< torch's optimizers: the gradient is negated
-  double momentum = 0.0;               ///< SGD, RMSprop
-  double dampening = 0.0;              ///< SGD
-  bool nesterov = false;               ///< SGD
-  double alpha = 0.99;                 ///< RMSprop's average; ASGD's power of the step
-  bool centered = false;               ///< RMSprop
-  double rho = 0.9;                    ///< Adadelta
-  double lr_decay = 0.0;               ///< Adagrad
-  double initial_accumulator = 0.0;    ///< Adagrad
-  double momentum_decay = 4e-3;        ///< NAdam
-  double lambd = 1e-4, t0 = 1e6;       ///< ASGD
+  bool bias_correction = true;       ///< Adam, LAMB
+  bool maximize = false;             ///< torch's optimizers: the gradient is negated
+  double momentum = 0.0;             ///< SGD, RMSprop
+  double dampening = 0.0;            ///< SGD
+  bool nesterov = false;             ///< SGD
+  double alpha = 0.99;               ///< RMSprop's average; ASGD's power of the step
+  bool centered = false;             ///< RMSprop
+  double rho = 0.9;                  ///< Adadelta
+  double lr_decay = 0.0;             ///< Adagrad
+  double initial_accumulator = 0.0;  ///< Adagrad
+  double momentum_decay = 4e-3;      ///< NAdam
+  double lambd = 1e-4, t0 = 1e6;     ///< ASGD
   double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
   double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
   bool eps_inside_sqrt = false;                                            ///< LAMB

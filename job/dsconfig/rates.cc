@@ -15,8 +15,7 @@ std::optional<std::string> problem_of(const Scheduled& now) {
   if (now.lr > std::numeric_limits<float>::max())
     return "rate is " + text::number(now.lr) + ", more than updates in fp32 can take,";
   for (const auto& momentum : {now.momentum, now.beta2})
-    if (momentum && !std::isfinite(*momentum))
-      return "momentum is " + text::number(*momentum);
+    if (momentum && !std::isfinite(*momentum)) return "momentum is " + text::number(*momentum);
   return std::nullopt;
 }
 

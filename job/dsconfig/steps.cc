@@ -42,7 +42,8 @@ std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Rep
   const int64_t batch = config.train_batch_size, rows = rows_known.value_or(0);
   if (!rows_known || batch <= 0) return total;
   config.steps_per_epoch = steps_per_epoch(config, rows);
-  if (config.drop_last_micro_batches && config.steps_per_epoch == 0 && !config.dataloader_drop_last) {
+  if (config.drop_last_micro_batches && config.steps_per_epoch == 0 &&
+      !config.dataloader_drop_last) {
     out.error("training.dataloaderDropLast",
               std::to_string(rows) + " rows do not fill a micro-batch of every rank (" +
                   std::to_string(batch / config.gradient_accumulation_steps) +
@@ -69,8 +70,7 @@ std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Rep
 }
 
 std::optional<int64_t> warmup_steps(const TrainingArgs& args, std::optional<int64_t> total) {
-  if (args.warmup_steps && *args.warmup_steps >= 1)
-    return static_cast<int64_t>(*args.warmup_steps);
+  if (args.warmup_steps && *args.warmup_steps >= 1) return static_cast<int64_t>(*args.warmup_steps);
   const double share = args.warmup_steps.value_or(0);  // below 1: of the run, as a ratio is
   const double ratio = share > 0 ? share : args.warmup_ratio.value_or(0);
   if (ratio <= 0) return 0;

@@ -26,8 +26,7 @@ Result<json> accelerate_settings(Files& files, std::map<std::string, std::string
   json settings = json::object();
   if (const auto path = options.extract("config_file"); !path.empty()) {
     DSJ_TRY(const std::string text, files.read_all(path.mapped(), 1 << 20));
-    DSJ_TRY(const auto document,
-            jobspec::parse_yaml(text, path.mapped(), jobspec::Dialect::Omega));
+    DSJ_TRY(const auto document, jobspec::parse_yaml(text, path.mapped(), jobspec::Dialect::Omega));
     if (!document.value.is_object())
       return bad_input("expected keys and values", path.mapped(),
                        "is it accelerate's config file?");

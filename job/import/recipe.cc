@@ -22,12 +22,9 @@ bool is_empty(const json& value) {
 
 /// Keys that decide what is learnt, and their values that are built: another one is refused, not listed.
 const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
-    {"stage", {"sft", "pt", "dpo"}},
-    {"finetuning_type", {"full", "lora"}},
-    {"adapter", {"lora", "qlora"}},
-    {"rl", {"dpo", "ipo", "orpo"}},
-    {"reward_model", {"False"}},
-    {"process_reward_model", {"False"}}};
+    {"stage", {"sft", "pt", "dpo"}}, {"finetuning_type", {"full", "lora"}},
+    {"adapter", {"lora", "qlora"}},  {"rl", {"dpo", "ipo", "orpo"}},
+    {"reward_model", {"False"}},     {"process_reward_model", {"False"}}};
 
 /// A ds_config whose every value comes from the training arguments.
 json plain_config() {

@@ -37,8 +37,8 @@ class Fields {
   int64_t whole(const char* key, int64_t least, int64_t most, int64_t fallback) {
     if (absent(key)) return fallback;
     const auto& value = object_[key];
-    const bool integer = value.is_number_integer() && (!value.is_number_unsigned() ||
-                                                       value.get<uint64_t>() <= INT64_MAX);
+    const bool integer = value.is_number_integer() &&
+                         (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
     if (integer && value.get<int64_t>() >= least && value.get<int64_t>() <= most)
       return value.get<int64_t>();
     note(key, "is " + json_brief(value) + "; expected a whole number from " +
@@ -96,8 +96,8 @@ class Fields {
   double probability(const char* key, double fallback) {
     const double p = number(key, fallback);
     if (p >= 0 && p < 1) return p;
-    note(key,
-         "is " + json_brief(object_.value(key, nlohmann::json())) + "; expected a probability below 1");
+    note(key, "is " + json_brief(object_.value(key, nlohmann::json())) +
+                  "; expected a probability below 1");
     return 0;
   }
 

@@ -346,8 +346,8 @@ void read_qwen2_moe(const json& config, Fields& fields, ModelConfig& out) {
       fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
   const int64_t last = window > 0 ? fields.whole("max_window_layers", 0, INT64_MAX, 28) : 0;
   read_windows(
-      config, fields, window,
-      [last](int64_t layer) { return layer < last && layer % 2 == 0; }, out);
+      config, fields, window, [last](int64_t layer) { return layer < last && layer % 2 == 0; },
+      out);
   read_experts(fields, {.count_default = 60, .inner_default = 1408, .per_token = 4}, out);
   read_plain_layers(config, fields, out);
   out.experts.shared_inner = fields.positive("shared_expert_intermediate_size", kInnerMax, 5632);
@@ -388,10 +388,7 @@ void read_olmoe(const json& config, Fields& fields, ModelConfig& out) {
   all_biases(fields, "attention_bias", out);
   out.qk_norm = out.qk_norm_whole = true;
   read_experts(fields,
-               {.count_default = 64,
-                .inner = "intermediate_size",
-                .per_token = 8,
-                .balance = 0.01},
+               {.count_default = 64, .inner = "intermediate_size", .per_token = 8, .balance = 0.01},
                out);
   out.experts.normalized = fields.flag("norm_topk_prob", false);
   fields.require(fields.absent("clip_qkv"), "clip_qkv",
@@ -437,9 +434,10 @@ void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.clamp = fields.number("swiglu_limit", 7.0, kTiny, kFactorMax);
   out.experts.alpha = fields.number("swiglu_alpha", 1.702, kTiny, kFactorMax);
   out.names.router = "mlp.router";
-  fields.require(fields.absent("quantization_config"), "quantization_config",
-                 "is there: the weights are quantised (MXFP4), which is not read; load the model in "
-                 "transformers with Mxfp4Config(dequantize=True) and save it, or take a bf16 copy");
+  fields.require(
+      fields.absent("quantization_config"), "quantization_config",
+      "is there: the weights are quantised (MXFP4), which is not read; load the model in "
+      "transformers with Mxfp4Config(dequantize=True) and save it, or take a bf16 copy");
 }
 
 /// What a scaled rope's mscale_all_dim puts on the scores, twice.
@@ -459,12 +457,11 @@ double mscale_of_scores(const json& config, Fields& fields, const RopeConfig& ro
 /// Latent attention, and experts that every token passes as well.
 void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
   const bool no_rank = is_null(config, "q_lora_rank");
-  LatentConfig latent{
-      .query_rank = no_rank ? 0 : fields.positive("q_lora_rank", kWidthMax, 1536),
-      .rank = fields.positive("kv_lora_rank", kWidthMax, 512),
-      .plain = fields.positive("qk_nope_head_dim", kWidthMax, 128),
-      .rotated = fields.positive("qk_rope_head_dim", kWidthMax, 64),
-      .value = fields.positive("v_head_dim", kWidthMax, 128)};
+  LatentConfig latent{.query_rank = no_rank ? 0 : fields.positive("q_lora_rank", kWidthMax, 1536),
+                      .rank = fields.positive("kv_lora_rank", kWidthMax, 512),
+                      .plain = fields.positive("qk_nope_head_dim", kWidthMax, 128),
+                      .rotated = fields.positive("qk_rope_head_dim", kWidthMax, 64),
+                      .value = fields.positive("v_head_dim", kWidthMax, 128)};
   json plain = config;
   plain["head_dim"] = std::min(latent.plain + latent.rotated, kWidthMax);
   Fields shape(plain, {}, "");
@@ -486,13 +483,14 @@ void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
 
   fields.require(!fields.absent("num_experts_per_tok"), "num_experts_per_tok",
                  "is missing; expected the number of experts that a token passes");
-  read_experts(fields,
-               {.count = "n_routed_experts", .count_default = 64, .inner_default = 1407}, out);
+  read_experts(fields, {.count = "n_routed_experts", .count_default = 64, .inner_default = 1407},
+               out);
   out.experts.balance = 0;  // its class has no auxiliary loss
   out.experts.rounds_weights = false;
   out.experts.exact_router = true;
   out.experts.scale = fields.number("routed_scaling_factor", 1, kTiny, kFactorMax);
-  out.experts.shared_inner = fields.positive("n_shared_experts", kExpertsMax, 2) * out.experts.inner;
+  out.experts.shared_inner =
+      fields.positive("n_shared_experts", kExpertsMax, 2) * out.experts.inner;
   out.names.shared = "mlp.shared_experts";
   const int64_t first = fields.whole("first_k_dense_replace", 0, kLayersMax, 0);
   out.experts.dense.assign(static_cast<size_t>(out.num_layers), false);

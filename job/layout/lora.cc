@@ -42,7 +42,8 @@ Module::Kind kind_of(const ModelConfig& model, const std::vector<UnitSpec>& unit
   if (unit == 0) return Module::Kind::Embedding;
   if (unit + 1 == units.size()) return Module::Kind::Output;
   if (parameter.routed) return Module::Kind::Experts;
-  const bool router = model.experts.count > 0 && parameter.name.ends_with(std::string(".") + model.names.router + ".weight");
+  const bool router = model.experts.count > 0 &&
+                      parameter.name.ends_with(std::string(".") + model.names.router + ".weight");
   return router ? Module::Kind::Router : Module::Kind::Linear;
 }
 
@@ -73,8 +74,7 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
     }
   }
   if (model.tied) {
-    modules.push_back(
-        {Module::Kind::Output, model.names.head, static_cast<int>(units.size()) - 1});
+    modules.push_back({Module::Kind::Output, model.names.head, static_cast<int>(units.size()) - 1});
   }
   for (const std::string& name : containers) {
     if (!leaves.contains(name)) modules.push_back({Module::Kind::Container, name});

@@ -24,7 +24,7 @@ struct RopeConfig {
   double low_freq_factor = 1, high_freq_factor = 4;  ///< Llama3
   double beta_fast = 32, beta_slow = 1;              ///< Yarn
   bool truncate = true;                              ///< Yarn: the ramp's ends are whole numbers
-  double attention_factor = 1;  ///< Yarn, LongRope: on cosines and sines
+  double attention_factor = 1;                       ///< Yarn, LongRope: on cosines and sines
   /// LongRope: divisors of the frequencies, for sequences up to original_max and for longer ones.
   std::vector<double> short_factor, long_factor;
   /// Tokens: the pretraining length of Llama3, Yarn and LongRope, Dynamic's unscaled length.
@@ -82,11 +82,11 @@ struct DropoutConfig {
 
 /// A mixture of experts: a router sends each token through a few of many MLPs.
 struct ExpertsConfig {
-  int64_t count = 0;             ///< 0: every layer has a plain MLP
-  int64_t per_token = 0;         ///< experts that a token passes
-  int64_t inner = 0;             ///< intermediate size of one
-  int64_t shared_inner = 0;      ///< of the expert that every token passes as well; 0: there is none
-  bool shared_scaled = false;    ///< its result is multiplied by the sigmoid of one more product
+  int64_t count = 0;           ///< 0: every layer has a plain MLP
+  int64_t per_token = 0;       ///< experts that a token passes
+  int64_t inner = 0;           ///< intermediate size of one
+  int64_t shared_inner = 0;    ///< of the expert that every token passes as well; 0: there is none
+  bool shared_scaled = false;  ///< its result is multiplied by the sigmoid of one more product
   std::vector<bool> dense = {};  ///< [layer]: it has a plain MLP; empty: none has
   bool normalized = false;       ///< the weights of a token's experts add up to 1
   bool rounds_weights = true;    ///< they are rounded to the type of the router's product
@@ -116,7 +116,8 @@ struct LatentConfig {
 struct ModelConfig {
   std::string model_type;  ///< "qwen2" ...
   Block block = Block::Llama;
-  bool is_text_part = false;  ///< of a model that has more: an export copies the rest of its weights
+  bool is_text_part =
+      false;  ///< of a model that has more: an export copies the rest of its weights
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -139,20 +140,21 @@ struct ModelConfig {
   RopeConfig rope;
   /// Of layers with a window; absent: as in all layers.
   std::optional<RopeConfig> local_rope;
-  int64_t rotary_dim = 0;         ///< the first elements of each head are rotated; 0: all
-  bool rope_in_pairs = false;     ///< elements 2i and 2i+1 turn together, not i and i + half
+  int64_t rotary_dim = 0;          ///< the first elements of each head are rotated; 0: all
+  bool rope_in_pairs = false;      ///< elements 2i and 2i+1 turn together, not i and i + half
   std::vector<bool> no_rope = {};  ///< [layer]: it has no positions; empty: all have
-  bool tied = false;              ///< lm_head is the embedding
+  bool tied = false;               ///< lm_head is the embedding
   /// The token whose row of the embedding gets no gradient as an input (nn.Embedding's padding_idx); -1:
   /// there is none.
   int64_t padding_id = -1;
   bool qkv_bias = true;
   bool o_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;       ///< a norm over each query and key head
-  bool qk_norm_whole = false;  ///< that norm is over all query heads, and over all key heads, at once
+  bool qk_norm = false;  ///< a norm over each query and key head
+  bool qk_norm_whole =
+      false;  ///< that norm is over all query heads, and over all key heads, at once
   bool qk_norm_after_rope = false;
-  bool fused_qkv = false;      ///< one weight holds q, k and v
+  bool fused_qkv = false;  ///< one weight holds q, k and v
   /// That weight holds, for each key head: its query heads, itself, its value head. Else all query
   /// heads, all key heads, all value heads.
   bool qkv_by_group = false;
@@ -165,16 +167,16 @@ struct ModelConfig {
   Names names;
   /// [layer]: how many tokens a token sees, itself included; 0: all before it. Empty: all 0.
   std::vector<int64_t> windows;
-  bool scale_attention = true;  ///< scores / sqrt(head_dim)
+  bool scale_attention = true;                 ///< scores / sqrt(head_dim)
   std::optional<double> attention_multiplier;  ///< scores * this, instead
-  bool scale_by_layer = false;  ///< also / (layer + 1)
-  double embedding_scale = 1;  ///< on the embedding's rows
-  bool rounds_embedding_scale = false;  ///< to their type
-  double residual_scale = 1;   ///< on what attention and the MLP add to the residual
+  bool scale_by_layer = false;                 ///< also / (layer + 1)
+  double embedding_scale = 1;                  ///< on the embedding's rows
+  bool rounds_embedding_scale = false;         ///< to their type
+  double residual_scale = 1;  ///< on what attention and the MLP add to the residual
   bool head_bias = false;
-  double logits_scale = 1;     ///< on the logits
-  double logits_cap = 0;       ///< above 0: they are cap * tanh(logits / cap)
-  double scores_cap = 0;       ///< the same, of attention's scaled scores
+  double logits_scale = 1;  ///< on the logits
+  double logits_cap = 0;    ///< above 0: they are cap * tanh(logits / cap)
+  double scores_cap = 0;    ///< the same, of attention's scaled scores
   DropoutConfig dropout;
 
   int64_t query_size() const { return num_heads * head_dim; }
@@ -189,9 +191,7 @@ struct ModelConfig {
   /// The plain form of attention runs, which holds scores: flash kernels have no such operation.
   bool plain_attention() const { return dropout.attention > 0 || scores_cap > 0; }
   /// The layer is the plain one: the products' results go straight to the residual.
-  bool adds_products() const {
-    return !post_norms && residual_scale == 1 && dropout.residual == 0;
-  }
+  bool adds_products() const { return !post_norms && residual_scale == 1 && dropout.residual == 0; }
   bool has_experts(int64_t layer) const {
     return experts.count > 0 && (experts.dense.empty() || !experts.dense[layer]);
   }

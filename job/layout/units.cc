@@ -32,7 +32,8 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
       return {named(c.names.norm1, "bias"), {hidden}};
     case Role::Q:
       if (c.fused_qkv) return {attention(c.names.qkv, "weight"), {q + 2 * kv, hidden}};
-      if (c.latent.query_rank > 0) return {attention("q_b_proj", "weight"), {q, c.latent.query_rank}};
+      if (c.latent.query_rank > 0)
+        return {attention("q_b_proj", "weight"), {q, c.latent.query_rank}};
       return {attention("q_proj", "weight"), {q, hidden}};
     case Role::K:
       return {attention("k_proj", "weight"), {kv, hidden}};
@@ -144,13 +145,14 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   units.push_back(
       {"embedding", {{base + c.names.embedding + ".weight", {c.vocab_size, c.hidden_size}}}});
   if (c.learned_positions)
-    units[0].parameters.push_back({base + c.names.positions + ".weight",
-                                   {c.first_position + c.max_position, c.hidden_size}});
+    units[0].parameters.push_back(
+        {base + c.names.positions + ".weight", {c.first_position + c.max_position, c.hidden_size}});
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     UnitSpec unit{"layer " + std::to_string(layer), {}};
     for (const Role role : decoder_roles(c, c.has_experts(layer)))
       unit.parameters.push_back(decoder_parameter(c, role));
-    if (c.has_experts(layer)) std::ranges::move(expert_parameters(c), std::back_inserter(unit.parameters));
+    if (c.has_experts(layer))
+      std::ranges::move(expert_parameters(c), std::back_inserter(unit.parameters));
     const std::string prefix = base + c.names.layers + "." + std::to_string(layer) + ".";
     for (Parameter& parameter : unit.parameters) parameter.name.insert(0, prefix);
     units.push_back(std::move(unit));

@@ -15,7 +15,8 @@ struct Parameter {
   std::string name;  ///< as in the Hugging Face checkpoint
   std::vector<int64_t> shape;
   bool frozen = false;  ///< not trained: it has no gradient and no state
-  bool routed = false;  ///< of one expert or all: only the tokens that the router sends there read it
+  bool routed =
+      false;  ///< of one expert or all: only the tokens that the router sends there read it
   int64_t numel() const;
 };
 

@@ -54,7 +54,8 @@ struct StepShape {
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
         wide(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
         heads(input.model.num_heads),
-        mlp_width(input.model.experts.count > 0 ? 2 * widest(input.model) : input.model.mlp_width()),
+        mlp_width(input.model.experts.count > 0 ? 2 * widest(input.model)
+                                                : input.model.mlp_width()),
         balanced(input.model.experts.balance > 0),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
@@ -76,8 +77,8 @@ struct StepShape {
 
 /// Norms that round once work on fp32 copies of 16-bit tensors (engine/models/norms.h).
 bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
-  return s.wide == 2 && (model.norm == layout::NormKind::RmsOnce ||
-                         model.norm == layout::NormKind::RmsPlusOne);
+  return s.wide == 2 &&
+         (model.norm == layout::NormKind::RmsOnce || model.norm == layout::NormKind::RmsPlusOne);
 }
 
 /// torch_autocast, or norms that round once: queries and keys are rotated, and their heads normed,
@@ -203,8 +204,7 @@ int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
   if (!model.qk_norm) return 0;
   // What rope gave is kept in its own type.
   const int64_t type = model.qk_norm_after_rope ? s.wide : s.element;
-  return s.rows * (s.query + model.kv_size()) * type +
-         s.rows * (s.heads + model.num_kv_heads) * 4;
+  return s.rows * (s.query + model.kv_size()) * type + s.rows * (s.heads + model.num_kv_heads) * 4;
 }
 
 /// Behind its attention the last layer has only the tokens with a target
@@ -223,8 +223,8 @@ int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   if (s.wide == 4) return 0;
   int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);
   if (const auto& experts = input.model.experts; experts.count > 0)
-    elements = s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) +
-                           experts.count + 3);
+    elements =
+        s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) + experts.count + 3);
   if (input.lora)  // at most an adapter of each of the three weights
     elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
   return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
@@ -245,13 +245,11 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + attended_branch;
   a.kept_last = a.kept - (model.parallel ? 0 : (s.rows - outputs) * s.hidden * s.wide);
 
-  const int64_t mlp = piece * (s.hidden + s.mlp_width + s.inner) +
-                      input.pieces.piece * 2 * 4 +  // its norm's sums
-                      norm_gradient(s, model, input.pieces.piece) +
-                      branch_results(s, model, input.pieces.piece) +
-                      branches(s, model, input.pieces.piece) / 2 +
-                      expert_rows(s, model, input.pieces.piece) +
-                      routing(model, input.pieces.piece);
+  const int64_t mlp =
+      piece * (s.hidden + s.mlp_width + s.inner) + input.pieces.piece * 2 * 4 +  // its norm's sums
+      norm_gradient(s, model, input.pieces.piece) + branch_results(s, model, input.pieces.piece) +
+      branches(s, model, input.pieces.piece) / 2 + expert_rows(s, model, input.pieces.piece) +
+      routing(model, input.pieces.piece);
   const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
   const int64_t regrouped = grouped(s, model);
   a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, model) + turned,
@@ -272,11 +270,11 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
     const int64_t picked =
         tokens < s.rows ? tokens * (s.element * (s.query + s.hidden) + s.wide * s.hidden) : 0;
     return parallel_gradient(s, model, tokens) +
-           std::max({mlp + piece * s.inner + packing(s) +
-                         activation_terms(s, model, input.pieces.piece),
-                     again, attended,
-                     x + row * 2 * s.hidden + picked + regrouped +
-                         norm_gradient(s, model, s.rows) - freed});
+           std::max(
+               {mlp + piece * s.inner + packing(s) + activation_terms(s, model, input.pieces.piece),
+                again, attended,
+                x + row * 2 * s.hidden + picked + regrouped + norm_gradient(s, model, s.rows) -
+                    freed});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -309,10 +307,10 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s) + tile, turned,
                           grouped(s, model)});
   } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
-    const int64_t first = x2 + row * (s.hidden + s.qkv + s.query) + sums +
-                          std::max({attention_forward(s) + tile, wide,
-                                    turned - row * s.query - sums,
-                                    grouped(s, model) - row * s.query - sums});
+    const int64_t first =
+        x2 + row * (s.hidden + s.qkv + s.query) + sums +
+        std::max({attention_forward(s) + tile, wide, turned - row * s.query - sums,
+                  grouped(s, model) - row * s.query - sums});
     const int64_t second = x2 + row * (s.hidden + s.mlp_width + s.inner) + product + result + sums +
                            expert_rows(s, model, s.rows) + routing(model, s.rows);
     a.forward = std::max(first, second);
@@ -329,11 +327,12 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     const int64_t mlp_freed =  // x2, h2, gate_up
         tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model);
     const int64_t attended =
-        std::max(attention_backward(s) + (s.casts() ? std::max(tile, wide) : tile), turned) - mlp_freed;
+        std::max(attention_backward(s) + (s.casts() ? std::max(tile, wide) : tile), turned) -
+        mlp_freed;
     const int64_t again = input.recompute ? attention_forward(s) + tile - mlp_freed : 0;
     return parallel_gradient(s, model, tokens) +
-           std::max({mlp, a.boundary + grouped(s, model),
-                     norm_gradient(s, model, s.rows) + branch, attended, again});
+           std::max({mlp, a.boundary + grouped(s, model), norm_gradient(s, model, s.rows) + branch,
+                     attended, again});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -346,8 +345,7 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   // A row that has a target, normed, dh; then the gradient of the row, under autocast beside dh's.
   const int64_t row = s.hidden * (s.wide + 2 * s.element);
   const int64_t columns = s.hidden * s.wide;
-  const int64_t gradients = (s.casts() ? 2 * columns : columns) +
-                            norm_gradient(s, input.model, 1);
+  const int64_t gradients = (s.casts() ? 2 * columns : columns) + norm_gradient(s, input.model, 1);
   // Under a cap: the logits, its slope, and what makes it.
   const int64_t logits = input.model.logits_cap > 0 ? 3 : 1;
   if (cut)  // dx; a piece's rows, normed, dh, then their gradient instead of the logits

@@ -14,7 +14,8 @@ namespace {
 /// Parameters whose product reads them as one copy have the same.
 std::string product_of(const std::string& name) {
   if (name.contains("lora_")) return "adapters";
-  if (const size_t expert = name.find(".experts."); expert != std::string::npos)  // each in its turn
+  if (const size_t expert = name.find(".experts.");
+      expert != std::string::npos)  // each in its turn
     return name.substr(0, name.find('.', expert + std::string_view(".experts.").size()));
   for (const char* part : {"q_proj", "k_proj", "v_proj"})
     if (name.contains(part)) return "qkv";

@@ -79,8 +79,8 @@ struct Step {
   std::optional<int64_t> tokens;  ///< of this step, all ranks, padding not counted
   std::optional<double> tokens_per_second;
   std::optional<double> step_seconds;
-  std::optional<int64_t> wire_bytes;      ///< sent by rank 0 in this step, control not counted
-  std::optional<int64_t> host_rss_bytes;  ///< rank 0's peak resident set so far
+  std::optional<int64_t> wire_bytes;        ///< sent by rank 0 in this step, control not counted
+  std::optional<int64_t> host_rss_bytes;    ///< rank 0's peak resident set so far
   std::optional<std::string> bad_gradient;  ///< skipped: the first parameter whose gradient is bad
   /// What the step went by: metric → difficulty, "random_ltd" → tokens kept of a row.
   std::optional<std::map<std::string, int64_t>> difficulty;
@@ -120,9 +120,10 @@ struct Log {
   std::optional<double> epoch;
   std::optional<std::map<std::string, double>> metrics;  ///< as Step's, means since the last log
   static constexpr auto fields() {
-    return std::tuple{field(&Log::step, "step").required(), field(&Log::loss, "loss"),
-                      field(&Log::grad_norm, "grad_norm"), field(&Log::lr, "learning_rate"),
-                      field(&Log::epoch, "epoch"), field(&Log::metrics, "metrics").of_some_runs()};
+    return std::tuple{
+        field(&Log::step, "step").required(), field(&Log::loss, "loss"),
+        field(&Log::grad_norm, "grad_norm"),  field(&Log::lr, "learning_rate"),
+        field(&Log::epoch, "epoch"),          field(&Log::metrics, "metrics").of_some_runs()};
   }
 };
 
@@ -136,7 +137,7 @@ struct Eval {
   std::optional<double> seconds;
   std::optional<int64_t> rows;  ///< of all ranks
   std::optional<double> rows_per_second;
-  std::optional<int64_t> targets;  ///< of all ranks
+  std::optional<int64_t> targets;              ///< of all ranks
   std::optional<int64_t> rows_without_target;  ///< of `rows`; they have no part in the loss
   std::optional<std::map<std::string, double>> metrics;  ///< as Step's: eval_rewards/chosen ...
   static constexpr auto fields() {
@@ -157,12 +158,12 @@ struct Eval {
 /// In metrics.jsonl the line of that step has these names behind its own.
 struct CutRows {
   static constexpr char kKind[] = "cut_rows";
-  int64_t step = 0;           ///< that the attempt goes on from
-  int64_t rows = 0;           ///< looked at
-  int64_t cut = 0;            ///< of these, longer than max_tokens
-  int64_t tokens = 0;         ///< cut off
-  int64_t without_target = 0; ///< cut rows that kept none of their targets
-  int64_t max_tokens = 0;     ///< of a row: maxSeqLength, or the model's length
+  int64_t step = 0;            ///< that the attempt goes on from
+  int64_t rows = 0;            ///< looked at
+  int64_t cut = 0;             ///< of these, longer than max_tokens
+  int64_t tokens = 0;          ///< cut off
+  int64_t without_target = 0;  ///< cut rows that kept none of their targets
+  int64_t max_tokens = 0;      ///< of a row: maxSeqLength, or the model's length
   static constexpr auto fields() {
     return std::tuple{
         field(&CutRows::step, "step"),
@@ -257,9 +258,9 @@ using Event = std::variant<Start, Resolved, Resumed, Damage, Step, Log, Eval, Cu
 
 static_assert(is_described<Start> && is_described<Resolved> && is_described<Resumed> &&
               is_described<Damage> && is_described<Step> && is_described<Log> &&
-              is_described<Eval> && is_described<CutRows> && is_described<Note> && is_described<Memory> &&
-              is_described<Checkpoint> && is_described<Exported> && is_described<RankError> &&
-              is_described<Warning> && is_described<Done>);
+              is_described<Eval> && is_described<CutRows> && is_described<Note> &&
+              is_described<Memory> && is_described<Checkpoint> && is_described<Exported> &&
+              is_described<RankError> && is_described<Warning> && is_described<Done>);
 
 /// The event as it is sent, with its line end. Bytes that are not UTF-8 are replaced.
 std::string to_line(const Event& event);

@@ -31,8 +31,7 @@ std::string step_line(const StepLine& line) {
   if (line.grad_norm) text += " grad_norm " + shown_number("%.4g", *line.grad_norm);
   if (line.tokens_per_second)
     text += " " + shown_number("%.0f", *line.tokens_per_second) + " tok/s";
-  if (line.skipped_for)
-    text += std::string(kSkipped) + *line.skipped_for + std::string(kNotFinite);
+  if (line.skipped_for) text += std::string(kSkipped) + *line.skipped_for + std::string(kNotFinite);
   return text;
 }
 

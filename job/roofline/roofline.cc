@@ -337,10 +337,10 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
                      std::string("experts, latent attention and sinks: ") + kNot,
                      "plan without --device"};
   if (input.model.scores_cap > 0)
-    return Uncounted{"spec.training.modelNameOrPath",
-                     std::string("attention with a cap on its scores takes no flash kernel, and ") +
-                         kNot,
-                     "plan without --device"};
+    return Uncounted{
+        "spec.training.modelNameOrPath",
+        std::string("attention with a cap on its scores takes no flash kernel, and ") + kNot,
+        "plan without --device"};
   const auto& dropout = input.model.dropout;
   if (dropout.attention > 0 || dropout.embedding > 0 || dropout.residual > 0)
     return Uncounted{"spec.training.modelNameOrPath",

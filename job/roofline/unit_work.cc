@@ -38,15 +38,14 @@ UnitWork::UnitWork(const layout::ModelConfig& model, const std::vector<layout::U
       kv_(projection(Role::K, Role::KBias, {model_.kv_size(), model_.kv_size()},
                      model_.hidden_size)),
       o_(projection(Role::O, Role::OBias, {model_.hidden_size}, model_.query_size())),
-      up_(model_.gated ? projection(Role::Gate, Role::GateBias,
-                                    model_.fused_gate_up
-                                        ? std::vector{2 * model_.intermediate_size}
-                                        : std::vector(2, model_.intermediate_size),
-                                    model_.hidden_size)
-                       : projection(Role::Up, Role::UpBias, {model_.intermediate_size},
-                                    model_.hidden_size)),
-      down_(projection(Role::Down, Role::DownBias, {model_.hidden_size},
-                       model_.intermediate_size)) {}
+      up_(model_.gated
+              ? projection(Role::Gate, Role::GateBias,
+                           model_.fused_gate_up ? std::vector{2 * model_.intermediate_size}
+                                                : std::vector(2, model_.intermediate_size),
+                           model_.hidden_size)
+              : projection(Role::Up, Role::UpBias, {model_.intermediate_size}, model_.hidden_size)),
+      down_(
+          projection(Role::Down, Role::DownBias, {model_.hidden_size}, model_.intermediate_size)) {}
 
 int UnitWork::index(Role role) const {
   const auto found = std::ranges::find(roles_, role);
@@ -112,9 +111,9 @@ void UnitWork::norm_backward(const Norm& norm, int64_t rows) {
                 element = norm_element(), all = rows * hidden;
   const bool wide = element == 4;
   if (wide) {
-    cast(all);                  // x
-    recorder_.pass(4 * all);    // its gradient begins at 0
-    cast(all);                  // dy
+    cast(all);                // x
+    recorder_.pass(4 * all);  // its gradient begins at 0
+    cast(all);                // dy
   }
   norm_factors(norm);
   // dy, x, and dx twice. Gradients are named before the kernel runs, and what pads them is then set
@@ -203,7 +202,8 @@ void UnitWork::act_backward(int64_t elements) {
 void UnitWork::activation(int64_t rows) {
   const int64_t inner = rows * model_.intermediate_size;
   if (model_.block == layout::Block::Gpt2) return recorder_.ours(bytes(2 * inner));
-  if (model_.gated && model_.activation == Activation::Silu) return recorder_.ours(bytes(3 * inner));
+  if (model_.gated && model_.activation == Activation::Silu)
+    return recorder_.ours(bytes(3 * inner));
   act(inner);
   if (model_.gated) recorder_.add_to(inner);  // times up
 }
@@ -211,7 +211,8 @@ void UnitWork::activation(int64_t rows) {
 void UnitWork::activation_backward(int64_t rows) {
   const int64_t inner = rows * model_.intermediate_size;
   if (model_.block == layout::Block::Gpt2) return recorder_.ours(bytes(3 * inner));
-  if (model_.gated && model_.activation == Activation::Silu) return recorder_.ours(bytes(5 * inner));
+  if (model_.gated && model_.activation == Activation::Silu)
+    return recorder_.ours(bytes(5 * inner));
   if (model_.gated) one(3 * inner);  // da * up
   act_backward(inner);
   if (model_.gated) {
@@ -392,7 +393,7 @@ void UnitWork::embedding_backward(const Batch& batch) {
     if (!recorder_.accumulates(table)) recorder_.zero(parameters[table].numel());
     if (table == 1 && model_.first_position != 0) recorder_.pass(2 * 8 * tokens);
     if (table == 0 && model_.padding_id >= 0) {
-      recorder_.pass((8 + 1) * tokens);      // which tokens pad
+      recorder_.pass((8 + 1) * tokens);         // which tokens pad
       recorder_.pass(bytes(2 * all) + tokens);  // their gradients are 0
     }
     scatter(tokens);
@@ -413,7 +414,7 @@ Ops UnitWork::turn(const Batch& batch) {
   recorder_.enter(head);
   const bool bias_trains = model_.head_bias && recorder_.trained(bias);
   const bool bias_before = bias_trains && recorder_.accumulates(bias);
-  recorder_.pass(8);  // the loss begins at 0
+  recorder_.pass(8);                           // the loss begins at 0
   if (bias_trains) recorder_.pass(4 * vocab);  // and the sum of the bias's gradient
   if (!alone) recorder_.pick(targets, hidden);
   norm(last, targets);

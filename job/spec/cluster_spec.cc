@@ -12,7 +12,8 @@ json with_queue(json spec, const std::string& queue) {
   if (queue.empty() || !spec.is_object()) return spec;
   json& policy = spec["runPolicy"];
   if (policy.is_null()) policy = json::object();
-  if (policy.is_object() && (!policy.contains("schedulingPolicy") || policy["schedulingPolicy"].is_null()))
+  if (policy.is_object() &&
+      (!policy.contains("schedulingPolicy") || policy["schedulingPolicy"].is_null()))
     policy["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", queue}};
   return spec;
 }

@@ -400,10 +400,10 @@ Row spec() {
       .rule("has(self.managedBy) == has(oldSelf.managedBy)",
             "managedBy: the controller of a job does not change")
       .rule(
-      "!has(self.elastic) || (self.workers.replicas >= self.elastic.minReplicas && "
-      "self.workers.replicas <= self.elastic.maxReplicas)",
-      "spec.workers.replicas: expected a number from elastic.minReplicas to "
-      "elastic.maxReplicas");
+          "!has(self.elastic) || (self.workers.replicas >= self.elastic.minReplicas && "
+          "self.workers.replicas <= self.elastic.maxReplicas)",
+          "spec.workers.replicas: expected a number from elastic.minReplicas to "
+          "elastic.maxReplicas");
 }
 
 /// The name that must be there, and those that an API server adds; it checks them itself.

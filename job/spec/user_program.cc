@@ -20,11 +20,10 @@ const json& list_of(const json& object, const char* name) {
 
 /// By the names that the vendors' device plugins give: "amd.com/gpu", "gpu.intel.com/xe", "huawei.com/Ascend910".
 bool is_accelerator(const std::string& name) {
-  static constexpr const char* kOthers[] = {"habana.ai/",          "google.com/tpu",
-                                            "aws.amazon.com/neuron", "huawei.com/Ascend",
-                                            "cambricon.com/",      "qualcomm.com/qaic",
-                                            "furiosa.ai/",         "rebellions.ai/",
-                                            "tenstorrent.com/"};
+  static constexpr const char* kOthers[] = {
+      "habana.ai/",        "google.com/tpu", "aws.amazon.com/neuron",
+      "huawei.com/Ascend", "cambricon.com/", "qualcomm.com/qaic",
+      "furiosa.ai/",       "rebellions.ai/", "tenstorrent.com/"};
   return name.find("gpu") != std::string::npos ||
          std::ranges::any_of(kOthers, [&](const char* other) { return name.starts_with(other); });
 }
@@ -51,7 +50,8 @@ WorkerGpus worker_gpus(const json& worker_template) {
     WorkerGpus asked;
     for (const auto& [name, amount] : container[at].items()) {
       const bool nvidia = name.starts_with("nvidia.com/");
-      const bool part = nvidia && (name.starts_with("nvidia.com/mig-") || name.ends_with(".shared"));
+      const bool part =
+          nvidia && (name.starts_with("nvidia.com/mig-") || name.ends_with(".shared"));
       if (!nvidia && is_accelerator(name)) most.other = name;
       if (name != "nvidia.com/gpu" && !part) continue;
       int64_t& count = part ? asked.parts : asked.whole;

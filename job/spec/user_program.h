@@ -16,9 +16,9 @@ const nlohmann::json& worker_container(const nlohmann::json& worker_template);
 
 /// What a worker asks for, as requests or limits: the larger of the two.
 struct WorkerGpus {
-  int64_t whole = 0;  ///< nvidia.com/gpu
-  int64_t parts = 0;  ///< of divided or shared GPUs: nvidia.com/mig-*, nvidia.com/*.shared
-  std::string other;  ///< the name of another accelerator, as "amd.com/gpu"; empty: none
+  int64_t whole = 0;     ///< nvidia.com/gpu
+  int64_t parts = 0;     ///< of divided or shared GPUs: nvidia.com/mig-*, nvidia.com/*.shared
+  std::string other;     ///< the name of another accelerator, as "amd.com/gpu"; empty: none
   bool claimed = false;  ///< it has resource claims, which may bring anything
   int64_t all() const { return whole + parts; }
   /// GPUs that one process sees. CUDA shows it one part of a divided GPU, and no other GPU beside that; shares may be of

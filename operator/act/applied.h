@@ -16,9 +16,9 @@ namespace dsj::op {
 struct Applied {
   bool done = false;               ///< every write succeeded
   std::optional<Refusal> refusal;  ///< the server refused an object
-  std::string create_problem;      ///< the server answered a create, but neither took nor refused it
-  std::string problem;             ///< for the log; empty when done
-  bool overtaken = false;          ///< another write came first: decide again; no defect
+  std::string create_problem;  ///< the server answered a create, but neither took nor refused it
+  std::string problem;         ///< for the log; empty when done
+  bool overtaken = false;      ///< another write came first: decide again; no defect
   Milliseconds retry_after{0};
   int64_t created = 0, deleted = 0;
   int pods = 0;  ///< that were made or deleted

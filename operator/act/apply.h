@@ -13,9 +13,9 @@
 
 #include "kube/client.h"
 #include "operator/act/applied.h"
+#include "operator/act/resources.h"
 #include "operator/observe/observed.h"
 #include "operator/render/plan.h"
-#include "operator/act/resources.h"
 
 namespace dsj::op {
 

@@ -179,7 +179,7 @@ class Pass {
   bool suspend_ = false;
   bool new_revision_ = false;  ///< this pass is the first under the spec in force
   bool creating_ = false;      ///< pods are being made, or wait for the restart's pause
-  bool paced_ = false;     ///< pods that are missing wait for tokens (pod_pace.h)
+  bool paced_ = false;         ///< pods that are missing wait for tokens (pod_pace.h)
   int wanted_ = 0;             ///< elastic: the workers that the last accepted spec asks for
   int spares_ = 0;             ///< elastic: pods beyond the gang that ask for nodes
   std::string spare_revision_;

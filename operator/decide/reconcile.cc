@@ -6,9 +6,9 @@
 #include "job/contract.h"
 #include "job/failure_reasons.h"
 #include "job/spec/cluster_spec.h"
-#include "operator/render/keys.h"
 #include "operator/decide/pass.h"
 #include "operator/decide/readiness.h"
+#include "operator/render/keys.h"
 #include "operator/render/render_config.h"
 
 namespace dsj::op {

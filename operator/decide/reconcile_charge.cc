@@ -7,8 +7,8 @@
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "job/report/status.h"
-#include "operator/observe/pace.h"
 #include "operator/decide/pass.h"
+#include "operator/observe/pace.h"
 
 namespace dsj::op {
 namespace {
@@ -197,27 +197,25 @@ void Pass::charge(std::vector<PodFailure> failures, bool may_fail_by_rule) {
 RankFailure Pass::failure_in_place(int64_t attempt) const {
   const auto& told = job().agent.last_failure;
   if (!told || told->attempt != attempt) {
-    return {.said = {
-                .reason = contract::kReasonPreempted,
-                .message = "a pod was taken away in attempt " + std::to_string(attempt),
-                .attempt = attempt}};
+    return {.said = {.reason = contract::kReasonPreempted,
+                     .message = "a pod was taken away in attempt " + std::to_string(attempt),
+                     .attempt = attempt}};
   }
   const auto number = [](const std::optional<int64_t>& value) {
     return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
   };
-  RankFailure failed{
-      .said = {.reason = told->reason,
-               .message = told->message,
-               .last_words = told->last_words.value_or(""),
-               .collective = told->collective,
-               .missing_ranks = told->missing_ranks,
-               .worker = number(told->worker).value_or(-1),
-               .rank = number(told->rank),
-               .exit_code = number(told->exit_code),
-               .signal = number(told->signal),
-               .attempt = attempt,
-               .step = told->step},
-      .end = attempt_end_of(told->worker.value_or(-1), told->rank.value_or(-1))};
+  RankFailure failed{.said = {.reason = told->reason,
+                              .message = told->message,
+                              .last_words = told->last_words.value_or(""),
+                              .collective = told->collective,
+                              .missing_ranks = told->missing_ranks,
+                              .worker = number(told->worker).value_or(-1),
+                              .rank = number(told->rank),
+                              .exit_code = number(told->exit_code),
+                              .signal = number(told->signal),
+                              .attempt = attempt,
+                              .step = told->step},
+                     .end = attempt_end_of(told->worker.value_or(-1), told->rank.value_or(-1))};
   for (const Slot& slot : slots_) {
     if (slot.worker != failed.said.worker || !slot.newest) continue;
     failed.said.pod_name = slot.newest->name;

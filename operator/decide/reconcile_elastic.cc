@@ -2,8 +2,8 @@
 // the nodes of a larger gang.
 #include <algorithm>
 
-#include "operator/observe/elastic_size.h"
 #include "operator/decide/pass.h"
+#include "operator/observe/elastic_size.h"
 #include "operator/render/render_config.h"
 #include "operator/render/render_pod.h"
 

@@ -3,8 +3,8 @@
 
 #include "job/contract.h"
 #include "job/failure_reasons.h"
-#include "operator/observe/fetch_status.h"
 #include "operator/decide/pass.h"
+#include "operator/observe/fetch_status.h"
 
 namespace dsj::op {
 

@@ -1,8 +1,8 @@
 // Which set of keys the pods get (keys.h), and which are in use no more.
 #include <algorithm>
 
-#include "operator/render/keys.h"
 #include "operator/decide/pass.h"
+#include "operator/render/keys.h"
 
 namespace dsj::op {
 

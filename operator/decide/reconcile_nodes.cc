@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "job/node_health.h"
-#include "operator/observe/lost_nodes.h"
 #include "operator/decide/pass.h"
+#include "operator/observe/lost_nodes.h"
 
 namespace dsj::op {
 
@@ -13,7 +13,9 @@ namespace dsj::op {
 void Pass::note_nodes() {
   for (const PodView* pod : pods_) {
     const bool rejected = is_rejected(*pod);
-    if (pod->node.empty() || (!rejected && !found_unfit(*pod)) || (pod->worker < std::ssize(slots_) && slots_[pod->worker].newest != pod)) continue;
+    if (pod->node.empty() || (!rejected && !found_unfit(*pod)) ||
+        (pod->worker < std::ssize(slots_) && slots_[pod->worker].newest != pod))
+      continue;
     const auto known = std::ranges::find(st_.unhealthy, pod->node, &UnhealthyNode::name);
     if (known != st_.unhealthy.end() && known->found >= pod->created.value_or(Time{})) continue;
     if (rejected) {

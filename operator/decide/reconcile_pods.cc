@@ -1,9 +1,9 @@
 // Which pods a job has, which it lacks, and which are in the way.
 #include <algorithm>
 
-#include "operator/observe/child_content.h"
 #include "operator/decide/pass.h"
 #include "operator/decide/pod_pace.h"
+#include "operator/observe/child_content.h"
 #include "operator/render/render_config.h"
 #include "operator/render/render_gang.h"
 #include "operator/render/render_pod.h"
@@ -109,8 +109,7 @@ void Pass::make_pods() {
   const std::string group = gang(), image = run_image();
   for (const Slot* slot : empty) {
     plan_.pods.push_back(
-        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, keys_,
-                   image));
+        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, keys_, image));
   }
 }
 
@@ -122,9 +121,8 @@ void Pass::tidy_replaced() {
     bool kept = false;
     for (const PodView* pod : slot.older) {
       if (ended() && !pod->ended()) continue;  // it goes as every running pod of a finished job
-      const bool failed =
-          pod->phase == PodView::Phase::Failed && !pod->lingers && !is_preempted(*pod) &&
-          !found_unfit(*pod) && !is_rejected(*pod);
+      const bool failed = pod->phase == PodView::Phase::Failed && !pod->lingers &&
+                          !is_preempted(*pod) && !found_unfit(*pod) && !is_rejected(*pod);
       if (failed && !kept) {
         kept = true;
       } else {

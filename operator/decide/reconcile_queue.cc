@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "operator/observe/kueue.h"
 #include "operator/decide/pass.h"
+#include "operator/observe/kueue.h"
 
 namespace dsj::op {
 namespace {

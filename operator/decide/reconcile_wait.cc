@@ -3,8 +3,8 @@
 
 #include "common/json.h"
 #include "operator/decide/fetching.h"
-#include "operator/observe/pace.h"
 #include "operator/decide/pass.h"
+#include "operator/observe/pace.h"
 
 namespace dsj::op {
 /// Every pod waits behind a scheduling gate: a queue has not admitted the gang yet.

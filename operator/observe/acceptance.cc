@@ -130,8 +130,7 @@ Verdict judge(const std::string& name, const json& spec,
     if (source) verdict.message = "with " + shown(*source) + ": " + verdict.message;
     return verdict;
   }
-  auto accepted =
-      accepted_from(std::move(checked), spec, whole, config_text.value_or(""), source);
+  auto accepted = accepted_from(std::move(checked), spec, whole, config_text.value_or(""), source);
   std::string message = "the spec was checked before anything started";
   if (source) message += ", with " + shown(*source);
   return {

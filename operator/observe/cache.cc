@@ -81,8 +81,8 @@ class Cache::KindSink final : public kube::Sink {
   /// A list has all that was written up to its version. If the watch was further already, or an object of the list is
   /// older than one that is kept of that time, then the server lives in another history: it was restored from a backup.
   bool list_at(const std::string& version) override {
-    const bool restored = older(version, before_) ||
-                          (!oldest_kept_.empty() && !older(version, oldest_kept_));
+    const bool restored =
+        older(version, before_) || (!oldest_kept_.empty() && !older(version, oldest_kept_));
     if (restored) {
       log::warn("list of " + kind_ + ": the server's versions run from " + version +
                 " again, as after a restore; what was known of them is forgotten");

@@ -154,16 +154,20 @@ bool found_unfit(const PodView& pod) {
 }
 
 bool is_disruption(const PodView& pod) {
-  return pod.reason == "Preempting" || pod.reason == "NodeLost" ||
-         pod.reason == "NodeShutdown" || pod.reason == "Terminated" ||
-         std::ranges::count(pod.conditions, "DisruptionTarget") > 0 ||
+  return pod.reason == "Preempting" || pod.reason == "NodeLost" || pod.reason == "NodeShutdown" ||
+         pod.reason == "Terminated" || std::ranges::count(pod.conditions, "DisruptionTarget") > 0 ||
          std::ranges::count(pod.conditions, kKueueTermination) > 0;
 }
 
 bool is_rejected(const PodView& pod) {
-  static constexpr std::string_view kReasons[] = {
-      "UnexpectedAdmissionError", "NodeAffinity",    "TopologyAffinityError", "NodePorts",
-      "AppArmor",                 "InvalidNodeInfo", "SysctlForbidden",       "PodOSNotSupported"};
+  static constexpr std::string_view kReasons[] = {"UnexpectedAdmissionError",
+                                                  "NodeAffinity",
+                                                  "TopologyAffinityError",
+                                                  "NodePorts",
+                                                  "AppArmor",
+                                                  "InvalidNodeInfo",
+                                                  "SysctlForbidden",
+                                                  "PodOSNotSupported"};
   if (pod.phase != PodView::Phase::Failed || pod.termination) return false;
   return pod.reason.starts_with("OutOf") || std::ranges::count(kReasons, pod.reason) > 0 ||
          pod.message.starts_with("Pod was rejected");
@@ -209,8 +213,8 @@ JobView job_view(const Json& object) {
   job.agent.stop_step = bounded(report::told<&report::Training::stop_step>(training));
   job.agent.updated =
       time_from_text(report::told<&report::Training::updated>(training).value_or(""));
-  job.agent.last_failure = agents_failure(
-      json_child(training, report::status_name<&report::Training::last_failure>()));
+  job.agent.last_failure =
+      agents_failure(json_child(training, report::status_name<&report::Training::last_failure>()));
   const auto total = report::told<&report::Resolved::total_steps>(training);
   job.agent.finished = total && report::told<&report::Training::step>(training) == total &&
                        !report::told<&report::Exported::path>(training).value_or("").empty();
@@ -220,8 +224,7 @@ JobView job_view(const Json& object) {
   job.agent.saved_step =
       bounded(report::told<&report::Checkpoint::step>(json_child(checkpoint, report::kLastSaved)));
   const Json& damaged = json_child(checkpoint, report::kLastDamaged);
-  job.agent.damaged_attempt =
-      counted(report::told<&report::Damaged::attempt>(damaged).value_or(0));
+  job.agent.damaged_attempt = counted(report::told<&report::Damaged::attempt>(damaged).value_or(0));
   job.agent.damaged = text::first_bytes(
       report::told<&report::Damage::message>(damaged).value_or(""), report::kDamageBytesMax);
   return job;

@@ -44,10 +44,10 @@ struct JobView {
   std::string ns, name, uid, resource_version;
   int64_t generation = 0;
   bool deleting = false;
-  bool orphaning = false;  ///< deleted with --cascade=orphan: its children stay
+  bool orphaning = false;   ///< deleted with --cascade=orphan: its children stay
   Json spec;                ///< with the queue of the job's label in it (job/spec/cluster_spec.h)
   std::string queue_label;  ///< empty: none
-  Json own_status;  ///< the operator's part (own_status.h)
+  Json own_status;          ///< the operator's part (own_status.h)
   AgentStatus agent;
 };
 
@@ -76,7 +76,7 @@ struct PodView {
   /// Of the worker's container once that has ended: others of the pod decide nothing. Else of the pod.
   Phase phase = Phase::Pending;
   std::optional<Time> created;
-  bool running = false;               ///< the worker's container is running
+  bool running = false;  ///< the worker's container is running
   /// The worker's container has ended, and another of the pod, a sidecar, runs on: the pod is over, and has to go. A
   /// kubelet ends a pod's phase a moment after its last container: in that moment nothing lingers.
   bool lingers = false;

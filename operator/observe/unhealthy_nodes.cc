@@ -30,7 +30,9 @@ void note_unhealthy(std::vector<UnhealthyNode>& nodes, const std::string& name,
 }
 
 std::optional<Time> forget_unhealthy(std::vector<UnhealthyNode>& nodes, Seconds avoid, Time now) {
-  const auto end = [&](const UnhealthyNode& node) { return node.until.value_or(node.found + avoid); };
+  const auto end = [&](const UnhealthyNode& node) {
+    return node.until.value_or(node.found + avoid);
+  };
   std::erase_if(nodes, [&](const UnhealthyNode& node) { return now >= end(node); });
   if (nodes.empty()) return std::nullopt;
   return end(std::ranges::min(nodes, {}, end));

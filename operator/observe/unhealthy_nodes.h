@@ -16,7 +16,7 @@ inline constexpr size_t kUnhealthyMax = 32;
 
 struct UnhealthyNode {
   std::string name, message;
-  Time found{};   ///< last
+  Time found{};  ///< last
   /// Until when it is avoided, whatever the job's policy: its kubelet did not take a pod in. nullopt: its agent found it
   /// unfit, and the policy says for how long.
   std::optional<Time> until = {};

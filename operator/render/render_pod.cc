@@ -10,8 +10,8 @@
 #include "job/spec/pod_policies.h"
 #include "job/spec/user_program.h"
 #include "job/worker_job.h"
-#include "operator/render/keys.h"
 #include "operator/observe/lost_nodes.h"
+#include "operator/render/keys.h"
 #include "operator/render/render_config.h"
 #include "operator/render/render_gang.h"
 #include "operator/render/render_initializers.h"
@@ -107,8 +107,9 @@ std::string without_slash(std::string path) {
 void add_volume(Json& spec, Json& container, const char* name, const char* path, Json volume,
                 bool read_only) {
   Json& mounts = child(container, "volumeMounts", Json::array());
-  const bool taken = std::ranges::any_of(
-      mounts, [&](const Json& mount) { return without_slash(mount.value("mountPath", "")) == path; });
+  const bool taken = std::ranges::any_of(mounts, [&](const Json& mount) {
+    return without_slash(mount.value("mountPath", "")) == path;
+  });
   if (taken) return;
   Json mount = {{"name", name}, {"mountPath", path}};
   if (read_only) mount["readOnly"] = true;
@@ -142,9 +143,8 @@ void add_volumes(Json& spec, Json& container, const JobView& job, const std::str
 
 bool adds_capability(const Json& context, const char* name) {
   const Json& added = json_child(json_child(context, "capabilities"), "add");
-  return std::ranges::any_of(added, [&](const Json& one) {
-    return one == name || one == std::string("CAP_") + name;
-  });
+  return std::ranges::any_of(
+      added, [&](const Json& one) { return one == name || one == std::string("CAP_") + name; });
 }
 
 /// What the namespace's Pod Security level "restricted" demands, where the template says nothing against it: who is privileged or

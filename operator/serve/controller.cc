@@ -6,9 +6,9 @@
 #include "common/log.h"
 #include "job/contract.h"
 #include "job/spec/cluster_spec.h"
-#include "operator/observe/own_status.h"
 #include "operator/decide/pod_pace.h"
 #include "operator/decide/readiness.h"
+#include "operator/observe/own_status.h"
 #include "operator/render/render_config.h"
 
 namespace dsj::op {
@@ -202,8 +202,8 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
     memory.queue_label = job.queue_label;
     memory.wanted = agreeing_with(
         job.queue_label, judge(job.name, job.spec, text, problem, template_text(observed)));
-    memory.wanted = possible_with(std::move(memory.wanted), options_.settings.volcano,
-                                  options_.settings.kueue);
+    memory.wanted =
+        possible_with(std::move(memory.wanted), options_.settings.volcano, options_.settings.kueue);
     memory.generation = refers_to_nothing(memory.wanted) ? -1 : job.generation;
   }
   if (!memory.wanted.accepted) {
@@ -214,8 +214,8 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
       if (!kept) return false;
       if (*kept) {
         const Json spec = Json::parse((*kept)->spec_text, nullptr, false);
-        memory.in_force = accepted_before(job.name, spec, (*kept)->config_text,
-                                          {.text = (*kept)->template_text});
+        memory.in_force =
+            accepted_before(job.name, spec, (*kept)->config_text, {.text = (*kept)->template_text});
         memory.in_force_revision = status.revision;
       }
     }

@@ -10,9 +10,9 @@
 
 #include "kube/clock.h"
 #include "operator/act/apply.h"
+#include "operator/decide/reconcile.h"
 #include "operator/observe/cache.h"
 #include "operator/serve/queue.h"
-#include "operator/decide/reconcile.h"
 
 namespace dsj::op {
 

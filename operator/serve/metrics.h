@@ -9,8 +9,8 @@
 
 #include <string>
 
-#include "operator/serve/controller.h"
 #include "operator/observe/own_status.h"
+#include "operator/serve/controller.h"
 
 namespace dsj::op {
 

@@ -329,8 +329,10 @@ TEST_F(AgentTest, AUsersOwnFieldsGoOnToTheMetricsFile) {
       "{\"event\":\"eval\",\"step\":1,\"eval_loss\":2.0,\"bleu\":7}\n"
       "{\"event\":\"step\",\"step\":2,\"accuracy\":0.5}\n";
   pass(Time(50));
-  EXPECT_THAT(text("metrics.jsonl"), testing::EndsWith("\"host_rss_bytes\":null,\"accuracy\":0.5}\n"));
-  EXPECT_THAT(text("metrics.jsonl"), HasSubstr("\"host_rss_bytes\":null,\"accuracy\":0.5,\"cut_rows\":3,"));
+  EXPECT_THAT(text("metrics.jsonl"),
+              testing::EndsWith("\"host_rss_bytes\":null,\"accuracy\":0.5}\n"));
+  EXPECT_THAT(text("metrics.jsonl"),
+              HasSubstr("\"host_rss_bytes\":null,\"accuracy\":0.5,\"cut_rows\":3,"));
   EXPECT_THAT(text("metrics.jsonl"), HasSubstr("{\"step\":1,\"eval_loss\":2.0,\"bleu\":7}\n"));
 }
 

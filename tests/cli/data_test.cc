@@ -20,7 +20,8 @@ class DataVerb : public testing::Test {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
     folder_ = fs::temp_directory_path() / ("dsj-data-" + std::to_string(getpid()) + info->name());
     write_model(folder_ / "model");
-    write_rows(json::array({row({7, 8, 9}, {-100, 8, 9}), row({1, 2, 3, 4, 5, 6}, {-100, -100, 3, -100, 5, 6})}));
+    write_rows(json::array(
+        {row({7, 8, 9}, {-100, 8, 9}), row({1, 2, 3, 4, 5, 6}, {-100, -100, 3, -100, 5, 6})}));
     job_ = {{"apiVersion", "training.dsj.dev/v1alpha1"},
             {"kind", "DeepSpeedJob"},
             {"metadata", {{"name", "data"}}},

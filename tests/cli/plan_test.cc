@@ -189,7 +189,8 @@ TEST_F(PlanTest, OverridesApply) {
 }
 
 TEST_F(PlanTest, WhatCannotRunIsOneAndWrongWordsAreTwo) {
-  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "nebula: {enabled: true}"), "-o", "yaml"}), 1);
+  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "nebula: {enabled: true}"), "-o", "yaml"}),
+            1);
   EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.nebula"), std::string::npos) << err_;
   EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
   EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "train_batch_size: 7")}), 1);
@@ -271,10 +272,10 @@ TEST_F(PlanTest, ADeviceGivesTheRooflineOfAStepAndItsMemoryIsTheLimit) {
   EXPECT_EQ(step["boundBy"], "launches") << "a model of two tiny layers";
   EXPECT_GT(step["launchesPerRank"], 100);
   fs::remove(folder_ / "data.json");  // then every row is the longest
-  EXPECT_EQ(run({file, "--elsewhere", "--device", "h100", "--set", bf16, "--set",
-                 "spec.training.perDeviceTrainBatchSize=400000", "--set",
-                 "spec.training.maxSteps=1"}),
-            1);
+  EXPECT_EQ(
+      run({file, "--elsewhere", "--device", "h100", "--set", bf16, "--set",
+           "spec.training.perDeviceTrainBatchSize=400000", "--set", "spec.training.maxSteps=1"}),
+      1);
   EXPECT_NE(err_.find("--device h100"), std::string::npos) << err_;
   // What is not counted, and what is not in the table.
   write("data.json", token_rows(10, 128).dump());
@@ -312,7 +313,8 @@ TEST_F(PlanTest, AConfigJsonAloneIsEnoughForAJobOfAnotherMachine) {
 
 TEST_F(PlanTest, TheTextIsOneScreenWithWhatOneAsksFirst) {
   const std::string file = write("job.yaml", kJob);
-  ASSERT_EQ(run({file, "--device", "a100", "--set", "spec.deepspeed.config.bf16={enabled: true}"}), 0)
+  ASSERT_EQ(run({file, "--device", "a100", "--set", "spec.deepspeed.config.bf16={enabled: true}"}),
+            0)
       << err_;
   const auto has = [&](const std::string& text) {
     EXPECT_NE(out_.find(text), std::string::npos) << text << "\nin\n" << out_;
@@ -358,11 +360,23 @@ TEST_F(PlanTest, RatesAreThoseOfTheRun) {
 TEST_F(PlanTest, ATorchrunLineIsPlannedAsItsManifest) {
   const std::string ds = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto",
       "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}})");
-  const std::vector<std::string> line = {
-      "--nproc_per_node=2", "--deepspeed", ds, "--model_name_or_path",
-      (folder_ / "model").string(), "--data_path", (folder_ / "data.json").string(),
-      "--output_dir", (folder_ / "out").string(), "--per_device_train_batch_size", "2",
-      "--num_train_epochs", "2", "--device", "cpu", "-o", "json"};
+  const std::vector<std::string> line = {"--nproc_per_node=2",
+                                         "--deepspeed",
+                                         ds,
+                                         "--model_name_or_path",
+                                         (folder_ / "model").string(),
+                                         "--data_path",
+                                         (folder_ / "data.json").string(),
+                                         "--output_dir",
+                                         (folder_ / "out").string(),
+                                         "--per_device_train_batch_size",
+                                         "2",
+                                         "--num_train_epochs",
+                                         "2",
+                                         "--device",
+                                         "cpu",
+                                         "-o",
+                                         "json"};
   ASSERT_EQ(run(line), 0) << err_;
   const json plan = json::parse(out_);
   EXPECT_EQ(plan["config"]["train_batch_size"], 8);

@@ -38,16 +38,17 @@ TEST(Plot, ReadsWhatIsWholeAndFinite) {
 }
 
 TEST(Plot, WhatIsNotFiniteIsSaid) {
-  const auto run = curves_of(line(1, "3.5") + line(2, "\"NaN\"") + line(3, "NaN") +
-                             line(4, "\"Infinity\"") + line(4, "2.5") +
-                             "{\"step\":5,\"loss\":\"NaN\",\"lr\":\"NaN\"}\n");
+  const auto run =
+      curves_of(line(1, "3.5") + line(2, "\"NaN\"") + line(3, "NaN") + line(4, "\"Infinity\"") +
+                line(4, "2.5") + "{\"step\":5,\"loss\":\"NaN\",\"lr\":\"NaN\"}\n");
   ASSERT_TRUE(run) << run.error().to_string();
   const Curve& loss = run->curves[0];
   EXPECT_EQ(loss.points, (Points{{1, 3.5}, {4, 2.5}}));
   EXPECT_EQ(loss.not_finite, (std::vector<double>{2, 3, 5}));
   const std::string text = chart_text(loss, {.columns = 60});
-  EXPECT_EQ(text.substr(0, text.find('\n')),
-            "loss  last 2.5000, min 2.5000 at 4, max 3.5000 at 1; not finite in 3 steps, the first 2");
+  EXPECT_EQ(
+      text.substr(0, text.find('\n')),
+      "loss  last 2.5000, min 2.5000 at 4, max 3.5000 at 1; not finite in 3 steps, the first 2");
   const std::string page = plot_page({*run});
   EXPECT_NE(page.find("<p>out: not finite in 3 steps, the first 2</p>"), std::string::npos);
   EXPECT_NE(page.find("<p>out: not finite in step 5</p>"), std::string::npos) << "the rate's";

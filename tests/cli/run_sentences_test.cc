@@ -42,8 +42,8 @@ TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
   EXPECT_EQ(said(report::Warning{.rank = 1, .message = "w"}), "! warning: rank 1: w");
   for (const report::Report& told :
        {report::Report(report::Step{.step = 1}), report::Report(report::Log{.step = 1}),
-        report::Report(report::Resolved{}), report::Report(report::CutRows{.cut = 1}), report::Report(report::Memory{}),
-        report::Report(report::End{})}) {
+        report::Report(report::Resolved{}), report::Report(report::CutRows{.cut = 1}),
+        report::Report(report::Memory{}), report::Report(report::End{})}) {
     EXPECT_EQ(said(told), "");
   }
 }

@@ -85,8 +85,7 @@ TEST_F(ValidateTest, WhatIsNotBuiltIsNotValidAndStrictMakesUnknownKeysErrors) {
   EXPECT_EQ(run({file}), 1) << "a run refuses it";
   EXPECT_EQ(run({file, "-o", "json"}), 1);
   EXPECT_FALSE(json::parse(out_)["valid"]);
-  const std::string unread =
-      write("unread.json", R"({"train_batch_size": 8, "my_own_key": 1})");
+  const std::string unread = write("unread.json", R"({"train_batch_size": 8, "my_own_key": 1})");
   EXPECT_EQ(run({unread}), 0);
   EXPECT_EQ(run({"--strict", unread}), 1);
 }

@@ -27,9 +27,9 @@ TEST(FailureReasons, WordsOfAnAgentAreNotARanks) {
 }
 
 TEST(FailureReasons, WhatIsNoWordIsReplaced) {
-  for (const std::string& text : {std::string(), std::string("two words"), std::string("9lives"),
-                                  std::string("a\"b"), std::string("\xe2\x82\xac"),
-                                  std::string(65, 'x'), std::string("x\0y", 3)}) {
+  for (const std::string& text :
+       {std::string(), std::string("two words"), std::string("9lives"), std::string("a\"b"),
+        std::string("\xe2\x82\xac"), std::string(65, 'x'), std::string("x\0y", 3)}) {
     EXPECT_EQ(reason_of_rank(text), kReasonRankFailed);
   }
   EXPECT_EQ(reason_of_rank(std::string(64, 'x')), std::string(64, 'x'));

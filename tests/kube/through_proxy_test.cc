@@ -152,11 +152,10 @@ class OneProxy {
   void pass(From& from, To& to, std::array<char, 4096>& buffer) {
     from.async_read_some(asio::buffer(buffer), [&](const Problem& ended, size_t size) {
       if (ended) return stop();
-      asio::async_write(to, asio::buffer(buffer.data(), size),
-                        [&](const Problem& failed, size_t) {
-                          if (failed) return stop();
-                          pass(from, to, buffer);
-                        });
+      asio::async_write(to, asio::buffer(buffer.data(), size), [&](const Problem& failed, size_t) {
+        if (failed) return stop();
+        pass(from, to, buffer);
+      });
     });
   }
   void stop() {
@@ -234,8 +233,9 @@ TEST(ThroughProxy, TheProxyGetsItsCredentialsAndTheServersStayInside) {
   const auto transport = make_api_transport(access);
   ASSERT_TRUE(transport);
   ASSERT_TRUE((*transport)->call({.path = "/"}, Cancel()));
-  EXPECT_EQ(proxy.asked(), "CONNECT " + place + " HTTP/1.1\r\nHost: " + place +
-                               "\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n");
+  EXPECT_EQ(proxy.asked(),
+            "CONNECT " + place + " HTTP/1.1\r\nHost: " + place +
+                "\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n");
 }
 
 TEST(ThroughProxy, Socks5WithAUserSpeaksByTheLetter) {
@@ -267,7 +267,7 @@ TEST(ThroughProxy, ARefusalNamesTheProxyAndItsReason) {
              Proxy::Kind::Socks5,
              "asks for a user and a password"},
         Case{{.reply = "",
-              .socks_answer = std::string("\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", 10)},
+        .socks_answer = std::string("\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", 10)},
              Proxy::Kind::Socks5,
              "not allowed by its rules"},
         Case{{.reply = "", .socks_method = "HT"}, Proxy::Kind::Socks5, "does not speak SOCKS5"}}) {

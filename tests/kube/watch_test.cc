@@ -106,9 +106,8 @@ TEST(WatchMachine, WhatFailsWithAnythingButGoneAgainAndAgainListsAgain) {
 }
 
 TEST(WatchMachine, AServerThatIsAwayOrBusyIsNotListed) {
-  for (const ApiError& error :
-       {from_net({NetError::Kind::Connect, "refused"}),
-        ApiError{.kind = ApiError::Kind::TooManyRequests, .status = 429}}) {
+  for (const ApiError& error : {from_net({NetError::Kind::Connect, "refused"}),
+                                ApiError{.kind = ApiError::Kind::TooManyRequests, .status = 429}}) {
     WatchMachine machine;
     machine.listed("7");
     for (int i = 0; i < 20; ++i) {

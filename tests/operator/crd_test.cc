@@ -147,7 +147,7 @@ TEST(Crd, TypesTheTemplate) {
     for (size_t at = text.find(key); at != std::string::npos; at = text.find(key))
       text.erase(at, std::string(key).size());
   EXPECT_EQ(text.find("\"default\""), std::string::npos);
-  EXPECT_FALSE(pod.contains("required"));                        // the operator adds "worker"
+  EXPECT_FALSE(pod.contains("required"));  // the operator adds "worker"
   EXPECT_EQ(schema("spec.workers.template.spec.containers[].env[].name")["type"], "string");
   const json limits = schema("spec.workers.template.spec.containers[].resources.limits");
   EXPECT_EQ(limits["additionalProperties"]["x-kubernetes-int-or-string"], true);

@@ -44,13 +44,34 @@ class Draw {
     return happens(200) ? below(6) : one_of(kOdd);
   }
   std::string text() {
-    static constexpr const char* kWords[] = {
-        "Killed",       "Completed",          "Preempted",  "InitializerFailed",  "NodeLost",
-        "PodDeleted",   "GangReleased",       "Evicted",    "UnhealthyNode",      "PeerLost",
-        "Error",        "OutOfcpu",           "OOMKilled",  "BackoffLimitExceeded", "",
-        "WorkerLost",   "OutOfnvidia.com/gpu", "two words", "UnexpectedAdmissionError",
-        "True",         "2026-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "\xe2\x82\xac",
-        "node-1",       "NotRestarting",      "SpecChanged", "HangDetected", "NodeAffinity"};
+    static constexpr const char* kWords[] = {"Killed",
+                                             "Completed",
+                                             "Preempted",
+                                             "InitializerFailed",
+                                             "NodeLost",
+                                             "PodDeleted",
+                                             "GangReleased",
+                                             "Evicted",
+                                             "UnhealthyNode",
+                                             "PeerLost",
+                                             "Error",
+                                             "OutOfcpu",
+                                             "OOMKilled",
+                                             "BackoffLimitExceeded",
+                                             "",
+                                             "WorkerLost",
+                                             "OutOfnvidia.com/gpu",
+                                             "two words",
+                                             "UnexpectedAdmissionError",
+                                             "True",
+                                             "2026-01-01T00:00:00Z",
+                                             "9999-12-31T23:59:59Z",
+                                             "\xe2\x82\xac",
+                                             "node-1",
+                                             "NotRestarting",
+                                             "SpecChanged",
+                                             "HangDetected",
+                                             "NodeAffinity"};
     const std::string word = one_of(kWords);
     if (!happens(12)) return word;
     static constexpr size_t kSizes[] = {20, 99, 101, 317, 999, 1001, 4001, 40'000};
@@ -272,11 +293,26 @@ class DrawnJob : public World {
   void meddle() {
     Json& own = o.job->own_status;
     if (!own.is_object()) own = Json::object();
-    static constexpr const char* kFields[] = {
-        "restarts",     "conditions",  "failureHistory", "lastFailure",    "elastic",
-        "startTime",    "incarnation", "revision",       "completedAttempt", "unhealthyNodes",
-        "phase",        "reason",      "template",       "stopRequestedTime", "completionTime",
-        "configMapName", "specHash",   "incompleteTime", "observedGeneration", "damageToldAttempt"};
+    static constexpr const char* kFields[] = {"restarts",
+                                              "conditions",
+                                              "failureHistory",
+                                              "lastFailure",
+                                              "elastic",
+                                              "startTime",
+                                              "incarnation",
+                                              "revision",
+                                              "completedAttempt",
+                                              "unhealthyNodes",
+                                              "phase",
+                                              "reason",
+                                              "template",
+                                              "stopRequestedTime",
+                                              "completionTime",
+                                              "configMapName",
+                                              "specHash",
+                                              "incompleteTime",
+                                              "observedGeneration",
+                                              "damageToldAttempt"};
     const char* field = draw_.one_of(kFields);
     if (draw_.happens(80)) {
       own[field] = draw_.odd();
@@ -319,9 +355,9 @@ class DrawnJob : public World {
   }
 
   void agent_reports() {
-    Json training = {{"attempt", draw_.happens(220) ? Json(o.job->agent.attempt + draw_.below(3))
-                                                    : draw_.odd()},
-                     {"lastUpdatedTime", to_text(now)}};
+    Json training = {
+        {"attempt", draw_.happens(220) ? Json(o.job->agent.attempt + draw_.below(3)) : draw_.odd()},
+        {"lastUpdatedTime", to_text(now)}};
     Json checkpoint = Json::object();
     if (draw_.happens(60)) training["stopStep"] = draw_.number();
     if (draw_.happens(60)) training["stragglers"] = draw_.text();
@@ -339,8 +375,9 @@ class DrawnJob : public World {
     if (draw_.happens(100) && training.contains("lastFailure"))
       training["lastFailure"][draw_.happens(128) ? "rank" : "exitCode"] = draw_.odd();
     if (draw_.happens(10)) training["lastFailure"] = draw_.odd();
-    const JobView told = job_view({{"metadata", {{"name", "j"}, {"namespace", "n"}}},
-                                   {"status", {{"training", training}, {"checkpoint", checkpoint}}}});
+    const JobView told =
+        job_view({{"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                  {"status", {{"training", training}, {"checkpoint", checkpoint}}}});
     const auto saved = o.job->agent.saved_step;
     o.job->agent = told.agent;
     if (!o.job->agent.saved_step) o.job->agent.saved_step = saved;
@@ -388,8 +425,7 @@ class DrawnJob : public World {
     }
     static constexpr const char* kPhases[] = {"Running", "Failed", "Succeeded", "Pending", ""};
     Json conditions = Json::array();
-    if (draw_.happens(60))
-      conditions.push_back({{"type", "DisruptionTarget"}, {"status", "True"}});
+    if (draw_.happens(60)) conditions.push_back({{"type", "DisruptionTarget"}, {"status", "True"}});
     if (draw_.happens(60))
       conditions.push_back({{"type", "PodScheduled"},
                             {"status", draw_.happens(128) ? "True" : "False"},
@@ -453,14 +489,14 @@ class DrawnJob : public World {
     const Condition* progressing = find_condition(all, "Progressing");
     const bool refused = accepted && accepted->status == "False";
     const bool silent = progressing && progressing->status == "False";
-    const std::string wanted = is_true(all, "Complete")     ? "Current"
-                               : is_true(all, "Failed")     ? "Failed"
-                               : refused                    ? "Failed"
-                               : phase() == "Suspended"     ? "Current"
-                               : phase() == "Running"       ? (silent ? "InProgress" : "Current")
-                                                            : "InProgress";
-    const std::string said = kstatus({{"metadata", {{"generation", o.job->generation}}},
-                                      {"status", o.job->own_status}});
+    const std::string wanted = is_true(all, "Complete") ? "Current"
+                               : is_true(all, "Failed") ? "Failed"
+                               : refused                ? "Failed"
+                               : phase() == "Suspended" ? "Current"
+                               : phase() == "Running"   ? (silent ? "InProgress" : "Current")
+                                                        : "InProgress";
+    const std::string said =
+        kstatus({{"metadata", {{"generation", o.job->generation}}}, {"status", o.job->own_status}});
     promise(said == wanted, "kstatus is " + said + ", wanted " + wanted);
     promise(!(is_true(all, "Reconciling") && is_true(all, "Stalled")), "Reconciling and Stalled");
     promise(is_true(all, "Ready") == (wanted == "Current"), "Ready is not what kstatus says");
@@ -468,9 +504,9 @@ class DrawnJob : public World {
 
   Plan watched_pass() {
     ++passes;
-    const bool was_over = o.job && o.job->own_status.is_object() &&
-                          (is_true(status().conditions, "Complete") ||
-                           is_true(status().conditions, "Failed"));
+    const bool was_over =
+        o.job && o.job->own_status.is_object() &&
+        (is_true(status().conditions, "Complete") || is_true(status().conditions, "Failed"));
     const Observed before = o;
     const Plan plan = pass();
     if (draw_.happens(60)) carry_out(before, plan);
@@ -495,9 +531,11 @@ class DrawnJob : public World {
       promise(!entry.uid.empty() || entry.kind == "Secret", "a deletion without a uid");
       promise(!before.job || !before.job->orphaning, "a deletion of what is orphaned");
     }
-    for (const Event& event : plan.events) promise(!event.reason.empty(), "an event without a reason");
+    for (const Event& event : plan.events)
+      promise(!event.reason.empty(), "an event without a reason");
     if (o.job && !plan.status.is_null() && is_true(status().conditions, "Complete") && !was_over)
-      promise(is_true(status().conditions, "Accepted") || before.in_force, "a refused job Complete");
+      promise(is_true(status().conditions, "Accepted") || before.in_force,
+              "a refused job Complete");
     return plan;
   }
 
@@ -511,9 +549,8 @@ class DrawnJob : public World {
     const auto issue = [](const KeyChange&) -> Result<ServerCertificate> {
       return ServerCertificate{};
     };
-    const Applied applied =
-        apply(client, observed, plan, [] { return true; }, writes, events, 1,
-              work_on_threads, issue);
+    const Applied applied = apply(
+        client, observed, plan, [] { return true; }, writes, events, 1, work_on_threads, issue);
     promise(applied.done || !applied.problem.empty(), "a failure without a word");
     promise(!applied.refusal || applied.refusal->message.size() <= 1100, "a long refusal");
   }
@@ -522,7 +559,8 @@ class DrawnJob : public World {
   void rest() {
     for (int i = 0; i < 20; ++i) {
       const Plan plan = watched_pass();
-      if (!o.job || (made(plan).empty() && plan.status.is_null() && plan.updates.empty() && !plan.keys))
+      if (!o.job ||
+          (made(plan).empty() && plan.status.is_null() && plan.updates.empty() && !plan.keys))
         return;
     }
     promise(false, "passes do not come to rest");

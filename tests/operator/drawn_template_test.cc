@@ -25,7 +25,8 @@ std::string unsaid(const Json& own, const Json& pod, const std::string& path) {
       if (name == "terminationGracePeriodSeconds") continue;  // at least what saving takes
       const std::string at = path + "." + name;
       if (!pod.contains(name)) return at;
-      if (const std::string missing = unsaid(value, pod[name], at); !missing.empty()) return missing;
+      if (const std::string missing = unsaid(value, pod[name], at); !missing.empty())
+        return missing;
     }
     return "";
   }
@@ -53,11 +54,11 @@ std::string refused(const Json& pod) {
     for (const Json& one : spec.value(list, Json::array())) {
       if (!names.insert(one["name"]).second) return "two containers " + one["name"].dump();
       const Json context = one.value("securityContext", Json::object());
-      const bool root =
-          (context.contains("runAsUser") ? context["runAsUser"] : above.value("runAsUser", Json())) == 0;
-      const bool never = (context.contains("runAsNonRoot")
-                              ? context["runAsNonRoot"]
-                              : above.value("runAsNonRoot", Json())) == true;
+      const bool root = (context.contains("runAsUser") ? context["runAsUser"]
+                                                       : above.value("runAsUser", Json())) == 0;
+      const bool never =
+          (context.contains("runAsNonRoot") ? context["runAsNonRoot"]
+                                            : above.value("runAsNonRoot", Json())) == true;
       if (root && never) return "root, and never root";
       if (context.value("allowPrivilegeEscalation", true) == false) {
         if (context.value("privileged", false)) return "privileged";

@@ -101,10 +101,10 @@ TEST(Sidecar, ItIsNotWaitedForAsRanksAre) {
 TEST(Sidecar, ANativeOneThatRunsOnKeepsNothingOpen) {
   World world(quick_spec(1));
   world.to_running();
-  world.kubelet_says(world.pod(0), {{"phase", "Running"},
-                                    {"initContainerStatuses",
-                                     Json::array({container("istio-proxy", runs())})},
-                                    {"containerStatuses", Json::array({container("worker", done())})}});
+  world.kubelet_says(world.pod(0),
+                     {{"phase", "Running"},
+                      {"initContainerStatuses", Json::array({container("istio-proxy", runs())})},
+                      {"containerStatuses", Json::array({container("worker", done())})}});
   world.settle();
   EXPECT_EQ(world.phase(), "Complete");
 }
@@ -138,9 +138,9 @@ TEST(Sidecar, AWorkerWhoseSidecarEndedRunsOn) {
 TEST(Completed, AnExitCodeAloneIsNoSuccess) {
   World world(quick_spec(1));
   world.to_running();
-  world.kubelet_says(world.pod(0),
-                     {{"phase", "Succeeded"},
-                      {"containerStatuses", Json::array({container("worker", ended(0, "Completed"))})}});
+  world.kubelet_says(world.pod(0), {{"phase", "Succeeded"},
+                                    {"containerStatuses",
+                                     Json::array({container("worker", ended(0, "Completed"))})}});
   world.settle();
   EXPECT_NE(world.phase(), "Complete");
   EXPECT_EQ(world.status().restarts.counted, 1);
@@ -214,7 +214,8 @@ TEST_P(Rejected, ByAKubeletIsUnchargedAndItsNodeIsAvoidedForAWhile) {
   world.to_running();
   const std::string node = world.pod(1).node;
   world.o.nodes[node] = {.ready = true};
-  Json shutdown = rejected("NodeShutdown", "Pod was terminated in response to imminent node shutdown.");
+  Json shutdown =
+      rejected("NodeShutdown", "Pod was terminated in response to imminent node shutdown.");
   shutdown["conditions"] = Json::array({{{"type", "DisruptionTarget"}, {"status", "True"}}});
   world.kubelet_says(world.pod(1), shutdown);
   int made = 0;
@@ -223,9 +224,9 @@ TEST_P(Rejected, ByAKubeletIsUnchargedAndItsNodeIsAvoidedForAWhile) {
     for (const Create& pod : world.pass().pods) {
       ++made;
       if (made < 2) continue;
-      const Json terms = pod.object["spec"]["affinity"]["nodeAffinity"]
-                                   ["requiredDuringSchedulingIgnoredDuringExecution"]
-                                   ["nodeSelectorTerms"];
+      const Json terms =
+          pod.object["spec"]["affinity"]["nodeAffinity"]
+                    ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
       EXPECT_EQ(terms[0]["matchFields"][0]["key"], "metadata.name");
       EXPECT_EQ(terms[0]["matchFields"][0]["values"], Json::array({node}));
     }
@@ -253,13 +254,14 @@ TEST_P(Rejected, ByAKubeletIsUnchargedAndItsNodeIsAvoidedForAWhile) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kubelet, Rejected,
-    ::testing::Values(std::pair{"OutOfcpu", "Node didn't have enough resource: cpu"},
-                      std::pair{"OutOfnvidia.com/gpu", "Node didn't have enough resource"},
-                      std::pair{"UnexpectedAdmissionError",
-                                "Pod was rejected: Allocate failed due to no healthy devices present"},
-                      std::pair{"NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed"},
-                      std::pair{"TopologyAffinityError",
-                                "Pod was rejected: Resources cannot be allocated with Topology locality"}));
+    ::testing::Values(
+        std::pair{"OutOfcpu", "Node didn't have enough resource: cpu"},
+        std::pair{"OutOfnvidia.com/gpu", "Node didn't have enough resource"},
+        std::pair{"UnexpectedAdmissionError",
+                  "Pod was rejected: Allocate failed due to no healthy devices present"},
+        std::pair{"NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed"},
+        std::pair{"TopologyAffinityError",
+                  "Pod was rejected: Resources cannot be allocated with Topology locality"}));
 
 /// As Rejected, on a cluster without another node: it is tried again and again, never ended, never in a storm.
 TEST(Eviction, ARejectionByTheOnlyNodeEndsNothing) {
@@ -286,7 +288,8 @@ TEST(Eviction, ARejectionByTheOnlyNodeEndsNothing) {
 TEST(Timeouts, WhatIsRenderedForAgentsIsWhatIsHashed) {
   const auto rendered = [](const World& world) {
     for (const Create& one : render_config(world.o, *world.o.wanted.accepted))
-      if (one.kind == "ConfigMap") return one.object["data"][contract::kWorkerJobFile].get<std::string>();
+      if (one.kind == "ConfigMap")
+        return one.object["data"][contract::kWorkerJobFile].get<std::string>();
     return std::string();
   };
   const World plain;
@@ -319,7 +322,8 @@ TEST(Timeouts, WhatIsRenderedForAgentsIsWhatIsHashed) {
 TEST(Timeouts, AnEditOfThemReachesAgent0ByTheStatus) {
   World world;
   world.to_running();
-  EXPECT_EQ(world.o.job->own_status["timeouts"], Json({{"saveSeconds", 600}, {"stepSeconds", 1800}}));
+  EXPECT_EQ(world.o.job->own_status["timeouts"],
+            Json({{"saveSeconds", 600}, {"stepSeconds", 1800}}));
   const auto pods = world.pod_names();
   world.edit("/checkpoint/onSuspend/timeoutSeconds", 77);
   world.edit("/liveness/stepTimeoutSeconds", 99);

@@ -18,13 +18,12 @@ TEST(Observed, WhatAPodSaysIsCutBetweenCharacters) {
     const Json message = {
         {"reason", "RankFailed"}, {"message", words}, {"lastWords", words}, {"attempt", 1}};
     const Json ended = {{"exitCode", 1}, {"message", message.dump()}};
-    const auto pod = pod_view(
-        {{"metadata",
-          {{"name", "j-worker-0-1"}}},
-         {"status",
-          {{"phase", "Failed"},
-           {"containerStatuses", Json::array({{{"name", contract::kContainerName},
-                                               {"state", {{"terminated", ended}}}}})}}}});
+    const auto pod =
+        pod_view({{"metadata", {{"name", "j-worker-0-1"}}},
+                  {"status",
+                   {{"phase", "Failed"},
+                    {"containerStatuses", Json::array({{{"name", contract::kContainerName},
+                                                        {"state", {{"terminated", ended}}}}})}}}});
     ASSERT_TRUE(pod && pod->termination) << shift;
     for (const std::string& text : {pod->termination->message, pod->termination->last_words}) {
       EXPECT_EQ(text::invalid_utf8(text), std::string::npos) << shift;
@@ -54,11 +53,11 @@ TEST(Observed, WhatAgent0TellsOfDamagedCheckpoints) {
 /// Whoever may patch a pod may write any label, and the name of the next pod has to differ.
 TEST(PodView, ItsNameSaysWhichWorkerItIs) {
   const auto place = [](const std::string& name) -> std::pair<int, int64_t> {
-    const auto pod = pod_view({{"metadata",
-                                {{"name", name},
-                                 {"labels",
-                                  {{contract::kLabelReplicaIndex, "5"},
-                                   {contract::kLabelIncarnation, "x"}}}}}});
+    const auto pod =
+        pod_view({{"metadata",
+                   {{"name", name},
+                    {"labels",
+                     {{contract::kLabelReplicaIndex, "5"}, {contract::kLabelIncarnation, "x"}}}}}});
     return pod ? std::pair(pod->worker, pod->incarnation) : std::pair(-1, int64_t{-1});
   };
   EXPECT_EQ(place("j-worker-3-17"), std::pair(3, int64_t{17}));

@@ -88,8 +88,7 @@ const std::vector<Stage>& stages() {
       {"Refused until its ConfigMap is there", "InProgress", "Progressing",
        [](World& world) {
          Json spec = quick_spec();
-         spec["deepspeed"] = {
-             {"configFrom", {{"configMapKeyRef", {{"name", "c"}, {"key", "k"}}}}}};
+         spec["deepspeed"] = {{"configFrom", {{"configMapKeyRef", {{"name", "c"}, {"key", "k"}}}}}};
          world.edit(spec);
          world.settle();
        }},

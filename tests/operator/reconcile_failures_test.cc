@@ -346,9 +346,14 @@ TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {
   World world;
   world.to_running();
   const auto pods = world.pod_names();
-  world.agent_tells({{"attempt", 1},     {"worker", 1},          {"rank", 1},
-                                     {"signal", 9},      {"reason", "Killed"},   {"step", 7},
-                                     {"message", "bye"}, {"lastWords", "a line"}});
+  world.agent_tells({{"attempt", 1},
+                     {"worker", 1},
+                     {"rank", 1},
+                     {"signal", 9},
+                     {"reason", "Killed"},
+                     {"step", 7},
+                     {"message", "bye"},
+                     {"lastWords", "a line"}});
   world.start_attempt();
   EXPECT_EQ(world.phase(), "Running");
   EXPECT_EQ(world.pod_names(), pods);
@@ -389,8 +394,8 @@ TEST(Failures, AFirstAttemptThatEndedBeforeAnybodyLookedIsCharged) {
   world.settle();
   world.run_pods();
   world.o.job->agent.attempt = 8;  // an earlier job in this output folder had six
-  world.agent_tells({
-      {"attempt", 7}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}});
+  world.agent_tells(
+      {{"attempt", 7}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}});
   world.settle();
   EXPECT_EQ(world.status().restarts.total, 1);
   EXPECT_EQ(world.status().restarts.counted, 1);
@@ -412,12 +417,12 @@ TEST(Failures, AHangThatEndedInItsPodsSaysWhoAndWhereInAnEvent) {
   World world;
   world.to_running();
   world.agent_tells({{"attempt", 1},
-                                     {"worker", 1},
-                                     {"rank", 1},
-                                     {"reason", "HangDetected"},
-                                     {"message", "rank 1 did not arrive"},
-                                     {"collective", "all_gather #412 (layer 3, 4096 bytes)"},
-                                     {"missingRanks", "1, 3"}});
+                     {"worker", 1},
+                     {"rank", 1},
+                     {"reason", "HangDetected"},
+                     {"message", "rank 1 did not arrive"},
+                     {"collective", "all_gather #412 (layer 3, 4096 bytes)"},
+                     {"missingRanks", "1, 3"}});
   ++world.o.job->agent.attempt;
   std::vector<std::string> told;
   for (int pass = 0; pass < 2; ++pass) {
@@ -480,10 +485,8 @@ TEST(Failures, WordsOfTheOperatorInTheMouthOfARankAreItsOwnWordsNoMore) {
 TEST(Failures, NumbersThatAnybodyWroteIntoTheStatusAreHarmless) {
   World world;
   world.to_running();
-  world.o.job->own_status["restarts"] = {{"total", 9'000'000'000'000'000'000},
-                                         {"counted", -5},
-                                         {"attempt", 1},
-                                         {"limit", 3}};
+  world.o.job->own_status["restarts"] = {
+      {"total", 9'000'000'000'000'000'000}, {"counted", -5}, {"attempt", 1}, {"limit", 3}};
   world.o.job->agent.attempt = 900'000'000'000'000;
   world.agent_tells({{"attempt", 899'999'999'999'999}, {"worker", 1}, {"rank", 1}});
   world.settle();

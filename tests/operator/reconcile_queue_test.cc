@@ -323,8 +323,8 @@ TEST_F(KueueGroup, ThatIsLeftBeginsANewTimeForTheNextToBecomeWhole) {
 }
 
 TEST(PodView, HasWhatKueueWrote) {
-  const auto pod = pod_view(
-      Json::parse(R"({"metadata": {"name": "j-worker-0-1", "finalizers": ["a", "kueue.x-k8s.io/managed"],
+  const auto pod = pod_view(Json::parse(
+      R"({"metadata": {"name": "j-worker-0-1", "finalizers": ["a", "kueue.x-k8s.io/managed"],
     "annotations": {"kueue.x-k8s.io/retriable-in-group": "false"}}})"));
   ASSERT_TRUE(pod);
   EXPECT_THAT(pod->finalizers, ElementsAre("a", kKueueFinalizer));

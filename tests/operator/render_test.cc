@@ -127,9 +127,9 @@ TEST(Render, TheTemplateIsKept) {
   for (const Json& term :
        made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
            ["nodeSelectorTerms"]) {
-    EXPECT_EQ(term["matchFields"].back(), Json({{"key", "metadata.name"},
-                                                {"operator", "NotIn"},
-                                                {"values", Json::array({"n9"})}}))
+    EXPECT_EQ(
+        term["matchFields"].back(),
+        Json({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({"n9"})}}))
         << "by its own name, whatever its label says";
   }
   // The Role is bound to the account that the template names; none is made.
@@ -167,7 +167,9 @@ TEST(Render, APodGoesToNodesThatRunOurProgramsUnlessItsTemplateNamesAnArchitectu
     const Json one = {{"key", key}, {"operator", "In"}, {"values", {"arm64"}}};
     const Json term = {{"matchExpressions", Json::array({one})}};
     const Json required = {{"nodeSelectorTerms", Json::array({term})}};
-    return Json{{"affinity", {{"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", required}}}}}};
+    return Json{
+        {"affinity",
+         {{"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", required}}}}}};
   };
   EXPECT_EQ(selector_of(affinity("kubernetes.io/arch")), Json());
   EXPECT_EQ(selector_of(affinity("pool")), amd64);
@@ -189,8 +191,9 @@ TEST(Render, TheInitContainerThatBringsTheAgentIsAsLargeAsTheWorkers) {
       Json::parse(R"({"requests": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": 1},
                       "limits": {"memory": "4Gi", "nvidia.com/gpu": 1}})");
   World world(spec);
-  EXPECT_EQ(pod_of(world)["spec"]["initContainers"][0]["resources"],
-            Json::parse(R"({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}})"));
+  EXPECT_EQ(
+      pod_of(world)["spec"]["initContainers"][0]["resources"],
+      Json::parse(R"({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}})"));
 }
 
 TEST(Render, ScratchIsLimited) {

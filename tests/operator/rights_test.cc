@@ -7,11 +7,11 @@
 #include <regex>
 #include <set>
 
-#include "operator/observe/child_content.h"
 #include "operator/act/events.h"
-#include "operator/serve/metrics_access.h"
+#include "operator/observe/child_content.h"
 #include "operator/render/render_config.h"
 #include "operator/render/render_gang.h"
+#include "operator/serve/metrics_access.h"
 #include "test_paths.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/reviewing_server.h"

@@ -7,11 +7,11 @@
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "operator/act/apply.h"
-#include "operator/observe/child_content.h"
-#include "operator/render/keys.h"
-#include "operator/observe/own_status.h"
 #include "operator/decide/pod_pace.h"
 #include "operator/decide/reconcile.h"
+#include "operator/observe/child_content.h"
+#include "operator/observe/own_status.h"
+#include "operator/render/keys.h"
 
 namespace dsj::op::testing {
 
@@ -95,8 +95,8 @@ class World {
     }
     for (const Release& release : plan.releases) carry_out(release, plan);
     const auto gone = std::ranges::count(plan.deletes, "Pod", &Delete::kind);
-    o.pods_full = pods_paid(o.pods_full, plan.workers,
-                            static_cast<int>(std::ssize(plan.pods) + gone), now);
+    o.pods_full =
+        pods_paid(o.pods_full, plan.workers, static_cast<int>(std::ssize(plan.pods) + gone), now);
     return plan;
   }
   static std::vector<Create> made(const Plan& plan) {

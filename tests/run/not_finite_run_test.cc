@@ -22,7 +22,8 @@ class NotFiniteRun : public RunTest {
   }
   void config(int stage, const std::string& optimizer = "AdamW") {
     write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": ")" +
-                         optimizer + R"(", "params": {"lr": "auto"}}, "zero_optimization": {"stage": )" +
+                         optimizer +
+                         R"(", "params": {"lr": "auto"}}, "zero_optimization": {"stage": )" +
                          std::to_string(stage) + "}}");
   }
   /// The last weight of the file is the final norm's: every logit depends on it.
@@ -55,7 +56,8 @@ TEST_F(NotFiniteRun, AModelThatIsNotFiniteIsSaidAndNotExported) {
   EXPECT_EQ(run({"job.yaml"}), 7);
   EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n") << "no other attempt helps";
   EXPECT_THAT(stdout_text(), HasSubstr("step 3/3 loss nan"));
-  EXPECT_THAT(stderr_text(), HasSubstr("before the first step \"model.norm.weight\" has values that"));
+  EXPECT_THAT(stderr_text(),
+              HasSubstr("before the first step \"model.norm.weight\" has values that"));
   EXPECT_THAT(stderr_text(), HasSubstr("step 1 is not saved"));
   EXPECT_THAT(stderr_text(), HasSubstr("failed: NotFinite: rank"));
   ASSERT_EQ(metrics().size(), 3u);
@@ -96,11 +98,16 @@ TEST_F(NotFiniteRun, SoManySkippedStepsInARowEndTheRun) {
 /// A rate that throws the weights to infinity: what was saved before it stays, whatever the limit.
 TEST_F(NotFiniteRun, TheLastSoundCheckpointStays) {
   config(0, "SGD");
-  write_job({{"maxSteps", "3"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e-3"}});
+  write_job(
+      {{"maxSteps", "3"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e-3"}});
   ASSERT_EQ(run({"job.yaml"}), 0);
   EXPECT_THAT(checkpoints(), ElementsAre("step-3"));
   const auto before = fs::last_write_time(out() / "model/model.safetensors");
-  write_job({{"maxSteps", "8"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e38"}, {"maxGradNorm", "0"}});
+  write_job({{"maxSteps", "8"},
+             {"saveSteps", "1"},
+             {"saveTotalLimit", "1"},
+             {"learningRate", "1e38"},
+             {"maxGradNorm", "0"}});
   EXPECT_EQ(run({"job.yaml"}), 7);
   EXPECT_THAT(stderr_text(), HasSubstr("is not saved"));
   EXPECT_THAT(checkpoints(), ElementsAre("step-3", "step-4")) << "step 4 is finite, and of no use";
@@ -108,7 +115,10 @@ TEST_F(NotFiniteRun, TheLastSoundCheckpointStays) {
   const std::string good = (out() / "checkpoints/step-3").string();
   EXPECT_THAT(stderr_text(), HasSubstr("is step 3: --resume_from_checkpoint " + good));
   // It is sound: a run from it with a rate that works is done, and one checkpoint is left.
-  write_job({{"maxSteps", "6"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"resumeFromCheckpoint", good}});
+  write_job({{"maxSteps", "6"},
+             {"saveSteps", "1"},
+             {"saveTotalLimit", "1"},
+             {"resumeFromCheckpoint", good}});
   EXPECT_EQ(run({"job.yaml"}), 0);
   EXPECT_THAT(checkpoints(), ElementsAre("step-6"));
   EXPECT_TRUE(metrics().back()["loss"].is_number());
@@ -117,9 +127,14 @@ TEST_F(NotFiniteRun, TheLastSoundCheckpointStays) {
 /// The last step's update is looked at, too, though no step follows it.
 TEST_F(NotFiniteRun, AModelThatItsLastStepBrokeIsNotExported) {
   config(0, "SGD");
-  write_job({{"maxSteps", "2"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e-3"}});
+  write_job(
+      {{"maxSteps", "2"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e-3"}});
   ASSERT_EQ(run({"job.yaml"}), 0);
-  write_job({{"maxSteps", "3"}, {"saveSteps", "1"}, {"saveTotalLimit", "1"}, {"learningRate", "1e38"}, {"maxGradNorm", "0"}});
+  write_job({{"maxSteps", "3"},
+             {"saveSteps", "1"},
+             {"saveTotalLimit", "1"},
+             {"learningRate", "1e38"},
+             {"maxGradNorm", "0"}});
   EXPECT_EQ(run({"job.yaml"}), 7);
   EXPECT_TRUE(metrics().back()["loss"].is_number());
   EXPECT_THAT(checkpoints(), ElementsAre("step-2", "step-3"));
@@ -146,7 +161,8 @@ TEST_F(NotFiniteRun, AFrozenBaseIsLookedAtOnce) {
   spoil_model();
   write_job({{"maxSteps", "1"}, {"lora", R"({"r": 2, "targetModules": ["q_proj"]})"}});
   (void)run({"job.yaml"});
-  EXPECT_THAT(stderr_text(), HasSubstr("before the first step \"model.norm.weight\" has values that"));
+  EXPECT_THAT(stderr_text(),
+              HasSubstr("before the first step \"model.norm.weight\" has values that"));
 }
 
 TEST_F(NotFiniteRun, CutRowsAreCountedAtTheStart) {
@@ -166,7 +182,8 @@ TEST_F(NotFiniteRun, CutRowsAreCountedAtTheStart) {
   EXPECT_EQ(status()["training"]["cutRows"], 8);
   EXPECT_EQ(status()["training"]["rowsWithoutTarget"], 1);
   ASSERT_EQ(run({"job.yaml"}, "plan"), 0);
-  EXPECT_THAT(stdout_text(), HasSubstr("8 rows cut, 64 tokens left out; 1 row without a target then"));
+  EXPECT_THAT(stdout_text(),
+              HasSubstr("8 rows cut, 64 tokens left out; 1 row without a target then"));
   fs::remove_all(out());
   write_job({{"maxSteps", "1"}, {"maxSeqLength", "24"}});
   ASSERT_EQ(run({"job.yaml"}), 0);

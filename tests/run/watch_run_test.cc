@@ -203,10 +203,15 @@ TEST_F(WatchRun, SplitAndEpochs) {
 
 /// The largest loss counts as the best, so the best is the first evaluation, and the run ends early.
 TEST_F(WatchRun, TheBestCheckpointIsExportedAndTheRunEndsEarly) {
-  const std::vector<std::string> best = {
-      "evaluationStrategy=steps", "evalSteps=2",           "saveSteps=2",
-      "saveTotalLimit=1",         "evalDataPath=eval.json", "loadBestModelAtEnd=true",
-      "greaterIsBetter=true",     "earlyStoppingPatience=2", "lrSchedulerType=constant"};
+  const std::vector<std::string> best = {"evaluationStrategy=steps",
+                                         "evalSteps=2",
+                                         "saveSteps=2",
+                                         "saveTotalLimit=1",
+                                         "evalDataPath=eval.json",
+                                         "loadBestModelAtEnd=true",
+                                         "greaterIsBetter=true",
+                                         "earlyStoppingPatience=2",
+                                         "lrSchedulerType=constant"};
   ASSERT_EQ(train(20, {}, best), 0) << stderr_text();
   EXPECT_EQ(steps_with("eval_loss"), (std::vector<int64_t>{2, 4, 6}));
   const auto losses = values("eval_loss");
@@ -237,7 +242,8 @@ TEST_F(WatchRun, StopBeforeTheFirstStepLeavesAtOnce) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}})");
   write_job({{"maxSteps", "1000000"}});
   // Rank 1 stops itself before it begins, so rank 0 cannot get beyond the rendezvous.
-  write("train", "#!/bin/sh\n[ \"$RANK\" = 1 ] && kill -STOP $$\nexec '" DSJ_BIN_DIR "/dsj-train'\n");
+  write("train",
+        "#!/bin/sh\n[ \"$RANK\" = 1 ] && kill -STOP $$\nexec '" DSJ_BIN_DIR "/dsj-train'\n");
   fs::permissions(at("train"), fs::perms::owner_all);
   variables_["DSJ_TRAIN_PROGRAM"] = at("train");
   start({"job.yaml"});

@@ -47,7 +47,8 @@ std::optional<std::string> refused_type(const std::string& name, const arrow::Da
     case Type::SPARSE_UNION:
     case Type::DENSE_UNION:
     case Type::RUN_END_ENCODED:
-      return "column '" + name + "' is of type " + type.ToString() + ", which rows of text cannot hold";
+      return "column '" + name + "' is of type " + type.ToString() +
+             ", which rows of text cannot hold";
     case Type::DICTIONARY:
       return refused_type(name, *static_cast<const arrow::DictionaryType&>(type).value_type(),
                           depth + 1);
@@ -59,8 +60,9 @@ std::optional<std::string> refused_type(const std::string& name, const arrow::Da
     default:
       for (const auto& field : type.fields())  // of lists and maps
         if (auto why = refused_type(name, *field->type(), depth + 1)) return why;
-      return type.id() < Type::MAX_ID ? std::nullopt
-                                      : std::optional("column '" + name + "' is of an unknown type");
+      return type.id() < Type::MAX_ID
+                 ? std::nullopt
+                 : std::optional("column '" + name + "' is of an unknown type");
   }
 }
 
@@ -118,7 +120,8 @@ void append_date(int64_t days, std::string& out) {
   constexpr int64_t kDaysMax = 11'000'000;
   if (days < -kDaysMax || days > kDaysMax) return append_format(out, "%lld days", (long long)days);
   const ch::year_month_day date{ch::sys_days{ch::days{days}}};
-  append_format(out, "%04d-%02u-%02u", int(date.year()), unsigned(date.month()), unsigned(date.day()));
+  append_format(out, "%04d-%02u-%02u", int(date.year()), unsigned(date.month()),
+                unsigned(date.day()));
 }
 
 int64_t ticks_per_second(arrow::TimeUnit::type unit) {

@@ -145,8 +145,8 @@ arrow::ipc::IpcReadOptions ipc_options(arrow::MemoryPool* pool) {
 
 arrow::Status read_arrow_file(const std::shared_ptr<Input>& input, arrow::MemoryPool* pool,
                               Lines& lines) {
-  ARROW_ASSIGN_OR_RAISE(const auto file, arrow::ipc::RecordBatchFileReader::Open(
-                                             input, ipc_options(pool)));
+  ARROW_ASSIGN_OR_RAISE(const auto file,
+                        arrow::ipc::RecordBatchFileReader::Open(input, ipc_options(pool)));
   ARROW_RETURN_NOT_OK(lines.schema(*file->schema()));
   for (int i = 0; i < file->num_record_batches(); ++i) {
     ARROW_ASSIGN_OR_RAISE(const auto batch, file->ReadRecordBatch(i));
@@ -166,8 +166,8 @@ arrow::Status ends_marked(Input& input) {
 
 arrow::Status read_arrow_stream(const std::shared_ptr<Input>& input, arrow::MemoryPool* pool,
                                 Lines& lines) {
-  ARROW_ASSIGN_OR_RAISE(const auto reader, arrow::ipc::RecordBatchStreamReader::Open(
-                                               input, ipc_options(pool)));
+  ARROW_ASSIGN_OR_RAISE(const auto reader,
+                        arrow::ipc::RecordBatchStreamReader::Open(input, ipc_options(pool)));
   ARROW_RETURN_NOT_OK(read_all(*reader, lines));
   return ends_marked(*input);
 }
@@ -211,9 +211,9 @@ Status to_lines(const ReadFile& file, const std::string& path, ColumnForm form,
   if (lines.refused())
     return bad_input("is " + name + " whose rows are not read: " + *lines.refused(), path,
                      "leave the column out where you write the file");
-  return bad_input("is " + name + " that cannot be read: " + short_text(done.message()), path,
-                   done.IsNotImplemented() ? "write it again with another writer"
-                                           : "copy or download it again");
+  return bad_input(
+      "is " + name + " that cannot be read: " + short_text(done.message()), path,
+      done.IsNotImplemented() ? "write it again with another writer" : "copy or download it again");
 }
 
 }  // namespace

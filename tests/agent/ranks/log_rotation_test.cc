@@ -136,8 +136,7 @@ TEST_F(RotationTest, AMirrorAndLastWordsGoOnBehindACut) {
   mirror.turn();
   std::string got(1000, '\0');
   got.resize(static_cast<size_t>(read(ends[0], got.data(), got.size())));
-  EXPECT_EQ(got,
-            "[rank 0] one\n[rank 0] two\n[rank 0] three\n[rank 0] four\n[rank 0] five\n");
+  EXPECT_EQ(got, "[rank 0] one\n[rank 0] two\n[rank 0] three\n[rank 0] four\n[rank 0] five\n");
   EXPECT_EQ(tail_of(file, from, 100), "five");
   close(rank);
   close(ends[0]);

@@ -341,8 +341,7 @@ TEST_F(BookTest, WhatIsShortEnoughIsNotCut) {
 
 TEST_F(BookTest, AResolvedConfigThatIsTooLargeIsLeftOutWithAWord) {
   book.take(report::Resolved{.config = {{"x", std::string(8000, 'x')}}}, kWall);
-  EXPECT_EQ(book.resolved(),
-            json({{"omitted", "it has 8008 bytes; a status takes 7500"}}));
+  EXPECT_EQ(book.resolved(), json({{"omitted", "it has 8008 bytes; a status takes 7500"}}));
 }
 
 }  // namespace

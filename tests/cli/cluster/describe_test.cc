@@ -63,10 +63,10 @@ TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
   for (const char* part :
        {"State:        Restarting", "Step:         42 of 50, attempt 2, loss 1.93",
-        "Checkpoint:   step 40: /o/checkpoints/40\n", "3; 1 of 3 counted",
-        "ds_config: in the job", "train_micro_batch_size_per_gpu",
-        "training.perDeviceTrainBatchSize", "Scheduled   False    Unschedulable",
-        "Insufficient nvidia.com/gpu", "  0-1     0        quick-worker-0-1   node-0   Running",
+        "Checkpoint:   step 40: /o/checkpoints/40\n", "3; 1 of 3 counted", "ds_config: in the job",
+        "train_micro_batch_size_per_gpu", "training.perDeviceTrainBatchSize",
+        "Scheduled   False    Unschedulable", "Insufficient nvidia.com/gpu",
+        "  0-1     0        quick-worker-0-1   node-0   Running",
         "  2-3     1        quick-worker-1-1   node-1   Failed",
         "RankFailed, attempt 2, rank 3, pod quick-worker-1-1 on node-1, signal 9",
         "      | step 42\n      | Killed\n", "Warning   RankFailed   DeepSpeedJob quick"})
@@ -78,8 +78,9 @@ TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
 TEST_F(Describe, NamesTheControllerOfAJobThatIsNotThisOperators) {
   add_job("quick", [](Json& job) { job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"; });
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
-  EXPECT_THAT(out_, HasSubstr("State:        run by kueue.x-k8s.io/multikueue (spec.managedBy): the "
-                              "operator of this cluster leaves it alone"));
+  EXPECT_THAT(out_,
+              HasSubstr("State:        run by kueue.x-k8s.io/multikueue (spec.managedBy): the "
+                        "operator of this cluster leaves it alone"));
   set_status("quick", Json::parse(R"({"phase": "Running"})"));
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("State:        Running, run by kueue.x-k8s.io/multikueue"));

@@ -79,7 +79,8 @@ TEST(ConfirmedTest, TheLastConfirmedOneIsNeverRotatedAway) {
                     std::vector<std::string>());
         }
         if (draw(0, 2) == 0) {
-          ASSERT_TRUE(model.write(files, {.checkpoints_dir = kDir, .step = step, .attempt = attempt}));
+          ASSERT_TRUE(
+              model.write(files, {.checkpoints_dir = kDir, .step = step, .attempt = attempt}));
           Publication publication = model.publication(step, limit);
           publication.confirmed = confirmed.step();
           ASSERT_TRUE(publish(files, {.checkpoints_dir = kDir, .step = step, .attempt = attempt},
@@ -94,8 +95,8 @@ TEST(ConfirmedTest, TheLastConfirmedOneIsNeverRotatedAway) {
         if (!known_good) continue;
         EXPECT_TRUE(std::ranges::count(left, *known_good) == 1)
             << "step " << *known_good << " was confirmed, limit " << limit;
-        const auto newer = std::ranges::count_if(
-            left, [&](int64_t one) { return one > *known_good; });
+        const auto newer =
+            std::ranges::count_if(left, [&](int64_t one) { return one > *known_good; });
         would_be_lost += newer >= limit;
         if (*known_good == *here) {
           EXPECT_LE(std::ssize(left), limit);

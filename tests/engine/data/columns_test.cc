@@ -20,8 +20,8 @@ std::string columns_fixtures() {
 }
 
 bool plugin_is_there() {
-  return std::filesystem::exists(
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / kColumnsFile);
+  return std::filesystem::exists(std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+                                 kColumnsFile);
 }
 
 struct Lines {
@@ -94,9 +94,9 @@ TEST_F(Columns, DamageIsSaid) {
   // --gtest_shuffle --gtest_repeat=100 draws others.
   std::mt19937 draw(7 + testing::UnitTest::GetInstance()->random_seed());
   int64_t refused = 0, tried = 0;
-  for (const char* name : {"chats-none.parquet", "chats-zstd.parquet", "types.parquet",
-                           "delta.parquet", "chats-lz4-stream.arrow", "chats-None-file.arrow",
-                           "types.arrow", "views.arrow"}) {
+  for (const char* name :
+       {"chats-none.parquet", "chats-zstd.parquet", "types.parquet", "delta.parquet",
+        "chats-lz4-stream.arrow", "chats-None-file.arrow", "types.arrow", "views.arrow"}) {
     const std::string whole = read_file(columns_fixtures() + "/" + name);
     for (int i = 0; i < 300; ++i) {
       std::string damaged = whole;
@@ -105,7 +105,8 @@ TEST_F(Columns, DamageIsSaid) {
       } else {
         const size_t count = i % 3 == 1 ? 1 : 1 + draw() % 32;
         // The ends have the descriptions of the rest.
-        const size_t from = draw() % 2 ? whole.size() - std::min<size_t>(whole.size() - 8, 1500) : 8;
+        const size_t from =
+            draw() % 2 ? whole.size() - std::min<size_t>(whole.size() - 8, 1500) : 8;
         for (size_t n = 0; n < count; ++n)
           damaged[from + draw() % (whole.size() - from)] = static_cast<char>(draw());
       }
@@ -137,9 +138,10 @@ TEST_F(Columns, TheSinksErrorIsTheReadings) {
 TEST(ColumnsWithout, ThePluginIsSaidToBeMissing) {
   const std::string parquet = read_file(columns_fixtures() + "/delta.parquet");
   const std::string absent = lines_of(parquet, "/nowhere/libdsj_columns.so").error;
-  EXPECT_NE(absent.find("rows: is a Parquet or Arrow file, and its reader /nowhere/libdsj_columns.so"
-                        " is not there"),
-            std::string::npos)
+  EXPECT_NE(
+      absent.find("rows: is a Parquet or Arrow file, and its reader /nowhere/libdsj_columns.so"
+                  " is not there"),
+      std::string::npos)
       << absent;
   EXPECT_NE(absent.find("to_json(\"rows.jsonl\""), std::string::npos) << absent;
   TempDir dir;

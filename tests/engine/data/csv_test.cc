@@ -47,9 +47,9 @@ TEST(Csv, MarksAndSeparators) {
 }
 
 TEST(Csv, ColumnsOfListsHoldJson) {
-  EXPECT_EQ(rows_of("id,messages\n1,\"[{\"\"role\"\":\"\"user\"\"}]\"\n2,[oops\n"),
-            (Row{R"(2 {"id":"1","messages":[{"role":"user"}]})",
-                 R"(3 {"id":"2","messages":"[oops"})"}));
+  EXPECT_EQ(
+      rows_of("id,messages\n1,\"[{\"\"role\"\":\"\"user\"\"}]\"\n2,[oops\n"),
+      (Row{R"(2 {"id":"1","messages":[{"role":"user"}]})", R"(3 {"id":"2","messages":"[oops"})"}));
 }
 
 TEST(Csv, WhatIsWrongIsSaid) {

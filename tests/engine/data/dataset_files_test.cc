@@ -18,9 +18,10 @@ class DatasetFiles : public testing::Test {
     write("/m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json"));
     const nlohmann::json config = {
         {"eos_token", "<|im_end|>"},
-        {"chat_template", "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + "
-                          "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}"
-                          "{{ '<|im_start|>assistant\n' }}{% endif %}"}};
+        {"chat_template",
+         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + "
+         "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}"
+         "{{ '<|im_start|>assistant\n' }}{% endif %}"}};
     write("/m/tokenizer_config.json", config.dump());
     tokenizer_ = Tokenizer::load(files_, "/m").value();
   }
@@ -57,8 +58,8 @@ TEST_F(DatasetFiles, FilesOfSeveralFormsAreOneDataSet) {
   write("/d/a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
   write("/d/b.csv", "text,id\nthree,3\n");
   write("/d/c.json", R"([{"text": "four"}])");
-  EXPECT_EQ(texts("/d"), (Texts{"one<|im_end|>", "two<|im_end|>", "three<|im_end|>",
-                                "four<|im_end|>"}));
+  EXPECT_EQ(texts("/d"),
+            (Texts{"one<|im_end|>", "two<|im_end|>", "three<|im_end|>", "four<|im_end|>"}));
   EXPECT_EQ(texts("/d/c.json,/d/a.jsonl"),
             (Texts{"four<|im_end|>", "one<|im_end|>", "two<|im_end|>"}));
   EXPECT_EQ(Dataset::count_rows(files_, "/d").value(), 4);
@@ -71,8 +72,9 @@ TEST_F(DatasetFiles, ShapesMayDifferBetweenFilesButNotInOne) {
   write("/d/a.jsonl", R"({"text": "one"})");
   write("/d/b.jsonl", R"({"prompt": "two", "completion": " three"})");
   EXPECT_EQ(texts("/d"), (Texts{"one<|im_end|>", "two three<|im_end|>"}));
-  write("/mixed.jsonl", "{\"text\": \"odd\"}\n{\"prompt\": \"a\", \"completion\": \"b\"}\n"
-                        "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+  write("/mixed.jsonl",
+        "{\"text\": \"odd\"}\n{\"prompt\": \"a\", \"completion\": \"b\"}\n"
+        "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
   const std::string said = refusal("/mixed.jsonl");
   EXPECT_NE(said.find("1 of 3 rows are bad"), std::string::npos) << said;
   EXPECT_NE(said.find("row 0, line 1: is of shape text, but 2 rows of the file are of shape "
@@ -98,10 +100,10 @@ TEST_F(DatasetFiles, ChosenRowsKeepTheirOrder) {
             (Texts{"a0<|im_end|>", "b0<|im_end|>"}));
   EXPECT_EQ(texts("/a.jsonl,/b.jsonl", {.selection = {.mix = Mix::InterleaveUnder}}),
             (Texts{"a0<|im_end|>", "b0<|im_end|>", "a1<|im_end|>", "b1<|im_end|>"}));
-  EXPECT_EQ(Dataset::count_rows(files_, "/a.jsonl,/b.jsonl",
-                                {.selection = {.mix = Mix::InterleaveOver}})
-                .value(),
-            6);
+  EXPECT_EQ(
+      Dataset::count_rows(files_, "/a.jsonl,/b.jsonl", {.selection = {.mix = Mix::InterleaveOver}})
+          .value(),
+      6);
   // numpy: default_rng(42).permutation(3) begins with 2
   EXPECT_EQ(texts("/a.jsonl", {.selection = {.held_out = 1}}),
             (Texts{"a2<|im_end|>", "a0<|im_end|>", "a1<|im_end|>"}));
@@ -122,7 +124,8 @@ TEST_F(DatasetFiles, ColumnarFilesByTheirContent) {
   ASSERT_EQ(saved.size(), 7u) << saved[0];
   for (size_t i = 0; i < saved.size(); ++i) {
     const std::string row = std::to_string(i);
-    EXPECT_TRUE(saved[i].ends_with("Instruction:\nq" + row + "\n\n### Response:a" + row + "<|im_end|>"))
+    EXPECT_TRUE(
+        saved[i].ends_with("Instruction:\nq" + row + "\n\n### Response:a" + row + "<|im_end|>"))
         << saved[i];
   }
   write("/called.json", read_file(from + "delta.parquet"));
@@ -148,7 +151,8 @@ TEST_F(DatasetFiles, ColumnsAndLists) {
   const json columns = {{"prompt", "q"}, {"response", "a"}};
   const Texts named = texts("/lf", {.dataset = "mine"});
   EXPECT_EQ(named, texts("/lf/rows.jsonl", {.columns = columns}));
-  EXPECT_TRUE(named[0].ends_with("### Instruction:\nSay\n\n### Response: hi<|im_end|>")) << named[0];
+  EXPECT_TRUE(named[0].ends_with("### Instruction:\nSay\n\n### Response: hi<|im_end|>"))
+      << named[0];
   EXPECT_NE(refusal("/lf", {.dataset = "mine", .columns = columns}).find("datasetColumns"),
             std::string::npos);
 }
@@ -165,8 +169,9 @@ TEST_F(DatasetFiles, TheEndOfALongRowIsKept) {
 
 /// As axolotl's input_output: each part by itself, nothing added.
 TEST_F(DatasetFiles, Segments) {
-  const std::string row = R"({"segments": [{"text": "Hello", "label": true}, )"
-                         R"({"text": " you", "label": false}, {"text": " there", "label": true}]})";
+  const std::string row =
+      R"({"segments": [{"text": "Hello", "label": true}, )"
+      R"({"text": " you", "label": false}, {"text": " there", "label": true}]})";
   write("/a.jsonl", row);
   const auto dataset = open("/a.jsonl");
   ASSERT_TRUE(dataset) << dataset.error().to_string();

@@ -82,11 +82,10 @@ std::string targets(const nlohmann::json& row, const Learning& learning) {
   dir.write("tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json"));
   dir.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
   const auto tokenizer = Tokenizer::load(dir.path()).value();
-  const auto rows = Dataset::open(
-      dir.write("rows.jsonl", row.dump() + "\n"), tokenizer.get(),
-      {.vocab_size = tokenizer->vocab_size(),
-       .chat_template = row.contains("messages") ? "chatml" : "auto",
-       .learning = learning});
+  const auto rows = Dataset::open(dir.write("rows.jsonl", row.dump() + "\n"), tokenizer.get(),
+                                  {.vocab_size = tokenizer->vocab_size(),
+                                   .chat_template = row.contains("messages") ? "chatml" : "auto",
+                                   .learning = learning});
   EXPECT_TRUE(rows) << rows.error().to_string();
   const Sample sample = (*rows)->at(0).value();
   std::vector<int32_t> learned;

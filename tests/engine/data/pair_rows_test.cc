@@ -106,16 +106,19 @@ TEST_F(PairRows, TokensAreTrls) {
 TEST_F(PairRows, TakesTheShapesThatPublishedSetsHave) {
   const std::pair<std::string, std::string> said = {"yes<|im_end|>\n", "no<|im_end|>\n"};
   const std::pair<std::string, std::string> plain = {"yes<|endoftext|>", "no<|endoftext|>"};
-  const json user = {{"role", "user"}, {"content", "q"}}, yes = {{"role", "assistant"}, {"content", "yes"}},
+  const json user = {{"role", "user"}, {"content", "q"}},
+             yes = {{"role", "assistant"}, {"content", "yes"}},
              no = {{"role", "assistant"}, {"content", "no"}};
-  const json sharegpt_user = {{"from", "human"}, {"value", "q"}}, sharegpt_yes = {{"from", "gpt"}, {"value", "yes"}},
+  const json sharegpt_user = {{"from", "human"}, {"value", "q"}},
+             sharegpt_yes = {{"from", "gpt"}, {"value", "yes"}},
              sharegpt_no = {{"from", "gpt"}, {"value", "no"}};
   EXPECT_EQ(answers(sample({{"prompt", "q? "}, {"chosen", "yes"}, {"rejected", "no"}})), plain);
   EXPECT_EQ(answers(sample({{"prompt", json::array({user})},
                             {"chosen", json::array({yes})},
                             {"rejected", json::array({no})}})),
             said);
-  EXPECT_EQ(answers(sample({{"chosen", json::array({user, yes})}, {"rejected", json::array({user, no})}})),
+  EXPECT_EQ(answers(sample(
+                {{"chosen", json::array({user, yes})}, {"rejected", json::array({user, no})}})),
             said);
   // UltraFeedback: the prompt is a text, and the turns have it too; scores are not read.
   EXPECT_EQ(answers(sample({{"prompt", "q"},
@@ -124,16 +127,23 @@ TEST_F(PairRows, TakesTheShapesThatPublishedSetsHave) {
                             {"score_chosen", 8.5},
                             {"score_rejected", 7.0}})),
             said);
-  EXPECT_EQ(answers(sample({{"prompt", "q"}, {"chosen", json::array({yes})}, {"rejected", json::array({no})}})),
-            said);
+  EXPECT_EQ(
+      answers(sample(
+          {{"prompt", "q"}, {"chosen", json::array({yes})}, {"rejected", json::array({no})}})),
+      said);
   // LLaMA-Factory's dpo_en_demo.json, and its alpaca form; Intel's orca_dpo_pairs.
   EXPECT_EQ(answers(sample({{"conversations", json::array({sharegpt_user})},
                             {"chosen", sharegpt_yes},
                             {"rejected", sharegpt_no}})),
             said);
-  EXPECT_EQ(answers(sample({{"instruction", "q"}, {"input", ""}, {"chosen", "yes"}, {"rejected", "no"}})), plain);
-  EXPECT_EQ(answers(sample({{"system", "s"}, {"question", "q"}, {"chosen", "yes"}, {"rejected", "no"}})), plain);
-  const DatasetOptions named{.columns = {{"prompt", "ask"}, {"chosen", "good"}, {"rejected", "bad"}}};
+  EXPECT_EQ(
+      answers(sample({{"instruction", "q"}, {"input", ""}, {"chosen", "yes"}, {"rejected", "no"}})),
+      plain);
+  EXPECT_EQ(
+      answers(sample({{"system", "s"}, {"question", "q"}, {"chosen", "yes"}, {"rejected", "no"}})),
+      plain);
+  const DatasetOptions named{
+      .columns = {{"prompt", "ask"}, {"chosen", "good"}, {"rejected", "bad"}}};
   EXPECT_EQ(answers(sample({{"ask", "q"}, {"good", "yes"}, {"bad", "no"}}, named)), plain);
 }
 
@@ -146,17 +156,24 @@ TEST_F(PairRows, AnImplicitPromptIsTrls) {
 }
 
 TEST_F(PairRows, WhatIsNoPairIsRefusedByName) {
-  EXPECT_NE(problem({{"prompt", "q"}, {"completion", "a"}}).find("has no chosen"), std::string::npos);
-  EXPECT_NE(problem({{"prompt", "q"}, {"chosen", "a"}, {"rejected", ""}}).find("rejected: is empty"),
+  EXPECT_NE(problem({{"prompt", "q"}, {"completion", "a"}}).find("has no chosen"),
             std::string::npos);
-  EXPECT_NE(problem({{"prompt", "q"}, {"chosen", "a"}, {"rejected", json::array({json::object()})}}).find("rejected"),
+  EXPECT_NE(
+      problem({{"prompt", "q"}, {"chosen", "a"}, {"rejected", ""}}).find("rejected: is empty"),
+      std::string::npos);
+  EXPECT_NE(problem({{"prompt", "q"}, {"chosen", "a"}, {"rejected", json::array({json::object()})}})
+                .find("rejected"),
             std::string::npos);
-  EXPECT_NE(problem({{"prompt", "q"}, {"chosen", "a"}, {"rejected", "b"}, {"images", {"x.png"}}}).find("images"),
+  EXPECT_NE(problem({{"prompt", "q"}, {"chosen", "a"}, {"rejected", "b"}, {"images", {"x.png"}}})
+                .find("images"),
             std::string::npos);
-  EXPECT_NE(problem({{"prompt", 3}, {"chosen", "a"}, {"rejected", "b"}}).find("prompt: is a number"), std::string::npos);
+  EXPECT_NE(
+      problem({{"prompt", 3}, {"chosen", "a"}, {"rejected", "b"}}).find("prompt: is a number"),
+      std::string::npos);
   const json one = json::array({{{"role", "assistant"}, {"content", "a"}}}),
              two = json::array({{{"role", "assistant"}, {"content", "b"}}});
-  EXPECT_NE(problem({{"chosen", one}, {"rejected", two}}).find("does not begin"), std::string::npos);
+  EXPECT_NE(problem({{"chosen", one}, {"rejected", two}}).find("does not begin"),
+            std::string::npos);
 }
 
 TEST_F(PairRows, PromptsAndRowsAreCutAsTheArgumentsSay) {
@@ -168,9 +185,11 @@ TEST_F(PairRows, PromptsAndRowsAreCutAsTheArgumentsSay) {
                      text(std::span(made.input_ids).subspan(second)));
   };
   using Pair = std::pair<std::string, std::string>;
-  EXPECT_EQ(rows_of({.max_prompt_length = 4}), Pair("6789ab<|endoftext|>", "6789cdefgh<|endoftext|>"));
+  EXPECT_EQ(rows_of({.max_prompt_length = 4}),
+            Pair("6789ab<|endoftext|>", "6789cdefgh<|endoftext|>"));
   EXPECT_EQ(rows_of({.max_seq_length = 12}), Pair("0123456789ab", "0123456789cd"));
-  EXPECT_EQ(rows_of({.max_seq_length = 5, .keeps_end = true}), Pair("89ab<|endoftext|>", "efgh<|endoftext|>"));
+  EXPECT_EQ(rows_of({.max_seq_length = 5, .keeps_end = true}),
+            Pair("89ab<|endoftext|>", "efgh<|endoftext|>"));
 }
 
 TEST_F(PairRows, ABatchHasTwoRowsAndTheirPartsOfEachPair) {
@@ -183,14 +202,16 @@ TEST_F(PairRows, ABatchHasTwoRowsAndTheirPartsOfEachPair) {
   EXPECT_EQ(batch.parts[3].targets, 3);
   EXPECT_EQ(batch.parts[2].reference, -1.5);
   EXPECT_EQ(batch.parts[3].reference, -2.5);
-  const Sample learned = sample({{"prompt", "abc"}, {"chosen", "d"}, {"rejected", "ef"}}, {.prompt_learned = true});
+  const Sample learned =
+      sample({{"prompt", "abc"}, {"chosen", "d"}, {"rejected", "ef"}}, {.prompt_learned = true});
   const Batch odds = collate(std::vector{learned});
   ASSERT_EQ(odds.parts.size(), 3u);
   EXPECT_EQ(odds.parts[0].targets, 2) << "nothing predicts the first token";
   EXPECT_EQ(odds.parts[1].targets, 2);
   EXPECT_EQ(odds.parts[2].targets, 3);
   // Without a prompt an answer's first token counts as TRL's mask does, but nothing predicts it.
-  const Batch bare = collate(std::vector{sample({{"prompt", ""}, {"chosen", "d"}, {"rejected", "ef"}})});
+  const Batch bare =
+      collate(std::vector{sample({{"prompt", ""}, {"chosen", "d"}, {"rejected", "ef"}})});
   EXPECT_EQ(bare.parts[0].tokens, 2);
   EXPECT_EQ(bare.parts[0].targets, 1);
 }

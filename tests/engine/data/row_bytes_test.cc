@@ -68,7 +68,8 @@ TEST(RowBytes, ByContentAndWhateverTheSize) {
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{1 << 20}, size_t{(5 << 20) + 17}}) {
     const std::string text = sample(bytes);
     for (const std::string& packed :
-         {text, gzip(text), zstd(text), gzip(text.substr(0, bytes / 2)) + gzip(text.substr(bytes / 2)),
+         {text, gzip(text), zstd(text),
+          gzip(text.substr(0, bytes / 2)) + gzip(text.substr(bytes / 2)),
           zstd(text.substr(0, bytes / 2)) + zstd(text.substr(bytes / 2)),
           gzip(text) + std::string(512, '\0')}) {
       for (const int64_t memory : {int64_t{1000}, int64_t{8} << 20}) {

@@ -15,10 +15,7 @@ namespace {
 const std::string kKey(32, 'a'), kOtherKey(32, 'b');
 
 CheckedRows some_rows() {
-  return {RowKind::Chat,
-          7,
-          {{1, 10}, {12, 30}, {42, 8}},
-          {{"id", 3}, {"messages[].name", 1}}};
+  return {RowKind::Chat, 7, {{1, 10}, {12, 30}, {42, 8}}, {{"id", 3}, {"messages[].name", 1}}};
 }
 
 TEST(RowEntry, ComesBackAsItWas) {
@@ -46,8 +43,7 @@ TEST(RowEntry, RowsLieInTheFileOneBehindTheOther) {
   const std::vector<std::vector<Place>> bad = {
       {}, {{-1, 5}}, {{0, -1}}, {{0, 51}}, {{60, 1}}, {{0, 10}, {9, 5}}, {{0, INT64_MAX}}};
   for (const auto& places : bad)
-    EXPECT_FALSE(
-        from_entry(kKey, to_entry(kKey, {RowKind::Tokens, 0, places, {}}), 50));
+    EXPECT_FALSE(from_entry(kKey, to_entry(kKey, {RowKind::Tokens, 0, places, {}}), 50));
   EXPECT_TRUE(from_entry(kKey, to_entry(kKey, some_rows()), 50));
   EXPECT_FALSE(from_entry(kKey, to_entry(kKey, some_rows()), 49)) << "the file is shorter";
 }

@@ -45,8 +45,10 @@ TEST(RowNames, TagsNameTurns) {
                                {"content_tag", "said"},
                                {"user_tag", "U"},
                                {"assistant_tag", "A"}});
-  EXPECT_EQ(renamed(made, R"({"dialog": [{"who": "U", "said": "x", "n": 1}, {"who": "A", "said": "y"}]})"),
-            R"({"messages":[{"role":"user","content":"x","n":1},{"role":"assistant","content":"y"}]})");
+  EXPECT_EQ(
+      renamed(made,
+              R"({"dialog": [{"who": "U", "said": "x", "n": 1}, {"who": "A", "said": "y"}]})"),
+      R"({"messages":[{"role":"user","content":"x","n":1},{"role":"assistant","content":"y"}]})");
 }
 
 TEST(RowNames, EntriesOfDatasetInfo) {

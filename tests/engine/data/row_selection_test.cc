@@ -29,8 +29,9 @@ TEST(RowSelection, TheFirstOfEachDataSet) {
 // Expected values: datasets 5.2.0, interleave_datasets.
 TEST(RowSelection, Interleaved) {
   EXPECT_EQ(selected({.mix = Mix::InterleaveUnder}), (Numbers{0, 5, 8, 1, 6, 9, 2, 7, 10}));
-  EXPECT_EQ(selected({.mix = Mix::InterleaveOver}),
-            (Numbers{0, 5, 8, 1, 6, 9, 2, 7, 10, 3, 5, 11, 4, 6, 12, 0, 7, 13, 1, 5, 14, 2, 6, 15}));
+  EXPECT_EQ(
+      selected({.mix = Mix::InterleaveOver}),
+      (Numbers{0, 5, 8, 1, 6, 9, 2, 7, 10, 3, 5, 11, 4, 6, 12, 0, 7, 13, 1, 5, 14, 2, 6, 15}));
   RowSelection weighted{.mix = Mix::InterleaveUnder, .weights = {0.5, 0.2, 0.3}, .seed = 42};
   EXPECT_EQ(selected(weighted), (Numbers{8, 0, 9, 5, 1, 10, 11, 12, 2, 3, 4}));
   weighted.mix = Mix::InterleaveOver;
@@ -55,9 +56,8 @@ TEST(RowSelection, HeldOutRowsComeFirst) {
     uint64_t seed;
     Numbers held;
   };
-  for (const Case& one : {Case{20, 0.15, 42, {9, 14, 15}},
-                          {20, 3, 42, {9, 14, 15}},
-                          {33, 0.1, 7, {4, 10, 14, 22}}}) {
+  for (const Case& one :
+       {Case{20, 0.15, 42, {9, 14, 15}}, {20, 3, 42, {9, 14, 15}}, {33, 0.1, 7, {4, 10, 14, 22}}}) {
     const Numbers order = selected({.held_out = one.size, .seed = one.seed}, {one.rows});
     ASSERT_EQ(std::ssize(order), one.rows);
     const auto held = held_out_count(one.size, one.rows);

@@ -22,8 +22,7 @@ TEST(RowShape, PublishedSpellings) {
        "alpaca (instruction, output)", nullptr},
       // databricks-dolly-15k
       {R"({"instruction":"q","context":"c","response":"a","category":"x"})", RowKind::Alpaca,
-       "instruction, response",
-       R"({"instruction":"q","input":"c","output":"a","category":"x"})"},
+       "instruction, response", R"({"instruction":"q","input":"c","output":"a","category":"x"})"},
       // MetaMathQA
       {R"({"type":"t","query":"q","original_question":"o","response":"a"})", RowKind::Alpaca,
        "query, response", R"({"instruction":"q","output":"a","type":"t","original_question":"o"})"},
@@ -67,23 +66,24 @@ TEST(RowShape, PublishedSpellings) {
 }
 
 TEST(RowShape, RowsOfPreferencesAreNeverAnswers) {
-  for (const char* row : {
-           R"({"prompt":"q","chosen":"a","rejected":"b"})",                      // TRL
-           R"({"chosen":[{"role":"user","content":"q"}],"rejected":[{"role":"user","content":"q"}]})",
-           R"({"instruction":"q","input":"","chosen":"a","rejected":"b"})",      // LLaMA-Factory
-           R"({"conversations":[{"from":"human","value":"q"}],"chosen":{"from":"gpt","value":"a"}})",
-           R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],"rejected_response":"b"})",
-           R"({"instruction":"q","output":"a","rejected":"b"})",
-           R"({"question":"q","response":"a","response_chosen":"a","response_rejected":"b"})",
-           R"({"prompt":"q","response":"a","response_0":"a","response_1":"b","better_response_id":0})",
-           R"({"question":"q","answer":"a","response_j":"a","response_k":"b"})",
-           R"({"prompt":"q","completion":"a","label":false})",                   // KTO
-           R"({"prompt":"q","completion":"a","label":0})",
-           R"({"prompt":"q","completion":"a","label":"False"})",
-           R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],"kto_tag":false})",
-           R"({"input":{"messages":[]},"preferred_output":[1],"non_preferred_output":[2]})",
-           R"({"instruction":"q","output":"a","preference":"A"})",
-       }) {
+  for (
+      const char* row : {
+          R"({"prompt":"q","chosen":"a","rejected":"b"})",  // TRL
+          R"({"chosen":[{"role":"user","content":"q"}],"rejected":[{"role":"user","content":"q"}]})",
+          R"({"instruction":"q","input":"","chosen":"a","rejected":"b"})",  // LLaMA-Factory
+          R"({"conversations":[{"from":"human","value":"q"}],"chosen":{"from":"gpt","value":"a"}})",
+          R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],"rejected_response":"b"})",
+          R"({"instruction":"q","output":"a","rejected":"b"})",
+          R"({"question":"q","response":"a","response_chosen":"a","response_rejected":"b"})",
+          R"({"prompt":"q","response":"a","response_0":"a","response_1":"b","better_response_id":0})",
+          R"({"question":"q","answer":"a","response_j":"a","response_k":"b"})",
+          R"({"prompt":"q","completion":"a","label":false})",  // KTO
+          R"({"prompt":"q","completion":"a","label":0})",
+          R"({"prompt":"q","completion":"a","label":"False"})",
+          R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],"kto_tag":false})",
+          R"({"input":{"messages":[]},"preferred_output":[1],"non_preferred_output":[2]})",
+          R"({"instruction":"q","output":"a","preference":"A"})",
+      }) {
     const auto shaped = shaped_row({}, row);
     EXPECT_FALSE(shaped) << row;
   }
@@ -100,14 +100,16 @@ TEST(RowShape, RowsOfPreferencesAreNeverAnswers) {
 }
 
 TEST(RowShape, CallsBecomeToolCalls) {
-  const auto shaped = shaped_row({}, R"({"conversations":[{"from":"human","value":"q"},)"
-                                     R"({"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"b\":1,\"a\":2}}"},)"
-                                     R"({"from":"observation","value":"3"},{"from":"gpt","value":"a"}]})");
+  const auto shaped = shaped_row(
+      {}, R"({"conversations":[{"from":"human","value":"q"},)"
+          R"({"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"b\":1,\"a\":2}}"},)"
+          R"({"from":"observation","value":"3"},{"from":"gpt","value":"a"}]})");
   ASSERT_TRUE(shaped) << shaped.error().what;
-  EXPECT_EQ(shaped->text,
-            R"({"conversations":[{"from":"human","value":"q"},{"from":"assistant","value":"",)"
-            R"("tool_calls":[{"type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}]},)"
-            R"({"from":"observation","value":"3"},{"from":"gpt","value":"a"}]})");
+  EXPECT_EQ(
+      shaped->text,
+      R"({"conversations":[{"from":"human","value":"q"},{"from":"assistant","value":"",)"
+      R"("tool_calls":[{"type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}]},)"
+      R"({"from":"observation","value":"3"},{"from":"gpt","value":"a"}]})");
   EXPECT_FALSE(check_row(*shaped, 10));
   const auto bad =
       shaped_row({}, R"({"messages":[{"role":"function_call","content":"call f please"}]})");
@@ -117,8 +119,8 @@ TEST(RowShape, CallsBecomeToolCalls) {
 
 TEST(RowShape, SpeakersInUse) {
   for (const char* who : {"gpt", "GPT", "assistant", "chatgpt", "bing", "bard", "model", "bot"}) {
-    const json row = {{"conversations",
-                       {{{"from", "Human"}, {"value", "q"}}, {{"from", who}, {"value", "a"}}}}};
+    const json row = {
+        {"conversations", {{{"from", "Human"}, {"value", "q"}}, {{"from", who}, {"value", "a"}}}}};
     const auto shaped = shaped_row(row);
     ASSERT_TRUE(shaped);
     EXPECT_FALSE(check_row(*shaped, 10)) << who;

@@ -58,7 +58,8 @@ TEST_F(RowSources, WhatDatasetsSaved) {
   for (const std::string split : {"train", "test"}) {
     write("/saved/" + split + "/state.json",
           R"({"_data_files": [{"filename": "data-1.arrow"}, {"filename": "data-0.arrow"}]})");
-    for (const char* name : {"data-0.arrow", "data-1.arrow", "cache-123.arrow", "dataset_info.json"})
+    for (const char* name :
+         {"data-0.arrow", "data-1.arrow", "cache-123.arrow", "dataset_info.json"})
       write("/saved/" + split + "/" + name, "{}");
   }
   EXPECT_EQ(files("/saved"), (Paths{"/saved/train/data-1.arrow", "/saved/train/data-0.arrow"}));
@@ -66,8 +67,9 @@ TEST_F(RowSources, WhatDatasetsSaved) {
   write("/saved/dataset_dict.json", R"({"splits": ["test", "dev"]})");
   EXPECT_NE(refusal("/saved").find("holds no split train, but test, dev (name the directory"),
             std::string::npos);
-  for (const char* state : {R"({"_data_files": 3})", R"({"_data_files": [{}]})",
-                            R"({"_data_files": []})", "[", R"({"_data_files": [{"filename": 1}]})"}) {
+  for (const char* state :
+       {R"({"_data_files": 3})", R"({"_data_files": [{}]})", R"({"_data_files": []})", "[",
+        R"({"_data_files": [{"filename": 1}]})"}) {
     write("/saved/test/state.json", state);
     EXPECT_NE(refusal("/saved/test").find("/saved/test/state.json"), std::string::npos) << state;
   }
@@ -76,14 +78,15 @@ TEST_F(RowSources, WhatDatasetsSaved) {
 }
 
 TEST_F(RowSources, TextsOfADirectory) {
-  for (const char* name : {"/t/b.txt", "/t/a.txt", "/t/LICENSE.txt", "/d/notes.txt"}) write(name, "x");
+  for (const char* name : {"/t/b.txt", "/t/a.txt", "/t/LICENSE.txt", "/d/notes.txt"})
+    write(name, "x");
   EXPECT_EQ(files("/t"), (Paths{"/t/a.txt", "/t/b.txt"}));
   EXPECT_EQ(files("/d"), (Paths{"/d/a.jsonl", "/d/b.jsonl"})) << "beside rows a text is a note";
 }
 
 TEST_F(RowSources, ADataSetOfTheHub) {
-  for (const char* name : {"README.md", "data/train-00001-of-00002.parquet",
-                           "data/train-00000-of-00002.parquet"})
+  for (const char* name :
+       {"README.md", "data/train-00001-of-00002.parquet", "data/train-00000-of-00002.parquet"})
     write(std::string("/hub/") + name, "x");
   EXPECT_EQ(files("/hub"), (Paths{"/hub/data/train-00000-of-00002.parquet",
                                   "/hub/data/train-00001-of-00002.parquet"}));
@@ -99,13 +102,12 @@ TEST_F(RowSources, WhatCannotBeMeantIsRefused) {
 
 TEST_F(RowSources, LlamaFactorysList) {
   write("/lf/one.json", "[]");
-  write("/lf/dataset_info.json", json{{"one", {{"file_name", "one.json"}}},
-                                      {"two",
-                                       {{"file_name", "/d"},
-                                        {"columns", {{"prompt", "q"}, {"response", "a"}}}}},
-                                      {"hub", {{"hf_hub_url", "x/y"}}},
-                                      {"pairs", {{"file_name", "one.json"}, {"ranking", true}}}}
-                                     .dump());
+  write("/lf/dataset_info.json",
+        json{{"one", {{"file_name", "one.json"}}},
+             {"two", {{"file_name", "/d"}, {"columns", {{"prompt", "q"}, {"response", "a"}}}}},
+             {"hub", {{"hf_hub_url", "x/y"}}},
+             {"pairs", {{"file_name", "one.json"}, {"ranking", true}}}}
+            .dump());
   EXPECT_EQ(files("/lf", "two, one"), (Paths{"/d/a.jsonl", "/d/b.jsonl", "/lf/one.json"}));
   const auto sources = row_sources(files_, "/lf", "one,two", json());
   ASSERT_TRUE(sources);
@@ -114,7 +116,8 @@ TEST_F(RowSources, LlamaFactorysList) {
   EXPECT_NE(refusal("/lf", "on").find("did you mean \"one\""), std::string::npos)
       << refusal("/lf", "on");
   EXPECT_NE(refusal("/lf", "hub").find("nothing is downloaded"), std::string::npos);
-  EXPECT_EQ(files("/lf", "pairs"), (Paths{"/lf/one.json"})) << "what its rows are is seen when they are read";
+  EXPECT_EQ(files("/lf", "pairs"), (Paths{"/lf/one.json"}))
+      << "what its rows are is seen when they are read";
   EXPECT_NE(refusal("/lf").find("name those to train on by dataset: one, pairs, two"),
             std::string::npos);
 }

@@ -56,8 +56,12 @@ TEST(Sampler, AnEpochEndsWithAShortStep) {
 
 /// 33 rows, 4 a micro-step of two ranks: one row is left out, not the short step.
 TEST(Sampler, TrainersDropLastLeavesOutWhatFillsNoMicroStep) {
-  SamplerOptions options{.rows = 35, .accumulation = 5, .world = 2, .micro_batch = 2,
-                         .shuffle = false, .drop_last_micro_batches = true};
+  SamplerOptions options{.rows = 35,
+                         .accumulation = 5,
+                         .world = 2,
+                         .micro_batch = 2,
+                         .shuffle = false,
+                         .drop_last_micro_batches = true};
   const Sampler ranks(options);
   EXPECT_EQ(ranks.steps_per_epoch(), 2);
   EXPECT_EQ(ranks.micro_steps(1), 3);

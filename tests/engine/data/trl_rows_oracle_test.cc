@@ -28,13 +28,13 @@ TEST(TrlRowsOracle, IdsAndLabels) {
     std::string lines;
     for (const json& row : one["rows"]) lines += row.dump() + "\n";
     const json& options = one["options"];
-    const auto rows = Dataset::open(
-        dir.write("rows.jsonl", lines), tokenizer.get(),
-        {.max_seq_length = options.value("max_length", int64_t{1} << 20),
-         .vocab_size = tokenizer->vocab_size(),
-         .chat_template = dir.write("form.jinja", one["template"].get<std::string>()),
-         .learning = {.inputs = !options.value("completion_only_loss", true)},
-         .keeps_end = options.value("truncation_mode", "") == "keep_end"});
+    const auto rows =
+        Dataset::open(dir.write("rows.jsonl", lines), tokenizer.get(),
+                      {.max_seq_length = options.value("max_length", int64_t{1} << 20),
+                       .vocab_size = tokenizer->vocab_size(),
+                       .chat_template = dir.write("form.jinja", one["template"].get<std::string>()),
+                       .learning = {.inputs = !options.value("completion_only_loss", true)},
+                       .keeps_end = options.value("truncation_mode", "") == "keep_end"});
     ASSERT_TRUE(rows) << rows.error().to_string();
     for (int64_t i = 0; i < (*rows)->rows(); ++i) {
       const Sample sample = (*rows)->at(i).value();

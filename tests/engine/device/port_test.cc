@@ -116,11 +116,10 @@ TEST_P(PortContract, RmsNorm) {
     compare([&](Port& port) -> Results {
       const at::Tensor y = at::empty_like(x), rstd = fp32({rows}), dx = dy.clone(), dw = w.clone(),
                        partial = partials(port, rows, width);
-      port.run({}, kernels::RmsNorm{
-                       rows_of(x), rows_of(w), rows_of(y), values_of<float>(rstd), 1e-6f});
+      port.run({},
+               kernels::RmsNorm{rows_of(x), rows_of(w), rows_of(y), values_of<float>(rstd), 1e-6f});
       port.run({}, kernels::RmsNormBackward{rows_of(dy), rows_of(x), rows_of(w),
-                                            values_of<float>(rstd), rows_of(dx),
-                                            rows_of(partial)});
+                                            values_of<float>(rstd), rows_of(dx), rows_of(partial)});
       port.run({}, kernels::SumRows{rows_of(partial), row_of(dw), /*accumulate=*/true});
       return {y, rstd, dx, dw};
     });
@@ -137,13 +136,12 @@ TEST_P(PortContract, LayerNorm) {
                        dx = dy.clone(), dw = at::empty_like(w), db = at::empty_like(w),
                        dw_partial = partials(port, rows, width),
                        db_partial = partials(port, rows, width);
+      port.run({}, kernels::LayerNorm{rows_of(x), rows_of(w), rows_of(w), rows_of(y),
+                                      values_of<float>(mean), values_of<float>(rstd), 0.1f});
       port.run({},
-               kernels::LayerNorm{rows_of(x), rows_of(w), rows_of(w), rows_of(y),
-                                  values_of<float>(mean), values_of<float>(rstd), 0.1f});
-      port.run({}, kernels::LayerNormBackward{rows_of(dy), rows_of(x), rows_of(w),
-                                              values_of<float>(mean), values_of<float>(rstd),
-                                              rows_of(dx), rows_of(dw_partial),
-                                              rows_of(db_partial)});
+               kernels::LayerNormBackward{rows_of(dy), rows_of(x), rows_of(w),
+                                          values_of<float>(mean), values_of<float>(rstd),
+                                          rows_of(dx), rows_of(dw_partial), rows_of(db_partial)});
       port.run({}, kernels::SumRows{rows_of(dw_partial), row_of(dw), /*accumulate=*/false});
       port.run({}, kernels::SumRows{rows_of(db_partial), row_of(db), /*accumulate=*/false});
       return {y, mean, rstd, dx, dw, db};
@@ -165,8 +163,8 @@ TEST_P(PortContract, HeadNormAndRopeOnAPartOfEachRow) {
         const at::Tensor y = x.clone(), rstd = fp32({rows, heads}), gradient = dy.clone(),
                          turned = x.clone(), dw = at::empty_like(w),
                          partial = partials(port, rows, dim);
-        port.run({}, kernels::HeadNorm{
-                         rows_of(y), rows_of(w), heads, values_of<float>(rstd), 1e-6f});
+        port.run({},
+                 kernels::HeadNorm{rows_of(y), rows_of(w), heads, values_of<float>(rstd), 1e-6f});
         port.run({}, kernels::HeadNormBackward{rows_of(gradient), rows_of(x), rows_of(w), heads,
                                                values_of<float>(rstd), rows_of(partial)});
         port.run({}, kernels::SumRows{rows_of(partial), row_of(dw), /*accumulate=*/false});
@@ -321,8 +319,8 @@ TEST(LambCoefficients, OfEveryPortAreTheRules) {
   for (const PortCase& one : kPorts) ports.push_back(&one.port());
   for (Port* port : ports) {
     const at::Tensor got = at::empty({6}, at::kDouble);
-    port->run({}, kernels::LambCoefficients{&rule, values_of<double>(sums),
-                                            values_of<double>(got)});
+    port->run({},
+              kernels::LambCoefficients{&rule, values_of<double>(sums), values_of<double>(got)});
     for (int64_t i = 0; i < 6; ++i) {
       const double want =
           optim::lamb_coefficient(rule, sums[2 * i].item<double>(), sums[2 * i + 1].item<double>());

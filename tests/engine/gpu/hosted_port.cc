@@ -45,7 +45,7 @@ class Mirror {
   void operator()(double*& number) { number = there(number, 1); }
   void operator()(const optim::LambRule*) {}  // of the host
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void operator()(T&) {}
   void* bytes(void* host, int64_t count) {
     if (host == nullptr || count == 0) return host;

@@ -157,8 +157,8 @@ void compare(const Case& c) {
 }
 
 TEST(Experts, EqualThePlainTwin) {
-  for (const char* model : {"tiny-qwen3-moe", "tiny-qwen2-moe", "tiny-mixtral", "tiny-olmoe",
-                            "tiny-granitemoe"}) {
+  for (const char* model :
+       {"tiny-qwen3-moe", "tiny-qwen2-moe", "tiny-mixtral", "tiny-olmoe", "tiny-granitemoe"}) {
     compare({.model = model});
     compare({.model = model, .balance = 0.7});
     compare({.model = model, .tokens = 1});  // most experts have no token
@@ -207,8 +207,8 @@ TEST(Routing, WeightsFollowTheFamily) {
   EXPECT_NEAR(normalized.sum().item<float>(), 2.5f, 1e-6f);
   const at::Tensor rounded = weights({.count = 4, .per_token = 2}, logits.to(at::kBFloat16));
   EXPECT_TRUE(rounded.equal(rounded.to(at::kBFloat16).to(at::kFloat)));
-  const at::Tensor exact = weights({.count = 4, .per_token = 2, .rounds_weights = false},
-                                   logits.to(at::kBFloat16));
+  const at::Tensor exact =
+      weights({.count = 4, .per_token = 2, .rounds_weights = false}, logits.to(at::kBFloat16));
   EXPECT_FALSE(exact.equal(exact.to(at::kBFloat16).to(at::kFloat)));
 }
 

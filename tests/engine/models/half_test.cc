@@ -37,13 +37,13 @@ class HalfConversion : public testing::TestWithParam<const char*> {
     float* states[] = {widened.data(), second.data()};
     table_->update(which.index(), &rule, 1,
                    {.n = static_cast<int64_t>(n),
-                   .p = parameter.data(),
-                   .grad = gradient.data(),
-                   .grad_type = Type::F16,
-                   .states = states,
-                   .state_count = 2,
-                   .low = rounded.data(),
-                   .low_type = Type::F16});
+                    .p = parameter.data(),
+                    .grad = gradient.data(),
+                    .grad_type = Type::F16,
+                    .states = states,
+                    .state_count = 2,
+                    .low = rounded.data(),
+                    .low_type = Type::F16});
   }
   const Table* table_ = nullptr;
 };

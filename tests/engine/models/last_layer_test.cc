@@ -118,30 +118,27 @@ TEST_P(LastLayer, GivesWhatAllOutputsGive) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, LastLayer,
-    testing::Values(LastLayerCase{"biases", "tiny-qwen2"},
-                    LastLayerCase{"head_norms_and_windows", "tiny-qwen3"},
-                    LastLayerCase{"shared_heads", "tiny-mistral"},
-                    LastLayerCase{"plain", "tiny-llama"}, LastLayerCase{"gpt2", "tiny-gpt2"},
-                    LastLayerCase{"fused", "tiny-phi3"},
-                    LastLayerCase{"norms_behind", "tiny-olmo2"},
-                    LastLayerCase{"caps", "tiny-gemma2"},
-                    LastLayerCase{"norms_on_both_sides", "tiny-gemma3"},
-                    LastLayerCase{"no_rope", "tiny-smollm3"},
-                    LastLayerCase{"plain_mlp", "tiny-starcoder2"},
-                    LastLayerCase{"parallel", "tiny-gpt-neox"},
-                    LastLayerCase{"parallel_one_norm", "tiny-cohere2"},
-                    LastLayerCase{"norms_behind_rope", "tiny-hunyuan"},
-                    LastLayerCase{.name = "lora",
-                                  .model = "tiny-qwen2",
-                                  .lora = {"q_proj", "v_proj", "o_proj", "up_proj"}},
-                    LastLayerCase{.name = "lora_gpt2",
-                                  .model = "tiny-gpt2",
-                                  .lora = {"c_attn", "c_proj", "c_fc"}},
-                    // One sum of two products is rounded in between: a few units of 2^-8.
-                    LastLayerCase{.name = "bf16",
-                                  .model = "tiny-qwen2",
-                                  .precision = dsconfig::Precision::Bf16,
-                                  .tolerance = 0.02}),
+    testing::Values(
+        LastLayerCase{"biases", "tiny-qwen2"},
+        LastLayerCase{"head_norms_and_windows", "tiny-qwen3"},
+        LastLayerCase{"shared_heads", "tiny-mistral"}, LastLayerCase{"plain", "tiny-llama"},
+        LastLayerCase{"gpt2", "tiny-gpt2"}, LastLayerCase{"fused", "tiny-phi3"},
+        LastLayerCase{"norms_behind", "tiny-olmo2"}, LastLayerCase{"caps", "tiny-gemma2"},
+        LastLayerCase{"norms_on_both_sides", "tiny-gemma3"},
+        LastLayerCase{"no_rope", "tiny-smollm3"}, LastLayerCase{"plain_mlp", "tiny-starcoder2"},
+        LastLayerCase{"parallel", "tiny-gpt-neox"},
+        LastLayerCase{"parallel_one_norm", "tiny-cohere2"},
+        LastLayerCase{"norms_behind_rope", "tiny-hunyuan"},
+        LastLayerCase{.name = "lora",
+                      .model = "tiny-qwen2",
+                      .lora = {"q_proj", "v_proj", "o_proj", "up_proj"}},
+        LastLayerCase{
+            .name = "lora_gpt2", .model = "tiny-gpt2", .lora = {"c_attn", "c_proj", "c_fc"}},
+        // One sum of two products is rounded in between: a few units of 2^-8.
+        LastLayerCase{.name = "bf16",
+                      .model = "tiny-qwen2",
+                      .precision = dsconfig::Precision::Bf16,
+                      .tolerance = 0.02}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

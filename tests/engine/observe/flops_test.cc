@@ -51,8 +51,7 @@ TEST(Flops, OfExpertsOnlyWhatTokensPass) {
   EXPECT_EQ(root.children[1].macs - dense.children[1].macs,
             kTokens * (6 * 8 + 2 * 3 * 5 * 8 + 3 * 7 * 8 - 3 * 96))
       << "the router, two experts, the shared one";
-  EXPECT_EQ(root.parameters - dense.parameters,
-            2 * (6 * 8 + 6 * 3 * 5 * 8 + 3 * 7 * 8 - 3 * 96));
+  EXPECT_EQ(root.parameters - dense.parameters, 2 * (6 * 8 + 6 * 3 * 5 * 8 + 3 * 7 * 8 - 3 * 96));
 }
 
 TEST(Flops, ALayerThatDropsTokensCountsThoseItSees) {

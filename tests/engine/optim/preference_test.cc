@@ -13,9 +13,9 @@ using dsconfig::Objective;
 using dsconfig::PairLoss;
 using Kind = Objective::Kind;
 
-constexpr PairLoss kAll[] = {PairLoss::Sigmoid, PairLoss::Hinge,    PairLoss::Ipo,
-                             PairLoss::Robust,  PairLoss::ExoPair,  PairLoss::NcaPair,
-                             PairLoss::BcoPair, PairLoss::SppoHard, PairLoss::ApoZero,
+constexpr PairLoss kAll[] = {PairLoss::Sigmoid, PairLoss::Hinge,      PairLoss::Ipo,
+                             PairLoss::Robust,  PairLoss::ExoPair,    PairLoss::NcaPair,
+                             PairLoss::BcoPair, PairLoss::SppoHard,   PairLoss::ApoZero,
                              PairLoss::ApoDown, PairLoss::SigmoidNorm};
 
 /// One pair with log-ratios 2 and -1, of 4 and 5 tokens.
@@ -24,21 +24,23 @@ const std::vector<Answer> kPair = {{.logp = -8, .reference = -10, .tokens = 4, .
 
 TEST(Preference, ValuesByHand) {
   const auto loss = [](PairLoss kind, double smoothing = 0) {
-    return judge({.kind = Kind::Dpo, .loss = kind, .beta = 0.5, .label_smoothing = smoothing}, kPair)
+    return judge({.kind = Kind::Dpo, .loss = kind, .beta = 0.5, .label_smoothing = smoothing},
+                 kPair)
         .loss;
   };
   const auto g = [](double x) { return 1 / (1 + std::exp(-x)); };
   constexpr double kClose = 1e-12;
   EXPECT_NEAR(loss(PairLoss::Sigmoid), -std::log(g(1.5)), kClose);
-  EXPECT_NEAR(loss(PairLoss::Sigmoid, 0.1), -0.9 * std::log(g(1.5)) - 0.1 * std::log(g(-1.5)), kClose);
+  EXPECT_NEAR(loss(PairLoss::Sigmoid, 0.1), -0.9 * std::log(g(1.5)) - 0.1 * std::log(g(-1.5)),
+              kClose);
   EXPECT_NEAR(loss(PairLoss::Robust, 0.1),
               (-0.9 * std::log(g(1.5)) + 0.1 * std::log(g(-1.5))) / 0.8, kClose);
   EXPECT_NEAR(loss(PairLoss::Hinge), 0, kClose);
   EXPECT_NEAR(loss(PairLoss::Ipo), std::pow(0.5 + 0.2 - 1, 2), kClose);
-  EXPECT_NEAR(loss(PairLoss::ExoPair, 0.1), g(1.5) * std::log(g(1.5) / 0.9) + g(-1.5) * std::log(g(-1.5) / 0.1),
+  EXPECT_NEAR(loss(PairLoss::ExoPair, 0.1),
+              g(1.5) * std::log(g(1.5) / 0.9) + g(-1.5) * std::log(g(-1.5) / 0.1), kClose);
+  EXPECT_NEAR(loss(PairLoss::NcaPair), -std::log(g(1)) - std::log(g(-1)) / 2 - std::log(g(0.5)) / 2,
               kClose);
-  EXPECT_NEAR(loss(PairLoss::NcaPair),
-              -std::log(g(1)) - std::log(g(-1)) / 2 - std::log(g(0.5)) / 2, kClose);
   EXPECT_NEAR(loss(PairLoss::BcoPair), -std::log(g(1)) - std::log(g(0.5)), kClose);
   EXPECT_NEAR(loss(PairLoss::SppoHard), 1 + 0, kClose);
   EXPECT_NEAR(loss(PairLoss::ApoZero), 1 - g(1) + g(-0.5), kClose);
@@ -53,9 +55,9 @@ TEST(Preference, MetricsAreTrlsMeansOverThePairs) {
   const Objective objective{.kind = Kind::Dpo, .beta = 0.5};
   const Judged judged = judge(objective, two);
   const std::map<std::string, double> expected = {
-      {"rewards/chosen", (1 - 0.5) / 2},  {"rewards/rejected", -0.25},
-      {"rewards/accuracies", 0.5},        {"rewards/margins", (1.5 - 0.5) / 2},
-      {"logps/chosen", (-8 - 5) / 2.0},   {"logps/rejected", (-12 - 7) / 2.0}};
+      {"rewards/chosen", (1 - 0.5) / 2}, {"rewards/rejected", -0.25},
+      {"rewards/accuracies", 0.5},       {"rewards/margins", (1.5 - 0.5) / 2},
+      {"logps/chosen", (-8 - 5) / 2.0},  {"logps/rejected", (-12 - 7) / 2.0}};
   EXPECT_EQ(judged.metrics, expected);
   EXPECT_EQ(judged.pairs, 2);
   std::vector<std::string> names;
@@ -109,7 +111,8 @@ TEST(Preference, SlopesAreTheDerivativesOfTheLoss) {
       std::vector<Answer> more = parts, less = parts;
       more[i].logp += kStep;
       less[i].logp -= kStep;
-      const double slope = (judge(objective, more).loss - judge(objective, less).loss) / (2 * kStep);
+      const double slope =
+          (judge(objective, more).loss - judge(objective, less).loss) / (2 * kStep);
       EXPECT_NEAR(judged.slopes[i], slope, 1e-6 * std::max(1.0, std::abs(slope)))
           << "kind " << static_cast<int>(objective.kind) << " loss "
           << static_cast<int>(objective.loss) << " part " << i;
@@ -139,8 +142,7 @@ TEST(Preference, IsFiniteFarFromTheReference) {
     std::vector<Answer> pair = kPair;
     pair[0].logp += far;
     for (const PairLoss loss : kAll) {
-      const Judged judged =
-          judge({.kind = Kind::Dpo, .loss = loss, .label_smoothing = 0.1}, pair);
+      const Judged judged = judge({.kind = Kind::Dpo, .loss = loss, .label_smoothing = 0.1}, pair);
       EXPECT_TRUE(std::isfinite(judged.loss)) << static_cast<int>(loss);
       for (const double slope : judged.slopes) EXPECT_TRUE(std::isfinite(slope));
     }

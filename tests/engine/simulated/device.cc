@@ -33,13 +33,15 @@ uint64_t launches_before = 0;
 /// Launches of an operation on a GPU, without those of its arguments. By reading libtorch 2.11's
 /// CUDA operations: one pass over elements, one reduction, or one call of cuBLAS.
 const std::map<std::string, int64_t> kLaunches = {
-    {"aten::mm.out", 1},       {"aten::add.out", 1},        {"aten::mul.out", 1},
-    {"aten::zero_", 1},        {"aten::fill_.Scalar", 1},   {"aten::sum.IntList_out", 1},
-    {"aten::index_select", 1}, {"aten::index_copy.out", 1}, {"aten::div.out", 1},
-    {"aten::sub.out", 1},      {"aten::gelu.out", 1},       {"aten::gelu_backward.grad_input", 1},
-    {"aten::silu.out", 1},     {"aten::silu_backward.grad_input", 1},
-    {"aten::relu", 1},         {"aten::threshold_backward.grad_input", 1},
-    {"aten::tanh.out", 1},     {"aten::pow.Tensor_Scalar_out", 1},
+    {"aten::mm.out", 1},        {"aten::add.out", 1},
+    {"aten::mul.out", 1},       {"aten::zero_", 1},
+    {"aten::fill_.Scalar", 1},  {"aten::sum.IntList_out", 1},
+    {"aten::index_select", 1},  {"aten::index_copy.out", 1},
+    {"aten::div.out", 1},       {"aten::sub.out", 1},
+    {"aten::gelu.out", 1},      {"aten::gelu_backward.grad_input", 1},
+    {"aten::silu.out", 1},      {"aten::silu_backward.grad_input", 1},
+    {"aten::relu", 1},          {"aten::threshold_backward.grad_input", 1},
+    {"aten::tanh.out", 1},      {"aten::pow.Tensor_Scalar_out", 1},
     {"aten::eq.Scalar_out", 1}, {"aten::masked_fill_.Scalar", 1},
 };
 

@@ -41,7 +41,7 @@ struct Touches {
   void operator()(double* number) { all.push_back(values(number, 1)); }
   void operator()(const optim::LambRule*) {}  // of the host
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void operator()(T) {}
   std::vector<Touch> all;
 };

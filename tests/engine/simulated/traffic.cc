@@ -29,7 +29,7 @@ struct Once {
   }
   void operator()(double*) {}
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void operator()(T) {}
   int64_t bytes = 0;
 };

@@ -22,15 +22,12 @@ struct Sequence {
 /// Drawn losses, and what Trainer._determine_best_metric and EarlyStoppingCallback.check_metric_value of
 /// transformers 5.24 made of them.
 TEST(Best, IsTransformersBest) {
-  const std::vector<Sequence> sequences = {
-  };
+  const std::vector<Sequence> sequences = {};
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& one = sequences[i];
     SCOPED_TRACE("sequence " + std::to_string(i));
-    const dsconfig::BestConfig config{.load = true,
-                                      .greater = one.greater,
-                                      .patience = one.patience,
-                                      .threshold = one.threshold};
+    const dsconfig::BestConfig config{
+        .load = true, .greater = one.greater, .patience = one.patience, .threshold = one.threshold};
     Best best;
     int64_t step = 0;
     for (const double loss : one.losses) {

@@ -96,7 +96,8 @@ TEST_F(Evaluation, TheRanksBatchesAreOneByToken) {
     EXPECT_EQ(dealt.targets, four.targets);
   }
   EXPECT_EQ(evaluated(1, 0, 4, dsconfig::LossNormalization::Rank).loss, four.loss) << "one rank";
-  EXPECT_GT(std::abs(evaluated(1, 0, 1, kToken).loss.value() - *four.loss), 1e-4) << "this shows nothing";
+  EXPECT_GT(std::abs(evaluated(1, 0, 1, kToken).loss.value() - *four.loss), 1e-4)
+      << "this shows nothing";
 }
 
 /// Rows whose prompts fill the length have no loss: not one of 0.
@@ -142,8 +143,7 @@ TEST_F(Evaluation, AStopEndsItOnAllRanks) {
     rank.load(run.model);
     int asked = 0;
     const auto stop = [&] { return ++asked == 2 && collectives.rank() == 1; };
-    const auto got =
-        evaluate(rank.stepper, collectives, {dataset_.get(), 0, 7}, 1, at::kCPU, stop);
+    const auto got = evaluate(rank.stepper, collectives, {dataset_.get(), 0, 7}, 1, at::kCPU, stop);
     ASSERT_TRUE(got) << got.error().to_string();
     EXPECT_TRUE(got->stopped);
     EXPECT_FALSE(got->loss);

@@ -22,12 +22,12 @@ struct Guarded {
   /// Spoils the last element of the first trained parameter, on every rank's own part of it.
   void spoil() {
     bool done = false;
-    ASSERT_TRUE(rank.state.flat(0).load_state(false, [&](int, const zero::Flat::HostRange& range)
-                                                         -> Status {
-      if (!done && !range.data.empty()) range.data[0] = NAN;
-      done = true;
-      return {};
-    }));
+    ASSERT_TRUE(rank.state.flat(0).load_state(
+        false, [&](int, const zero::Flat::HostRange& range) -> Status {
+          if (!done && !range.data.empty()) range.data[0] = NAN;
+          done = true;
+          return {};
+        }));
     rank.state.flat(0).publish();
   }
 };

@@ -54,8 +54,8 @@ TEST_P(Generate, PromptsOfSeveralLengthsCompleteAsTheyDoAlone) {
   if (Generator::takes_one_length(fixture_model(GetParam())))
     GTEST_SKIP() << "dynamic rope scaling: one length at a time";
   with_generator([](Generator& generator, const json&) {
-    const std::vector<Ids> prompts{{5}, {7, 7, 7, 12, 90, 3, 8}, {100, 2, 61},
-                                   {9, 9, 1}, {64}, {33, 118, 45, 2}, {20, 21, 22, 23, 24}};
+    const std::vector<Ids> prompts{{5},  {7, 7, 7, 12, 90, 3, 8}, {100, 2, 61},        {9, 9, 1},
+                                   {64}, {33, 118, 45, 2},        {20, 21, 22, 23, 24}};
     const Ids stops = {generator.complete({&prompts[0], 1}, 8, {}).at(0).at(2)};
     const auto together = generator.complete(prompts, 8, stops);
     for (size_t i = 0; i < prompts.size(); ++i)
@@ -91,17 +91,27 @@ TEST_P(Generate, StopsAtAStopIdAndLeavesItOut) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Generate,
-                         testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5",
-                                         "tiny-llama", "tiny-llama-linear", "tiny-llama-dynamic",
-                                         "tiny-mistral", "tiny-qwen3", "tiny-gpt2",
-                                         "tiny-llama-yarn", "tiny-gemma", "tiny-gemma2", "tiny-gemma3", "tiny-phi3", "tiny-phi4-mini", "tiny-smollm3", "tiny-granite", "tiny-olmo2", "tiny-olmo3", "tiny-glm", "tiny-glm4", "tiny-exaone4", "tiny-seed-oss", "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron", "tiny-starcoder2", "tiny-stablelm", "tiny-stablelm-parallel", "tiny-olmo", "tiny-cohere", "tiny-cohere2", "tiny-gpt-neox", "tiny-gpt-neox-sequential", "tiny-phi", "tiny-opt", "tiny-falcon", "tiny-falcon-40b", "tiny-falcon-sequential", "tiny-gptj", "tiny-hunyuan", "tiny-ministral", "tiny-internlm3", "tiny-gemma3-vision", "tiny-mistral3", "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-jais2", "tiny-hyperclovax", "tiny-vaultgemma", "tiny-llava", "tiny-smolvlm"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::ranges::replace_if(
-                               name, [](char c) { return !std::isalnum(c); }, '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Generate,
+    testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5", "tiny-llama",
+                    "tiny-llama-linear", "tiny-llama-dynamic", "tiny-mistral", "tiny-qwen3",
+                    "tiny-gpt2", "tiny-llama-yarn", "tiny-gemma", "tiny-gemma2", "tiny-gemma3",
+                    "tiny-phi3", "tiny-phi4-mini", "tiny-smollm3", "tiny-granite", "tiny-olmo2",
+                    "tiny-olmo3", "tiny-glm", "tiny-glm4", "tiny-exaone4", "tiny-seed-oss",
+                    "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron",
+                    "tiny-starcoder2", "tiny-stablelm", "tiny-stablelm-parallel", "tiny-olmo",
+                    "tiny-cohere", "tiny-cohere2", "tiny-gpt-neox", "tiny-gpt-neox-sequential",
+                    "tiny-phi", "tiny-opt", "tiny-falcon", "tiny-falcon-40b",
+                    "tiny-falcon-sequential", "tiny-gptj", "tiny-hunyuan", "tiny-ministral",
+                    "tiny-internlm3", "tiny-gemma3-vision", "tiny-mistral3", "tiny-qwen2.5-vl",
+                    "tiny-qwen3-vl", "tiny-jais2", "tiny-hyperclovax", "tiny-vaultgemma",
+                    "tiny-llava", "tiny-smolvlm"),
+    [](const auto& info) {
+      std::string name = info.param;
+      std::ranges::replace_if(
+          name, [](char c) { return !std::isalnum(c); }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace dsj::train

@@ -54,26 +54,23 @@ SmallRun with_lora(SmallRun run, std::vector<std::string> modules) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, LongRowsCut,
-    testing::Values(LongCase{"stage_0", of("tiny-qwen2", 0)},
-                    LongCase{"stage_1", of("tiny-qwen2", 1)},
-                    LongCase{"stage_2", of("tiny-qwen2", 2)},
-                    LongCase{"stage_3", of("tiny-qwen2", 3)},
-                    LongCase{"head_norms_and_windows", of("tiny-qwen3", 2)},
-                    LongCase{"gpt2", of("tiny-gpt2", 2)},
-                    LongCase{"norms_behind", of("tiny-olmo2", 2)},
-                    LongCase{"norms_on_both_sides", of("tiny-gemma2", 3)},
-                    LongCase{"scaled", of("tiny-granite", 0)},
-                    LongCase{"plain_mlp", of("tiny-starcoder2", 2)},
-                    LongCase{"parallel", of("tiny-gpt-neox", 3)},
-                    LongCase{"parallel_one_norm", of("tiny-cohere2", 2)},
-                    LongCase{"head_bias", of("tiny-phi", 2)},
-                    LongCase{"bf16_parallel", in_bf16(of("tiny-falcon-40b", 2)), 4e-3},
-                    LongCase{"bf16_norms_on_both_sides", in_bf16(of("tiny-gemma3", 2)), 4e-3},
-                    LongCase{"lora", with_lora(of("tiny-qwen2", 3), {"q_proj", "up_proj"})},
-                    LongCase{"lora_gpt2", with_lora(of("tiny-gpt2", 0), {"c_fc", "c_proj"})},
-                    // Products of other sizes round other elements: units of 2^-8.
-                    LongCase{"bf16", in_bf16(of("tiny-qwen2", 2)), 2e-3},
-                    LongCase{"bf16_gpt2", in_bf16(of("tiny-gpt2", 0)), 2e-3}),
+    testing::Values(
+        LongCase{"stage_0", of("tiny-qwen2", 0)}, LongCase{"stage_1", of("tiny-qwen2", 1)},
+        LongCase{"stage_2", of("tiny-qwen2", 2)}, LongCase{"stage_3", of("tiny-qwen2", 3)},
+        LongCase{"head_norms_and_windows", of("tiny-qwen3", 2)},
+        LongCase{"gpt2", of("tiny-gpt2", 2)}, LongCase{"norms_behind", of("tiny-olmo2", 2)},
+        LongCase{"norms_on_both_sides", of("tiny-gemma2", 3)},
+        LongCase{"scaled", of("tiny-granite", 0)}, LongCase{"plain_mlp", of("tiny-starcoder2", 2)},
+        LongCase{"parallel", of("tiny-gpt-neox", 3)},
+        LongCase{"parallel_one_norm", of("tiny-cohere2", 2)},
+        LongCase{"head_bias", of("tiny-phi", 2)},
+        LongCase{"bf16_parallel", in_bf16(of("tiny-falcon-40b", 2)), 4e-3},
+        LongCase{"bf16_norms_on_both_sides", in_bf16(of("tiny-gemma3", 2)), 4e-3},
+        LongCase{"lora", with_lora(of("tiny-qwen2", 3), {"q_proj", "up_proj"})},
+        LongCase{"lora_gpt2", with_lora(of("tiny-gpt2", 0), {"c_fc", "c_proj"})},
+        // Products of other sizes round other elements: units of 2^-8.
+        LongCase{"bf16", in_bf16(of("tiny-qwen2", 2)), 2e-3},
+        LongCase{"bf16_gpt2", in_bf16(of("tiny-gpt2", 0)), 2e-3}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LongRows, InputsInAFileOrInHostMemoryChangeNoBit) {
@@ -213,8 +210,8 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"ffn_dim", 512},
                            {"ffn_hidden_size", 512},
                            {"dropout", 0}};
-  for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout",
-                              "attention_dropout"})
+  for (const char* dropout :
+       {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout", "attention_dropout"})
     config[dropout] = 0;
   return layout::model_config_from_json(config, family.model_type).value();
 }
@@ -228,10 +225,9 @@ TEST(LongRowsMemory, OfEveryFamilyIsWithinThePlan) {
            {std::pair(false, int64_t{0}), {true, int64_t{0}}, {true, int64_t{64}}}) {
         plan::MemoryInput input = long_input();
         input.model = of_family(family);
-        input.config.precision = input.config.grad_accum_dtype =
-            input.config.communication_dtype = precision;
-        input.native_products = precision == dsconfig::Precision::Fp32 ||
-                                cpu_multiplies_bf16();
+        input.config.precision = input.config.grad_accum_dtype = input.config.communication_dtype =
+            precision;
+        input.native_products = precision == dsconfig::Precision::Fp32 || cpu_multiplies_bf16();
         input.recompute = recompute;
         input.tokens_per_row = 512;
         input.pieces = {};

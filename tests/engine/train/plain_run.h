@@ -76,9 +76,8 @@ inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of,
       }
     }
     result.losses.push_back(loss);
-    result.norms.push_back(
-        plain.step(o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, run.config.gradient_clipping,
-                   o.decays_all));
+    result.norms.push_back(plain.step(o.lr, o.beta1, o.beta2, o.eps, o.weight_decay,
+                                      run.config.gradient_clipping, o.decays_all));
   }
   for (const auto& [name, value] : plain.weights()) result.weights[name] = value.detach();
   return result;

@@ -63,8 +63,9 @@ class Preference : public testing::Test {
                                  .prompt_learned = args.objective == "orpo",
                                  .max_seq_length = one["max_length"],
                                  .vocab_size = 128};
-    const auto dataset = data::Dataset::open(
-        fixture("preference") + "/" + one["rows"].get<std::string>() + ".jsonl", tokenizer_.get(), options);
+    const auto dataset =
+        data::Dataset::open(fixture("preference") + "/" + one["rows"].get<std::string>() + ".jsonl",
+                            tokenizer_.get(), options);
     EXPECT_TRUE(dataset) << dataset.error().to_string();
     Seen seen;
     testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
@@ -89,7 +90,8 @@ class Preference : public testing::Test {
           std::vector<data::Sample> samples;
           for (int64_t i = 0; i < sampler.micro_rows(step, micro); ++i)
             samples.push_back(
-                sample_at(**dataset, sampler.index(step, micro, collectives.rank(), i), known).value());
+                sample_at(**dataset, sampler.index(step, micro, collectives.rank(), i), known)
+                    .value());
           const data::Batch batch = data::collate(samples);
           batches.push_back(on_device(batch, at::kCPU));
           answers.push_back(answers_of(batch));
@@ -203,11 +205,11 @@ TEST_F(Preference, TheReferenceIsKeptInTheOutputDirectory) {
       in.job.training.model_name_or_path = fixture("tiny-llama");
       if (attempt == 2) in.objective.max_prompt_length = 3;  // other rows: they are computed again
       in.resolution.config = small.config;
-      in.dataset = std::move(*data::Dataset::open(
-          fixture("preference") + "/texts.jsonl", tokenizer_.get(),
-          {.aim = data::RowAim::Pairs,
-           .max_prompt_length = in.objective.max_prompt_length,
-           .vocab_size = 128}));
+      in.dataset =
+          std::move(*data::Dataset::open(fixture("preference") + "/texts.jsonl", tokenizer_.get(),
+                                         {.aim = data::RowAim::Pairs,
+                                          .max_prompt_length = in.objective.max_prompt_length,
+                                          .vocab_size = 128}));
       in.data_record = collectives.rank() == 0 ? json{{"train", "x"}} : json();
       Rank rank(small, collectives);
       auto got = find_references(files, in, rank.state, rank.stepper, Events(-1), at::kCPU, {});
@@ -215,8 +217,8 @@ TEST_F(Preference, TheReferenceIsKeptInTheOutputDirectory) {
       seen[static_cast<size_t>(collectives.rank())] = std::move(*got);
       if (attempt == 0) {  // a stop that is asked for is no error, and nothing is written
         in.objective.max_prompt_length = 1;
-        const auto stopped =
-            find_references(files, in, rank.state, rank.stepper, Events(-1), at::kCPU, [] { return true; });
+        const auto stopped = find_references(files, in, rank.state, rank.stepper, Events(-1),
+                                             at::kCPU, [] { return true; });
         ASSERT_TRUE(stopped);
         EXPECT_FALSE(*stopped);
       }
@@ -224,7 +226,8 @@ TEST_F(Preference, TheReferenceIsKeptInTheOutputDirectory) {
     ASSERT_TRUE(seen[0] && seen[1]);
     EXPECT_EQ(seen[0]->train, seen[1]->train);
     EXPECT_TRUE(seen[0]->eval.empty());
-    for (int rank = 0; rank < 2; ++rank) found[static_cast<size_t>(rank)].push_back(*seen[static_cast<size_t>(rank)]);
+    for (int rank = 0; rank < 2; ++rank)
+      found[static_cast<size_t>(rank)].push_back(*seen[static_cast<size_t>(rank)]);
   }
   EXPECT_EQ(found[0][1].train, found[0][0].train) << "bit for bit, from the file";
   EXPECT_NE(found[0][2].train, found[0][0].train) << "of prompts that are cut";

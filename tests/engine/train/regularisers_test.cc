@@ -17,7 +17,8 @@ using nlohmann::json;
 class Regularisers : public testing::Test {
  protected:
   void SetUp() override {
-    oracle_ = json::parse(std::ifstream(std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/smoothing.oracle.json"));
+    oracle_ = json::parse(
+        std::ifstream(std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/smoothing.oracle.json"));
   }
   models::MicroBatch rows(int64_t first, int64_t count) const {
     std::vector<data::Sample> samples;
@@ -31,7 +32,8 @@ class Regularisers : public testing::Test {
     std::vector<double> losses;
     double after = 0;  ///< of the first two rows, forward only
   };
-  Seen run(int world, int stage, double smoothing, double alpha, uint64_t seed = 0, double lr = -1) const {
+  Seen run(int world, int stage, double smoothing, double alpha, uint64_t seed = 0,
+           double lr = -1) const {
     auto config = small_config(stage, 2 / world);
     config.optimizer.lr = lr < 0 ? oracle_["learning_rate"].get<double>() : lr;
     config.optimizer.beta2 = 0.999;
@@ -41,14 +43,18 @@ class Regularisers : public testing::Test {
     testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
       zero::ModelState state(model, config, at::kCPU, collectives, std::nullopt);
       Stepper stepper(model, config,
-                      {.seed = seed, .label_smoothing = smoothing, .neftune_alpha = alpha}, state, at::kCPU);
+                      {.seed = seed, .label_smoothing = smoothing, .neftune_alpha = alpha}, state,
+                      at::kCPU);
       PosixFiles files;
       const auto source = weights::WeightSource::open(files, fixture("tiny-llama"));
       ASSERT_TRUE(source && state.load(*source));
       for (int64_t step = 0; step < 20; ++step) {
         const auto batch = rows(2 * step + (world == 2 ? collectives.rank() : 0), 2 / world);
-        const double loss =
-            stepper.run({.micro_batches = {&batch, 1}, .step = step, .rates = {.lr = config.optimizer.lr}}).loss;
+        const double loss = stepper
+                                .run({.micro_batches = {&batch, 1},
+                                      .step = step,
+                                      .rates = {.lr = config.optimizer.lr}})
+                                .loss;
         if (collectives.rank() == 0) seen.losses.push_back(loss);
       }
       const auto found = stepper.evaluate(rows(0, 2));
@@ -68,7 +74,8 @@ TEST_F(Regularisers, LabelSmoothingIsTrainers) {
       for (size_t i = 0; i < 20; ++i)
         EXPECT_NEAR(seen.losses[i], one["losses"][i].get<double>(), 1e-5)
             << "factor " << one["factor"] << ", stage " << stage << ", step " << i;
-      EXPECT_NEAR(seen.after, one["first_rows_loss"].get<double>(), 1e-5) << "an evaluation is smoothed, too";
+      EXPECT_NEAR(seen.after, one["first_rows_loss"].get<double>(), 1e-5)
+          << "an evaluation is smoothed, too";
     }
   }
 }

@@ -124,16 +124,12 @@ INSTANTIATE_TEST_SUITE_P(
         RowsCase{.name = "fused", .model = "tiny-phi4-mini", .stage = 3, .recompute = true},
         RowsCase{.name = "two_ropes_lora", .model = "tiny-gemma3", .stage = 2, .lora = true},
         RowsCase{.name = "layer_norms", .model = "tiny-starcoder2", .stage = 3},
-        RowsCase{.name = "positions_from_the_third_row",
-                 .model = "tiny-opt",
-                 .stage = 3,
-                 .longest = 24},
+        RowsCase{
+            .name = "positions_from_the_third_row", .model = "tiny-opt", .stage = 3, .longest = 24},
         RowsCase{.name = "parallel", .model = "tiny-gpt-neox", .stage = 3, .recompute = true},
         RowsCase{.name = "parallel_one_norm", .model = "tiny-phi", .stage = 2},
-        RowsCase{.name = "norms_behind_rope",
-                 .model = "tiny-hunyuan",
-                 .stage = 2,
-                 .recompute = true},
+        RowsCase{
+            .name = "norms_behind_rope", .model = "tiny-hunyuan", .stage = 2, .recompute = true},
         RowsCase{.name = "rope_dynamic", .model = "tiny-llama-dynamic", .longest = 8}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -46,7 +46,9 @@ TEST(WeightDecayGroups, AreThePlainLoopsAtEveryStage) {
 TEST(WeightDecayGroups, EachParameterIsUpdatedAsByItsGroupAlone) {
   using enum dsconfig::OptimizerKind;
   std::mt19937 random(30);
-  const auto draw = [&](int below) { return std::uniform_int_distribution<>(0, below - 1)(random); };
+  const auto draw = [&](int below) {
+    return std::uniform_int_distribution<>(0, below - 1)(random);
+  };
   const dsconfig::OptimizerKind kinds[] = {Adam, Sgd, Adagrad, RMSprop, Lion};
   int left = 0, taken = 0;
   for (int round = 0; round < 12; ++round) {
@@ -55,11 +57,10 @@ TEST(WeightDecayGroups, EachParameterIsUpdatedAsByItsGroupAlone) {
     run.config.zero.reduce_bucket_size = 64 << draw(8);
     if (draw(2) == 1)
       run.config.precision = run.config.communication_dtype = dsconfig::Precision::Bf16;
-    SCOPED_TRACE("stage " + std::to_string(run.config.zero.stage) + ", world " +
-                 std::to_string(run.world) + ", bucket " +
-                 std::to_string(run.config.zero.reduce_bucket_size) + ", " +
-                 dsconfig::name_of(run.config.precision) + ", " +
-                 dsconfig::name_of(run.config.optimizer));
+    SCOPED_TRACE(
+        "stage " + std::to_string(run.config.zero.stage) + ", world " + std::to_string(run.world) +
+        ", bucket " + std::to_string(run.config.zero.reduce_bucket_size) + ", " +
+        dsconfig::name_of(run.config.precision) + ", " + dsconfig::name_of(run.config.optimizer));
     const RunResult groups = run_small(run);
     run.config.optimizer.decays_all = true;
     const RunResult all = run_small(run);

@@ -33,8 +33,8 @@ TEST(TensorCheck, AModelIsWholeWithOrWithoutItsPrefix) {
   MemoryFiles files;
   EXPECT_TRUE(check(files, {{"model.embed.weight", DType::F32, Shape{4, 2}},
                             {"head.weight", DType::BF16, Shape{3}}}));
-  EXPECT_TRUE(check(files, {{"embed.weight", DType::F32, Shape{4, 2}},
-                            {"head.weight", DType::F16, Shape{3}}}));
+  EXPECT_TRUE(check(
+      files, {{"embed.weight", DType::F32, Shape{4, 2}}, {"head.weight", DType::F16, Shape{3}}}));
 }
 
 TEST(TensorCheck, AMissingTensorAndAnotherShapeAreNamed) {

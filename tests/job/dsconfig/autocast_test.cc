@@ -75,10 +75,10 @@ TEST(Autocast, WhatDoesNotGoWithIt) {
   EXPECT_NE(error(with_autocast({{"enabled", true}})).find("torch_autocast.dtype"),
             std::string::npos);
   for (const char* model : {"bf16", "fp16"})
-    EXPECT_NE(said(with_autocast(kAutocastFp16, {{model, {{"enabled", true}}}}),
-                   Severity::Unsupported)
-                  .find("is not built"),
-              std::string::npos)
+    EXPECT_NE(
+        said(with_autocast(kAutocastFp16, {{model, {{"enabled", true}}}}), Severity::Unsupported)
+            .find("is not built"),
+        std::string::npos)
         << model;
   const json one_bit = {{"optimizer", {{"type", "OneBitAdam"}, {"params", {{"lr", 1e-3}}}}}};
   EXPECT_NE(said(with_autocast(kAutocastBf16, one_bit, 0), Severity::Unsupported).find("1-bit"),
@@ -87,9 +87,8 @@ TEST(Autocast, WhatDoesNotGoWithIt) {
 
 /// The example of DeepSpeed for masters in bf16: in 0.18 and later autocast may be on, too.
 TEST(Autocast, ABf16ModelIsBf16ByItself) {
-  const json masters = {{"enabled", true},
-                        {"bf16_master_weights_and_grads", true},
-                        {"bf16_optimizer_states", true}};
+  const json masters = {
+      {"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
   for (const int stage : {1, 2, 3}) {
     const json wire = {{"bf16", masters}, {"communication_data_type", "fp32"}};
     const auto both = with_autocast(kAutocastBf16, wire, stage);

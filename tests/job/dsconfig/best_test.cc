@@ -61,8 +61,9 @@ TEST(BestTest, SavesAndEvaluationsGoTogether) {
     double save, eval;
     bool ok;
   };
-  for (const Case& c : {Case{4, 2, true}, Case{2, 4, false}, Case{6, 4, false}, Case{0.5, 0.25, true},
-                        Case{0.5, 0.2, false}, Case{0.5, 2, false}, Case{4, 0.1, false}}) {
+  for (const Case& c :
+       {Case{4, 2, true}, Case{2, 4, false}, Case{6, 4, false}, Case{0.5, 0.25, true},
+        Case{0.5, 0.2, false}, Case{0.5, 2, false}, Case{4, 0.1, false}}) {
     TrainingArgs args = evaluated();
     args.load_best_model_at_end = true;
     args.save_steps = c.save;

@@ -87,17 +87,18 @@ TEST(Objective, WhatActsWithAnotherOneIsRefusedByName) {
   args = with("dpo");
   args.train_on_inputs = true;
   EXPECT_NE(refused(args, "training.trainOnInputs").find("objective dpo"), std::string::npos);
-  EXPECT_NE(refused(with("dpo"), "training.objective",
-                    {{"train_batch_size", 2},
-                     {"curriculum_learning",
-                      {{"enabled", true},
-                       {"curriculum_type", "seqlen"},
-                       {"min_difficulty", 8},
-                       {"max_difficulty", 64},
-                       {"schedule_type", "fixed_linear"},
-                       {"schedule_config", {{"total_curriculum_step", 10}, {"difficulty_step", 8}}}}}})
-                .find("whole answers"),
-            std::string::npos);
+  EXPECT_NE(
+      refused(with("dpo"), "training.objective",
+              {{"train_batch_size", 2},
+               {"curriculum_learning",
+                {{"enabled", true},
+                 {"curriculum_type", "seqlen"},
+                 {"min_difficulty", 8},
+                 {"max_difficulty", 64},
+                 {"schedule_type", "fixed_linear"},
+                 {"schedule_config", {{"total_curriculum_step", 10}, {"difficulty_step", 8}}}}}})
+          .find("whole answers"),
+      std::string::npos);
   for (const char* name : {"kto", "reward"})
     EXPECT_NE(refused(with(name), "training.objective"), "") << name;
   EXPECT_NE(refused(with("ppo"), "training.objective"), "");

@@ -76,7 +76,8 @@ Resolution drawn(Draws& draw, std::string& shown) {
     json kwargs = json::object();
     const std::string& type = *args.lr_scheduler_type;
     if (type.starts_with("cosine")) kwargs["num_cycles"] = draw.number(-1, 4);
-    if (type == "polynomial") kwargs = {{"power", draw.number(-2, 3)}, {"lr_end", draw.number(0, 1e-4)}};
+    if (type == "polynomial")
+      kwargs = {{"power", draw.number(-2, 3)}, {"lr_end", draw.number(0, 1e-4)}};
     if (type == "inverse_sqrt") kwargs["timescale"] = draw.whole(0, 9);
     if (type.ends_with("with_min_lr")) kwargs["min_lr_rate"] = draw.number(-1, 2);
     if (type == "warmup_stable_decay") kwargs["num_decay_steps"] = draw.whole(0, 30);
@@ -184,11 +185,11 @@ TEST(Rates, ALengthThatIsNotTheRunsIsAMismatch) {
     args.num_train_epochs = 2;
     args.per_device_train_batch_size = 1;
     const auto resolved = [&](int64_t total) {
-      return resolve({{"train_micro_batch_size_per_gpu", "auto"},
-                      {"scheduler",
-                       {{"type", type},
-                        {"params", {{"warmup_num_steps", 2}, {"total_num_steps", total}}}}}},
-                     args, {.dataset_rows = 8});
+      return resolve(
+          {{"train_micro_batch_size_per_gpu", "auto"},
+           {"scheduler",
+            {{"type", type}, {"params", {{"warmup_num_steps", 2}, {"total_num_steps", total}}}}}},
+          args, {.dataset_rows = 8});
     };
     EXPECT_TRUE(resolved(16).runnable()) << type;
     const Resolution r = resolved(5);

@@ -262,8 +262,9 @@ TEST(ResolveTest, DropLastThatLeavesNothingIsRefused) {
   EXPECT_EQ(count(resolved, Severity::Error, "training.dataloaderDropLast"), 1);
   EXPECT_NE(said(resolved).find("7 rows do not fill a micro-batch of every rank (8 rows)"),
             std::string::npos);
-  EXPECT_EQ(resolve(json::object(), args, {.world_size = 2, .dataset_rows = 8}).config.steps_per_epoch,
-            1);
+  EXPECT_EQ(
+      resolve(json::object(), args, {.world_size = 2, .dataset_rows = 8}).config.steps_per_epoch,
+      1);
 }
 
 TEST(ResolveTest, APackedRowCountsAsOne) {

@@ -109,10 +109,9 @@ TEST(Kubeflow, APyTorchJobBecomesWorkersPoliciesAndArguments) {
 TEST(Kubeflow, WhatIsNotCarriedOverIsNamed) {
   const auto imported = import(KubeflowKind::PyTorchJob, yaml(kPyTorch));
   ASSERT_TRUE(imported);
-  for (const char* part :
-       {"minReplicas", "maxReplicas", "schedulingPolicy.queue", "schedulingPolicy.minAvailable",
-        "managedBy", "nodeName", "registry/train:1", "PET_NPROC_PER_NODE", "spec.surprise",
-        "train.py"})
+  for (const char* part : {"minReplicas", "maxReplicas", "schedulingPolicy.queue",
+                           "schedulingPolicy.minAvailable", "managedBy", "nodeName",
+                           "registry/train:1", "PET_NPROC_PER_NODE", "spec.surprise", "train.py"})
     EXPECT_TRUE(any_contains(imported->not_carried, part)) << part;
   EXPECT_TRUE(any_contains(imported->left_open, "Tune_7B became tune-7b"));
 }

@@ -221,8 +221,9 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
     return imported ? imported->manifest["spec"]["training"] : json();
   };
   const std::string factory = "model_name_or_path: m\noutput_dir: o\n";
-  json dpo = training(Recipe::LlamaFactory, factory + "stage: dpo\npref_beta: 0.2\npref_loss: ipo\n"
-                                                      "dpo_label_smoothing: 0\npref_ftx: 0.0\n");
+  json dpo = training(Recipe::LlamaFactory, factory +
+                                                "stage: dpo\npref_beta: 0.2\npref_loss: ipo\n"
+                                                "dpo_label_smoothing: 0\npref_ftx: 0.0\n");
   EXPECT_EQ(dpo["objective"], "dpo");
   EXPECT_EQ(dpo["beta"], 0.2);
   EXPECT_EQ(dpo["lossType"], "ipo");

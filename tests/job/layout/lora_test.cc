@@ -36,9 +36,14 @@ ModelConfig with_experts() {
 TEST(Lora, ExpertsAndRoutersHaveNoAdapter) {
   const auto resolved = resolve_lora(with_experts(), {.target_pattern = "all-linear"});
   ASSERT_TRUE(resolved) << resolved.error().to_string();
-  const std::vector<std::string> want = {
-      "k_proj", "o_proj", "q_proj", "shared_expert.down_proj", "shared_expert.gate_proj",
-      "shared_expert.up_proj", "shared_expert_gate", "v_proj"};
+  const std::vector<std::string> want = {"k_proj",
+                                         "o_proj",
+                                         "q_proj",
+                                         "shared_expert.down_proj",
+                                         "shared_expert.gate_proj",
+                                         "shared_expert.up_proj",
+                                         "shared_expert_gate",
+                                         "v_proj"};
   EXPECT_EQ(resolved->target_modules, want);
   const UnitSpec unit = units_of(with_experts(), *resolved)[1];
   for (const Adapter& adapter : unit.adapters)
@@ -113,9 +118,9 @@ TEST(Lora, AdaptersFollowTheUnitsOwnParametersAllAFirst) {
 /// modules of the same names.
 TEST(Lora, OfATextPartAreNamedAsPeftNamesThem) {
   auto part = [](const char* type, const char* text_type) {
-    const nlohmann::json text = {{"model_type", text_type},     {"vocab_size", 64},
-                                 {"hidden_size", 32},           {"intermediate_size", 96},
-                                 {"num_hidden_layers", 1},      {"num_attention_heads", 4},
+    const nlohmann::json text = {{"model_type", text_type}, {"vocab_size", 64},
+                                 {"hidden_size", 32},       {"intermediate_size", 96},
+                                 {"num_hidden_layers", 1},  {"num_attention_heads", 4},
                                  {"num_key_value_heads", 2}};
     return *model_config_from_json({{"model_type", type}, {"text_config", text}}, "config.json");
   };
@@ -144,8 +149,11 @@ TEST(Lora, OfATextPartAreNamedAsPeftNamesThem) {
 
 TEST(Lora, DefaultsArePefts) {
   auto of = [](nlohmann::json config) {
-    config.update({{"vocab_size", 64}, {"hidden_size", 32}, {"num_hidden_layers", 1},
-                   {"intermediate_size", 96}, {"num_attention_heads", 4}});
+    config.update({{"vocab_size", 64},
+                   {"hidden_size", 32},
+                   {"num_hidden_layers", 1},
+                   {"intermediate_size", 96},
+                   {"num_attention_heads", 4}});
     return resolve_lora(*model_config_from_json(config, "config.json"), {})->target_modules;
   };
   using Names = std::vector<std::string>;

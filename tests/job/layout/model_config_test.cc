@@ -386,9 +386,9 @@ TEST(ModelConfig, TheNumberOfExpertsHasTwoNames) {
 TEST(ModelConfig, TheAuxiliaryLossCountsOnlyWhereTheFileAsksForIt) {
   EXPECT_EQ(read(moe(R"({"router_aux_loss_coef": 0.3})")).experts.balance, 0);
   EXPECT_EQ(read(moe(R"({"output_router_logits": true})")).experts.balance, 0.001);
-  EXPECT_EQ(read(moe(R"({"output_router_logits": true, "router_aux_loss_coef": 0.3})"))
-                .experts.balance,
-            0.3);
+  EXPECT_EQ(
+      read(moe(R"({"output_router_logits": true, "router_aux_loss_coef": 0.3})")).experts.balance,
+      0.3);
 }
 
 TEST(ModelConfig, WhatExpertsDoNotHaveIsRefused) {
@@ -404,8 +404,7 @@ TEST(ModelConfig, WhatExpertsDoNotHaveIsRefused) {
   refused(R"({"model_type": "olmoe", "clip_qkv": 8.0})", "clip_qkv");
   refused(R"({"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}})",
           "quantization_config");
-  refused(R"({"model_type": "deepseek_v2", "topk_method": "group_limited_greedy"})",
-          "topk_method");
+  refused(R"({"model_type": "deepseek_v2", "topk_method": "group_limited_greedy"})", "topk_method");
   refused(R"({"model_type": "deepseek_v2", "v_head_dim": 1024})", "v_head_dim");
 }
 
@@ -458,7 +457,8 @@ TEST(ModelConfig, ReleasedModelsOfOtherShapes) {
 
 /// Their files as released: Gemma's leaves most to transformers' class, Qwen2.5-VL's is flat.
 TEST(ModelConfig, TheTextPartOfAModelWithAVisionPart) {
-  const ModelConfig gemma = read(json::parse(R"({"model_type": "gemma3", "image_token_index": 262144,
+  const ModelConfig gemma =
+      read(json::parse(R"({"model_type": "gemma3", "image_token_index": 262144,
       "vision_config": {"model_type": "siglip_vision_model"}, "text_config": {"hidden_size": 2560,
       "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
       "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}})"));
@@ -489,9 +489,12 @@ TEST(ModelConfig, TheTextPartOfAModelWithAVisionPart) {
   EXPECT_EQ(total_numel(units_of(qwen)), 3'085'938'688) << "the text part of Qwen2.5-VL-3B";
 
   EXPECT_NE(refusal(json::parse(R"({"model_type": "mistral3", "text_config": {"model_type":
-      "ministral3"}})")).find("\"text_config.model_type\" is \"ministral3\""), std::string::npos);
-  EXPECT_NE(refusal(json::parse(R"({"model_type": "gemma3", "text_config": 3})")).find("text_config"),
+      "ministral3"}})"))
+                .find("\"text_config.model_type\" is \"ministral3\""),
             std::string::npos);
+  EXPECT_NE(
+      refusal(json::parse(R"({"model_type": "gemma3", "text_config": 3})")).find("text_config"),
+      std::string::npos);
 }
 
 TEST(ModelConfig, WhatANewFamilyCannotDoIsRefused) {
@@ -566,8 +569,8 @@ TEST(ModelConfig, AGgufModelIsCalledThat) {
 }
 
 TEST(ModelConfig, NumbersThatCannotBeCountedAreRefusedByFieldAndRange) {
-  const json gpt2 = {{"model_type", "gpt2"}, {"vocab_size", 96}, {"n_embd", 32},
-                     {"n_layer", 2},         {"n_head", 4}};
+  const json gpt2 = {
+      {"model_type", "gpt2"}, {"vocab_size", 96}, {"n_embd", 32}, {"n_layer", 2}, {"n_head", 4}};
   struct Case {
     const char* type;
     const char* field;
@@ -575,28 +578,28 @@ TEST(ModelConfig, NumbersThatCannotBeCountedAreRefusedByFieldAndRange) {
     const char* says;
   };
   const int64_t huge = int64_t{1} << 62;
-  for (const auto& [type, field, value, says] : std::vector<Case>{
-           {"llama", "vocab_size", huge, "from 1 to 2147483647"},
-           {"llama", "vocab_size", 18446744073709551615u, "from 1 to 2147483647"},
-           {"llama", "hidden_size", int64_t{1} << 31, "from 1 to 1048576"},
-           {"llama", "intermediate_size", huge, "from 1 to 8388608"},
-           {"llama", "num_hidden_layers", int64_t{1} << 31, "from 1 to 10000"},
-           {"llama", "num_attention_heads", 0, "from 1 to 1048576"},
-           {"llama", "num_attention_heads", -4, "from 1 to 1048576"},
-           {"llama", "num_key_value_heads", 0, "from 1 to 1048576"},
-           {"llama", "head_dim", huge, "from 1 to 1048576"},
-           {"llama", "max_position_embeddings", huge, "from 1 to 2147483647"},
-           {"llama", "rms_norm_eps", -1e-6, "from 0 to 1"},
-           {"llama", "rms_norm_eps", 1e300, "from 0 to 1"},
-           {"llama", "rope_theta", 0, "rope_theta"},
-           {"llama", "rope_theta", -1.0, "rope_theta"},
-           {"llama", "rope_theta", 1e300, "rope_theta"},
-           {"mistral", "sliding_window", huge, "from 1 to 2147483647"},
-           {"gpt2", "n_embd", int64_t{1} << 31, "from 1 to 1048576"},
-           {"gpt2", "n_layer", int64_t{1} << 31, "from 1 to 10000"},
-           {"gpt2", "n_head", 0, "from 1 to 1048576"},
-           {"gpt2", "n_positions", huge, "from 1 to 2147483647"},
-           {"gpt2", "layer_norm_epsilon", 2, "from 0 to 1"}}) {
+  for (const auto& [type, field, value, says] :
+       std::vector<Case>{{"llama", "vocab_size", huge, "from 1 to 2147483647"},
+                         {"llama", "vocab_size", 18446744073709551615u, "from 1 to 2147483647"},
+                         {"llama", "hidden_size", int64_t{1} << 31, "from 1 to 1048576"},
+                         {"llama", "intermediate_size", huge, "from 1 to 8388608"},
+                         {"llama", "num_hidden_layers", int64_t{1} << 31, "from 1 to 10000"},
+                         {"llama", "num_attention_heads", 0, "from 1 to 1048576"},
+                         {"llama", "num_attention_heads", -4, "from 1 to 1048576"},
+                         {"llama", "num_key_value_heads", 0, "from 1 to 1048576"},
+                         {"llama", "head_dim", huge, "from 1 to 1048576"},
+                         {"llama", "max_position_embeddings", huge, "from 1 to 2147483647"},
+                         {"llama", "rms_norm_eps", -1e-6, "from 0 to 1"},
+                         {"llama", "rms_norm_eps", 1e300, "from 0 to 1"},
+                         {"llama", "rope_theta", 0, "rope_theta"},
+                         {"llama", "rope_theta", -1.0, "rope_theta"},
+                         {"llama", "rope_theta", 1e300, "rope_theta"},
+                         {"mistral", "sliding_window", huge, "from 1 to 2147483647"},
+                         {"gpt2", "n_embd", int64_t{1} << 31, "from 1 to 1048576"},
+                         {"gpt2", "n_layer", int64_t{1} << 31, "from 1 to 10000"},
+                         {"gpt2", "n_head", 0, "from 1 to 1048576"},
+                         {"gpt2", "n_positions", huge, "from 1 to 2147483647"},
+                         {"gpt2", "layer_norm_epsilon", 2, "from 0 to 1"}}) {
     json config = std::string(type) == "gpt2" ? gpt2 : llama();
     config["model_type"] = type;
     config[field] = value;
@@ -620,13 +623,32 @@ TEST(ModelConfig, NumbersThatCannotBeCountedAreRefusedByFieldAndRange) {
 /// Whatever number stands in a field: the file is refused with the field's name, or the model can be
 /// counted.
 TEST(ModelConfig, AnyNumberIsRefusedOrCounted) {
-  const std::vector<json> values = {
-      -1, 0, 1, 2, 3, 7, 64, 4096, 1 << 20, (1 << 20) + 1, INT32_MAX, int64_t{1} << 31,
-      int64_t{1} << 53, INT64_MAX, INT64_MIN, UINT64_MAX, 0.5, 1e18, 1e300, -1e300, 5e-324};
+  const std::vector<json> values = {-1,
+                                    0,
+                                    1,
+                                    2,
+                                    3,
+                                    7,
+                                    64,
+                                    4096,
+                                    1 << 20,
+                                    (1 << 20) + 1,
+                                    INT32_MAX,
+                                    int64_t{1} << 31,
+                                    int64_t{1} << 53,
+                                    INT64_MAX,
+                                    INT64_MIN,
+                                    UINT64_MAX,
+                                    0.5,
+                                    1e18,
+                                    1e300,
+                                    -1e300,
+                                    5e-324};
   const std::vector<std::string> fields = {
-      "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-      "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
-      "sliding_window", "max_window_layers", "attention_dropout", "pretraining_tp"};
+      "vocab_size",          "hidden_size",         "intermediate_size", "num_hidden_layers",
+      "num_attention_heads", "num_key_value_heads", "head_dim",          "max_position_embeddings",
+      "rms_norm_eps",        "rope_theta",          "sliding_window",    "max_window_layers",
+      "attention_dropout",   "pretraining_tp"};
   int counted = 0, refused = 0;
   for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral"}) {
     for (const std::string& field : fields) {
@@ -664,8 +686,8 @@ TEST(ModelConfig, AnyNumberIsRefusedOrCounted) {
 }
 
 TEST(ModelConfig, TextThatIsNoJsonNamesItsPlace) {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("dsj-model-config-" + std::to_string(getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("dsj-model-config-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const auto said = [&](const std::string& text) {
     std::ofstream(folder / "config.json") << text;
@@ -673,14 +695,16 @@ TEST(ModelConfig, TextThatIsNoJsonNamesItsPlace) {
     EXPECT_FALSE(model);
     return model ? "" : model.error().to_string();
   };
-  EXPECT_NE(said("{\n  \"model_type\": \"llama\",\n  \"rms_norm_eps\": NaN\n}").find("config.json:3:"),
-            std::string::npos)
+  EXPECT_NE(
+      said("{\n  \"model_type\": \"llama\",\n  \"rms_norm_eps\": NaN\n}").find("config.json:3:"),
+      std::string::npos)
       << "Python writes such numbers";
   EXPECT_NE(said("{").find("config.json:1:2: is not JSON: the text ends too early"),
             std::string::npos)
       << said("{");
   EXPECT_NE(said("").find("ends too early"), std::string::npos);
-  EXPECT_NE(said(R"({"vocab_size": 1e999})").find("a number that is not finite"), std::string::npos);
+  EXPECT_NE(said(R"({"vocab_size": 1e999})").find("a number that is not finite"),
+            std::string::npos);
   std::filesystem::remove_all(folder);
 }
 

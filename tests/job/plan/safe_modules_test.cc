@@ -12,8 +12,9 @@ TEST(SafeModules, ModulesByName) {
   EXPECT_EQ(module_class("model.embed_tokens.weight"), "torch.nn.Embedding");
   EXPECT_EQ(module_class("transformer.wpe.weight"), "torch.nn.Embedding");
   for (const char* linear :
-       {"gpt_neox.layers.0.attention.query_key_value.bias", "gpt_neox.layers.0.mlp.dense_h_to_4h.weight",
-        "embed_out.weight", "model.decoder.layers.0.fc1.bias", "model.layers.0.self_attn.dense.weight",
+       {"gpt_neox.layers.0.attention.query_key_value.bias",
+        "gpt_neox.layers.0.mlp.dense_h_to_4h.weight", "embed_out.weight",
+        "model.decoder.layers.0.fc1.bias", "model.layers.0.self_attn.dense.weight",
         "transformer.h.0.mlp.fc_out.weight"})
     EXPECT_EQ(module_class(linear), "torch.nn.Linear") << linear;
   for (const char* table : {"gpt_neox.embed_in.weight", "transformer.word_embeddings.weight",

@@ -24,8 +24,8 @@ TEST(WeightDecay, FollowsTrainersNames) {
 }
 
 TEST(WeightDecay, GroupsOnlyWhereTrainerMakesTheOptimizer) {
-  const layout::FlatLayout flat("unit", {{"input_layernorm.weight", {8}}, {"q_proj.weight", {8, 8}}},
-                                1, 1 << 20);
+  const layout::FlatLayout flat(
+      "unit", {{"input_layernorm.weight", {8}}, {"q_proj.weight", {8, 8}}}, 1, 1 << 20);
   dsconfig::ResolvedConfig config;
   config.optimizer.weight_decay = 0.1;
   EXPECT_TRUE(decays_of_flat(flat, config).empty()) << "a ds_config's optimizer";

@@ -71,7 +71,8 @@ TEST(Events, AHeartbeatIsAStepAlone) {
 }
 
 TEST(Events, WhatIsNotFiniteIsAWordAndReadsBack) {
-  const std::string line = to_line(Step{.step = 3, .loss = NAN, .lr = -INFINITY, .grad_norm = INFINITY});
+  const std::string line =
+      to_line(Step{.step = 3, .loss = NAN, .lr = -INFINITY, .grad_norm = INFINITY});
   EXPECT_EQ(line,
             "{\"event\":\"step\",\"grad_norm\":\"Infinity\",\"loss\":\"NaN\",\"lr\":\"-Infinity\","
             "\"step\":3}\n");
@@ -128,11 +129,12 @@ TEST(MetricsLine, HasTheFixedNamesInOrderThenTheOthers) {
                   .step_seconds = 0.25,
                   .wire_bytes = 64,
                   .host_rss_bytes = 4096};
-  EXPECT_EQ(metrics_line(step, json::object()),
-            R"({"step":3,"loss":1.5,"lr":1e-05,"grad_norm":"Infinity","loss_scale":1.0,"skipped":true,)"
-            R"("tokens":12,"tokens_per_second":48.0,"step_seconds":0.25,"wire_bytes":64,)"
-            R"("host_rss_bytes":4096})"
-            "\n");
+  EXPECT_EQ(
+      metrics_line(step, json::object()),
+      R"({"step":3,"loss":1.5,"lr":1e-05,"grad_norm":"Infinity","loss_scale":1.0,"skipped":true,)"
+      R"("tokens":12,"tokens_per_second":48.0,"step_seconds":0.25,"wire_bytes":64,)"
+      R"("host_rss_bytes":4096})"
+      "\n");
   EXPECT_EQ(metrics_line(Step{.step = 4}, {{"accuracy", 0.5}, {"loss", "low"}}),
             R"({"step":4,"loss":"low","lr":null,"grad_norm":null,"loss_scale":null,"skipped":null,)"
             R"("tokens":null,"tokens_per_second":null,"step_seconds":null,"wire_bytes":null,)"
@@ -151,7 +153,8 @@ TEST(Events, AnObjectivesMetricsAreNamesOfTheirLine) {
   EXPECT_EQ(read->others, json({{"rewards/chosen", 1.5}, {"kl", "NaN"}}));
   const std::string own = metrics_line(step, json::object());
   EXPECT_EQ(own, metrics_line(std::get<Step>(read->event), read->others));
-  EXPECT_TRUE(own.ends_with("\"host_rss_bytes\":null,\"kl\":\"NaN\",\"rewards/chosen\":1.5}\n")) << own;
+  EXPECT_TRUE(own.ends_with("\"host_rss_bytes\":null,\"kl\":\"NaN\",\"rewards/chosen\":1.5}\n"))
+      << own;
   const Eval eval{.step = 2, .loss = 0.5, .metrics = {{{"eval_rewards/chosen", 1.5}}}};
   EXPECT_EQ(metrics_line(eval, json::object()),
             "{\"step\":2,\"eval_loss\":0.5,\"eval_rewards/chosen\":1.5}\n");

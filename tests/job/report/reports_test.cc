@@ -44,8 +44,9 @@ TEST(Reports, EventsArePassedOnUnderTheirOwnNames) {
     };
     (pass(Kinds{}), ...);
   }(std::type_identity<Event>());
-  EXPECT_EQ(passed, (std::set<std::string>{"resolved", "resumed", "damage", "step", "log", "eval", "cut_rows",
-                                           "note", "memory", "checkpoint", "exported"}));
+  EXPECT_EQ(passed,
+            (std::set<std::string>{"resolved", "resumed", "damage", "step", "log", "eval",
+                                   "cut_rows", "note", "memory", "checkpoint", "exported"}));
 }
 
 TEST(Reports, WhatIsNotKnownIsNoHarm) {

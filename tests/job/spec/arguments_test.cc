@@ -133,7 +133,8 @@ TEST_F(ArgumentsTest, NamesOfOtherScriptsAreTakenOrSayWhatToWrite) {
   const auto usual = parse(base + "--data_path /d --dataset_text_field text");
   ASSERT_TRUE(usual) << usual.error().to_string();
   EXPECT_FALSE(usual->training.dataset_columns) << "text is how the field is called anyway";
-  EXPECT_FALSE(parse(base + "--data_path /d --dataset_text_field a --dataset_columns {\"text\":\"b\"}"));
+  EXPECT_FALSE(
+      parse(base + "--data_path /d --dataset_text_field a --dataset_columns {\"text\":\"b\"}"));
   const auto several = parse(base +
                              "--dataset_dir /data --dataset a,b --max_samples 9 --val_set_size 0.1 "
                              "--interleave_probs 1,2 --truncation_mode keep_end "

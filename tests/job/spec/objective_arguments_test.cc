@@ -17,9 +17,10 @@ json training_of(const std::vector<std::string>& more) {
 }
 
 TEST(ObjectiveArguments, TrlsNames) {
-  EXPECT_EQ(training_of({"--objective", "dpo", "--beta", "0.2", "--loss_type", "ipo", "--label_smoothing", "0",
-                         "--max_length", "1024", "--max_prompt_length", "512", "--precompute_ref_log_probs", "True",
-                         "--disable_dropout", "True", "--f_divergence_type", "reverse_kl"}),
+  EXPECT_EQ(training_of({"--objective", "dpo", "--beta", "0.2", "--loss_type", "ipo",
+                         "--label_smoothing", "0", "--max_length", "1024", "--max_prompt_length",
+                         "512", "--precompute_ref_log_probs", "True", "--disable_dropout", "True",
+                         "--f_divergence_type", "reverse_kl"}),
             json({{"objective", "dpo"},
                   {"beta", 0.2},
                   {"lossType", "ipo"},
@@ -29,10 +30,12 @@ TEST(ObjectiveArguments, TrlsNames) {
 }
 
 TEST(ObjectiveArguments, LlamaFactorysNames) {
-  EXPECT_EQ(training_of({"--stage", "dpo", "--pref_beta", "0.3", "--pref_loss", "hinge", "--pref_ftx", "0"}),
+  EXPECT_EQ(training_of({"--stage", "dpo", "--pref_beta", "0.3", "--pref_loss", "hinge",
+                         "--pref_ftx", "0"}),
             json({{"objective", "dpo"}, {"beta", 0.3}, {"lossType", "hinge"}}));
   EXPECT_EQ(training_of({"--stage", "pt"}), json({{"objective", "pretrain"}}));
-  EXPECT_EQ(training_of({"--stage", "sft", "--neftune_noise_alpha", "5", "--label_smoothing_factor", "0.1"}),
+  EXPECT_EQ(training_of({"--stage", "sft", "--neftune_noise_alpha", "5", "--label_smoothing_factor",
+                         "0.1"}),
             json({{"neftuneNoiseAlpha", 5.0}, {"labelSmoothingFactor", 0.1}}));
 }
 

@@ -155,10 +155,9 @@ TEST(Schema, ReaderAndResourceAgreeOnDrawnValues) {
 }
 
 TEST(Schema, NamesWhatNeverChanges) {
-  EXPECT_THAT(immutable_fields(),
-              ::testing::UnorderedElementsAre("/spec/training/modelNameOrPath",
-                                              "/spec/training/outputDir", "/spec/launcher",
-                                              "/spec/managedBy"));
+  EXPECT_THAT(immutable_fields(), ::testing::UnorderedElementsAre(
+                                      "/spec/training/modelNameOrPath", "/spec/training/outputDir",
+                                      "/spec/launcher", "/spec/managedBy"));
 }
 
 TEST(Schema, WhatPodsAreToldReadsBack) {

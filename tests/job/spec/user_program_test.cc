@@ -163,8 +163,8 @@ TEST(WorkerGpus, AnotherAcceleratorIsRefusedForRanksOfThisEngine) {
   for (const char* name :
        {"amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi",
         "google.com/tpu", "aws.amazon.com/neuroncore", "huawei.com/Ascend910"}) {
-    EXPECT_THAT(errors(limits({{name, 8}})),
-                HasSubstr("resources: " + std::string(name) + ": the ranks of this engine train on"))
+    EXPECT_THAT(errors(limits({{name, 8}})), HasSubstr("resources: " + std::string(name) +
+                                                       ": the ranks of this engine train on"))
         << name;
     EXPECT_EQ(errors(limits({{name, 8}}), "cpu"), "") << "as asked for";
     EXPECT_THAT(errors(limits({{name, 8}}), "cuda"), HasSubstr(name));
@@ -178,9 +178,8 @@ TEST(WorkerGpus, AnotherAcceleratorIsRefusedForRanksOfThisEngine) {
 }
 
 TEST(WorkerGpus, AProgramOfTheUsersOwnMayUseAny) {
-  json object = job({{"image", "i"},
-                     {"command", {"a"}},
-                     {"resources", {{"limits", {{"amd.com/gpu", 8}}}}}});
+  json object =
+      job({{"image", "i"}, {"command", {"a"}}, {"resources", {{"limits", {{"amd.com/gpu", 8}}}}}});
   object["spec"]["launcher"] = "Command";
   const auto read = read_cluster_manifest(object);
   for (const auto& finding : read->findings)

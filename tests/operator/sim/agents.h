@@ -66,8 +66,8 @@ class Agents {
   bool pods_crash = false;                ///< agents end before they join
   bool fatal = false;                     ///< the next attempt ends with exit code 3
   int64_t total_steps = kTotalSteps;
-  bool sidecars = false;                  ///< beside every worker: it ends only with its pod
-  int places = 1000;  ///< nodes' places for pods of this job
+  bool sidecars = false;  ///< beside every worker: it ends only with its pod
+  int places = 1000;      ///< nodes' places for pods of this job
   /// What runs beyond `count` places is gone with its nodes, and no more pods find a node.
   void leave_places(int count);
   bool attempt_running() const { return running_; }

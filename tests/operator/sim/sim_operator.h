@@ -8,8 +8,8 @@
 
 #include "kube/lease.h"
 #include "kube/watch.h"
-#include "operator/serve/controller.h"
 #include "operator/observe/pace.h"
+#include "operator/serve/controller.h"
 #include "tests/operator/sim/bugs.h"
 #include "tests/operator/sim/chance.h"
 #include "tests/operator/sim/clock.h"

@@ -229,7 +229,8 @@ TEST_F(FakeRun, BudgetEndsTheJobWithOne) {
 }
 
 TEST_F(FakeRun, FatalExitsAreNotRetried) {
-  for (const auto& [what, code] : std::map<std::string, int>{{"exit2", 2}, {"exit3", 3}, {"notfinite", 7}}) {
+  for (const auto& [what, code] :
+       std::map<std::string, int>{{"exit2", 2}, {"exit3", 3}, {"notfinite", 7}}) {
     fs::remove_all(out());
     write_job({{"maxSteps", "50"}});
     variables_["FAKE_FAULT"] = "attempt=0,rank=1,step=3,do=" + what;
@@ -347,7 +348,8 @@ TEST_F(FakeRun, ARunWhoseProcessesWereAllKilledIsKnownAsDead) {
 }
 
 TEST_F(FakeRun, AMissingLibraryIsAnEnvironmentErrorAtOnce) {
-  write("train", "#!/bin/sh\necho 'error while loading shared libraries: libtorch.so' >&2\nexit 127\n");
+  write("train",
+        "#!/bin/sh\necho 'error while loading shared libraries: libtorch.so' >&2\nexit 127\n");
   fs::permissions(at("train"), fs::perms::owner_all);
   variables_["DSJ_TRAIN_PROGRAM"] = at("train");
   write_job({{"maxSteps", "2"}});
@@ -386,7 +388,8 @@ TEST_F(FakeRun, GarbageInTheEventPipeIsNoHarm) {
   variables_["FAKE_FAULT"] = "attempt=0,rank=0,step=3,do=garbage";
   ASSERT_EQ(run({"job.yaml"}), 0);
   EXPECT_EQ(metric_steps(), one_to(8));
-  EXPECT_THAT(read_text(out() / "logs/agent-0.log"), HasSubstr("rank 0 wrote a line that is not an event"));
+  EXPECT_THAT(read_text(out() / "logs/agent-0.log"),
+              HasSubstr("rank 0 wrote a line that is not an event"));
 }
 
 TEST_F(FakeRun, SecondRunOnTheSameOutputIsRefusedWithThePid) {

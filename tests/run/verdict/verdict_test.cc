@@ -81,7 +81,9 @@ std::string read_text(const fs::path& path) {
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(seed) {}
-  int64_t below(int64_t most) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(most)); }
+  int64_t below(int64_t most) {
+    return static_cast<int64_t>(random_() % static_cast<uint64_t>(most));
+  }
   bool chance(int64_t of) { return below(of) == 0; }
   template <typename T>
   const T& one_of(const std::vector<T>& values) {
@@ -263,7 +265,9 @@ class World {
         {{"sparse_gradients", true}},
         {{"my_own_key", 1}},
         {{"elasticity",
-          {{"enabled", true}, {"max_train_batch_size", 8}, {"micro_batch_sizes", {2}},
+          {{"enabled", true},
+           {"max_train_batch_size", 8},
+           {"micro_batch_sizes", {2}},
            {"version", 0.1}}}},
         {{"activation_checkpointing", {{"partition_activations", true}}}},
         {{"communication_data_type", "fp16"}},
@@ -278,9 +282,20 @@ class World {
     const fs::path path = folder_ / "drawn/model/config.json";
     json config = json::parse(read_text(path), nullptr, false);
     if (!config.is_object()) return "config.json stays broken";
-    static const std::vector<json> values = {0,      -1,     1,   3,     int64_t{1} << 31,
-                                             int64_t{1} << 62, 1e300, 0.5, "x", nullptr,
-                                             true,   json::array(), 48,  320};
+    static const std::vector<json> values = {0,
+                                             -1,
+                                             1,
+                                             3,
+                                             int64_t{1} << 31,
+                                             int64_t{1} << 62,
+                                             1e300,
+                                             0.5,
+                                             "x",
+                                             nullptr,
+                                             true,
+                                             json::array(),
+                                             48,
+                                             320};
     std::vector<std::string> keys = {"head_dim", "rope_scaling", "sliding_window", "layer_types"};
     for (const auto& [key, value] : config.items()) keys.push_back(key);
     const std::string key = draw.one_of(keys);
@@ -330,8 +345,7 @@ std::string ranks_say(const jobspec::Job& job, const std::string& file) {
   std::string said;
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     PosixFiles files;
-    const auto source =
-        weights::WeightSource::open(files, job.training.model_name_or_path);
+    const auto source = weights::WeightSource::open(files, job.training.model_name_or_path);
     if (!source) {
       said = source.error().to_string();
       return;

@@ -70,9 +70,8 @@ class Twins {
     const auto above = all_.upper_bound(at);
     if (above == all_.begin()) return nullptr;
     const auto& [begin, twin] = *std::prev(above);
-    return at < begin + twin.bytes
-               ? static_cast<T*>(static_cast<void*>(twin.host + (at - begin)))
-               : nullptr;
+    return at < begin + twin.bytes ? static_cast<T*>(static_cast<void*>(twin.host + (at - begin)))
+                                   : nullptr;
   }
 
  private:
@@ -93,7 +92,7 @@ struct OnCpu {
   }
   void operator()(double*& number) const { number = twins.of(number); }
   template <typename V>
-    requires std::is_arithmetic_v<V>
+  requires std::is_arithmetic_v<V>
   void operator()(V&) const {}
 };
 
@@ -206,8 +205,9 @@ TYPED_TEST(CudaKernels, RmsNormAndItsGradient) {
          partial = this->template zeros<float>(parts * width);
     const Rows all = this->rows(x, rows, width), weight = this->rows(w, 1, width);
     on_both(RmsNorm{all, weight, this->rows(y, rows, width), rstd.values(), 1e-6f}, rows);
-    RmsNormBackward backward{this->rows(dy, rows, width), all, weight, rstd.values(),
-                             this->rows(dx, rows, width), this->rows(partial, parts, width)};
+    RmsNormBackward backward{
+        this->rows(dy, rows, width),      all, weight, rstd.values(), this->rows(dx, rows, width),
+        this->rows(partial, parts, width)};
     on_device(backward);
     on_device(SumRows{backward.dw, this->rows(dw, 1, width), false});
     backward.dw = this->rows(dw, 1, width);
@@ -313,8 +313,8 @@ TYPED_TEST(CudaKernels, HeadNormsOnAPartOfEachRow) {
       Array<TypeParam> dx(heads * dim);
       dx.fill([](int64_t) { return TypeParam{}; });
       on_cpu(RmsNormBackward{heads_of(dy, row), heads_of(x, row), weight,
-                             rstd.values().subspan(row * heads, heads),
-                             this->rows(dx, heads, dim), this->rows(dw, 1, dim)},
+                             rstd.values().subspan(row * heads, heads), this->rows(dx, heads, dim),
+                             this->rows(dw, 1, dim)},
              heads);
       std::copy(dx.cpu(), dx.cpu() + heads * dim, dy.cpu() + row * width);
     }
