@@ -108,7 +108,7 @@ TEST_P(AttentionOracle, ATokenAtATimeIsTheSame) {
   }
 }
 
-constexpr Attention kBase{.heads = 4, .kv_heads = 2, .dim = 8, .scale = 0.3};
+const Attention kBase{.heads = 4, .kv_heads = 2, .dim = 8, .scale = 0.3};
 
 Attention with(int64_t window, double p, int64_t kv_heads) {
   Attention shape = kBase;

@@ -8,7 +8,7 @@
 namespace dsj::train {
 namespace {
 
-constexpr const char* kModels[] = {"tiny-qwen3-moe", "tiny-qwen3-moe-balanced",
+constexpr const char* kMixtures[] = {"tiny-qwen3-moe", "tiny-qwen3-moe-balanced",
                                    "tiny-qwen2-moe", "tiny-granitemoe",
                                    "tiny-gpt-oss",   "tiny-deepseek-v2"};
 
@@ -18,7 +18,7 @@ SmallRun of(const char* model, int stage, int64_t micro = 2, int64_t accumulatio
 
 /// One rank: the same bits. Two: gradients are added up in another order.
 TEST(ExpertRuns, EveryStageIsOneRun) {
-  for (const char* model : kModels) {
+  for (const char* model : kMixtures) {
     SCOPED_TRACE(model);
     for (const int world : {1, 2}) {
       SmallRun run = of(model, 0);
@@ -42,7 +42,7 @@ TEST(ExpertRuns, EveryStageIsOneRun) {
 }
 
 TEST(ExpertRuns, PiecesComputeTheSame) {
-  for (const char* model : kModels) {
+  for (const char* model : kMixtures) {
     SCOPED_TRACE(model);
     SmallRun run = of(model, 3);
     const RunResult whole = run_small(run);
@@ -84,7 +84,7 @@ TEST(ExpertRuns, TheAuxiliaryLossIsPartOfTheLossAndOfItsGradient) {
 }
 
 TEST(ExpertRuns, AdaptersGoOnAttentionAndTheSharedExpert) {
-  for (const char* model : kModels) {
+  for (const char* model : kMixtures) {
     SCOPED_TRACE(model);
     SmallRun run = of(model, 0);
     run.lora = LoraArgs{.r = 4, .target_pattern = "all-linear"};

@@ -10,8 +10,6 @@
 namespace dsj::dsconfig {
 namespace {
 
-using Kind = Objective::Kind;
-
 TrainingArgs with(const char* objective) {
   TrainingArgs args;
   args.objective = objective;
@@ -30,9 +28,9 @@ std::string refused(const TrainingArgs& args, const std::string& path,
 }
 
 TEST(Objective, HasTrlsDefaults) {
-  EXPECT_EQ(objective_of({}).kind, Kind::Sft);
+  EXPECT_EQ(objective_of({}).kind, Objective::Kind::Sft);
   const Objective dpo = objective_of(with("dpo"));
-  EXPECT_EQ(dpo.kind, Kind::Dpo);
+  EXPECT_EQ(dpo.kind, Objective::Kind::Dpo);
   EXPECT_EQ(dpo.loss, PairLoss::Sigmoid);
   EXPECT_EQ(dpo.beta, 0.1);
   EXPECT_EQ(dpo.label_smoothing, 0);
@@ -40,7 +38,9 @@ TEST(Objective, HasTrlsDefaults) {
   EXPECT_TRUE(dpo.has_reference());
   EXPECT_FALSE(objective_of(with("orpo")).has_reference());
   EXPECT_FALSE(objective_of(with("pretrain")).judges());
-  for (const Kind kind : {Kind::Sft, Kind::Pretrain, Kind::Dpo, Kind::Orpo, Kind::Kto})
+  for (const Objective::Kind kind :
+       {Objective::Kind::Sft, Objective::Kind::Pretrain, Objective::Kind::Dpo,
+        Objective::Kind::Orpo, Objective::Kind::Kto})
     EXPECT_EQ(objective_of(with(name_of(kind).c_str())).kind, kind);
 }
 
