@@ -19,6 +19,7 @@
 #include "job/dsconfig/metric_curriculum.h"
 #include "job/dsconfig/resolve.h"
 #include "job/plan/muon_plan.h"
+#include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
 
 namespace dsj::cli {
@@ -111,9 +112,10 @@ void check_fit(const Job& job, const Machine& machine, const CheckOptions& optio
                JobCheck& check) {
   check.memory = memory_input(job, check.around, check.resolution);
   const auto units = layout::units_of(check.memory->model, check.memory->lora);
-  if (const Status muon = plan::check_muon(units, check.memory->config); !muon)
-    check.findings.push_back(
-        {Severity::Error, muon.error().where, muon.error().message, muon.error().hint});
+  for (const auto& check_optimizer : {plan::check_muon, plan::check_one_bit})
+    if (const Status met = check_optimizer(units, check.memory->config); !met)
+      check.findings.push_back(
+          {Severity::Error, met.error().where, met.error().message, met.error().hint});
   check.memory->native_products |= options.native_products;
   check.memory->accelerator |= options.device.has_value() || options.given.device_memory;
   check.limits = limits_of(job, check.resolution.config.offload, options.given, machine);

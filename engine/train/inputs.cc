@@ -14,6 +14,7 @@
 #include "engine/data/tokenizer_files.h"
 #include "job/plan/memory_input.h"
 #include "job/plan/muon_plan.h"
+#include "job/plan/one_bit_plan.h"
 
 namespace dsj::train {
 namespace {
@@ -176,7 +177,9 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   if (in.packs) facts.packed_rows = in.packs->count();
   in.resolution = dsconfig::resolve(in.job.ds_config, training, facts);
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
-  DSJ_TRY_STATUS(plan::check_muon(layout::units_of(in.model, in.lora), in.config()));
+  const auto units = layout::units_of(in.model, in.lora);
+  DSJ_TRY_STATUS(plan::check_muon(units, in.config()));
+  DSJ_TRY_STATUS(plan::check_one_bit(units, in.config()));
   const auto& eval = in.config().eval;
   const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;
   if (evaluates && training.eval_data_path && !training.eval_data_path->empty()) {

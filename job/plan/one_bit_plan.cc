@@ -138,6 +138,19 @@ bool keeps_gradients_local(const dsconfig::ResolvedConfig& config, int world) {
          (world > 1 && dsconfig::descriptor_of(kind).communicates);
 }
 
+Status check_one_bit(const std::vector<layout::UnitSpec>& units,
+                     const dsconfig::ResolvedConfig& config) {
+  const auto& optimizer = dsconfig::descriptor_of(config.optimizer.kind);
+  if (!optimizer.communicates) return {};
+  for (const auto& unit : units) {
+    for (const auto& parameter : unit.parameters)
+      if (!parameter.frozen && parameter.name.find(".experts.") != std::string::npos)
+        return bad_input("1-bit optimizers are not built for experts (" + parameter.name + ")",
+                         "optimizer.type", "AdamW, or another optimizer of docs/optimizers.md");
+  }
+  return {};
+}
+
 OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
                         const dsconfig::ResolvedConfig& config, int world) {
   OneBitPlan out;

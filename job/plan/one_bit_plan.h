@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/result.h"
 #include "job/dsconfig/resolved.h"
 #include "job/layout/partition.h"
 #include "job/layout/units.h"
@@ -42,6 +43,10 @@ struct OneBitPlan {
 
 /// Whether some steps leave gradients on their ranks. With one rank OneBitAdam's do not.
 bool keeps_gradients_local(const dsconfig::ResolvedConfig& config, int world);
+/// Error: a 1-bit optimizer trains experts, whose order in one vector differs between the published
+/// files and the classes that DeepSpeed wraps.
+Status check_one_bit(const std::vector<layout::UnitSpec>& units,
+                     const dsconfig::ResolvedConfig& config);
 OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
                         const dsconfig::ResolvedConfig& config, int world);
 

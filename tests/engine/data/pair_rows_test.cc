@@ -16,14 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-std::string fixtures() {
+std::string preference_fixtures() {
   return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/preference";
 }
 
 class PairRows : public testing::Test {
  protected:
   void SetUp() override {
-    auto loaded = Tokenizer::load(fixtures());
+    auto loaded = Tokenizer::load(preference_fixtures());
     ASSERT_TRUE(loaded) << loaded.error().to_string();
     tokenizer_ = std::move(*loaded);
     path_ = testing::TempDir() + "pairs-" + std::to_string(getpid()) + ".jsonl";
@@ -66,12 +66,12 @@ class PairRows : public testing::Test {
 };
 
 TEST_F(PairRows, TokensAreTrls) {
-  const json oracle = json::parse(std::ifstream(fixtures() + "/steps.json"));
+  const json oracle = json::parse(std::ifstream(preference_fixtures() + "/steps.json"));
   int compared = 0;
   for (const json& one : oracle["cases"]) {
     if (one["tokens"].is_null()) continue;
     json rows = json::array();
-    std::ifstream file(fixtures() + "/" + one["rows"].get<std::string>() + ".jsonl");
+    std::ifstream file(preference_fixtures() + "/" + one["rows"].get<std::string>() + ".jsonl");
     for (std::string line; std::getline(file, line);) rows.push_back(json::parse(line));
     const int64_t longest = one["max_length"];
     const auto opened = open(rows, {.max_seq_length = longest});
