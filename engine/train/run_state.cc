@@ -167,9 +167,8 @@ std::vector<std::string> differences(const json& saved, const json& now) {
     warnings.push_back("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
                        now["optimizer"].get<std::string>() +
                        ": it continues from the states with the same names");
-  if (const std::string before = saved.value("objective", "sft"); before != now["objective"])
-    warnings.push_back("the objective was " + before + " and is " +
-                       now["objective"].get<std::string>());
+  const std::string before = saved.value("objective", "sft"), next = now.value("objective", "sft");
+  if (before != next) warnings.push_back("the objective was " + before + " and is " + next);
   for (const char* key : {"train_batch_size", "seed", "shuffle", "packed_rows",
                           "rows_per_group_batch", "rows_per_dropped_batch", "metrics"}) {
     if (saved.contains(key) && saved[key] != now[key]) {

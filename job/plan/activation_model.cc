@@ -26,13 +26,19 @@ MicroBatchTokens tokens_of(const MemoryInput& input) {
   return {std::min(most.tokens, rows * longest), std::min(most.targets, rows * (longest - 1))};
 }
 
-/// Elements of the activations that a token has in all the experts that it passes, or in the plain MLP
-/// where that is wider.
-int64_t widest(const layout::ModelConfig& model) {
+/// Whether a layer has a plain MLP.
+bool has_plain_mlp(const layout::ModelConfig& model) {
+  return model.experts.count == 0 || std::ranges::count(model.experts.dense, true) > 0;
+}
+/// Elements of the activations that a token has in a plain MLP or in the expert that all tokens pass.
+int64_t inner_of(const layout::ModelConfig& model) {
+  return std::max(model.experts.shared_inner, has_plain_mlp(model) ? model.intermediate_size : 0);
+}
+/// Elements that a token's activations are computed from: gate and up, in all experts that it passes.
+int64_t mlp_width_of(const layout::ModelConfig& model) {
   const auto& experts = model.experts;
-  const bool plain = std::ranges::count(experts.dense, true) > 0;
-  return std::max(experts.per_token * experts.inner + experts.shared_inner,
-                  plain ? model.intermediate_size : 0);
+  return std::max(2 * (experts.per_token * experts.inner + experts.shared_inner),
+                  has_plain_mlp(model) ? model.mlp_width() : 0);
 }
 
 /// What a token's routing keeps: probabilities, choices, weights, their order.
@@ -49,13 +55,12 @@ struct StepShape {
         hidden(input.model.hidden_size),
         query(input.model.query_size()),
         qkv(query + 2 * input.model.kv_size()),
-        inner(input.model.experts.count > 0 ? widest(input.model) : input.model.intermediate_size),
+        inner(inner_of(input.model)),
         vocab(input.model.vocab_size),
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
         wide(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
         heads(input.model.num_heads),
-        mlp_width(input.model.experts.count > 0 ? 2 * widest(input.model)
-                                                : input.model.mlp_width()),
+        mlp_width(mlp_width_of(input.model)),
         balanced(input.model.experts.balance > 0),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
@@ -126,13 +131,48 @@ int64_t branches(const StepShape& s, const layout::ModelConfig& model, int64_t t
 int64_t branch_results(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   return model.adds_products() ? 0 : tokens * s.hidden * (s.element + 2 * s.wide);
 }
-/// What experts hold besides their activations: a row of each choice, the rows of one expert (at most
-/// all tokens) on their way in and out, sums in fp32, and the router's terms.
-int64_t expert_rows(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+// What an MLP holds besides what it keeps (engine/models/experts.cc). One expert may have all tokens.
+
+/// The sums of two rows' products: both in fp32, and the products.
+int64_t row_products(const StepShape& s, int64_t width) {
+  return width * (s.element == 2 ? 12 : 4);
+}
+
+/// The fp32 columns of gpt-oss' activation, forward or backward.
+int64_t clamped(const layout::ModelConfig& model, int64_t columns) {
+  return model.experts.alternates ? columns * model.experts.inner * 4 : 0;
+}
+
+int64_t mlp_forward(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   const auto& experts = model.experts;
-  if (experts.count == 0) return 0;
-  return tokens * (s.hidden * (s.element * (experts.per_token + 3) + 2 * 4 + s.wide) +
-                   experts.inner * 2 * s.element + 3 * 4 * experts.count);
+  const int64_t plain = tokens * s.inner * s.element;
+  if (experts.count == 0) return plain;
+  const int64_t h = s.hidden * s.element, wide = s.hidden * 4;
+  const int64_t taken = h + (s.element == 2 ? wide : 0);  // rows of one choice, in fp32 too
+  const int64_t router = experts.count * (s.element + 4) + (experts.exact_router ? wide : 0);
+  const int64_t in = std::max(router, h + 2 * experts.inner * s.element);
+  const int64_t out = experts.per_token * h +
+                      std::max(experts.inner * s.element + h + clamped(model, 6), wide + taken);
+  const int64_t shared = wide + experts.shared_inner * s.element + taken;
+  return std::max(plain, tokens * (std::max({in, out, shared}) + s.hidden * s.wide));
+}
+
+int64_t mlp_backward(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  const auto& experts = model.experts;
+  const int64_t plain = tokens * 2 * s.inner * s.element;
+  if (experts.count == 0) return plain;
+  const int64_t h = s.hidden * s.element, wide = s.hidden * 4;
+  const int64_t rows = experts.per_token * (h + 8);  // their gradients; weights, and theirs
+  const int64_t one = 2 * experts.inner * s.element + 2 * h +
+                      std::max({row_products(s, experts.inner), 2 * h, clamped(model, 11)});
+  const int64_t taken = wide + h + (s.element == 2 ? wide : 0);
+  const int64_t shared =
+      wide + 2 * h + 2 * experts.shared_inner * s.element +
+      (experts.shared_scaled ? row_products(s, experts.shared_inner) + wide : 0) -
+      2 * experts.per_token * experts.inner * s.element;  // the experts' own are freed
+  return std::max(
+      plain,
+      tokens * (h + std::max({rows + one, rows + taken, wide + 3 * 4 * experts.count, shared})));
 }
 
 /// What the backward of an activation holds that no kernel of ours does.
@@ -181,7 +221,7 @@ int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
                                 (cut ? s.rows * s.query * (2 * 4 + s.element) : 0));
   }
   if (model.plain_attention())
-    bytes += block_scores(s, s.seq, s.heads) * (6 + 4 * 5 * s.heads) + 3 * s.rows * s.query * 4;
+    bytes += block_scores(s, s.seq, s.heads) * (6 + 4 * 4 * s.heads) + 3 * s.rows * s.query * 4;
   return bytes;
 }
 
@@ -205,6 +245,20 @@ int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
   // What rope gave is kept in its own type.
   const int64_t type = model.qk_norm_after_rope ? s.wide : s.element;
   return s.rows * (s.query + model.kv_size()) * type + s.rows * (s.heads + model.num_kv_heads) * 4;
+}
+
+/// What latent attention keeps: the latents before and behind their norms, and the norms' sums.
+int64_t latents(const StepShape& s, const layout::ModelConfig& model) {
+  const auto& latent = model.latent;
+  if (latent.rank == 0) return 0;
+  return s.rows * ((latent.query_rank + latent.rank) * (s.wide + s.element) + 2 * 4);
+}
+/// Its products beside the queries, keys and values that are made of them.
+int64_t latent_products(const StepShape& s, const layout::ModelConfig& model) {
+  const auto& latent = model.latent;
+  if (latent.rank == 0) return 0;
+  return s.rows * s.element *
+         (s.query + s.heads * (latent.plain + latent.value) + latent.rank + latent.rotated);
 }
 
 /// Behind its attention the last layer has only the tokens with a target
@@ -242,22 +296,24 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   // The MLP's branch is computed again with it.
   const int64_t attended_branch = branches(s, model, s.rows) / 2;
   const int64_t second = model.parallel ? 0 : x;  // what the MLP reads, if it is not the input
-  a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + attended_branch;
+  a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + latents(s, model) +
+           attended_branch;
   a.kept_last = a.kept - (model.parallel ? 0 : (s.rows - outputs) * s.hidden * s.wide);
 
   const int64_t mlp =
-      piece * (s.hidden + s.mlp_width + s.inner) + input.pieces.piece * 2 * 4 +  // its norm's sums
+      piece * (s.hidden + s.mlp_width) + input.pieces.piece * 2 * 4 +  // its norm's sums
       norm_gradient(s, model, input.pieces.piece) + branch_results(s, model, input.pieces.piece) +
-      branches(s, model, input.pieces.piece) / 2 + expert_rows(s, model, input.pieces.piece) +
-      routing(model, input.pieces.piece);
-  const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
+      branches(s, model, input.pieces.piece) / 2 + routing(model, input.pieces.piece);
+  const int64_t wide = rotated(s, model);
+  const int64_t turned = std::max(wide + rope_terms(s, model), latent_products(s, model));
   const int64_t regrouped = grouped(s, model);
   a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, model) + turned,
                         row * (s.hidden + s.qkv) + s.rows * 4 + regrouped,
                         row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
                         row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums +
                             branch_results(s, model, s.rows) + norm_copies(s, model, s.rows),
-                        2 * x + mlp + input.pieces.piece * s.hidden * s.wide + packing(s)});
+                        2 * x + mlp + mlp_forward(s, model, input.pieces.piece) +
+                            input.pieces.piece * s.hidden * s.wide + packing(s)});
   const auto backward = [&](int64_t tokens) {  // so many behind attention
     const int64_t x2 = model.parallel ? 0 : tokens * s.wide * s.hidden;
     // While heads turn again, attention's result is not there yet.
@@ -270,11 +326,11 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
     const int64_t picked =
         tokens < s.rows ? tokens * (s.element * (s.query + s.hidden) + s.wide * s.hidden) : 0;
     return parallel_gradient(s, model, tokens) +
-           std::max(
-               {mlp + piece * s.inner + packing(s) + activation_terms(s, model, input.pieces.piece),
-                again, attended,
-                x + row * 2 * s.hidden + picked + regrouped + norm_gradient(s, model, s.rows) -
-                    freed});
+           std::max({mlp + mlp_backward(s, model, input.pieces.piece) + packing(s) +
+                         activation_terms(s, model, input.pieces.piece),
+                     again, attended,
+                     x + row * 2 * s.hidden + picked + regrouped + norm_gradient(s, model, s.rows) -
+                         freed});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -289,7 +345,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t x2 = s.rows * s.hidden * s.wide;
   const layout::ModelConfig& model = input.model;
   a.kept = x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, model) +
-           branches(s, model, s.rows) + routing(model, s.rows) - not_kept_twice(s, model);
+           branches(s, model, s.rows) + routing(model, s.rows) + latents(s, model) -
+           not_kept_twice(s, model);
   const int64_t outputs = last_outputs(s);
   // A last layer whose tokens are picked keeps what both of a parallel layer's halves read.
   a.kept_last =
@@ -301,8 +358,9 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t branch = branch_results(s, model, s.rows) + norm_copies(s, model, s.rows);
   const int64_t result = a.boundary + branch;              // the layer's output
   const int64_t product = s.casts() ? row * s.hidden : 0;  // before it is added to x2
-  const int64_t wide = rotated(s, model), turned = wide + rope_terms(s, model);
-  const int64_t at_mlp = row * s.inner + result + product + expert_rows(s, model, s.rows);
+  const int64_t wide = rotated(s, model);
+  const int64_t turned = std::max(wide + rope_terms(s, model), latent_products(s, model));
+  const int64_t at_mlp = mlp_forward(s, model, s.rows) + result + product;
   if (!input.recompute) {
     a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s) + tile, turned,
                           grouped(s, model)});
@@ -311,8 +369,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
         x2 + row * (s.hidden + s.qkv + s.query) + sums +
         std::max({attention_forward(s) + tile, wide, turned - row * s.query - sums,
                   grouped(s, model) - row * s.query - sums});
-    const int64_t second = x2 + row * (s.hidden + s.mlp_width + s.inner) + product + result + sums +
-                           expert_rows(s, model, s.rows) + routing(model, s.rows);
+    const int64_t second = x2 + row * (s.hidden + s.mlp_width) + mlp_forward(s, model, s.rows) +
+                           product + result + sums + routing(model, s.rows);
     a.forward = std::max(first, second);
   }
 
@@ -321,9 +379,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const auto backward = [&](int64_t tokens) {  // so many behind attention
     const int64_t column = tokens * s.element;
     const int64_t dy = s.casts() ? column * s.hidden : 0;  // as the product reads it
-    const int64_t mlp = 2 * column * s.inner + dy + packing(s) +
-                        activation_terms(s, model, tokens) + branch_results(s, model, tokens) +
-                        expert_rows(s, model, tokens);
+    const int64_t mlp = mlp_backward(s, model, tokens) + dy + packing(s) +
+                        activation_terms(s, model, tokens) + branch_results(s, model, tokens);
     const int64_t mlp_freed =  // x2, h2, gate_up
         tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model);
     const int64_t attended =

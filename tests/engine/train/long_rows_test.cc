@@ -209,6 +209,17 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"rotary_dim", 32},
                            {"ffn_dim", 512},
                            {"ffn_hidden_size", 512},
+                           {"num_experts", 8},
+                           {"num_local_experts", 8},
+                           {"n_routed_experts", 8},
+                           {"num_experts_per_tok", 2},
+                           {"moe_intermediate_size", 256},
+                           {"shared_expert_intermediate_size", 512},
+                           {"q_lora_rank", 48},
+                           {"kv_lora_rank", 64},
+                           {"qk_nope_head_dim", 32},
+                           {"qk_rope_head_dim", 32},
+                           {"v_head_dim", 48},
                            {"dropout", 0}};
   for (const char* dropout :
        {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout", "attention_dropout"})
