@@ -144,7 +144,8 @@ Status check_one_bit(const std::vector<layout::UnitSpec>& units,
   if (!optimizer.communicates) return {};
   for (const auto& unit : units) {
     for (const auto& parameter : unit.parameters)
-      if (!parameter.frozen && parameter.name.find(".experts.") != std::string::npos)
+      if (!parameter.frozen && (parameter.name.find(".experts.") != std::string::npos ||
+                                parameter.name.find(".block_sparse_moe.") != std::string::npos))
         return bad_input("1-bit optimizers are not built for experts (" + parameter.name + ")",
                          "optimizer.type", "AdamW, or another optimizer of docs/optimizers.md");
   }
