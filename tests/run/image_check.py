@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../support"))
 from cases import Report, Skip, expect  # noqa: E402
 
-LIMIT_MB = {"operator": 40, "worker": 450}
+LIMIT_MB = {"operator": 40, "worker": 470}
 PROGRAMS = {"operator": ["dsj-operator"], "worker": ["dsj-agent", "dsj-train", "dsj"]}
 # A call of each program that loads all its libraries and ends by itself, with what it then says.
 PROOF = {"dsj-operator": (["--help"], ""), "dsj-agent": (["--help"], "DeepSpeedJob"), "dsj": (["--help"], "validate"),
