@@ -1,6 +1,5 @@
 #include "kube/kubeconfig.h"
 
-#include <openssl/evp.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -35,19 +34,6 @@ Result<std::string> read_file(const std::string& path) {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
-}
-
-Result<std::string> from_base64(std::string text, const std::string& where) {
-  std::erase_if(text, [](unsigned char c) { return std::isspace(c); });
-  std::string out(text.size() / 4 * 3 + 3, '\0');
-  const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                   reinterpret_cast<const unsigned char*>(text.data()),
-                                   static_cast<int>(text.size()));
-  if (size < 0) return bad_input("is not base64", where);
-  const auto padding =
-      std::count(text.end() - std::min<ptrdiff_t>(2, text.size()), text.end(), '=');
-  out.resize(static_cast<size_t>(size) - static_cast<size_t>(padding));
-  return out;
 }
 
 YAML::Node child(const YAML::Node& node, const char* key) {
@@ -116,7 +102,11 @@ struct Entry {
   /// there.
   Result<std::string> inline_or_file(const std::string& key, std::string& from) const {
     const std::string data = scalar(node, (key + "-data").c_str());
-    if (!data.empty()) return from_base64(data, where + ": " + key + "-data");
+    if (!data.empty()) {
+      auto bytes = from_base64(data);
+      if (!bytes) return bad_input("is not base64", where + ": " + key + "-data");
+      return *std::move(bytes);
+    }
     const std::string file = scalar(node, key.c_str());
     if (file.empty()) return std::string();
     from = resolve(file);

@@ -216,24 +216,35 @@ HeadResult head_turn_weighted(const zero::UnitParameters& p, const layout::Model
   return turn_head(p, config, x, batch, 1, weights, pieces, 0);
 }
 
+namespace {
+
+/// Adds the loss of targets begin, begin + 1 ... n of them, to `loss` [] double: the forward pass alone,
+/// in pieces.
+void add_losses(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                const at::Tensor& x, const MicroBatch& batch, int64_t begin, int64_t n,
+                const layout::PieceRule& pieces, double smoothing, const at::Tensor& loss) {
+  const Targets& targets = batch.targets();
+  const bool alone = has_targets_alone(x, batch);
+  for (const auto& piece : layout::row_pieces(n, logit_rows(n, x, config.vocab_size, pieces))) {
+    const int64_t first = begin + piece.first, count = piece.count;
+    const at::Tensor picked = alone ? x.narrow(0, first, count)
+                                    : x.index_select(0, targets.tokens.narrow(0, first, count));
+    smoothed_cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count),
+                           1.0, smoothing, loss);
+  }
+}
+
+}  // namespace
+
 at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelConfig& config,
                             const at::Tensor& x, const MicroBatch& batch,
                             std::span<const int64_t> parts, const layout::PieceRule& pieces) {
-  const Targets& targets = batch.targets();
-  DSJ_CHECK(std::accumulate(parts.begin(), parts.end(), int64_t{0}) == targets.count);
-  const bool alone = has_targets_alone(x, batch);
+  DSJ_CHECK(std::accumulate(parts.begin(), parts.end(), int64_t{0}) == batch.targets().count);
   const at::Tensor sums = at::zeros({std::ssize(parts)}, x.options().dtype(at::kDouble));
   int64_t begin = 0;
   for (int64_t part = 0; part < std::ssize(parts); ++part) {
     const int64_t n = parts[static_cast<size_t>(part)];
-    for (const auto& piece : layout::row_pieces(n, logit_rows(n, x, config.vocab_size, pieces))) {
-      const int64_t first = begin + piece.first;
-      const at::Tensor picked =
-          alone ? x.narrow(0, first, piece.count)
-                : x.index_select(0, targets.tokens.narrow(0, first, piece.count));
-      ops::cross_entropy(head_logits(p, config, picked),
-                         targets.labels.narrow(0, first, piece.count), 1.0, sums.select(0, part));
-    }
+    add_losses(p, config, x, batch, begin, n, pieces, /*smoothing=*/0, sums.select(0, part));
     begin += n;
   }
   return sums;
@@ -242,16 +253,9 @@ at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelCo
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, const layout::PieceRule& pieces,
                      double smoothing) {
-  const Targets& targets = batch.targets();
-  const bool alone = has_targets_alone(x, batch);
-  const int64_t n = targets.count, vocab = config.vocab_size;
+  const int64_t n = batch.targets().count;
   HeadResult result{no_loss(x), n, {}};
-  for (const auto& [first, count] : layout::row_pieces(n, logit_rows(n, x, vocab, pieces))) {
-    const at::Tensor picked = alone ? x.narrow(0, first, count)
-                                    : x.index_select(0, targets.tokens.narrow(0, first, count));
-    smoothed_cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count),
-                           1.0, smoothing, result.loss_sum);
-  }
+  add_losses(p, config, x, batch, 0, n, pieces, smoothing, result.loss_sum);
   return result;
 }
 

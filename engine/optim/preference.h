@@ -52,9 +52,10 @@ struct Judged {
   int64_t pairs = 0;  ///< that were judged
 };
 
-/// `answers`: chosen and rejected in turn; orpo: before them the chosen row's prompt. A pair that was cut before its answers, so that neither has
-/// a target, has no part in the means: TRL leaves such rows out of the data. No pair left: everything
-/// is 0. An objective that compares no pairs: DSJ_CHECK.
+/// `answers`: chosen and rejected in turn; orpo: before them the chosen row's prompt. A pair that was
+/// cut before its answers has no part in the means: neither answer has a target, under orpo one has
+/// none. TRL leaves such rows out of the data. No pair left: everything is 0. An objective that
+/// compares no pairs: DSJ_CHECK.
 Judged judge(const dsconfig::Objective& objective, std::span<const Answer> answers);
 /// The names of Judged::metrics, sorted.
 const std::vector<std::string>& metric_names(const dsconfig::Objective& objective);

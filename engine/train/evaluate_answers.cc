@@ -112,24 +112,23 @@ Result<std::optional<ReferenceLogps>> reference_logps(Stepper& stepper,
                                                       int64_t batch_size, at::Device device,
                                                       const std::function<bool()>& stop) {
   const EvalRows rows{.dataset = &dataset, .first = 0, .count = dataset.rows()};
-  const at::Tensor own = at::zeros({rows.count, 2}, at::kDouble);
-  auto* to = own.mutable_data_ptr<double>();
+  ReferenceLogps logps(static_cast<size_t>(rows.count));
   DSJ_TRY(const bool whole, each_batch(stepper, collectives, rows, batch_size, device, stop,
                                        [&](int64_t first, const Answers& answers) {
                                          if (first >= rows.count) return;  // no batch of its own
                                          for (size_t i = 0; i < answers.size(); ++i)
-                                           to[2 * first + static_cast<int64_t>(i)] =
+                                           logps[static_cast<size_t>(first) + i / 2][i % 2] =
                                                answers[i].logp;
                                        }));
   if (!whole) return std::nullopt;
-  const at::Tensor all = summed_over_ranks(collectives, device, own, "reference");
-  const auto* from = all.const_data_ptr<double>();
-  ReferenceLogps logps(static_cast<size_t>(rows.count));
-  for (auto& pair : logps) {
-    pair = {from[0], from[1]};
-    from += 2;
-  }
+  sum_over_ranks(collectives, device, logps);
   return logps;
+}
+
+void sum_over_ranks(comm::Collectives& collectives, at::Device device, ReferenceLogps& logps) {
+  if (logps.empty()) return;
+  const at::Tensor host = at::from_blob(logps.data(), {std::ssize(logps), 2}, at::kDouble);
+  host.copy_(summed_over_ranks(collectives, device, host, "reference"));
 }
 
 }  // namespace dsj::train

@@ -28,4 +28,7 @@ Result<std::optional<ReferenceLogps>> reference_logps(Stepper& stepper,
                                                       int64_t batch_size, at::Device device,
                                                       const std::function<bool()>& stop);
 
+/// Sums each number over the ranks. Collective.
+void sum_over_ranks(comm::Collectives& collectives, at::Device device, ReferenceLogps& logps);
+
 }  // namespace dsj::train

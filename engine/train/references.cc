@@ -1,12 +1,7 @@
 #include "engine/train/references.h"
 
-#include <ATen/ATen.h>
-
-#include <algorithm>
-
 #include "common/log.h"
 #include "engine/comm/agree.h"
-#include "engine/device/device.h"
 #include "engine/train/run_state.h"
 #include "engine/weights/weight_source.h"
 
@@ -66,23 +61,6 @@ Status write_references(Files& files, const Inputs& in, const References& refere
   return files.write_atomically(reference_path(in), saved.dump() + "\n");
 }
 
-/// What rank 0 read, on every rank. Collective.
-void share_logps(comm::Collectives& collectives, at::Device device, ReferenceLogps& logps) {
-  if (logps.empty()) return;
-  const at::Tensor host = at::zeros({std::ssize(logps), 2}, at::kDouble);
-  auto* to = host.mutable_data_ptr<double>();
-  for (const auto& pair : logps) to = std::ranges::copy(pair, to).out;
-  const at::Tensor sums = device::upload(host, device);
-  const auto work =
-      collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "reference"});
-  const at::Tensor all = comm::on_host(*work, sums);
-  const auto* from = all.const_data_ptr<double>();
-  for (auto& pair : logps) {
-    pair = {from[0], from[1]};
-    from += 2;
-  }
-}
-
 }  // namespace
 
 Result<std::optional<References>> find_references(Files& files, const Inputs& in,
@@ -102,8 +80,8 @@ Result<std::optional<References>> find_references(Files& files, const Inputs& in
     if (known) shared = std::move(*known);
     shared.train.resize(static_cast<size_t>(in.dataset->rows()));
     shared.eval.resize(static_cast<size_t>(eval_rows_of(in)));
-    share_logps(collectives, device, shared.train);
-    share_logps(collectives, device, shared.eval);
+    sum_over_ranks(collectives, device, shared.train);  // the other ranks have zeros
+    sum_over_ranks(collectives, device, shared.eval);
     tell("the reference's log-probabilities are read from " + reference_path(in));
     return shared;
   }

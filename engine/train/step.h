@@ -46,7 +46,8 @@ struct StepOptions {
 /// collective (saving.h).
 using StepVotes = std::array<double, 3>;
 
-/// A micro-batch's targets in parts, as optim::judge wants them. Their logp is not known yet. Empty where the objective judges none.
+/// A micro-batch's targets in parts, as optim::judge wants them; their logp is not known yet. Empty
+/// where the objective judges none.
 using Answers = std::vector<optim::Answer>;
 
 /// One step's input on this rank.

@@ -1,7 +1,5 @@
 #include "operator/webhook/webhook.h"
 
-#include <openssl/evp.h>
-
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -27,19 +25,6 @@ constexpr int kConflictsMax = 10;
 kube::Resource configurations() {
   return {"admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations",
           "ValidatingWebhookConfiguration", false};
-}
-
-unsigned char* bytes(std::string& text) {
-  return reinterpret_cast<unsigned char*>(text.data());
-}
-
-/// Empty: not base64.
-std::string decoded(std::string text) {
-  std::string out(text.size() / 4 * 3 + 3, '\0');
-  const int size = EVP_DecodeBlock(bytes(out), bytes(text), static_cast<int>(text.size()));
-  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
-  out.resize(size < 0 ? 0 : static_cast<size_t>(size) - padding);
-  return out;
 }
 
 struct Reviewer final : HttpHandler {
@@ -80,7 +65,7 @@ json bundle_patch(const json& configuration,
   bool changed = false;
   for (json& webhook : webhooks) {
     json& client = webhook["clientConfig"];
-    const std::string seen = decoded(client.value("caBundle", ""));
+    const std::string seen = kube::from_base64(client.value("caBundle", "")).value_or("");
     const std::string wanted = bundle(seen);
     if (wanted == seen) continue;
     client["caBundle"] = kube::to_base64(wanted);
