@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,18 +24,23 @@ echo "rank $RANK of $WORLD_SIZE as $(id -u):$(id -g), HOME is ${HOME-unset}"
 
 
 class AnyUser:
+    """The run sees SHOWN, a place that every user may enter: of its own mount namespace, so that no folder above the checkout, the
+    binaries, libtorch or the temporary files needs to be open to strangers."""
+
+    SHOWN = "/mnt"
+
     def __init__(self, repository, binaries):
-        self.model = os.path.join(os.path.abspath(repository), "tests/fixtures/tiny-llama")
-        self.dsj = os.path.join(os.path.abspath(binaries), "dsj")
+        self.binaries = os.path.abspath(binaries)
         self.uid = self.stranger()
         # As a volume that OpenShift prepares: the group 0 may write.
         self.room = tempfile.mkdtemp()
         os.chmod(self.room, 0o770)
         os.chown(self.room, 0, 0)
-        self.rows = os.path.join(self.room, "rows.json")
-        with open(self.rows, "w", encoding="utf-8") as file:
+        self.shown = {"room": self.room, "bin": self.binaries, "model": os.path.join(os.path.abspath(repository), "tests/fixtures/tiny-llama")}
+        self.shown |= {f"lib{i}": folder for i, folder in enumerate(self.libraries())}
+        with open(os.path.join(self.room, "rows.json"), "w", encoding="utf-8") as file:
             json.dump([{"input_ids": [1, 2, 3, 4, 5, 6], "labels": [-100, -100, 3, 4, 5, 6]}] * 40, file)
-        os.chmod(self.rows, 0o640)
+        os.chmod(file.name, 0o640)
 
     @staticmethod
     def stranger():
@@ -44,7 +50,7 @@ class AnyUser:
 
     def libraries(self):
         """The folders of libtorch and of what it needs, but for the system's."""
-        found = subprocess.run(["ldd", os.path.join(os.path.dirname(self.dsj), "dsj-train")], capture_output=True, text=True, check=False).stdout
+        found = subprocess.run(["ldd", os.path.join(self.binaries, "dsj-train")], capture_output=True, text=True, check=False).stdout
         paths = [line.split()[2] for line in found.splitlines() if "=> /" in line]
         folders = {os.path.dirname(os.path.realpath(path)) for path in paths} | {os.path.dirname(path) for path in paths}
         return sorted(folder for folder in folders if not folder.startswith(("/lib", "/usr/lib")))
@@ -52,15 +58,16 @@ class AnyUser:
     def run(self, *arguments):
         if os.geteuid() != 0 or not shutil.which("setpriv"):
             raise Skip("needs root and setpriv, to become another user")
-        # Libraries below a home that no other user may enter are shown at places that all may.
-        shown, mounts = [], ""
-        for i, folder in enumerate(self.libraries()):
-            shown.append(os.path.join(self.room, f"lib{i}"))
-            os.makedirs(shown[-1], exist_ok=True)
-            mounts += f"mount --bind '{folder}' '{shown[-1]}' && "
-        alone = ["unshare", "--mount", "sh", "-c", mounts + 'exec "$0" "$@"', "setpriv", f"--reuid={self.uid}", "--regid=0", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
-        done = subprocess.run([*alone, self.dsj, *arguments], capture_output=True, text=True, check=False, cwd=self.room,
-                              env={"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": ":".join(shown)})
+        if subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", self.SHOWN], capture_output=True, check=False).returncode:
+            raise Skip("needs a mount namespace of its own")
+        mounts = f"mount -t tmpfs -o mode=755 none {self.SHOWN} && "
+        for name, folder in self.shown.items():
+            mounts += f"mkdir {self.SHOWN}/{name} && mount --bind {shlex.quote(folder)} {self.SHOWN}/{name} && "
+        alone = ["unshare", "--mount", "sh", "-c", mounts + f'cd {self.SHOWN}/room && exec "$0" "$@"', "setpriv", f"--reuid={self.uid}", "--regid=0", "--clear-groups",
+                 "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+        libraries = ":".join(f"{self.SHOWN}/{name}" for name in self.shown if name.startswith("lib"))
+        done = subprocess.run([*alone, f"{self.SHOWN}/bin/dsj", *arguments], capture_output=True, text=True, check=False,
+                              env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": libraries})
         expect(done.returncode == 0, f"dsj {' '.join(arguments)} as {self.uid}: {done.returncode} {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout + done.stderr
 
@@ -69,13 +76,14 @@ class AnyUser:
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": name}, "spec": spec}, file)
         os.chmod(path, 0o640)
-        return path
+        return f"{self.SHOWN}/room/{name}.yaml"
 
     def trains(self):
         out = os.path.join(self.room, "out")
         spec = {"deepspeed": {"config": {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2},
                                          "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}},
-                "training": {"modelNameOrPath": self.model, "dataPath": self.rows, "outputDir": out, "maxSteps": 3, "saveStrategy": "no"},
+                "training": {"modelNameOrPath": f"{self.SHOWN}/model", "dataPath": f"{self.SHOWN}/room/rows.json", "outputDir": f"{self.SHOWN}/room/out",
+                             "maxSteps": 3, "saveStrategy": "no"},
                 "workers": {"replicas": 1, "slotsPerWorker": 2}}
         self.run("run", self.job("trains", spec))
         made = [os.path.join(folder, name) for folder, _, names in os.walk(out) for name in names]
@@ -88,8 +96,8 @@ class AnyUser:
         with open(program, "w", encoding="utf-8") as file:
             file.write(OWN)
         os.chmod(program, 0o750)
-        container = {"name": "worker", "image": "none", "command": [program]}
-        spec = {"launcher": "Command", "training": {"outputDir": os.path.join(self.room, "own")},
+        container = {"name": "worker", "image": "none", "command": [f"{self.SHOWN}/room/train.sh"]}
+        spec = {"launcher": "Command", "training": {"outputDir": f"{self.SHOWN}/room/own"},
                 "workers": {"replicas": 1, "slotsPerWorker": 2, "template": {"spec": {"containers": [container]}}}}
         self.run("run", self.job("own", spec))
         logs = ""
