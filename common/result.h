@@ -18,10 +18,18 @@ enum class ErrorKind {
 };
 
 struct Error {
+  /// What a caller tells apart within a kind. It travels with the error to other ranks.
+  enum class Cause {
+    Other,
+    Disk,    ///< the disk does not give its bytes back (file_error.h)
+    Damage,  ///< a checkpoint's own bytes are wrong (engine/checkpoint/damage.h)
+  };
+
   ErrorKind kind = ErrorKind::Internal;
   std::string message;  ///< one sentence, lower case: what was found, what was expected
   std::string where;    ///< file, file:line:column, or a JSON path; may be empty
   std::string hint;     ///< what to do; may be empty
+  Cause cause = Cause::Other;
 
   /// "where: message (hint)".
   std::string to_string() const {

@@ -6,9 +6,6 @@
 namespace dsj {
 namespace {
 
-/// The mark of is_disk_fault.
-constexpr char kDiskFaultHint[] = "the disk cannot be read or written there: check it";
-
 bool passes(int number) {
   switch (number) {
     case EMFILE:
@@ -48,17 +45,16 @@ Error file_error(const std::string& operation, const std::string& path, int numb
               path, ""};
   if (number == ENOENT || number == ENOTDIR) error.kind = ErrorKind::BadInput;
   if (passes(number)) error.kind = ErrorKind::Transient;
-  if (is_disk_fault(number)) error.hint = kDiskFaultHint;
+  if (is_disk_fault(number)) {
+    error.cause = Error::Cause::Disk;
+    error.hint = "the disk cannot be read or written there: check it";
+  }
   if (number == ENOSPC || number == EDQUOT)
     error.hint = "free space there, or write to another volume";
   if (number == EACCES || number == EPERM) error.hint = "check the owner and the mode of the path";
   if (number == EMFILE || number == ENFILE)
     error.hint = "raise the limit of open files (ulimit -n)";
   return error;
-}
-
-bool is_disk_fault(const Error& error) {
-  return error.hint == kDiskFaultHint;
 }
 
 }  // namespace dsj

@@ -11,11 +11,8 @@ namespace dsj {
 
 /// The error of `operation` on `path` that ended with errno `number`. BadInput: the path does not
 /// exist. Transient: the reason may pass by itself (no descriptors or memory left, a file server
-/// that does not answer, a stale handle). Environment: everything else.
+/// that does not answer, a stale handle). Environment: everything else. Error::Cause::Disk: the disk does
+/// not give its bytes back (EIO, a checksum of the file system or of the device).
 Error file_error(const std::string& operation, const std::string& path, int number);
-
-/// Whether `error` is file_error's for a disk that does not give its bytes back (EIO, a checksum of
-/// the file system or of the device).
-bool is_disk_fault(const Error& error);
 
 }  // namespace dsj

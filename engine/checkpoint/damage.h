@@ -10,15 +10,12 @@
 
 namespace dsj::checkpoint {
 
-/// Environment: the content of `path` is not what was written.
+/// Environment, Error::Cause::Damage: the content of `path` is not what was written.
 std::unexpected<Error> damaged(std::string what, std::string path);
 
 /// Judges an error of the file port, met while a checkpoint's file was opened or read. A file
-/// that is missing and a disk that does not give its bytes back are damage. Others stay as they are.
+/// that is missing and a disk that does not give its bytes back are Error::Cause::Damage. Others stay as
+/// they are.
 Error judged(Error error);
-
-/// Whether it is damaged()'s or judged()'s. The mark is the hint, which travels with the error to
-/// other ranks.
-bool is_damage(const Error& error);
 
 }  // namespace dsj::checkpoint

@@ -164,9 +164,9 @@ std::vector<size_t> beyond_limit(const std::vector<Candidate>& candidates,
     const Candidate& candidate = candidates[i];
     const bool protects = is(candidate, options.step) || is_best(candidate) ||
                           (!candidate.problem && may_be_the_good_one(candidate));
-    const bool keep = !candidate.problem
-                          ? kept < places
-                          : !is_damage(*candidate.problem) || candidate.step >= oldest_step_kept;
+    const bool keep = !candidate.problem ? kept < places
+                                         : candidate.problem->cause != Error::Cause::Damage ||
+                                               candidate.step >= oldest_step_kept;
     if (!keep && !protects) {
       beyond.push_back(i);
       continue;

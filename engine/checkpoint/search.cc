@@ -47,11 +47,11 @@ Result<int> Search::open(int index) {
       reader_ = std::move(*reader);
       break;
     }
-    if (!is_damage(reader.error())) return std::unexpected(reader.error());
+    if (reader.error().cause != Error::Cause::Damage) return std::unexpected(reader.error());
     candidate.problem = reader.error();
   }
   for (const Candidate& candidate : candidates_) {
-    const bool unjudged = candidate.problem && !is_damage(*candidate.problem);
+    const bool unjudged = candidate.problem && candidate.problem->cause != Error::Cause::Damage;
     const bool could_be_newer = open_ == count() || candidate.step >= reader_->step();
     if (unjudged && could_be_newer) return std::unexpected(*candidate.problem);
   }
@@ -77,6 +77,7 @@ Error Search::nothing_left() const {
   DSJ_CHECK(first != candidates_.end());
   Error error = *first->problem;
   error.kind = ErrorKind::Environment;
+  error.cause = Error::Cause::Other;
   error.hint =
       "no complete checkpoint is left in " + directory_ + "; remove the broken one to start again";
   return error;
@@ -92,7 +93,7 @@ Result<Newest> newest(Files& files, const std::string& checkpoints_dir) {
     if (index == search.count()) return std::unexpected(search.nothing_left());
     const Status whole = search.reader().check_parts();
     if (whole) break;
-    if (!is_damage(whole.error())) return std::unexpected(whole.error());
+    if (whole.error().cause != Error::Cause::Damage) return std::unexpected(whole.error());
     search.reject(index, whole.error());
   }
   for (const auto& passed : search.passed_over()) {

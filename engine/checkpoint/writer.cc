@@ -108,9 +108,9 @@ Result<Parts> read_parts(Files& files, const WriteOptions& options,
     if (!text) {
       // Not the user's input: a newer attempt cleaned up behind this one, or a rank failed
       // unnoticed.
-      return fail(
-          text.error().kind == ErrorKind::BadInput ? ErrorKind::Transient : text.error().kind,
-          text.error().message, text.error().where, text.error().hint);
+      Error error = text.error();
+      if (error.kind == ErrorKind::BadInput) error.kind = ErrorKind::Transient;
+      return std::unexpected(std::move(error));
     }
     DSJ_TRY(const Part part, part_from_text(*text, path));
     if (part.step != options.step || part.attempt != options.attempt || part.rank != rank ||

@@ -57,10 +57,11 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
   const double rank = collectives.rank(), none = collectives.world();
   const double first = -max_over_ranks(collectives, device, {mine ? -rank : -none})[0];
   if (first == none) return std::nullopt;
-  std::vector<double> bytes(1 + 3 * kBytesMax);  // the kind, then each text's bytes
+  std::vector<double> bytes(2 + 3 * kBytesMax);  // the kind, the cause, then each text's bytes
   if (first == rank) {
     bytes[0] = static_cast<double>(mine->kind);
-    size_t place = 1;
+    bytes[1] = static_cast<double>(mine->cause);
+    size_t place = 2;
     // The end of a path names the file.
     for (const std::string& text :
          {text::first_bytes(mine->message, kBytesMax), text::last_bytes(mine->where, kBytesMax),
@@ -75,8 +76,9 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
       collectives.broadcast(sent, static_cast<int>(first), {Traffic::Control, "agree"});
   const at::Tensor host = on_host(*work, sent);
   std::copy_n(host.const_data_ptr<double>(), bytes.size(), bytes.begin());
-  Error error{.kind = static_cast<ErrorKind>(static_cast<int>(bytes[0]))};
-  size_t place = 1;
+  Error error{.kind = static_cast<ErrorKind>(static_cast<int>(bytes[0])),
+              .cause = static_cast<Error::Cause>(static_cast<int>(bytes[1]))};
+  size_t place = 2;
   for (std::string* text : {&error.message, &error.where, &error.hint}) {
     for (size_t i = 0; i < kBytesMax && bytes[place + i] != 0; ++i)
       text->push_back(static_cast<char>(static_cast<unsigned char>(bytes[place + i])));

@@ -104,7 +104,7 @@ Result<Progress> Loading::load_newest(AgreedSearch& search) {
     DSJ_TRY(index, search.open(index));
     if (index == search.count()) return std::unexpected(search.nothing_left());
     const Status restored = restore(search.reader());
-    const bool damaged = !restored && checkpoint::is_damage(restored.error());
+    const bool damaged = !restored && restored.error().cause == Error::Cause::Damage;
     const Verdict all = verdict(restored, damaged);
     if (all == Verdict::Failed) return std::unexpected(restored.error());
     if (all == Verdict::Sound) break;

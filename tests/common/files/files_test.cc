@@ -51,9 +51,9 @@ TEST(FileError, KindSaysWhetherAnotherTryMayHelp) {
 
 TEST(FileError, DiskFaultsAreToldApart) {
   for (const int number : {EIO, EUCLEAN, EBADMSG, EREMOTEIO, ENODATA, EILSEQ})
-    EXPECT_TRUE(is_disk_fault(file_error("reading", "/a", number))) << number;
+    EXPECT_EQ(file_error("reading", "/a", number).cause, Error::Cause::Disk) << number;
   for (const int number : {ENOENT, EACCES, EMFILE, ESTALE, ENOSPC})
-    EXPECT_FALSE(is_disk_fault(file_error("reading", "/a", number))) << number;
+    EXPECT_EQ(file_error("reading", "/a", number).cause, Error::Cause::Other) << number;
 }
 
 TEST(PosixFiles, LinksAreRemovedNotFollowed) {

@@ -426,7 +426,7 @@ TEST_F(Checkpoint, EveryDamagedByteIsFound) {
       auto reader = Reader::open(files_, step);
       const Status state = reader ? reader->verify() : std::unexpected(reader.error());
       ASSERT_FALSE(state) << name << " byte " << at;
-      EXPECT_TRUE(is_damage(state.error()));
+      EXPECT_TRUE(state.error().cause == Error::Cause::Damage);
       EXPECT_NE(state.error().where.find(name), std::string::npos) << state.error().to_string();
       ASSERT_TRUE(files_.write_synced(step + name, whole));
     }
@@ -435,7 +435,7 @@ TEST_F(Checkpoint, EveryDamagedByteIsFound) {
       auto reader = Reader::open(files_, step);
       const Status state = reader ? reader->verify() : std::unexpected(reader.error());
       ASSERT_FALSE(state) << name << " cut to " << length;
-      EXPECT_TRUE(is_damage(state.error()));
+      EXPECT_TRUE(state.error().cause == Error::Cause::Damage);
       EXPECT_NE(state.error().where.find(name), std::string::npos);
       ASSERT_TRUE(files_.write_synced(step + name, whole));
     }

@@ -108,7 +108,7 @@ TEST(ReaderTest, ASealHoldsInAnotherSpelling) {
   model.expect_whole(*reader, 3);
   manifest["body"]["step"] = 2;
   ASSERT_TRUE(files.write_synced(path, manifest.dump(2)));
-  EXPECT_TRUE(is_damage(Reader::open(files, kStep).error()));
+  EXPECT_TRUE(Reader::open(files, kStep).error().cause == Error::Cause::Damage);
 }
 
 TEST(ReaderTest, AManifestThatPointsToTheWrongPartIsDamage) {
@@ -122,13 +122,14 @@ TEST(ReaderTest, AManifestThatPointsToTheWrongPartIsDamage) {
   auto reader = Reader::open(files, kStep);
   const Status read = read_share(model, *reader, 0, 1);
   ASSERT_FALSE(read);
-  EXPECT_TRUE(is_damage(read.error()));
+  EXPECT_TRUE(read.error().cause == Error::Cause::Damage);
   EXPECT_EQ(
       read.error().message,
       "element 0 is not in part 1, where the manifest says (read for master of embed.weight)");
   manifest->holders[0][0].part = 2;
   ASSERT_TRUE(files.write_synced(path, to_text(*manifest)));
-  EXPECT_TRUE(is_damage(Reader::open(files, kStep).error())) << "there is no part 2";
+  EXPECT_TRUE(Reader::open(files, kStep).error().cause == Error::Cause::Damage)
+      << "there is no part 2";
 }
 
 struct Failing {
@@ -154,7 +155,7 @@ TEST_P(FailingRead, IsJudgedByItsReason) {
   const Status read = reader ? read_share(model, *reader, 0, 1) : std::unexpected(reader.error());
   ASSERT_FALSE(read);
   const std::string said = read.error().to_string();
-  EXPECT_EQ(is_damage(read.error()), failing.is_damage) << said;
+  EXPECT_EQ(read.error().cause == Error::Cause::Damage, failing.is_damage) << said;
   EXPECT_NE(said.find(kStep), std::string::npos) << said;
   EXPECT_NE(said.find(std::strerror(failing.number)), std::string::npos) << said;
   if (failing.is_damage) {

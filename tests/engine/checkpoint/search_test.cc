@@ -121,7 +121,7 @@ TEST_F(SearchTest, WhatOneRankSawIsToldToTheOthers) {
   FaultyFiles faulty(files_, unreadable(2, EIO));
   auto blind = Search::begin(faulty, kDir), seeing = Search::begin(files_, kDir);
   ASSERT_TRUE(blind->problem(1));
-  EXPECT_TRUE(is_damage(*blind->problem(1)));
+  EXPECT_TRUE(blind->problem(1)->cause == Error::Cause::Damage);
   seeing->reject(1, *blind->problem(1));
   for (auto* search : {&*blind, &*seeing}) {
     search->settle();
@@ -158,7 +158,7 @@ TEST_F(SearchTest, ALaterVersionIsRefusedWithWhatToDo) {
   EXPECT_EQ(found.error().where, manifest(2));
   EXPECT_EQ(found.error().message, "version 2 of the checkpoint format, 1 is read here");
   EXPECT_NE(found.error().hint.find("resumeFromCheckpoint"), std::string::npos);
-  EXPECT_FALSE(is_damage(found.error()));
+  EXPECT_FALSE(found.error().cause == Error::Cause::Damage);
 }
 
 TEST_F(SearchTest, WhatCannotBeJudgedIsNotPruned) {

@@ -54,12 +54,15 @@ TEST(FirstError, ALongPathKeepsItsEnd) {
   for (const std::string& text : run_ranks(2, [&](const Seat& seat) {
          const auto group = seat.join("auto", kNever);
          std::optional<Error> mine;
-         if (seat.rank == 1) mine = Error{ErrorKind::Environment, what, path, "hint"};
+         if (seat.rank == 1) {
+           mine = Error{ErrorKind::Environment, what, path, "hint", Error::Cause::Damage};
+         }
          const auto heard = first_error(*group, at::kCPU, mine);
          require(heard && heard->kind == ErrorKind::Environment, "another error");
          require(heard->where == path.substr(path.size() - 1000), heard->where);
          require(heard->message == what.substr(0, 999), heard->message);
          require(heard->hint == "hint", heard->hint);
+         require(heard->cause == Error::Cause::Damage, "another cause");
          require(!first_error(*group, at::kCPU, std::nullopt), "no rank has one");
          group->shutdown();
        }))
