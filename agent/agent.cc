@@ -83,7 +83,7 @@ void Agent::turn(Time now) {
   hear(now);
   beat(now);
   react(WorkerTick{}, now);
-  if (ports_.server) ports_.server->publish(Board(*session_));
+  if (ports_.server) ports_.server->publish(board_of(*session_));
   leave(now);
 }
 

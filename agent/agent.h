@@ -9,15 +9,14 @@
 
 #include "agent/attempt_files.h"
 #include "agent/config.h"
-#include "agent/gang/beat_pace.h"
-#include "agent/gang/link_meter.h"
 #include "agent/gang/session.h"
-#include "agent/gang/transport.h"
 #include "agent/gang/worker.h"
+#include "agent/links/link_meter.h"
 #include "agent/ranks/line_splitter.h"
 #include "agent/ranks/ranks.h"
 #include "agent/status/metrics_file.h"
 #include "agent/status/reports.h"
+#include "agent/wire/transport.h"
 #include "common/files/files.h"
 
 namespace dsj::agent {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "agent/agent.h"
-#include "agent/gang/blame.h"
+#include "agent/gang/rank_end.h"
 #include "common/files/replace_file.h"
 #include "common/log.h"
 #include "common/net_address.h"

@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "agent/agent.h"
-#include "agent/gang/http_transport.h"
 #include "agent/orphan.h"
 #include "agent/ranks/spawn.h"
 #include "agent/status/reports.h"
 #include "agent/status/status_publisher.h"
 #include "agent/turns.h"
+#include "agent/wire/http_transport.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/startup_trace.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/config.h"
-#include "agent/gang/token.h"
+#include "agent/join/token.h"
 #include "job/spec/policies.h"
 #include "job/worker_job.h"
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "agent/gang/http_transport.h"
-#include "agent/gang/join_keys.h"
+#include "agent/join/join_keys.h"
 #include "agent/pod.h"
+#include "agent/wire/http_transport.h"
 #include "common/files/posix_files.h"
 #include "kube/http.h"
 #include "kube/token_source.h"

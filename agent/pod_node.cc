@@ -1,8 +1,8 @@
 #include "agent/pod_node.h"
 
-#include "agent/gang/tcp_link_meter.h"
-#include "agent/gang/token.h"
 #include "agent/health/node_probe.h"
+#include "agent/join/token.h"
+#include "agent/links/link_meter.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "job/contract.h"

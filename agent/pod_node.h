@@ -6,7 +6,7 @@
 #include <string>
 
 #include "agent/config.h"
-#include "agent/gang/link_meter.h"
+#include "agent/links/link_meter.h"
 #include "agent/node_check.h"
 #include "agent/pod.h"
 #include "kube/http.h"

@@ -21,9 +21,9 @@
 #include <memory>
 
 #include "agent/agent.h"
-#include "agent/gang/http_transport.h"
-#include "agent/gang/join_keys.h"
+#include "agent/join/join_keys.h"
 #include "agent/turns.h"
+#include "agent/wire/http_transport.h"
 #include "common/check.h"
 #include "common/files/posix_files.h"
 #include "job/contract.h"
@@ -142,9 +142,10 @@ struct CountingGate final : JoinGate {
   std::expected<Caller, Denied> admit(std::string_view authorization) override {
     return gate.admit(authorization);
   }
-  std::expected<void, Denied> permit(const Caller& caller, const WorkerReport& report) override {
+  std::expected<void, Denied> permit(const Caller& caller, int worker,
+                                     int64_t incarnation) override {
     ++beats;
-    return gate.permit(caller, report);
+    return gate.permit(caller, worker, incarnation);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <utility>
 
-#include "agent/gang/blame.h"
+#include "agent/gang/rank_end.h"
 #include "cli/run_sentences.h"
 #include "common/files/replace_file.h"
 #include "common/format.h"

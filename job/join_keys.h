@@ -1,5 +1,5 @@
 // The keys by which worker 0's agent proves itself to the other agents of its job. The operator makes
-// them and mounts them (operator/render/keys.h); the agents read them (agent/gang/join_keys.h). A key lies in
+// them and mounts them (operator/render/keys.h); the agents read them (agent/join/join_keys.h). A key lies in
 // a slot. The ConfigMap that every pod mounts has each slot's authority; the private keys are in
 // Secrets that worker 0's pod alone mounts.
 #pragma once

@@ -1,11 +1,20 @@
-// How attempts end: what the ranks' exits add up to, and what follows once all of them are gone.
-// Internal to session.h.
+// How attempts end: which rank ended one (the one that failed by itself, not those that lost it as a peer), what the ranks'
+// exits add up to, and what follows once all of them are gone. Internal to session.h.
 // Tested by: tests/agent/gang/session_test.cc
 #pragma once
 
-#include "agent/gang/session_events.h"
+#include <optional>
+#include <string>
+
+#include "agent/gang/session_state.h"
 
 namespace dsj::agent {
+
+/// Call when every rank of `session.attempt` is gone. nullopt: every rank did as it was told.
+/// Suspects in order: a rank that says that no attempt can help; a lost worker or a rank that
+/// failed by itself, whichever was seen first; a rank that had to be killed while its peers gave up
+/// on it (it hung); a rank that lost its peer.
+std::optional<Failure> find_culprit(const Session& session, Time now);
 
 /// The ranks of the running attempt by their ends.
 struct Exits {

@@ -1,5 +1,7 @@
 #include "agent/gang/rank_end.h"
 
+#include <cstring>
+
 #include "job/contract.h"
 
 namespace dsj::agent {
@@ -22,6 +24,12 @@ RankEnd end_of(const RankState& rank) {
     default:
       return contract::ends_the_job(rank.exit_code) ? RankEnd::Refused : RankEnd::Failed;
   }
+}
+
+std::string describe_exit(int exit_code, int signal) {
+  if (signal == 0) return "exit code " + std::to_string(exit_code);
+  const char* name = sigdescr_np(signal);
+  return "signal " + std::to_string(signal) + " (" + (name ? name : "unknown") + ")";
 }
 
 }  // namespace dsj::agent

@@ -3,7 +3,9 @@
 // many programs exit with 0 when they are asked to stop. Pure.
 #pragma once
 
-#include "agent/gang/messages.h"
+#include <string>
+
+#include "agent/wire/messages.h"
 
 namespace dsj::agent {
 
@@ -18,5 +20,8 @@ enum class RankEnd {
 };
 
 RankEnd end_of(const RankState& rank);
+
+/// "exit code 1", "signal 9 (Killed)".
+std::string describe_exit(int exit_code, int signal);
 
 }  // namespace dsj::agent

@@ -4,7 +4,6 @@
 #include <csignal>
 #include <numeric>
 
-#include "agent/gang/beat_pace.h"
 #include "agent/gang/conclude.h"
 #include "common/check.h"
 #include "job/contract.h"
@@ -13,15 +12,14 @@ namespace dsj::agent {
 namespace {
 
 using namespace dsj::contract;
-using Worker = Session::Worker;
 
 /// Its pod goes elsewhere, because of its link.
-bool moves(const Worker& worker) {
+bool moves(const Session::Worker& worker) {
   return !worker.slow_link.empty() && worker.report.link.moves;
 }
 
 bool gang_complete(const Session& s, Time now) {
-  return std::ranges::all_of(s.workers, [&](const Worker& worker) {
+  return std::ranges::all_of(s.workers, [&](const Session::Worker& worker) {
     return worker.joined && !worker.report.leaving && !worker.report.departing && !moves(worker) &&
            !silent(s, worker, now) && clear(s, worker, now);
   });
@@ -31,11 +29,11 @@ bool gang_complete(const Session& s, Time now) {
 bool links_are_measured(Session& s, Time now, Commands& out) {
   if (s.config.link_percent <= 0) return true;
   std::vector<const WorkerReport*> gang;
-  for (const Worker& worker : s.workers) gang.push_back(&worker.report);
+  for (const Session::Worker& worker : s.workers) gang.push_back(&worker.report);
   if (!s.links.measure(gang, s.config.link_percent, now)) return false;
   auto found = s.links.take_findings();
   if (!found) return true;
-  for (Worker& worker : s.workers) worker.slow_link.clear();
+  for (Session::Worker& worker : s.workers) worker.slow_link.clear();
   for (const auto& [worker, why] : found->slow) s.workers[worker].slow_link = why;
   out.push_back(LinksMeasured{found->summary, found->told});
   return std::ranges::none_of(s.workers, moves);
@@ -150,7 +148,7 @@ void watch(Session& s, Time now, Commands& out) {
 
 /// A rank was killed, and not by its agent.
 bool killed_from_outside(const Session& s) {
-  return std::ranges::any_of(s.workers, [&](const Worker& worker) {
+  return std::ranges::any_of(s.workers, [&](const Session::Worker& worker) {
     return worker.report.attempt == s.attempt &&
            std::ranges::any_of(worker.report.ranks, [](const RankState& rank) {
              return !rank.running && rank.signal == SIGKILL && !rank.stopped;
@@ -188,7 +186,7 @@ void end_ranks(Session& s, Time now, Commands& out) {
 
 void take(Session& s, const WorkerReport& report, Time now) {
   if (report.worker < 0 || report.worker >= static_cast<int>(s.workers.size())) return;
-  Worker& worker = s.workers[report.worker];
+  Session::Worker& worker = s.workers[report.worker];
   if (worker.joined) {
     if (report.incarnation < worker.report.incarnation) return;
     if (report.incarnation == worker.report.incarnation) {
@@ -215,7 +213,7 @@ void take(Session& s, const WorkerReport& report, Time now) {
 /// The beat of a successor hides what its predecessor told last.
 bool hides_a_life(const Session& s, const WorkerReport& report) {
   if (report.worker < 0 || report.worker >= static_cast<int>(s.workers.size())) return false;
-  const Worker& worker = s.workers[report.worker];
+  const Session::Worker& worker = s.workers[report.worker];
   return worker.joined && report.incarnation > worker.report.incarnation;
 }
 
@@ -313,7 +311,7 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation, int f
     // It belongs to a larger gang that may follow this one: it waits for that gang's worker 0.
     return {.order = Order::Idle, .attempt = s.attempt, .next_beat = steady};
   }
-  const Worker& own = s.workers[worker];
+  const Session::Worker& own = s.workers[worker];
   if (own.joined && own.report.incarnation > incarnation) {
     return {.order = Order::Finish, .attempt = s.attempt, .exit_code = kExitPreempted};
   }
@@ -345,6 +343,21 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation, int f
   directive.stacks = s.stacks;
   directive.next_beat = s.phase == Phase::Running ? steady : soon;
   return directive;
+}
+
+Board board_of(const Session& s) {
+  Board board{.unknown = directive_for(s, -1, 0)};
+  int first_rank = 0;
+  board.answers.reserve(s.workers.size());
+  for (int w = 0; w < static_cast<int>(s.workers.size()); ++w) {
+    const int64_t incarnation = s.workers[w].report.incarnation;
+    board.answers.push_back({incarnation, directive_for(s, w, incarnation, first_rank),
+                             directive_for(s, w, incarnation + 1, first_rank)});
+    if (w < static_cast<int>(s.slots.size())) first_rank += s.slots[w];
+  }
+  board.replaced = directive_for(s, 0, INT64_MIN);
+  board.replaced.order = Order::Finish;
+  return board;
 }
 
 }  // namespace dsj::agent

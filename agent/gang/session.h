@@ -13,7 +13,8 @@
 
 #include <cstdint>
 
-#include "agent/gang/session_events.h"
+#include "agent/gang/session_state.h"
+#include "agent/wire/transport.h"
 
 namespace dsj::agent {
 
@@ -27,5 +28,7 @@ Commands step(Session& session, const Event& event, Time now);
 Directive directive_for(const Session& session, int worker, int64_t incarnation);
 /// The same for callers that go through all workers. `first_rank`: the sum of the slots before `worker`.
 Directive directive_for(const Session& session, int worker, int64_t incarnation, int first_rank);
+/// All of them, in time linear in the workers.
+Board board_of(const Session& session);
 
 }  // namespace dsj::agent

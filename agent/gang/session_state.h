@@ -1,17 +1,17 @@
-// What worker 0's agent knows of its gang. session.h decides by it and changes it.
+// What worker 0's agent knows of its gang, what it is told, and what it asks for. session.h decides by it and changes it.
 // Tested by: tests/agent/gang/session_test.cc
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "agent/gang/link_check.h"
-#include "agent/gang/messages.h"
-#include "agent/gang/stall.h"
-#include "agent/gang/stall_watch.h"
-#include "agent/gang/straggler_watch.h"
+#include "agent/diagnose/stall.h"
+#include "agent/diagnose/straggler_watch.h"
+#include "agent/links/link_check.h"
+#include "common/result.h"
 #include "job/restart_budget.h"
 
 namespace dsj::agent {
@@ -31,7 +31,7 @@ struct SessionConfig {
   Time blame_after_kill{300};
   /// How long ranks may take to save after a stop request, before SIGKILL.
   Time grace{600'000};
-  /// The attempt hangs if no rank moves for so long; sooner where stall_watch.h is sure.
+  /// The attempt hangs if no rank moves for so long; sooner where stall.h is sure.
   Time stall{1'800'000};
   /// After a hang, how long the agents may take the stacks of the ranks before SIGKILL.
   Time stacks{3000};
@@ -136,5 +136,76 @@ std::vector<RankLook> looks_of(const Session& session);
 bool have_stacks(const Session& session);
 /// Where a rank of the running attempt is, by the newest stacks; empty: not known.
 std::string where_is(const Session& session, int rank);
+
+// ---- events
+struct Beat {
+  WorkerReport report;
+};
+/// What came in one turn, in the order of arrival: the gang is judged once, not once per beat.
+struct Beats {
+  std::vector<WorkerReport> reports;
+};
+struct Published {
+  int64_t attempt;
+  std::string address;
+  int port;
+};
+struct PublishFailed {
+  Error error;
+};
+struct CheckpointSaved {
+  int64_t step;
+};
+/// The operator's account of the budget, with all attempts up to this one.
+struct Accounted {
+  int64_t attempt;
+  RestartBudget budget;
+};
+/// Somebody wants the stacks of all ranks. `request`: a number above all attempts, and above the
+/// requests before.
+struct StacksWanted {
+  int64_t request;
+};
+struct Tick {};
+using Event = std::variant<Beat, Beats, Published, PublishFailed, CheckpointSaved, Accounted,
+                           StacksWanted, Tick>;
+
+// ---- commands
+/// Write the attempt file durably, open the store's socket, then answer with Published.
+struct PublishAttempt {
+  int64_t attempt;
+  int world_size;
+};
+struct AttemptStarted {
+  int64_t attempt;
+  int world_size;
+};
+/// Nobody failed: pods are taken away. Another attempt follows when their successors have joined.
+struct AttemptYielded {
+  int64_t attempt;
+  std::string message;
+};
+struct AttemptFailed {
+  Failure failure;
+  bool restart;
+  Time pause;
+  RestartBudget budget;
+};
+/// Other ranks than before hold up the others. None: nobody does any more.
+struct StragglersChanged {
+  std::vector<Straggler> stragglers;
+};
+/// The links between the nodes were measured.
+struct LinksMeasured {
+  std::string summary;
+  std::vector<std::string> told;
+};
+struct JobEnded {
+  Outcome outcome;
+  bool clear = false;  ///< no rank of any attempt lives or will be started
+};
+using Command = std::variant<PublishAttempt, AttemptStarted, AttemptYielded, AttemptFailed,
+                             StragglersChanged, LinksMeasured, JobEnded>;
+using Commands = std::vector<Command>;
 
 }  // namespace dsj::agent

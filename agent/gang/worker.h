@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/gang/messages.h"
+#include "agent/wire/messages.h"
 
 namespace dsj::agent {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "agent/gang/messages.h"
+#include "agent/wire/messages.h"
 
 namespace dsj::agent {
 

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "agent/gang/messages.h"
+#include "agent/wire/messages.h"
 #include "job/report/training_status.h"
 
 namespace dsj::agent {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "agent/gang/blame.h"
 #include "agent/gang/rank_end.h"
 #include "job/contract.h"
 

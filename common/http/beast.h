@@ -1,5 +1,5 @@
 // Boost.Asio's and Boost.Beast's names, and what each side of HTTP needs of them. For the files that Beast ends in:
-// http_connection.h, agent/gang/http_link.cc and kube/connection.cc.
+// http_connection.h, agent/wire/http_link.cc and kube/connection.cc.
 // Tested by: tests/common/http/http_listener_test.cc, tests/kube/api_transport_test.cc
 #pragma once
 

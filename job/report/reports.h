@@ -61,7 +61,7 @@ struct Failure {
   }
 };
 
-/// Other ranks than before hold up the others in each step (agent/gang/straggler_watch.h).
+/// Other ranks than before hold up the others in each step (agent/diagnose/straggler_watch.h).
 struct Stragglers {
   static constexpr char kKind[] = "stragglers";
   int64_t count = 0;

@@ -16,7 +16,7 @@ const prometheus::Histogram::BucketBoundaries kFast = {0.0001, 0.00025, 0.0005, 
 const prometheus::Histogram::BucketBoundaries kSlow = {1,  2,   5,   10,  20,  30,
                                                        60, 120, 300, 600, 1800};
 
-/// The agents' reason for an attempt in which no rank reported a step (agent/gang/blame.cc).
+/// The agents' reason for an attempt in which no rank reported a step (agent/gang/conclude.cc).
 constexpr char kHang[] = "HangDetected";
 
 // ---- metrics by the name behind the prefix; a family has one metric per value of its labels

@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "agent/agent.h"
-#include "agent/gang/memory_transport.h"
 #include "common/files/posix_files.h"
 #include "job/contract.h"
-#include "tests/agent/gang/played_links.h"
+#include "tests/agent/links/played_links.h"
 #include "tests/agent/ranks/fake_ranks.h"
+#include "tests/agent/wire/memory_transport.h"
 
 namespace dsj::agent {
 namespace {

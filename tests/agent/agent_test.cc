@@ -10,11 +10,11 @@
 #include <fstream>
 
 #include "agent/attempt_files.h"
-#include "agent/gang/memory_transport.h"
 #include "common/files/posix_files.h"
 #include "job/contract.h"
 #include "job/flight_log.h"
 #include "tests/agent/ranks/fake_ranks.h"
+#include "tests/agent/wire/memory_transport.h"
 
 namespace dsj::agent {
 namespace {

@@ -25,7 +25,7 @@ std::map<std::string, std::string> environment() {
           {kEnvPodIp, "10.0.0.7"},
           {kEnvServiceAccount, "tune-worker"}};
 }
-Result<Pod> read(const std::map<std::string, std::string>& variables) {
+Result<Pod> read_pod(const std::map<std::string, std::string>& variables) {
   return pod_from_environment([&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? "" : found->second;
@@ -44,7 +44,7 @@ WorkerJob worker_job() {
 }
 
 TEST(Pod, IsReadFromItsEnvironment) {
-  const auto pod = read(environment());
+  const auto pod = read_pod(environment());
   ASSERT_TRUE(pod) << pod.error().to_string();
   EXPECT_EQ(pod->worker, 1);
   EXPECT_EQ(pod->incarnation, 2);
@@ -54,16 +54,16 @@ TEST(Pod, IsReadFromItsEnvironment) {
 
 TEST(Pod, HowItsNodeIsJudged) {
   auto variables = environment();
-  const auto action = [&] { return read(variables)->node_health.action; };
+  const auto action = [&] { return read_pod(variables)->node_health.action; };
   EXPECT_EQ(action(), jobspec::NodeHealthAction::Off) << "an older operator";
-  EXPECT_EQ(pod_config(*read(variables), worker_job(), "/s", "/p", {})->link_percent, 0);
+  EXPECT_EQ(pod_config(*read_pod(variables), worker_job(), "/s", "/p", {})->link_percent, 0);
   variables[jobspec::kEnvPolicies] =
       R"({"failurePolicy": {"nodeHealth": {"action": "Move", "minPeerBandwidthPercent": 30}},
           "later": {"field": 1}})";
   variables[kEnvMemoryRequest] = "4096";
   variables[kEnvGpus] = "8";
   variables[kEnvNode] = "node-4";
-  const auto pod = read(variables);
+  const auto pod = read_pod(variables);
   ASSERT_TRUE(pod) << pod.error().to_string();
   EXPECT_EQ(action(), jobspec::NodeHealthAction::Move);
   EXPECT_EQ(pod->memory_request, 4096);
@@ -71,7 +71,7 @@ TEST(Pod, HowItsNodeIsJudged) {
   EXPECT_EQ(pod->node, "node-4");
   EXPECT_EQ(pod_config(*pod, worker_job(), "/s", "/p", {})->link_percent, 30);
   variables[jobspec::kEnvPolicies] = R"({"failurePolicy": {"nodeHealth": {"action": "Maybe"}}})";
-  EXPECT_FALSE(read(variables));
+  EXPECT_FALSE(read_pod(variables));
 }
 
 TEST(Pod, EverythingThatIsWrongIsToldAtOnce) {
@@ -80,7 +80,7 @@ TEST(Pod, EverythingThatIsWrongIsToldAtOnce) {
   variables.erase(kEnvJobUid);
   variables[kEnvWorker] = "one";
   variables[kEnvIncarnation] = "0";
-  const auto pod = read(variables);
+  const auto pod = read_pod(variables);
   ASSERT_FALSE(pod);
   EXPECT_EQ(pod.error().kind, ErrorKind::BadInput);
   for (const char* name : {kEnvPodIp, kEnvJobUid, kEnvWorker, kEnvIncarnation}) {
@@ -92,7 +92,7 @@ TEST(Pod, EverythingThatIsWrongIsToldAtOnce) {
 TEST(Pod, ANameThatIsNotThisWorkersIsRefused) {
   auto variables = environment();
   variables[kEnvPodName] = "tune-worker-1-1";
-  const auto pod = read(variables);
+  const auto pod = read_pod(variables);
   ASSERT_FALSE(pod);
   EXPECT_NE(pod.error().message.find("expected \"tune-worker-1-2\""), std::string::npos);
 }
@@ -116,7 +116,7 @@ TEST(Pod, WorkerZerosNameIsAskedForOnce) {
 }
 
 TEST(Pod, ConfigurationOfItsAgent) {
-  const auto config = pod_config(*read(environment()), worker_job(), "/run/dsj", "/opt", {});
+  const auto config = pod_config(*read_pod(environment()), worker_job(), "/run/dsj", "/opt", {});
   ASSERT_TRUE(config);
   EXPECT_EQ(config->rank_command, std::vector<std::string>{"/opt/dsj-train"});
   EXPECT_FALSE(config->user_program);
@@ -131,7 +131,7 @@ TEST(Pod, ConfigurationOfItsAgent) {
 
 TEST(Pod, AProgramOfTheUsersListensItselfAndTellsNoSteps) {
   const std::vector<std::string> command = {"python", "train.py"};
-  const auto config = pod_config(*read(environment()), worker_job(), "/run/dsj", "/opt", command);
+  const auto config = pod_config(*read_pod(environment()), worker_job(), "/run/dsj", "/opt", command);
   ASSERT_TRUE(config);
   EXPECT_EQ(config->rank_command, command);
   EXPECT_TRUE(config->user_program);
@@ -141,11 +141,11 @@ TEST(Pod, AProgramOfTheUsersListensItselfAndTellsNoSteps) {
 TEST(Pod, AWorkerBeyondTheJobIsRefused) {
   WorkerJob job = worker_job();
   job.replicas = 1;
-  EXPECT_FALSE(pod_config(*read(environment()), job, "/run/dsj", "/opt", {}));
+  EXPECT_FALSE(pod_config(*read_pod(environment()), job, "/run/dsj", "/opt", {}));
 }
 
 TEST(Pod, TokensMustBeOfTheJobsOwnAccount) {
-  const TokenRules rules = token_rules(*read(environment()), "https://issuer");
+  const TokenRules rules = token_rules(*read_pod(environment()), "https://issuer");
   EXPECT_EQ(rules.issuer, "https://issuer");
   EXPECT_EQ(rules.audience, "training.dsj.dev/job/uid-1");
   EXPECT_EQ(rules.subject, "system:serviceaccount:team:tune-worker");

@@ -29,14 +29,20 @@ ARROWS = {
     "job/spec": ["common", "job", "job/layout", "job/dsconfig"],
     "job/import": ["common", "common/files", "job", "job/dsconfig", "job/spec"],
     "kube": ["common", "common/files", "common/http"],
-    # Who decides for the gang, whose tokens it trusts, how beats travel; then processes; then what is told of them.
-    "agent/gang": ["common", "job", "common/files", "common/http"],
+    # What ranks show and who hangs; whom worker 0 lets in; what agents say to each other and how it travels; whose link is
+    # slow; who decides for the gang; then processes; then what is told of them.
+    "agent/diagnose": ["common", "job"],
+    "agent/join": ["common", "common/files", "common/http", "job"],
+    "agent/wire": ["common", "common/files", "common/http", "agent/diagnose", "agent/join"],
+    "agent/links": ["common", "agent/join", "agent/wire"],
+    "agent/gang": ["common", "job", "agent/diagnose", "agent/links", "agent/wire"],
     "agent/stacks": ["common"],
     "agent/health": ["common"],
-    "agent/ranks": ["common", "job", "agent/gang", "agent/stacks"],
-    "agent/status": ["common", "job", "job/report", "common/files", "common/http", "kube", "agent/gang"],
+    "agent/ranks": ["common", "job", "agent/stacks", "agent/wire"],
+    "agent/status": ["common", "job", "job/report", "common/files", "common/http", "kube", "agent/gang", "agent/wire"],
     "agent": ["common", "common/version", "job", "job/report", "common/files", "common/http", "job/layout", "job/dsconfig",
-              "job/spec", "kube", "agent/gang", "agent/health", "agent/ranks", "agent/stacks", "agent/status"],
+              "job/spec", "kube", "agent/diagnose", "agent/gang", "agent/health", "agent/join", "agent/links", "agent/ranks",
+              "agent/stacks", "agent/status", "agent/wire"],
     # What is seen of a job and judged of its spec; the objects that a job has; what is wanted of them; how that is written;
     # who asks for it, when, and who is told.
     "operator/observe": ["common", "job", "job/report", "job/dsconfig", "job/spec", "kube"],

@@ -5,7 +5,7 @@
 
 #include "agent/gang/session.h"
 #include "job/contract.h"
-#include "tests/agent/gang/played_links.h"
+#include "tests/agent/links/played_links.h"
 
 namespace dsj::agent {
 namespace {

@@ -1,6 +1,6 @@
 // Who hangs, and where, by what real ranks of two levels noted in their flight logs: ranks 0 and 1 on
-// one host, 2 and 3 on another. Their agents' judgement of it is agent/gang/stall.h.
-#include "agent/gang/stall.h"
+// one host, 2 and 3 on another. Their agents' judgement of it is agent/diagnose/stall.h.
+#include "agent/diagnose/stall.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "agent/gang/ranks_text.h"
+#include "agent/diagnose/wait_graph.h"
 #include "job/flight_log.h"
 #include "tests/engine/comm/ranks.h"
 

@@ -13,9 +13,9 @@
 #include <fstream>
 #include <thread>
 
-#include "agent/gang/http_transport.h"
 #include "agent/ranks/spawn.h"
 #include "agent/status/status_publisher.h"
+#include "agent/wire/http_transport.h"
 #include "common/http/http_listener.h"
 #include "common/net_address.h"
 #include "job/contract.h"
@@ -23,7 +23,7 @@
 #include "job/spec/pod_policies.h"
 #include "job/worker_job.h"
 #include "test_paths.h"
-#include "tests/agent/gang/test_tokens.h"
+#include "tests/agent/join/test_tokens.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/run/run_support.h"
