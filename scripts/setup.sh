@@ -56,7 +56,7 @@ apt_packages=(
   g++ cmake ninja-build make ccache git ca-certificates python3 python3-pip unzip
   libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libssl-dev
   libgtest-dev libgmock-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev libminizip-dev zlib1g-dev libzstd-dev
-  liburing-dev prometheus-cpp-dev openssl lua5.4
+  liburing-dev libdw-dev prometheus-cpp-dev openssl lua5.4
 )
 
 [ "${DSJ_SETUP_CLUSTER:-}" != 1 ] || [ "$(id -u)" -ne 0 ] || DSJ_SETUP_CLUSTER=nodes

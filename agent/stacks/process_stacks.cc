@@ -1,52 +1,26 @@
 #include "agent/stacks/process_stacks.h"
 
 #include <cxxabi.h>
+#include <elfutils/libdwfl.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <sstream>
 
-#include "agent/stacks/call_frames.h"
-#include "agent/stacks/program_file.h"
 #include "agent/stacks/traced_thread.h"
 
 namespace dsj::agent {
 namespace {
 
-constexpr size_t kThreadsMost = 1024, kFramesMost = 128, kMapsMost = 1 << 16;
-
-/// An executable stretch of a process's memory, and the file that lies there.
-struct Mapped {
-  uint64_t start = 0, end = 0, offset = 0;
-  std::string path;
-};
-
-/// "START-END PERMISSIONS OFFSET DEVICE INODE PATH", in hexadecimal.
-std::optional<Mapped> mapped_from(const std::string& line) {
-  std::istringstream in(line);
-  std::string range, permissions, offset, device, inode, path;
-  in >> range >> permissions >> offset >> device >> inode >> std::ws;
-  std::getline(in, path);
-  const size_t dash = range.find('-');
-  if (dash == std::string::npos || permissions.find('x') == std::string::npos) return std::nullopt;
-  const auto number = [](const std::string& text) {
-    return std::strtoull(text.c_str(), nullptr, 16);
-  };
-  return Mapped{number(range.substr(0, dash)), number(range.substr(dash + 1)), number(offset),
-                path};
-}
-
-std::string base_name(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
+constexpr size_t kThreadsMost = 1024, kFramesMost = 128;
 
 std::string readable(const std::string& name) {
   int failed = 0;
@@ -55,27 +29,90 @@ std::string readable(const std::string& name) {
   return failed == 0 && plain ? plain.get() : name;
 }
 
+/// Read, not mapped: a file may be cut off under the reader.
+int open_program(Dwfl_Module* module, void** own, const char* name, Dwarf_Addr base,
+                 char** file_name, Elf** elf) {
+  if (name[0] != '/') return dwfl_linux_proc_find_elf(module, own, name, base, file_name, elf);
+  const int fd = open(name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  *elf = elf_begin(fd, ELF_C_READ, nullptr);
+  if (*elf) return fd;
+  close(fd);
+  return -1;
+}
+
+/// Debug information in files of its own is not searched for.
+int no_debug_file(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*,
+                  GElf_Word, char**) {
+  return -1;
+}
+
+constexpr Dwfl_Callbacks kFiles{.find_elf = open_program, .find_debuginfo = no_debug_file};
+
 /// A frame as it is found, before its function has a name.
 struct RawFrame {
-  const Mapped* mapped = nullptr;  ///< null: no known file
-  uint64_t address = 0;            ///< in the file's numbering
+  Dwfl_Module* module = nullptr;  ///< null: no known file
+  Dwarf_Addr address = 0;
 };
+/// What the call frame information says of a function's caller.
+enum class Above { Known, None, Unknown };
 struct RawStack {
   std::vector<RawFrame> frames;
   std::string problem;
+  Above above = Above::Unknown;  ///< of the last frame
 };
+
+Above above(Dwfl_Module* module, Dwarf_Addr address) {
+  Dwarf_Addr bias = 0;
+  Dwarf_CFI* const table = dwfl_module_eh_cfi(module, &bias);
+  Dwarf_Frame* frame = nullptr;
+  if (!table || dwarf_cfi_addrframe(table, address - bias, &frame) != 0) return Above::Unknown;
+  const std::unique_ptr<Dwarf_Frame, decltype(&std::free)> owned(frame, std::free);
+  Dwarf_Op space[3], *rule = nullptr;
+  size_t operations = 0;
+  if (dwarf_frame_register(frame, kRegisterIp, space, &rule, &operations) != 0)
+    return Above::Unknown;
+  return operations == 0 && rule == space ? Above::None : Above::Known;
+}
+
+int take_frame(Dwfl_Frame* frame, void* into) {
+  RawStack& stack = *static_cast<RawStack*>(into);
+  if (stack.frames.size() == kFramesMost) {
+    stack.problem = "more than " + std::to_string(kFramesMost) + " functions";
+    return DWARF_CB_ABORT;
+  }
+  Dwarf_Addr address = 0;
+  bool exact = false;
+  if (!dwfl_frame_pc(frame, &address, &exact)) return DWARF_CB_ABORT;
+  if (!exact) --address;  // behind a call may be another function
+  Dwfl_Module* const module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(frame)), address);
+  stack.frames.push_back({module, address});
+  GElf_Addr bias = 0;
+  if (!module || !dwfl_module_getelf(module, &bias)) {
+    stack.problem = "code of no file that can be read";
+  } else {
+    stack.above = above(module, address);
+    // libdwfl would go on by guesses.
+    if (stack.above == Above::Unknown) stack.problem = "no call frame information";
+  }
+  return stack.problem.empty() ? DWARF_CB_OK : DWARF_CB_ABORT;
+}
 
 class Process {
  public:
-  explicit Process(pid_t pid) : pid_(pid), memory_(pid) {}
+  explicit Process(pid_t pid) : pid_(pid), memory_(pid), dwfl_(dwfl_begin(&kFiles), dwfl_end) {}
 
   Status read_maps() {
-    std::ifstream file("/proc/" + std::to_string(pid_) + "/maps");
-    std::string line;
-    while (maps_.size() < kMapsMost && std::getline(file, line)) {
-      if (auto one = mapped_from(line)) maps_.push_back(std::move(*one));
+    dwfl_report_begin(dwfl_.get());
+    const int problem = dwfl_linux_proc_report(dwfl_.get(), pid_);
+    dwfl_report_end(dwfl_.get(), nullptr, nullptr);
+    const bool any =
+        dwfl_getmodules(
+            dwfl_.get(), [](auto...) -> int { return DWARF_CB_ABORT; }, nullptr, 0) != 0;
+    if (problem == 0 && any) {
+      dwfl_attach_state(dwfl_.get(), nullptr, pid_, &kThreads, this);
+      return {};
     }
-    if (!maps_.empty()) return {};
     // A process that has ended and was not collected has no memory.
     const std::string stat = of_thread(pid_, pid_, "stat");
     const size_t name = stat.rfind(')');
@@ -102,12 +139,12 @@ class Process {
   RawStack look(pid_t thread) {
     RawStack asleep;
     if (const auto registers = sleeping_registers(pid_, thread)) {
-      asleep = walk(*registers);
+      asleep = walk(thread, *registers);
       if (asleep.problem.empty()) return asleep;
     }
     const HeldThread held(thread);
     if (held.registers()) {
-      RawStack whole = walk(*held.registers());
+      RawStack whole = walk(thread, *held.registers());
       if (whole.frames.size() >= asleep.frames.size()) return whole;
     } else if (asleep.frames.empty()) {
       asleep.problem = held.problem();
@@ -127,30 +164,25 @@ class Process {
   }
 
   /// Names what was found, with one pass over the symbols of each file.
-  std::vector<ThreadStack> named(const std::vector<std::pair<pid_t, RawStack>>& raw) {
-    std::map<std::string, std::set<uint64_t>> wanted;
+  std::vector<ThreadStack> named(const std::vector<std::pair<pid_t, RawStack>>& raw) const {
+    std::map<Dwfl_Module*, std::map<Dwarf_Addr, std::string>> names;
     for (const auto& [thread, stack] : raw) {
       for (const RawFrame& frame : stack.frames) {
-        if (frame.mapped && file(frame.mapped->path)) {
-          wanted[frame.mapped->path].insert(frame.address);
-        }
+        if (frame.module) names[frame.module][frame.address];
       }
     }
-    std::map<std::string, std::map<uint64_t, std::string>> names;
-    for (const auto& [path, addresses] : wanted) names[path] = file(path)->functions(addresses);
+    for (auto& [module, of_file] : names) name_functions(module, of_file);
     std::vector<ThreadStack> stacks;
     for (const auto& [thread, stack] : raw) {
       ThreadStack one{
           .thread = thread, .name = of_thread(pid_, thread, "comm"), .problem = stack.problem};
       for (const RawFrame& frame : stack.frames) {
-        StackFrame told;
-        if (frame.mapped) {
-          told.file = base_name(frame.mapped->path);
-          const auto& of_file = names[frame.mapped->path];
-          const auto name = of_file.find(frame.address);
-          if (name != of_file.end()) told.function = readable(name->second);
+        if (frame.module) {
+          one.frames.push_back(
+              {readable(names[frame.module][frame.address]), file_of(frame.module)});
+        } else {
+          one.frames.emplace_back();
         }
-        one.frames.push_back(std::move(told));
       }
       stacks.push_back(std::move(one));
     }
@@ -174,56 +206,72 @@ class Process {
         "allow ptrace");
   }
 
-  const Mapped* mapped_at(uint64_t address) const {
-    for (const Mapped& one : maps_) {
-      if (address >= one.start && address < one.end) return &one;
-    }
-    return nullptr;
+  static std::string file_of(Dwfl_Module* module) {
+    const std::string path =
+        dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+    return path.substr(path.rfind('/') + 1);
   }
 
-  /// null: it is no file that can be read.
-  const ProgramFile* file(const std::string& path) {
-    const auto known = files_.find(path);
-    if (known != files_.end()) return known->second ? &*known->second : nullptr;
-    std::optional<ProgramFile>& opened = files_[path];
-    if (!path.starts_with('/')) return nullptr;
-    if (auto read = ProgramFile::open(path)) opened.emplace(std::move(*read));
-    return opened ? &*opened : nullptr;
-  }
-
-  RawStack walk(FrameRegisters registers) {
-    RawStack stack;
-    const ReadWord memory = [this](uint64_t address) { return memory_.word(address); };
-    for (bool exact = true; stack.frames.size() < kFramesMost;) {
-      // Behind a call may be another function.
-      const uint64_t address = *registers[kRegisterIp] - (exact ? 0 : 1);
-      const Mapped* mapped = mapped_at(address);
-      const ProgramFile* program = mapped ? file(mapped->path) : nullptr;
-      const auto own =
-          program ? program->address_of(address - mapped->start + mapped->offset) : std::nullopt;
-      stack.frames.push_back({mapped, own.value_or(0)});
-      if (!own) return stack.problem = "code of no file that can be read", stack;
-      const auto caller =
-          caller_of([program](uint64_t at, size_t most) { return program->read(at, most); },
-                    program->frame_table(), *own, registers, memory);
-      if (!caller) return stack.problem = caller.error().message, stack;
-      if (caller->outermost) return stack;
-      const auto below = registers[kRegisterSp], above = caller->registers[kRegisterSp];
-      // A signal may have its own stack anywhere.
-      if (!above || (!caller->signal_frame && below && *above <= *below)) {
-        return stack.problem = "the next frame is not further up the stack", stack;
+  /// Those that no symbol holds keep an empty name.
+  static void name_functions(Dwfl_Module* module, std::map<Dwarf_Addr, std::string>& addresses) {
+    const int symbols = dwfl_module_getsymtab(module);
+    for (int i = 1; i < symbols; ++i) {
+      GElf_Sym symbol{};
+      GElf_Addr start = 0;
+      const char* name =
+          dwfl_module_getsym_info(module, i, &symbol, &start, nullptr, nullptr, nullptr);
+      const auto type = GELF_ST_TYPE(symbol.st_info);
+      if (!name || (type != STT_FUNC && type != STT_GNU_IFUNC) || symbol.st_shndx == SHN_UNDEF)
+        continue;
+      for (auto one = addresses.lower_bound(start);
+           one != addresses.end() && one->first - start < symbol.st_size; ++one) {
+        if (one->second.empty()) one->second = name;
       }
-      registers = caller->registers;
-      exact = caller->signal_frame;
     }
-    stack.problem = "more than " + std::to_string(kFramesMost) + " functions";
+  }
+
+  RawStack walk(pid_t thread, const ThreadRegisters& registers) {
+    registers_ = registers;
+    RawStack stack;
+    const int result = dwfl_getthread_frames(dwfl_.get(), thread, take_frame, &stack);
+    if (!stack.problem.empty()) return stack;
+    if (result != 0) {
+      stack.problem = dwfl_errmsg(-1);
+    } else if (stack.above == Above::Known) {  // a success for libdwfl
+      stack.problem = "a register that is not known is needed, or the stack cannot be read";
+    }
     return stack;
   }
 
+  static Process& of(void* self) { return *static_cast<Process*>(self); }
+  static bool read_word(Dwfl*, Dwarf_Addr address, Dwarf_Word* word, void* self) {
+    const auto read = of(self).memory_.word(address);
+    *word = read.value_or(0);
+    return read.has_value();
+  }
+  static bool give_registers(Dwfl_Thread* thread, void* self) {
+    const ThreadRegisters& registers = of(self).registers_;
+    for (int i = 0; i < kRegisterIp; ++i) {
+      const Dwarf_Word value = registers[i].value_or(0);
+      if (registers[i] && !dwfl_thread_state_registers(thread, i, 1, &value)) return false;
+    }
+    dwfl_thread_state_register_pc(thread, *registers[kRegisterIp]);
+    return true;
+  }
+  static constexpr Dwfl_Thread_Callbacks kThreads{
+      .next_thread = [](Dwfl*, void*, void**) -> pid_t { return 0; },
+      .get_thread =
+          [](Dwfl*, pid_t, void* self, void** of_thread) {
+            *of_thread = self;
+            return true;
+          },
+      .memory_read = read_word,
+      .set_initial_registers = give_registers};
+
   const pid_t pid_;
   const ProcessMemory memory_;
-  std::vector<Mapped> maps_;
-  std::map<std::string, std::optional<ProgramFile>> files_;
+  const std::unique_ptr<Dwfl, decltype(&dwfl_end)> dwfl_;
+  ThreadRegisters registers_;  ///< of the thread whose stack is walked
 };
 
 /// From /proc: "PID (NAME) STATE PARENT GROUP ...". A name may have any characters.

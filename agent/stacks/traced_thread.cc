@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kPatienceMs = 100;
 
-FrameRegisters frame_registers(const user_regs_struct& all) {
+ThreadRegisters thread_registers(const user_regs_struct& all) {
   return {all.rax, all.rdx, all.rcx, all.rbx, all.rsi, all.rdi, all.rbp, all.rsp, all.r8,
           all.r9,  all.r10, all.r11, all.r12, all.r13, all.r14, all.r15, all.rip};
 }
@@ -34,13 +34,13 @@ std::string of_thread(pid_t process, pid_t thread, const std::string& file) {
   return line;
 }
 
-std::optional<FrameRegisters> sleeping_registers(pid_t process, pid_t thread) {
+std::optional<ThreadRegisters> sleeping_registers(pid_t process, pid_t thread) {
   // "NUMBER ARGUMENTS SP IP" in a system call, "-1 SP IP" elsewhere, "running".
   std::istringstream line(of_thread(process, thread, "syscall"));
   std::vector<std::string> words;
   for (std::string word; line >> word;) words.push_back(word);
   if (words.size() < 3) return std::nullopt;
-  FrameRegisters registers{};
+  ThreadRegisters registers{};
   registers[kRegisterSp] = std::strtoull(words[words.size() - 2].c_str(), nullptr, 16);
   registers[kRegisterIp] = std::strtoull(words.back().c_str(), nullptr, 16);
   return registers;
@@ -62,7 +62,7 @@ HeldThread::HeldThread(pid_t thread) : thread_(thread) {
     user_regs_struct all{};
     iovec part{&all, sizeof all};
     if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &part) == 0) {
-      registers_ = frame_registers(all);
+      registers_ = thread_registers(all);
       return;
     }
     usleep(1000);

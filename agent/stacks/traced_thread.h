@@ -6,18 +6,23 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 
-#include "agent/stacks/frame_registers.h"
-
 namespace dsj::agent {
+
+/// By DWARF's numbers of the registers of x86-64 (System V ABI, figure 3.36); the last is the address of the
+/// instruction. nullopt: not known.
+using ThreadRegisters = std::array<std::optional<uint64_t>, 17>;
+inline constexpr int kRegisterSp = 7, kRegisterIp = 16;
 
 /// The first line of a file of the thread in /proc; empty: there is none, or it may not be read.
 std::string of_thread(pid_t process, pid_t thread, const std::string& file);
 
 /// Stack pointer and instruction of a thread that sleeps; nullopt: it computes, or that is not told.
-std::optional<FrameRegisters> sleeping_registers(pid_t process, pid_t thread);
+std::optional<ThreadRegisters> sleeping_registers(pid_t process, pid_t thread);
 
 /// Holds a thread still while it lives. A signal that comes meanwhile is delivered afterwards; a thread
 /// that was stopped stays so. Waits at most a tenth of a second. One thread makes, uses and ends it; when
@@ -28,14 +33,14 @@ class HeldThread {
   ~HeldThread();
   HeldThread(const HeldThread&) = delete;
   /// nullopt: it cannot be held.
-  const std::optional<FrameRegisters>& registers() const { return registers_; }
+  const std::optional<ThreadRegisters>& registers() const { return registers_; }
   /// Why not.
   const std::string& problem() const { return problem_; }
 
  private:
   const pid_t thread_;
   bool seized_ = false;
-  std::optional<FrameRegisters> registers_;
+  std::optional<ThreadRegisters> registers_;
   std::string problem_;
 };
 

@@ -222,19 +222,6 @@ def reviews():
             "uid": "u", "operation": operation, "object": job, "oldObject": before}}).encode()
 
 
-def call_frames():
-    """A table of one function, its common part and its entry; addresses of four bytes."""
-    def entry(body):
-        body += bytes(-len(body) % 4)
-        return struct.pack("<I", len(body)) + body
-    common = entry(b"\0\0\0\0\x01zR\0\x01\x78\x10\x01\x03\x0c\x07\x08\x90\x01")
-    program = b"\x41\x0e\x10\x86\x02\x0a\x43\x0d\x06\x0b\x44\x0f\x0b\x77\x08\x80\0\x3f\x1a\x3b\x2a\x33\x24\x22"
-    common_at = 20
-    own_at = common_at + len(common)
-    own = entry(struct.pack("<III", own_at + 4 - common_at, 0x1000, 0x100) + b"\0" + program)
-    return b"\x01\x1b\x03\x3b" + struct.pack("<iIii", 16, 1, 0x1000, own_at) + common + own
-
-
 def main():
     tokenizer_files = [json.dumps(t).encode() for t in tokenizers()]
     seeds = {
@@ -243,7 +230,6 @@ def main():
         "review_fuzz": list(reviews()),
         "safetensors_fuzz": [safetensors()],
         "indexed_lists_fuzz": list(indexed_lists()),
-        "call_frames_fuzz": [call_frames()],
         "torch_file_fuzz": [torch_file(state_dict_pickle()), b"p" + state_dict_pickle()],
         "deepspeed_fuzz": [b"m" + torch_file(torch_pickle(deepspeed_model)), b"o" + torch_file(torch_pickle(deepspeed_optimizer))],
         "model_config_fuzz": [json.dumps(CONFIG).encode()],
