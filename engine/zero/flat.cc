@@ -266,7 +266,10 @@ std::vector<layout::Range> Flat::saved_ranges() const {
           ? layout_
           : layout::FlatLayout(layout_.name(), parameters, collectives_.world(), layout_.numel());
   auto ranges = dealt.ranges(collectives_.rank());
-  for (auto& range : ranges) range.shard_offset = range.flat_offset;
+  // By slots: `dealt` may be aligned in another way.
+  for (auto& range : ranges)
+    range.shard_offset = range.flat_offset =
+        layout_.slots()[static_cast<size_t>(range.slot)].offset + range.offset;
   return ranges;
 }
 

@@ -46,6 +46,7 @@ static_assert(std::ranges::all_of(dsconfig::kOptimizers | std::views::filter(nee
 }  // namespace
 
 std::unique_ptr<UpdateMethod> make_update_method(const UpdateTarget& target) {
+  if (target.config.optimizer.eight_bit) return make_eight_bit(target);
   const Method* method = method_of(target.config.optimizer.kind);
   return method ? method->make(target) : std::make_unique<Elementwise>(target);
 }

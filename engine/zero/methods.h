@@ -26,6 +26,13 @@ std::unique_ptr<UpdateMethod> make_lamb(const UpdateTarget& target);
 /// State: momentum_buffer b.
 std::unique_ptr<UpdateMethod> make_muon(const UpdateTarget& target);
 
+/// AdamW whose moments are kept in 8 bits by blocks (optim/eight_bit.h), of the parameters that
+/// job/plan/eight_bit_plan.h names; those of the others are fp32. An update has both moments of a piece
+/// in fp32, applies AdamW's rule and quantises what came out. No block is cut between ranks: the
+/// states do not depend on them. Checkpoints have the moments as AdamW's, in fp32, and the scales, with
+/// which a resume has the same codes.
+std::unique_ptr<UpdateMethod> make_eight_bit(const UpdateTarget& target);
+
 /// OneBitAdam (one_bit.h). Stages 0 and 1, as the next two. At stage 1 the shards of moments and
 /// masters stay with their owners, and the parameters are gathered after the update as ever. One rank
 /// compresses nothing: its variance stays as it is.

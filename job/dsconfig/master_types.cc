@@ -38,6 +38,8 @@ void check_masters(const char* path, Precision type, bool fp32_states, const Sou
   if (offloaded && !adam)
     out.error(path, "with offload_optimizer it needs DeepSpeed's own Adam",
               "use AdamW without torch_adam");
+  if (config.optimizer.eight_bit)
+    out.unsupported(path, "AdamW in 8 bits has fp32 masters", "use adamw_torch, or remove it");
   if (descriptor_of(config.optimizer.kind).communicates)
     out.unsupported(path, "a 1-bit optimizer's masters and momenta are fp32", "use AdamW");
 }

@@ -151,6 +151,12 @@ void resolve_offload(const Source& in, ResolvedConfig& config, Report& out) {
   Offload& offload = config.offload;
   offload_optimizer(in, config, out);
   offload_param(in, config, out);
+  if (config.optimizer.eight_bit && (offload.optimizer.device != OffloadDevice::None ||
+                                     offload.param.device != OffloadDevice::None))
+    out.unsupported("training.optim",
+                    "moments in 8 bits stay where the gradients are: \"" + *in.args.optim +
+                        "\" is not built beside offload_optimizer or offload_param",
+                    "write adamw_torch, or remove the offload sections");
   const char* sub_group = "zero_optimization.sub_group_size";
   if (offload.sub_group_size < 1 && offload.optimizer.device == OffloadDevice::Nvme) {
     offload.sub_group_size = Offload{}.sub_group_size;

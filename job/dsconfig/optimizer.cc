@@ -206,7 +206,7 @@ void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& ou
     const bool known = has(names, optim);
     out.finding(known ? Severity::Unsupported : Severity::Error, path,
                 "\"" + optim + "\" is not " + (known ? "built" : "an optimizer of Hugging Face's"),
-                known ? "adamw_torch, sgd, adagrad, rmsprop and lion_32bit are"
+                known ? "adamw_torch, adamw_bnb_8bit, sgd, adagrad, rmsprop and lion_32bit are"
                       : text::did_you_mean(optim, names));
     found = find_optimizer("AdamW");
   }
@@ -218,6 +218,7 @@ void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& ou
   else if (optim.starts_with("paged_"))
     out.warning(path, "no paging: \"" + optim + "\" is read as the plain optimizer");
   optimizer = found->defaults;
+  optimizer.eight_bit = optimizer.kind == OptimizerKind::Adam && optim.ends_with("_8bit");
   const bool betas_too = takes(optimizer.kind, "betas");
   optimizer.lr =
       matched(in, out, optimizer_key("lr"), {in.args.learning_rate, "learningRate", 5e-5}, 5e-5);

@@ -99,6 +99,7 @@ nlohmann::json to_json(const OptimizerConfig& config) {
   }
   if (!config.decays_all) out["weight_decay_of"] = "all but biases and norms";
   if (config.maximize) out["maximize"] = true;  // torch's Adam has it, too
+  if (config.eight_bit) out["state_bits"] = 8;
   return out;
 }
 

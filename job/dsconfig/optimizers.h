@@ -49,7 +49,9 @@ struct OptimizerConfig {
   bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
   /// False: Hugging Face's two groups, of which one has no decay (job/plan/weight_decay.h).
   bool decays_all = true;
-  bool bias_correction = true;       ///< Adam, LAMB
+  bool bias_correction = true;  ///< Adam, LAMB
+  /// AdamW: the moments are kept in 8 bits, quantised by blocks (job/plan/eight_bit_plan.h).
+  bool eight_bit = false;
   bool maximize = false;             ///< torch's optimizers: the gradient is negated
   double momentum = 0.0;             ///< SGD, RMSprop
   double dampening = 0.0;            ///< SGD
@@ -281,7 +283,7 @@ inline constexpr char kNeedsBaseModel[] =
 inline constexpr Optimizer kOptimizers[] = {
     adam("AdamW",
          "adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adamw_hf "
-         "paged_adamw_32bit",
+         "paged_adamw_32bit adamw_bnb_8bit adamw_8bit paged_adamw_8bit",
          1e-2),
     adam("Adam", "", 0),
     {.name = "Lamb",

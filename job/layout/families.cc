@@ -434,10 +434,6 @@ void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.clamp = fields.number("swiglu_limit", 7.0, kTiny, kFactorMax);
   out.experts.alpha = fields.number("swiglu_alpha", 1.702, kTiny, kFactorMax);
   out.names.router = "mlp.router";
-  fields.require(
-      fields.absent("quantization_config"), "quantization_config",
-      "is there: the weights are quantised (MXFP4), which is not read; load the model in "
-      "transformers with Mxfp4Config(dequantize=True) and save it, or take a bf16 copy");
 }
 
 /// What a scaled rope's mscale_all_dim puts on the scores, twice.

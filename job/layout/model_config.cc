@@ -29,6 +29,79 @@ double parameters_of(const ModelConfig& c) {
          width * static_cast<double>(2 * c.vocab_size + c.max_position);
 }
 
+/// A method of quantization_config, by transformers' name for it.
+struct Quantisation {
+  std::string_view method;
+  const char* by;           ///< for people
+  const char* remedy = "";  ///< how its weights become 16-bit ones
+};
+constexpr char kTakeTheOriginal[] = "take the model in 16 or 32 bits that it was made from";
+constexpr Quantisation kQuantisations[] = {
+    {"gptq", "GPTQ"},
+    {"awq", "AWQ"},
+    {"mxfp4", "MXFP4",
+     "load it in transformers with Mxfp4Config(dequantize=True) and save it, or take a bf16 copy"},
+    {"fp8", "blocks of 8-bit floats (fp8)",
+     "load it in transformers with FineGrainedFP8Config(dequantize=True) and save it, or take a "
+     "bf16 copy"},
+    {"fbgemm_fp8", "8-bit floats (fbgemm_fp8)"},
+    {"modelopt", "NVIDIA's ModelOpt"},
+    {"compressed-tensors", "compressed-tensors"},
+    {"torchao", "torchao"},
+    {"hqq", "HQQ"},
+    {"quanto", "quanto"},
+    {"aqlm", "AQLM"},
+    {"eetq", "EETQ"},
+    {"bitnet", "BitNet"},
+};
+
+bool is_true(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
+/// What transformers does where config.json has such an object: bitsandbytes quantises the weights
+/// as they are read, whatever type they have; the others read quantised ones.
+void refuse_quantised(const json& config, Fields& fields) {
+  const json* text = config.contains("text_config") ? &config["text_config"] : nullptr;
+  for (const json* part : {&config, text}) {
+    if (part == nullptr || !part->is_object()) continue;
+    for (const char* key : {"quantization_config", "compression_config"}) {
+      const auto found = part->find(key);
+      if (found == part->end() || found->is_null() || (found->is_object() && found->empty()))
+        continue;
+      const json object = found->is_object() ? *found : json::object();
+      const json named = object.value("quant_method", json());
+      const std::string method = named.is_string() ? named.get<std::string>() : "";
+      const bool four = is_true(object, "load_in_4bit") || is_true(object, "_load_in_4bit");
+      const bool eight = is_true(object, "load_in_8bit") || is_true(object, "_load_in_8bit");
+      if (four || eight || method.starts_with("bitsandbytes")) {
+        const json type = object.value("bnb_4bit_quant_type", json());
+        fields.require(false, key,
+                       std::string("names bitsandbytes") +
+                           (four    ? ", in 4 bits"
+                            : eight ? ", in 8 bits"
+                                    : "") +
+                           (four && type.is_string() ? " (" + type.get<std::string>() + ")" : "") +
+                           ": quantised weights are not trained; " + kTakeTheOriginal +
+                           ". If the weights beside it are such ones, remove the object from "
+                           "config.json: they are trained in the type that the job asks for");
+        return;
+      }
+      const auto known = std::ranges::find(kQuantisations, method, &Quantisation::method);
+      const bool is_known = known != std::end(kQuantisations);
+      fields.require(false, key,
+                     "names " +
+                         (is_known         ? std::string(known->by)
+                          : method.empty() ? "no method that is known"
+                                           : "\"" + method + "\"") +
+                         ": quantised weights are not trained; " +
+                         (is_known && *known->remedy != 0 ? known->remedy : kTakeTheOriginal));
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 Result<ModelConfig> model_config_from_json(const json& config, const std::string& where) {
@@ -41,6 +114,7 @@ Result<ModelConfig> model_config_from_json(const json& config, const std::string
   if (!family)
     return bad_input("model_type \"" + out.model_type + "\" is not known to this engine", where,
                      known_families());
+  refuse_quantised(config, fields);
   family->read(config, fields, out);
   if (fields.failed()) return std::unexpected(fields.error());
   if (const double count = parameters_of(out); count > kParametersMax)

@@ -6,21 +6,21 @@
 
 namespace dsj::layout {
 FlatLayout::FlatLayout(std::string name, const std::vector<Parameter>& parameters, int world,
-                       int64_t chunk_limit)
+                       int64_t chunk_limit, int64_t align)
     : name_(std::move(name)), world_(world) {
-  DSJ_CHECK(world > 0 && chunk_limit > 0 && !parameters.empty());
+  DSJ_CHECK(world > 0 && chunk_limit > 0 && !parameters.empty() && align % kAlign == 0);
   frozen_ = parameters.front().frozen;
   int64_t end = 0;
   for (const auto& parameter : parameters) {
     DSJ_CHECK(parameter.frozen == frozen_, "%s", parameter.name.c_str());
-    const int64_t numel = parameter.numel(), aligned = round_up(end + numel, kAlign);
+    const int64_t numel = parameter.numel(), aligned = round_up(end + numel, align);
     slots_.push_back({parameter.name, parameter.shape, end, numel});
     parameter_numel_ += numel;
     if (aligned > end + numel) gaps_.push_back({end + numel, aligned - end - numel});
     end = aligned;
   }
   // Chunks of equal size, not full ones and a rest: every collective moves as much.
-  const int64_t unit = world * kAlign;
+  const int64_t unit = world * align;
   const int64_t limit = std::max(chunk_limit / unit * unit, unit);
   const int64_t count = end / limit + (end % limit != 0);
   const int64_t size = round_up((end + count - 1) / count, unit);
@@ -55,8 +55,10 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
   int64_t persisted_numel = 0;
   auto add_flat = [&](std::string name, const std::vector<Parameter>& parameters) {
     if (parameters.empty()) return -1;
-    if (parameters.front().frozen) name += " (frozen)";
-    plan.flats.emplace_back(std::move(name), parameters, options.shard_world, options.chunk_limit);
+    const bool frozen = parameters.front().frozen;
+    if (frozen) name += " (frozen)";
+    plan.flats.emplace_back(std::move(name), parameters, options.shard_world, options.chunk_limit,
+                            frozen ? kAlign : options.align);
     return static_cast<int>(plan.flats.size()) - 1;
   };
   for (const auto& unit : units) {

@@ -2,8 +2,9 @@
 // slice of each chunk a rank owns. Numbers only: no tensors, no torch, no communication.
 //
 //   flat     the parameters of one unit, each aligned to kAlign elements, padded at the end;
-//            trained and frozen parameters (LoRA) have flats of their own
-//   chunk    a run of a flat, at most the bucket size and a multiple of world x kAlign: one
+//            trained and frozen parameters (LoRA) have flats of their own. Where an optimizer works
+//            on blocks, trained flats are aligned to these instead
+//   chunk    a run of a flat, at most the bucket size and a multiple of world x the alignment: one
 //            collective
 //   slice    chunk / world; rank r owns slice r of every chunk
 //   shard    a rank's slices in chunk order, contiguous in its own storage
@@ -38,7 +39,7 @@ struct Slot {
 
 struct Chunk {
   int64_t offset = 0;        ///< elements from the flat's start
-  int64_t numel = 0;         ///< a multiple of world x kAlign
+  int64_t numel = 0;         ///< a multiple of world x the flat's alignment
   int64_t slice = 0;         ///< numel / world
   int64_t shard_offset = 0;  ///< of the slice, in the shard
 };
@@ -59,10 +60,10 @@ struct Gap {
 
 class FlatLayout {
  public:
-  /// `chunk_limit`: elements, > 0; no chunk is larger, except that world x kAlign is the least. The
-  /// parameters must be all trained or all frozen (DSJ_CHECK).
+  /// `chunk_limit`: elements, > 0; no chunk is larger, except that world x align is the least. The
+  /// parameters must be all trained or all frozen (DSJ_CHECK). `align`: a multiple of kAlign.
   FlatLayout(std::string name, const std::vector<Parameter>& parameters, int world,
-             int64_t chunk_limit);
+             int64_t chunk_limit, int64_t align = kAlign);
 
   const std::string& name() const { return name_; }
   int world() const { return world_; }
@@ -112,6 +113,9 @@ struct FlatPlanOptions {
   /// Parameters whose flats hold nothing else, whatever the threshold: the others of their units, if
   /// trained like them or frozen like them, are persisted. Null: none.
   std::function<bool(const Parameter&)> alone = nullptr;
+  /// Elements, a multiple of kAlign: no run of this length from a trained parameter's start on, in
+  /// steps of it, is cut between two ranks.
+  int64_t align = kAlign;
 };
 
 FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& options);

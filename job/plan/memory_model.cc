@@ -5,6 +5,7 @@
 #include "job/dsconfig/one_bit_steps.h"
 #include "job/plan/activation_model.h"
 #include "job/plan/autocast_plan.h"
+#include "job/plan/eight_bit_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/step_walk.h"
@@ -101,6 +102,7 @@ void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const la
       walk.parameters.add(flat.numel() * bytes_of(input.config.precision));
     count_owned(offload, flat, i, input.config, walk, host);
   }
+  walk.optimizer.add(eight_bit_bytes(plan, input.config));
 }
 
 }  // namespace
@@ -151,7 +153,7 @@ MemoryModel memory_model(const MemoryInput& input) {
   }
   walk.finish();
   walk.update(muon_scratch(plan, input.config) + update_scratch(plan, input.config, input.world) +
-              copies.device);
+              eight_bit_scratch(plan, input.config, input.accelerator) + copies.device);
   model.wire.matrix_elements = muon_elements(plan, input.config);
   model.wire.matrix_bytes = 4 * model.wire.matrix_elements;
   model.bytes = {.parameters = walk.parameters.peak,
@@ -196,7 +198,8 @@ DiskUse disk_use(const MemoryInput& input) {
   int64_t saved = elements_apart(input) * input.world;
   for (const auto& flat : plan_flats(units, input.config, 1).flats) {
     const auto states = static_cast<int64_t>(states_of_flat(flat, input.config).size());
-    if (!flat.frozen()) saved += flat.parameter_numel() * (1 + states);
+    if (!flat.frozen())
+      saved += flat.parameter_numel() * (1 + states) + eight_bit_saved(flat, input.config);
   }
   return {.checkpoint = 4 * saved,
           .model = layout::total_numel(units) * bytes_of(input.config.precision)};

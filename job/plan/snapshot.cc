@@ -1,5 +1,6 @@
 #include "job/plan/snapshot.h"
 
+#include "job/plan/eight_bit_plan.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/zero_plan.h"
 
@@ -32,6 +33,13 @@ int64_t saved_elements(const layout::FlatLayout& flat, const layout::Stage& stag
   return layout::FlatLayout(flat.name(), parameters, world, flat.numel()).shard_numel();
 }
 
+/// The numbers of both moments of 8-bit AdamW that one rank saves: a share, rounded up to whole blocks.
+int64_t eight_bit_share(const layout::FlatLayout& flat, const dsconfig::ResolvedConfig& config,
+                        int world) {
+  const int64_t all = eight_bit_saved(flat, config);
+  return all == 0 ? 0 : (all + world - 1) / world + 2 * (kEightBitBlock + 1);
+}
+
 }  // namespace
 
 Snapshot plan_snapshot(const FitInput& input, const Limits& limits) {
@@ -44,6 +52,7 @@ Snapshot plan_snapshot(const FitInput& input, const Limits& limits) {
     if (flat.frozen()) continue;
     const auto states = 1 + static_cast<int64_t>(states_of_flat(flat, config).size());
     snapshot.bytes += 4 * states * saved_elements(flat, effective_stage(config, world), world);
+    snapshot.bytes += 4 * eight_bit_share(flat, config, world);
   }
   if (const int64_t apart = elements_apart(input.memory); apart > 0)
     snapshot.bytes += 4 * (apart + kMarkers);

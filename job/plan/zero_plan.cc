@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/plan/eight_bit_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/safe_modules.h"
 
@@ -31,6 +32,7 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
     options.persistence_threshold = zero.param_persistence_threshold;
     options.model_persistence_threshold = zero.model_persistence_threshold;
   }
+  if (config.optimizer.eight_bit) options.align = kEightBitBlock;
   if (is_muon(config))
     options.alone = [](const layout::Parameter& one) { return is_orthogonalised(one); };
   else if (config.autocast.on() && stage.shards_update())
@@ -87,7 +89,7 @@ UpdateCopies update_copies(const layout::FlatPlan& plan, const ResolvedConfig& c
 
 std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
                                                 const ResolvedConfig& config) {
-  if (flat.frozen()) return {};
+  if (flat.frozen() || config.optimizer.eight_bit) return {};
   return is_orthogonalised(flat, config) ? dsconfig::matrix_states()
                                          : dsconfig::states_of(config.optimizer);
 }

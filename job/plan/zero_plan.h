@@ -50,7 +50,8 @@ inline constexpr int64_t kWidenedPiece = 1 << 20;
 /// Bytes of these, at most. 0: masters are fp32.
 int64_t update_scratch(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config,
                        int world);
-/// What any optimizer keeps per element of the flat; frozen: nothing.
+/// The vectors that the flat keeps for any optimizer; frozen: none. None of 8-bit AdamW, too, which
+/// keeps its moments itself (eight_bit_plan.h).
 std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
                                                 const dsconfig::ResolvedConfig& config);
 /// Vectors that the optimizer keeps for a flat, a separate master included; frozen: 0.

@@ -364,6 +364,9 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   if (in_several_passes(config.optimizer.kind))
     return Uncounted{"optimizer.type", std::string("updates in several passes: ") + kNot,
                      "AdamW, for example"};
+  if (config.optimizer.eight_bit)
+    return Uncounted{"spec.training.optim", std::string("moments in 8 bits: ") + kNot,
+                     "adamw_torch"};
   if (config.offload.nvme())
     return Uncounted{"zero_optimization", "state on a disk: how fast it is, no table of GPUs says",
                      "device: cpu"};

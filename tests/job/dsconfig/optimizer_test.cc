@@ -262,6 +262,42 @@ TEST(OptimizerTest, HuggingFacesOptimWithoutASection) {
             std::string::npos);
 }
 
+TEST(OptimizerTest, AdamWWithMomentsInEightBits) {
+  json config = {{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", {{"stage", 2}}}};
+  TrainingArgs args;
+  for (const char* optim : {"adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"}) {
+    args.optim = optim;
+    const Resolution r = resolve(config, args, {.world_size = 2});
+    EXPECT_TRUE(r.runnable()) << said(r, Severity::Error);
+    EXPECT_TRUE(r.config.optimizer.eight_bit) << optim;
+    EXPECT_EQ(to_json(r.config.optimizer)["state_bits"], 8);
+    EXPECT_EQ(said(r, Severity::Warning).contains("no paging"), args.optim->starts_with("paged_"));
+  }
+  for (const char* optim : {"adamw_torch", "paged_adamw_32bit", "sgd"}) {
+    args.optim = optim;
+    EXPECT_FALSE(resolve(config, args, {}).config.optimizer.eight_bit) << optim;
+  }
+  args.optim = "adamw_torch_8bit";  // torchao's: another rule
+  EXPECT_FALSE(said(resolve(config, args, {}), Severity::Unsupported).empty());
+  args.optim = "adamw_8bit";
+  for (const auto& [section, stage] :
+       {std::pair{"offload_optimizer", 2}, std::pair{"offload_param", 3}}) {
+    json offloaded = config;
+    offloaded["zero_optimization"] = {{"stage", stage}, {section, {{"device", "cpu"}}}};
+    const Resolution r = resolve(offloaded, args, {});
+    EXPECT_FALSE(r.runnable());
+    EXPECT_TRUE(said(r, Severity::Unsupported).contains("offload_optimizer")) << section;
+  }
+  json sixteen = config;
+  sixteen["bf16"] = {
+      {"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
+  EXPECT_TRUE(said(resolve(sixteen, args, {}), Severity::Unsupported).contains("fp32 masters"));
+  config["optimizer"] = {{"type", "AdamW"}};
+  const Resolution r = resolve(config, args, {});
+  EXPECT_TRUE(said(r, Severity::Warning).contains("no effect")) << "the section wins";
+  EXPECT_FALSE(r.config.optimizer.eight_bit);
+}
+
 /// DeepSpeed's or Hugging Face's optimizer with DeepSpeed's or Hugging Face's schedule.
 TEST(OptimizerTest, TheFourCombinations) {
   const json none = {{"train_micro_batch_size_per_gpu", 1}};

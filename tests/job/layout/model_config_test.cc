@@ -408,6 +408,39 @@ TEST(ModelConfig, WhatExpertsDoNotHaveIsRefused) {
   refused(R"({"model_type": "deepseek_v2", "v_head_dim": 1024})", "v_head_dim");
 }
 
+/// Objects of published config.json files. Without this they would train as what they are not.
+TEST(ModelConfig, QuantisedModelsAreRefusedByName) {
+  for (const auto& [object, name] : {
+           std::pair{
+               R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "load_in_8bit": false,
+                        "_load_in_4bit": true, "bnb_4bit_quant_type": "nf4"})",
+               "bitsandbytes, in 4 bits (nf4)"},
+           std::pair{R"({"load_in_8bit": true, "llm_int8_threshold": 6.0})", "bitsandbytes, in 8"},
+           std::pair{R"({"quant_method": "gptq", "bits": 4, "group_size": 128})", "GPTQ"},
+           std::pair{R"({"quant_method": "awq", "bits": 4, "version": "gemm"})", "AWQ"},
+           std::pair{R"({"quant_method": "fp8", "weight_block_size": [128, 128]})", "fp8"},
+           std::pair{R"({"quant_method": "mxfp4"})", "MXFP4"},
+           std::pair{R"({"quant_method": "compressed-tensors"})", "compressed-tensors"},
+           std::pair{R"({"quant_method": "tomorrows"})", "\"tomorrows\""},
+           std::pair{R"({"bits": 4})", "no method"},
+           std::pair{R"("nf4")", "no method"},
+       }) {
+    for (const char* key : {"quantization_config", "compression_config"}) {
+      json config = llama();
+      config[key] = json::parse(object);
+      const std::string text = refusal(config);
+      EXPECT_NE(text.find(name), std::string::npos) << text;
+      EXPECT_NE(text.find(key), std::string::npos) << text;
+      EXPECT_NE(text.find("not trained"), std::string::npos) << text;
+    }
+  }
+  json config = llama();
+  for (const json& none : {json(), json::object()}) {
+    config["quantization_config"] = none;
+    EXPECT_TRUE(model_config_from_json(config, "config.json")) << none;
+  }
+}
+
 /// The same, of models whose weights have other names and places.
 TEST(ModelConfig, ReleasedModelsOfOtherShapes) {
   const auto parameters = [](const char* text) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "job/plan/eight_bit_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 #include "tests/job/plan/example.h"
@@ -128,6 +129,31 @@ TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
   }
   input.config.optimizer = {.kind = OptimizerKind::RMSprop, .momentum = 0.9, .centered = true};
   EXPECT_EQ(memory_model(input).bytes.optimizer, 4 * (1 + 3) * p / 4);
+}
+
+TEST(MemoryModelTest, MomentsInEightBits) {
+  for (const int stage : {0, 1, 2, 3}) {
+    MemoryInput input = memory_example(stage, 4);
+    const DiskUse whole = disk_use(input);
+    input.config.optimizer.eight_bit = true;
+    const auto units = layout::units_of(input.model, input.lora);
+    const auto plan = plan_flats(units, input.config, 4);
+    int64_t large = 0, others = 0, masters = 0, scales = 0;
+    for (const auto& flat : plan.flats) {
+      masters += flat.shard_numel();
+      for (const auto& slot : flat.slots()) {
+        (has_eight_bits(slot) ? large : others) += slot.numel;
+        if (has_eight_bits(slot)) scales += (slot.numel + 255) / 256;
+      }
+    }
+    const int64_t ranks = stage == 0 ? 1 : 4;
+    const int64_t all = 2 * large + 8 * scales + 8 * others;
+    const int64_t moments = memory_model(input).bytes.optimizer - 4 * masters;
+    EXPECT_GE(moments, all / ranks) << stage;  // the rank with most has a little more
+    EXPECT_LE(moments, all / ranks + 8 * others) << stage;
+    EXPECT_GT(large, others) << "the example has matrices";
+    EXPECT_EQ(disk_use(input).checkpoint, whole.checkpoint + 4 * 2 * scales);
+  }
 }
 
 TEST(MemoryModelTest, MuonKeepsOneVectorOfItsMatrices) {

@@ -200,6 +200,7 @@ TEST(RooflineTest, WhatIsNotCountedSaysSo) {
             "bf16.bf16_master_weights_and_grads");
   EXPECT_EQ(refused([](auto& i) { i.recompute = i.config.cpu_checkpointing = true; }),
             "activation_checkpointing.cpu_checkpointing");
+  EXPECT_EQ(refused([](auto& i) { i.config.optimizer.eight_bit = true; }), "spec.training.optim");
   for (const auto kind : {OptimizerKind::Muon, OptimizerKind::Lamb, OptimizerKind::OneBitAdam,
                           OptimizerKind::OneBitLamb, OptimizerKind::ZeroOneAdam})
     EXPECT_EQ(refused([&](auto& i) { i.config.optimizer.kind = kind; }), "optimizer.type");
