@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "common/json.h"
@@ -23,115 +24,42 @@ using nlohmann::json;
 /// Launcher options by name, dashes as underscores; true: a value follows.
 using Options = std::map<std::string, bool>;
 
+/// "NAME NAME= ...": a value follows those with "=".
+Options options_from(const std::string& names) {
+  Options options;
+  std::istringstream in(names);
+  for (std::string name; in >> name;) {
+    const bool takes_value = name.ends_with('=');
+    if (takes_value) name.pop_back();
+    options[name] = takes_value;
+  }
+  return options;
+}
+
 const Options& options_of(Launcher launcher) {
-  static const Options torchrun = {{"nproc_per_node", true},
-                                   {"nnodes", true},
-                                   {"node_rank", true},
-                                   {"rdzv_backend", true},
-                                   {"rdzv_endpoint", true},
-                                   {"rdzv_id", true},
-                                   {"rdzv_conf", true},
-                                   {"standalone", false},
-                                   {"max_restarts", true},
-                                   {"monitor_interval", true},
-                                   {"start_method", true},
-                                   {"role", true},
-                                   {"m", false},
-                                   {"module", false},
-                                   {"no_python", false},
-                                   {"run_path", false},
-                                   {"log_dir", true},
-                                   {"r", true},
-                                   {"redirects", true},
-                                   {"t", true},
-                                   {"tee", true},
-                                   {"master_addr", true},
-                                   {"master_port", true},
-                                   {"local_addr", true},
-                                   {"local_ranks_filter", true},
-                                   {"use_env", false},
-                                   {"logs_specs", true}};
-  static const Options deepspeed = {{"h", true},
-                                    {"hostfile", true},
-                                    {"i", true},
-                                    {"include", true},
-                                    {"e", true},
-                                    {"exclude", true},
-                                    {"num_nodes", true},
-                                    {"num_gpus", true},
-                                    {"min_elastic_nodes", true},
-                                    {"max_elastic_nodes", true},
-                                    {"master_port", true},
-                                    {"master_addr", true},
-                                    {"node_rank", true},
-                                    {"launcher", true},
-                                    {"launcher_args", true},
-                                    {"m", false},
-                                    {"module", false},
-                                    {"no_python", false},
-                                    {"no_local_rank", false},
-                                    {"no_ssh_check", false},
-                                    {"force_multi", false},
-                                    {"save_pid", false},
-                                    {"enable_each_rank_log", true},
-                                    {"autotuning", true},
-                                    {"elastic_training", false},
-                                    {"bind_cores_to_rank", false},
-                                    {"bind_core_list", true},
-                                    {"ssh_port", true},
-                                    {"venv_script", true},
-                                    {"no_ssh", false},
-                                    {"log_level", true}};
-  static const Options accelerate = {{"config_file", true},
-                                     {"quiet", false},
-                                     {"q", false},
-                                     {"cpu", false},
-                                     {"multi_gpu", false},
-                                     {"mixed_precision", true},
-                                     {"num_processes", true},
-                                     {"num_machines", true},
-                                     {"num_cpu_threads_per_process", true},
-                                     {"enable_cpu_affinity", false},
-                                     {"dynamo_backend", true},
-                                     {"dynamo_mode", true},
-                                     {"dynamo_use_fullgraph", false},
-                                     {"dynamo_use_dynamic", false},
-                                     {"use_deepspeed", false},
-                                     {"use_fsdp", false},
-                                     {"use_megatron_lm", false},
-                                     {"gpu_ids", true},
-                                     {"same_network", false},
-                                     {"machine_rank", true},
-                                     {"main_process_ip", true},
-                                     {"main_process_port", true},
-                                     {"tee", true},
-                                     {"log_dir", true},
-                                     {"role", true},
-                                     {"rdzv_backend", true},
-                                     {"rdzv_conf", true},
-                                     {"max_restarts", true},
-                                     {"monitor_interval", true},
-                                     {"m", false},
-                                     {"module", false},
-                                     {"no_python", false},
-                                     {"main_training_function", true},
-                                     {"downcast_bf16", false},
-                                     {"deepspeed_config_file", true},
-                                     {"zero_stage", true},
-                                     {"offload_optimizer_device", true},
-                                     {"offload_param_device", true},
-                                     {"offload_optimizer_nvme_path", true},
-                                     {"offload_param_nvme_path", true},
-                                     {"gradient_accumulation_steps", true},
-                                     {"gradient_clipping", true},
-                                     {"zero3_init_flag", true},
-                                     {"zero3_save_16bit_model", true},
-                                     {"deepspeed_hostfile", true},
-                                     {"deepspeed_exclusion_filter", true},
-                                     {"deepspeed_inclusion_filter", true},
-                                     {"deepspeed_multinode_launcher", true},
-                                     {"deepspeed_moe_layer_cls_names", true},
-                                     {"debug", false}};
+  static const Options torchrun = options_from(
+      "nproc_per_node= nnodes= node_rank= rdzv_backend= rdzv_endpoint= rdzv_id= rdzv_conf= "
+      "standalone max_restarts= monitor_interval= start_method= role= m module no_python "
+      "run_path log_dir= r= redirects= t= tee= master_addr= master_port= local_addr= "
+      "local_ranks_filter= use_env logs_specs=");
+  static const Options deepspeed = options_from(
+      "h= hostfile= i= include= e= exclude= num_nodes= num_gpus= min_elastic_nodes= "
+      "max_elastic_nodes= master_port= master_addr= node_rank= launcher= launcher_args= m "
+      "module no_python no_local_rank no_ssh_check force_multi save_pid "
+      "enable_each_rank_log= autotuning= elastic_training bind_cores_to_rank "
+      "bind_core_list= ssh_port= venv_script= no_ssh log_level=");
+  static const Options accelerate = options_from(
+      "config_file= quiet q cpu multi_gpu mixed_precision= num_processes= num_machines= "
+      "num_cpu_threads_per_process= enable_cpu_affinity dynamo_backend= dynamo_mode= "
+      "dynamo_use_fullgraph dynamo_use_dynamic use_deepspeed use_fsdp use_megatron_lm "
+      "gpu_ids= same_network machine_rank= main_process_ip= main_process_port= tee= "
+      "log_dir= role= rdzv_backend= rdzv_conf= max_restarts= monitor_interval= m module "
+      "no_python main_training_function= downcast_bf16 deepspeed_config_file= zero_stage= "
+      "offload_optimizer_device= offload_param_device= offload_optimizer_nvme_path= "
+      "offload_param_nvme_path= gradient_accumulation_steps= gradient_clipping= "
+      "zero3_init_flag= zero3_save_16bit_model= deepspeed_hostfile= "
+      "deepspeed_exclusion_filter= deepspeed_inclusion_filter= "
+      "deepspeed_multinode_launcher= deepspeed_moe_layer_cls_names= debug");
   if (launcher == Launcher::Accelerate) return accelerate;
   return launcher == Launcher::Torchrun ? torchrun : deepspeed;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -96,6 +97,15 @@ class RecipeImport {
   Result<Imported> axolotl();
 
  private:
+  using Taker = void (*)(RecipeImport& in, const std::string& key, const json& value);
+  using Takers = std::map<std::string, Taker>;
+  static const Takers& axolotl_keys();
+  void axolotl_datasets(const std::string& key, const json& value);
+
+  double number(const char* key, double otherwise) const {
+    const json value = document_.value(key, json());
+    return value.is_number() ? value.get<double>() : otherwise;
+  }
   void give(const std::string& argument, const std::string& value) {
     line_.push_back("--" + argument + "=" + value);
   }
@@ -256,12 +266,127 @@ bool computes_the_same(const std::string& plugin) {
          plugin.find("cut_cross_entropy") != std::string::npos;
 }
 
-Result<Imported> RecipeImport::axolotl() {
-  const auto number = [&](const char* key, double otherwise) {
-    const json value = document_.value(key, json());
-    return value.is_number() ? value.get<double>() : otherwise;
+/// Keys of axolotl's that are more than an argument by another name.
+const RecipeImport::Takers& RecipeImport::axolotl_keys() {
+  // "auto", "full", "unsloth", "offload": other ways to the same result
+  constexpr Taker kSwitch = [](RecipeImport& in, const std::string& key, const json& value) {
+    if (value.is_string()) in.lose(key, argument_word(value) + " is read as true");
+    in.give(key == "bfloat16" ? "bf16" : key, value.is_string() ? "True" : argument_word(value));
   };
-  const double epochs = std::max(number("num_epochs", 1), 1e-9);
+  constexpr Taker kDatasets = [](RecipeImport& in, const std::string& key, const json& value) {
+    in.axolotl_datasets(key, value);
+  };
+  constexpr Taker kPerEpoch = [](RecipeImport& in, const std::string& key, const json&) {
+    const double count = in.number(key.c_str(), 0), epochs = in.number("num_epochs", 1);
+    if (count <= 0) return;
+    in.give(key.substr(0, 4) + "_strategy", "steps");
+    in.give(key.substr(0, 4) + "_steps", text::number(1 / (count * std::max(epochs, 1e-9))));
+  };
+  constexpr Taker kSteps = [](RecipeImport& in, const std::string& key, const json& value) {
+    in.give(key.substr(0, 4) + "_strategy", "steps");
+    in.give(key, argument_word(value));
+  };
+  static const Takers takers = {
+      {"bf16", kSwitch},
+      {"bfloat16", kSwitch},
+      {"gradient_checkpointing", kSwitch},
+      {"datasets", kDatasets},
+      {"test_datasets", kDatasets},
+      {"evals_per_epoch", kPerEpoch},
+      {"saves_per_epoch", kPerEpoch},
+      {"eval_steps", kSteps},
+      {"save_steps", kSteps},
+      {"val_set_size",
+       [](RecipeImport& in, const std::string&, const json& value) { in.validation(value); }},
+      {"adapter",
+       [](RecipeImport& in, const std::string& key, const json& value) {
+         if (value == "lora" || value == "qlora") in.give("use_peft", "True");
+         if (value == "qlora")
+           in.lose(key, "a base of 4 bits is not built: LoRA with a 16-bit base is written");
+       }},
+      {"rl",
+       [](RecipeImport& in, const std::string&, const json& value) {
+         in.give("objective", value == "ipo" ? "dpo" : argument_word(value));
+         if (value == "ipo") in.give("loss_type", "ipo");
+       }},
+      {"lora_target_linear",
+       [](RecipeImport& in, const std::string&, const json& value) {
+         if (value == true) in.give("lora_target_modules", "all-linear");
+       }},
+      {"batch_size",  // the rows of a step on one rank
+       [](RecipeImport& in, const std::string&, const json&) {
+         const double rows = in.number("batch_size", 0);
+         const double micro = std::max(in.number("micro_batch_size", 1), 1.0);
+         if (!in.says("gradient_accumulation_steps") && rows >= 1)
+           in.give("gradient_accumulation_steps",
+                   text::number(std::max(std::floor(rows / micro), 1.0)));
+       }},
+      {"curriculum_sampling",
+       [](RecipeImport& in, const std::string&, const json& value) {
+         if (value == true) in.give("shuffle", "False");
+       }},
+      {"plugins",
+       [](RecipeImport& in, const std::string& key, const json& value) {
+         for (const json& plugin : value.is_array() ? value : json::array({value}))
+           in.lose(key, argument_word(plugin) + (computes_the_same(argument_word(plugin))
+                                                     ? ": no effect: the engine has its own kernels"
+                                                     : " is not built"));
+       }},
+      {"cosine_min_lr_ratio",
+       [](RecipeImport& in, const std::string&, const json& value) {
+         in.give("lr_scheduler_type", "cosine_with_min_lr");
+         in.give("lr_scheduler_kwargs", json{{"min_lr_rate", value}}.dump());
+       }},
+      {"special_tokens",
+       [](RecipeImport& in, const std::string& key, const json& value) {
+         for (const auto& [name, token] : value.items())
+           if (name == "eos_token")
+             in.give(name, argument_word(token));
+           else
+             in.lose(key + "." + name, "it is read from the model's tokenizer");
+       }},
+      {"chat_template",
+       [](RecipeImport& in, const std::string& key, const json& value) {
+         if (value != "tokenizer_default")
+           in.note(key + " " + argument_word(value) +
+                   ": the model's own is used; `dsj data show` prints the rows as they are read");
+       }},
+      {"wandb_project", [](RecipeImport& in, const std::string& key, const json&) {
+         in.give("report_to", "wandb");
+         in.lose(key, "W&B's project: docs/watching.md shows how to upload a run");
+       }}};
+  return takers;
+}
+
+void RecipeImport::axolotl_datasets(const std::string& key, const json& value) {
+  const bool test = key == "test_datasets";
+  if (!value.is_array() || !value[0].is_object()) {
+    lose(key, "expected a list of data sets");
+    return;
+  }
+  std::string paths;
+  for (size_t at = 0; at < value.size(); ++at) {
+    const std::string place = key + "[" + std::to_string(at) + "]";
+    json set = value[at].is_object() ? value[at] : json::object();
+    std::string file = json_text(set, "path");
+    if (set.contains("data_files")) file = argument_word(set["data_files"]);
+    const auto there = files_.exists(file);
+    if (!test && !(there && *there)) {
+      if (at == 0)
+        need("spec.training.dataPath", "the data set \"" + file + "\" is not a file here");
+      else
+        lose(place, "\"" + file + "\" is not a file here");
+      continue;
+    }
+    paths += (paths.empty() ? "" : ",") + file;
+    for (const char* known : {"path", "data_files", "ds_type"}) set.erase(known);
+    if (!set.empty())
+      note(place + ": " + set.dump() + "; `dsj data show` prints how the rows are read");
+  }
+  if (!paths.empty()) give(test ? "eval_data_path" : "data_path", paths);
+}
+
+Result<Imported> RecipeImport::axolotl() {
   bool schedule = false;
   for (const auto& [key, value] : document_.items()) {
     if (is_empty(value)) continue;
@@ -270,86 +395,10 @@ Result<Imported> RecipeImport::axolotl() {
       continue;  // axolotl adds them to all linear layers
     const auto renamed =
         std::ranges::find_if(kAxolotlNames, [&](const auto& names) { return key == names.first; });
-    if (key == "bf16" || key == "bfloat16" || key == "gradient_checkpointing") {
-      // "auto", "full", "unsloth", "offload": other ways to the same result
-      if (value.is_string()) lose(key, argument_word(value) + " is read as true");
-      give(key == "bfloat16" ? "bf16" : key, value.is_string() ? "True" : argument_word(value));
+    if (const auto taker = axolotl_keys().find(key); taker != axolotl_keys().end()) {
+      taker->second(*this, key, value);
     } else if (renamed != std::end(kAxolotlNames)) {
       give(renamed->second, argument_word(value));
-    } else if (key == "datasets" || key == "test_datasets") {
-      const bool test = key == "test_datasets";
-      if (!value.is_array() || !value[0].is_object()) {
-        lose(key, "expected a list of data sets");
-        continue;
-      }
-      std::string paths;
-      for (size_t at = 0; at < value.size(); ++at) {
-        const std::string place = key + "[" + std::to_string(at) + "]";
-        json set = value[at].is_object() ? value[at] : json::object();
-        std::string file = json_text(set, "path");
-        if (set.contains("data_files")) file = argument_word(set["data_files"]);
-        const auto there = files_.exists(file);
-        if (!test && !(there && *there)) {
-          if (at == 0)
-            need("spec.training.dataPath", "the data set \"" + file + "\" is not a file here");
-          else
-            lose(place, "\"" + file + "\" is not a file here");
-          continue;
-        }
-        paths += (paths.empty() ? "" : ",") + file;
-        for (const char* known : {"path", "data_files", "ds_type"}) set.erase(known);
-        if (!set.empty())
-          note(place + ": " + set.dump() + "; `dsj data show` prints how the rows are read");
-      }
-      if (!paths.empty()) give(test ? "eval_data_path" : "data_path", paths);
-    } else if (key == "val_set_size") {
-      validation(value);
-    } else if (key == "adapter") {
-      if (value == "lora" || value == "qlora") give("use_peft", "True");
-      if (value == "qlora")
-        lose(key, "a base of 4 bits is not built: LoRA with a 16-bit base is written");
-    } else if (key == "rl") {
-      give("objective", value == "ipo" ? "dpo" : argument_word(value));
-      if (value == "ipo") give("loss_type", "ipo");
-    } else if (key == "lora_target_linear") {
-      if (value == true) give("lora_target_modules", "all-linear");
-    } else if (key == "evals_per_epoch" || key == "saves_per_epoch") {
-      const std::string what = key.starts_with("eval") ? "eval" : "save";
-      const double count = number(key.c_str(), 0);
-      if (count <= 0) continue;
-      give(what + "_strategy", "steps");
-      give(what + "_steps", text::number(1 / (count * epochs)));
-    } else if (key == "eval_steps" || key == "save_steps") {
-      give(key.substr(0, 4) + "_strategy", "steps");
-      give(key, argument_word(value));
-    } else if (key == "batch_size") {  // the rows of a step on one rank
-      const double rows = number("batch_size", 0);
-      const double micro = std::max(number("micro_batch_size", 1), 1.0);
-      if (!says("gradient_accumulation_steps") && rows >= 1)
-        give("gradient_accumulation_steps", text::number(std::max(std::floor(rows / micro), 1.0)));
-    } else if (key == "curriculum_sampling") {
-      if (value == true) give("shuffle", "False");
-    } else if (key == "plugins") {
-      for (const json& plugin : value.is_array() ? value : json::array({value}))
-        lose("plugins", argument_word(plugin) + (computes_the_same(argument_word(plugin))
-                                                     ? ": no effect: the engine has its own kernels"
-                                                     : " is not built"));
-    } else if (key == "cosine_min_lr_ratio") {
-      give("lr_scheduler_type", "cosine_with_min_lr");
-      give("lr_scheduler_kwargs", json{{"min_lr_rate", value}}.dump());
-    } else if (key == "special_tokens") {
-      for (const auto& [name, token] : value.items())
-        if (name == "eos_token")
-          give("eos_token", argument_word(token));
-        else
-          lose("special_tokens." + name, "it is read from the model's tokenizer");
-    } else if (key == "chat_template") {
-      if (value != "tokenizer_default")
-        note("chat_template " + argument_word(value) +
-             ": the model's own is used; `dsj data show` prints the rows as they are read");
-    } else if (key == "wandb_project") {
-      give("report_to", "wandb");
-      lose(key, "W&B's project: docs/watching.md shows how to upload a run");
     } else if (key.starts_with("liger_") ||
                std::ranges::find(kAxolotlQuiet, key) != std::end(kAxolotlQuiet)) {
       lose(key, "no effect here");

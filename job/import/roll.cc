@@ -4,10 +4,11 @@
 
 #include "common/json.h"
 #include "common/text.h"
+#include "job/argument_table.h"
 #include "job/import/device_mapping.h"
 #include "job/import/interpolation.h"
-#include "job/import/training_fields.h"
 #include "job/spec/job.h"
+#include "job/training_args.h"
 
 namespace dsj::jobimport {
 namespace {
@@ -42,6 +43,21 @@ RollRole describe(Interpolator& references, const std::string& path) {
   else if (const json world = value("world_size"); world.is_number_integer())
     role.ranks = static_cast<int>(world.get<int64_t>());
   return role;
+}
+
+/// Puts a Hugging Face argument into spec.training under its camelCase name, as a number where it is one
+/// ("1e-6" is). Null is not given. BadInput: no such argument, a value of another type, a value that is
+/// still a ${...}.
+Status take_training_field(json& training, const std::string& name, const json& value) {
+  if (value.is_null()) return {};
+  const std::string camel = camel_case(name);
+  const auto read = training_args_from_json({{camel, value}}, "");
+  if (!read) {
+    const bool known = training_args_from_json({{camel, nullptr}}, "").has_value();
+    return bad_input(known ? read.error().message : "has no place in a job", name);
+  }
+  training.update(to_json(*read));
+  return {};
 }
 
 class RoleImport {
