@@ -11,7 +11,6 @@
 #include <string>
 #include <thread>
 
-#include "common/cgroup.h"
 #include "test_paths.h"
 
 namespace dsj {
