@@ -1,6 +1,7 @@
 #include "engine/train/agreed_search.h"
 
 #include "engine/comm/agree.h"
+#include "job/contract.h"
 
 namespace dsj::train {
 
@@ -9,13 +10,19 @@ bool same_everywhere(comm::Collectives& collectives, at::Device device, double n
   return most[0] == -most[1];
 }
 
-Result<AgreedSearch> AgreedSearch::begin(Files& files, const std::string& checkpoints_dir,
+Result<AgreedSearch> AgreedSearch::begin(Files& files, const JobFile& job,
                                          comm::Collectives& collectives, at::Device device) {
-  auto own = checkpoint::Search::begin(files, checkpoints_dir);
+  const std::string directory = path_join(job.output_dir, contract::kCheckpointsDir);
+  auto own = checkpoint::Search::begin(files, directory);
   DSJ_TRY_STATUS(comm::agree(collectives, device, own));
-  AgreedSearch search(std::move(*own), checkpoints_dir, collectives, device);
+  AgreedSearch search(std::move(*own), directory, collectives, device);
   DSJ_TRY_STATUS(search.same_list());
   search.share_problems();
+  if (const nlohmann::json here = begun(job); !here.is_null()) {
+    search.search_.keep([&](const nlohmann::json& run_state) { return saved_by(here, run_state); });
+    DSJ_TRY_STATUS(search.same_list());
+  }
+  search.search_.settle();
   return search;
 }
 
@@ -33,11 +40,6 @@ void AgreedSearch::share_problems() {
   seen = comm::max_over_ranks(*collectives_, device_, seen);
   for (int i = 0; i < count(); ++i)
     if (seen[static_cast<size_t>(i)] > 0) reject(i, search_.problem(i));
-}
-
-Status AgreedSearch::keep(const std::function<bool(const nlohmann::json& run_state)>& wanted) {
-  search_.keep(wanted);
-  return same_list();
 }
 
 Result<int> AgreedSearch::open(int index) {

@@ -5,8 +5,6 @@
 
 #include <c10/core/Device.h>
 
-#include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +14,7 @@
 #include "common/result.h"
 #include "engine/checkpoint/search.h"
 #include "engine/comm/collectives.h"
+#include "engine/train/run_state.h"
 
 namespace dsj::train {
 
@@ -23,15 +22,14 @@ namespace dsj::train {
 /// or Transient where another rank has one, or Environment where ranks see other checkpoints than others.
 class AgreedSearch {
  public:
-  /// A problem that any rank met is known to all. Collective.
-  static Result<AgreedSearch> begin(Files& files, const std::string& checkpoints_dir,
+  /// The checkpoints of the job's output directory with which its next attempt may begin: where the arguments name one, or
+  /// ask for the model's weights, only those that this run has saved since. Newest first. A problem that any rank met is
+  /// known to all. Once per start. Collective.
+  static Result<AgreedSearch> begin(Files& files, const JobFile& job,
                                     comm::Collectives& collectives, at::Device device);
 
   int count() const { return search_.count(); }
   bool any_readable() const { return search_.any_readable(); }
-  /// Collective.
-  Status keep(const std::function<bool(const nlohmann::json& run_state)>& wanted);
-  void settle() { search_.settle(); }
   /// The index of the first one that all ranks could open, from `index` on. Collective.
   Result<int> open(int index);
   checkpoint::Reader& reader() { return search_.reader(); }
@@ -48,7 +46,7 @@ class AgreedSearch {
         directory_(std::move(directory)),
         collectives_(&collectives),
         device_(device) {}
-  /// Error: not all ranks have the same names. Call it before settle(). Collective.
+  /// Error: not all ranks have the same names. Call it before Search::settle(). Collective.
   Status same_list() const;
   void share_problems();
 

@@ -9,11 +9,9 @@
 #include "engine/checkpoint/reader.h"
 #include "engine/comm/agree.h"
 #include "engine/deepspeed/checkpoint.h"
-#include "engine/train/agreed_search.h"
 #include "engine/train/named_checkpoint.h"
 #include "engine/train/run_state.h"
 #include "engine/zero/scalar_type.h"
-#include "job/contract.h"
 
 namespace dsj::train {
 namespace {
@@ -77,22 +75,16 @@ Result<Names> agreed(comm::Collectives& collectives, at::Device device, const Re
 
 }  // namespace
 
-Result<Names> frozen_in_checkpoint(Files& files, const JobFile& job,
+Result<Names> frozen_in_checkpoint(Files& files, AgreedSearch& search, const JobFile& job,
                                    const dsconfig::ResolvedConfig& config,
                                    comm::Collectives& collectives, at::Device device) {
-  const std::string directory = path_join(job.output_dir, contract::kCheckpointsDir);
-  DSJ_TRY(auto search, AgreedSearch::begin(files, directory, collectives, device));
-  const json here = begun(job);
-  if (!here.is_null())
-    DSJ_TRY_STATUS(search.keep([&](const json& run_state) { return saved_by(here, run_state); }));
   if (search.any_readable()) {
-    search.settle();
     DSJ_TRY(const int newest, search.open(0));
     if (newest == search.count()) return Names();  // loading says why
     return agreed(collectives, device, names_in(search.reader().run_state()),
                   search.reader().path());
   }
-  if (here.is_null() || *job.training.resume_from_checkpoint == "false") return Names();
+  if (begun(job).is_null() || *job.training.resume_from_checkpoint == "false") return Names();
   const std::string& named = *job.training.resume_from_checkpoint;
   const auto folder = deepspeed_folder(files, named, config.load_universal, collectives, device);
   const Result<Names> mine =

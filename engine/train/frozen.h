@@ -12,6 +12,7 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/comm/collectives.h"
+#include "engine/train/agreed_search.h"
 #include "engine/train/inputs.h"
 #include "engine/zero/model_state.h"
 
@@ -21,7 +22,8 @@ namespace dsj::train {
 /// output directory that this run saved, else the one that the arguments name. Empty: there is no checkpoint, or all are
 /// trained. Error, on every rank and with the reason: one cannot open the named one, or finds others frozen than rank 0
 /// does. Collective.
-Result<std::vector<std::string>> frozen_in_checkpoint(Files& files, const JobFile& job,
+Result<std::vector<std::string>> frozen_in_checkpoint(Files& files, AgreedSearch& search,
+                                                      const JobFile& job,
                                                       const dsconfig::ResolvedConfig& config,
                                                       comm::Collectives& collectives,
                                                       at::Device device);

@@ -40,12 +40,8 @@ Loading::Loading(Files& files, const Inputs& inputs, zero::ModelState& state, St
       device_(device),
       checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
 
-Result<Progress> Loading::load() {
-  DSJ_TRY(auto search, AgreedSearch::begin(files_, checkpoints_, state_.collectives(), device_));
-  if (const json here = begun(in_.job); !here.is_null()) {
-    DSJ_TRY_STATUS(search.keep([&](const json& run_state) { return saved_by(here, run_state); }));
-    if (!search.any_readable()) return begin_anew();
-  }
+Result<Progress> Loading::load(AgreedSearch& search) {
+  if (!begun(in_.job).is_null() && !search.any_readable()) return begin_anew();
   return search.count() == 0 ? load_weights() : load_newest(search);
 }
 
@@ -98,7 +94,6 @@ Result<Progress> Loading::load_named(const std::string& path) {
 }
 
 Result<Progress> Loading::load_newest(AgreedSearch& search) {
-  search.settle();
   DSJ_TRY_STATUS(load_base());
   for (int index = 0;; ++index) {
     DSJ_TRY(index, search.open(index));

@@ -25,13 +25,13 @@ class Loading {
   Loading(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
           const Events& events, at::Device device);
 
-  /// Loads the newest sound checkpoint of the output directory, else the model's weights. Newer ones
+  /// Loads the newest sound checkpoint of `search`, else the model's weights. Newer ones
   /// that any rank found damaged are told and set aside. Where the arguments name a checkpoint, or
   /// ask for the model's weights, only the run's first attempt begins there: later ones go on from
   /// what the run has saved since. Environment: there are checkpoints, and none is sound; nothing is
   /// set aside then. Any other error: one that may be the newest could not be judged
   /// (checkpoint/damage.h). Collective.
-  Result<Progress> load();
+  Result<Progress> load(AgreedSearch& search);
 
  private:
   /// How reading one checkpoint went, over all ranks.

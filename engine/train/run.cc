@@ -592,8 +592,9 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   PosixFiles files;
   for (const std::string& warning : clear_leftovers(files, in.job, *collectives, device))
     events.warn(warning);
-  DSJ_TRY(const auto frozen,
-          by_itself(frozen_in_checkpoint(files, in.job, in.config(), *collectives, device)));
+  DSJ_TRY(auto search, by_itself(AgreedSearch::begin(files, in.job, *collectives, device)));
+  DSJ_TRY(const auto frozen, by_itself(frozen_in_checkpoint(files, search, in.job, in.config(),
+                                                            *collectives, device)));
   DSJ_TRY(const auto trained, trained_part(in, frozen));
   const zero::OffloadHost host{.job = in.job.name,
                                .attempt = in.job.attempt,
@@ -632,7 +633,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
     startup::recorder().stage_ends("reference");
   }
   DSJ_TRY(const Progress progress,
-          by_itself(Loading(files, in, state, stepper, events, device).load()));
+          by_itself(Loading(files, in, state, stepper, events, device).load(search)));
   Saver saver(files, in, state, stepper, events, device);
   startup::recorder().stage_ends("weights");
   if (progress.step > 0) saver.begins_with(progress.step);

@@ -49,7 +49,9 @@ class LoadingTest : public testing::Test {
       Rank rank(small, collectives);
       PosixFiles files;
       const Events events(said);
-      auto progress = Loading(files, in, rank.state, rank.stepper, events, at::kCPU).load();
+      auto search = AgreedSearch::begin(files, in.job, collectives, at::kCPU);
+      if (!search) return;
+      auto progress = Loading(files, in, rank.state, rank.stepper, events, at::kCPU).load(*search);
       if (!progress) return;
       if (collectives.rank() == 0) began = progress->step;
       if (collectives.rank() == small.world - 1) dealt_from_ = progress->dealt_from;

@@ -69,7 +69,9 @@ class Fp16Checkpoint : public testing::Test {
       Stepper stepper(in.model, in.config(), {.normalization = testing_support::kBareNormalization},
                       state, at::kCPU);
       PosixFiles files;
-      const auto loaded = Loading(files, in, state, stepper, Events(-1), at::kCPU).load();
+      auto search = AgreedSearch::begin(files, in.job, collectives, at::kCPU);
+      ASSERT_TRUE(search) << search.error().to_string();
+      const auto loaded = Loading(files, in, state, stepper, Events(-1), at::kCPU).load(*search);
       ASSERT_TRUE(loaded) << loaded.error().to_string();
       Progress progress = *loaded;
       ASSERT_EQ(progress.step, saved);

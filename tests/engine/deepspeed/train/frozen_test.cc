@@ -87,14 +87,15 @@ class Frozen : public testing::Test {
   }
   Status go_on(Files& files, const Inputs& in, comm::Collectives& collectives, int64_t until,
                Done* done) const {
+    DSJ_TRY(auto search, AgreedSearch::begin(files, in.job, collectives, at::kCPU));
     DSJ_TRY(const auto frozen,
-            frozen_in_checkpoint(files, in.job, in.config(), collectives, at::kCPU));
+            frozen_in_checkpoint(files, search, in.job, in.config(), collectives, at::kCPU));
     DSJ_TRY(const auto trained, trained_part(in, frozen));
     zero::ModelState state(in.model, in.config(), at::kCPU, collectives, trained);
     Stepper stepper(in.model, in.config(), {.normalization = testing_support::kBareNormalization},
                     state, at::kCPU);
     const Events events(-1);
-    DSJ_TRY(Progress progress, Loading(files, in, state, stepper, events, at::kCPU).load());
+    DSJ_TRY(Progress progress, Loading(files, in, state, stepper, events, at::kCPU).load(search));
     const int64_t micro_steps = in.config().gradient_accumulation_steps;
     while (progress.step < until) {
       std::vector<models::MicroBatch> batches;

@@ -74,7 +74,9 @@ double distance(const Case& c) {
     ASSERT_TRUE(in.resolution.runnable());
     const auto& config = in.config();
     PosixFiles files;
-    const auto frozen = frozen_in_checkpoint(files, in.job, config, collectives, at::kCPU);
+    auto search = AgreedSearch::begin(files, in.job, collectives, at::kCPU);
+    ASSERT_TRUE(search) << search.error().to_string();
+    const auto frozen = frozen_in_checkpoint(files, *search, in.job, config, collectives, at::kCPU);
     ASSERT_TRUE(frozen) << frozen.error().to_string();
     EXPECT_EQ(frozen->size(), record["frozen"].is_null() ? 0u : 1u);
     const auto trained = trained_part(in, *frozen);
@@ -82,7 +84,7 @@ double distance(const Case& c) {
     zero::ModelState state(*model, config, at::kCPU, collectives, *trained);
     Stepper stepper(*model, config, {.normalization = testing_support::kBareNormalization}, state,
                     at::kCPU);
-    const auto loaded = Loading(files, in, state, stepper, Events(-1), at::kCPU).load();
+    const auto loaded = Loading(files, in, state, stepper, Events(-1), at::kCPU).load(*search);
     ASSERT_TRUE(loaded) << loaded.error().to_string();
     EXPECT_EQ(loaded->step, 3);
     EXPECT_EQ(stepper.updates(), 3);
@@ -180,8 +182,9 @@ TEST(DeepSpeedResume, ANamedCheckpointMayBeDeepSpeeds) {
       Stepper stepper(mine.model, mine.config(),
                       {.normalization = testing_support::kBareNormalization}, state, at::kCPU);
       PosixFiles files;
+      DSJ_TRY(auto search, AgreedSearch::begin(files, mine.job, collectives, at::kCPU));
       DSJ_TRY(const Progress progress,
-              Loading(files, mine, state, stepper, Events(-1), at::kCPU).load());
+              Loading(files, mine, state, stepper, Events(-1), at::kCPU).load(search));
       return std::pair(progress, stepper.updates());
     };
     const auto loaded = load("qwen2_fp32_z2_w2");
