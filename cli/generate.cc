@@ -1,9 +1,11 @@
-// dsj generate: `dsj-train generate` with the same arguments. The engine is a program of its own,
+// dsj generate and dsj chat: verbs of dsj-train with the same arguments. The engine is a program of its own,
 // so that dsj needs no libtorch. Its output is its own, and so is its exit code, but for the loader's:
 // without libtorch the program never begins.
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "cli/hub_cache.h"
 #include "cli/programs.h"
 #include "cli/verbs.h"
 #include "common/argument_introspection.h"
@@ -12,22 +14,49 @@
 #include "job/missing_library.h"
 
 namespace dsj::cli {
+namespace {
+
+/// A model by its directory or its hub id; an adapter's directory as it is.
+Result<std::string> directory_of(const std::string& model) {
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(model) / "adapter_config.json", ignored))
+    return model;
+  return find_model(model, hub_cache_directory());
+}
+
+/// Runs the engine's verb with `args`, in which `model`, as the user named it, is its directory.
+int run_engine(const char* verb, Arguments args, const std::string& model) {
+  const auto directory = directory_of(model);
+  if (!directory) return report(verb, directory.error());
+  const auto engine = engine_program();
+  if (!engine) return report(verb, engine.error());
+  std::vector<std::string> words = {*engine, verb};
+  for (const std::string& word : args) {
+    const bool names = word == model || word == "--model=" + model;
+    words.push_back(names ? word.substr(0, word.size() - model.size()) + *directory : word);
+  }
+  const auto code = run_to_the_end(std::move(words));
+  if (!code) return report(verb, code.error());
+  if (*code != contract::kExitNotStarted) return *code;
+  return report(verb, {ErrorKind::Environment, kMissingLibrary, *engine, ""});
+}
+
+}  // namespace
 
 int run_generate(Arguments args) {
-  if (ParserObserver::active()) {
-    GenerateArguments arguments;
-    ArgumentParser parser(kGenerateDescription, "dsj generate");
-    add_generate_arguments(parser, arguments);
-    return parser.parse(args).value_or(0);
-  }
-  const auto engine = engine_program();
-  if (!engine) return report("generate", engine.error());
-  std::vector<std::string> words = {*engine, "generate"};
-  words.insert(words.end(), args.begin(), args.end());
-  const auto code = run_to_the_end(std::move(words));
-  if (!code) return report("generate", code.error());
-  if (*code != contract::kExitNotStarted) return *code;
-  return report("generate", {ErrorKind::Environment, kMissingLibrary, *engine, ""});
+  GenerateArguments arguments;
+  ArgumentParser parser(kGenerateDescription, "dsj generate");
+  add_generate_arguments(parser, arguments);
+  if (const auto over = parser.parse(args)) return *over;
+  return run_engine("generate", args, arguments.model);
+}
+
+int run_chat(Arguments args) {
+  ChatArguments arguments;
+  ArgumentParser parser(kChatDescription, "dsj chat");
+  add_chat_arguments(parser, arguments);
+  if (const auto over = parser.parse(args)) return *over;
+  return run_engine("chat", args, arguments.model);
 }
 
 }  // namespace dsj::cli

@@ -60,6 +60,7 @@ const std::vector<Verb>& verbs() {
       {Machine, "plot", "draws a run's or a job's curves in the terminal and as a page",
        on_cluster<run_plot_any>},
       {Machine, "generate", "answers the questions of a data file with a model", run_generate},
+      {Machine, "chat", "talks with a model", run_chat},
       {Machine, "merge", "adds a LoRA adapter to its base model", run_merge},
       {Machine,
        "checkpoint",

@@ -22,6 +22,7 @@ int run_import(Arguments args);
 int run_plot(Arguments args);
 /// Runs `dsj-train generate`.
 int run_generate(Arguments args);
+int run_chat(Arguments args);
 
 /// Runs the other programs in turn.
 int run_quickstart(Arguments args);

@@ -1,5 +1,4 @@
-// dsj-train: the rank process. Without a verb it trains, as its environment says
-// (job/contract.h); `generate` completes prompts with a model directory, --version shows the build.
+// dsj-train: the rank process. Without a verb it trains, as its environment says (job/contract.h).
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -7,8 +6,20 @@
 #include <vector>
 
 #include "common/version/version.h"
+#include "engine/train/chat.h"
 #include "engine/train/generate.h"
 #include "engine/train/run.h"
+
+namespace {
+
+constexpr char kHelp[] =
+    "usage: dsj-train [VERB [ARGUMENTS]]\n\n"
+    "Without a verb it is one rank of a run, which dsj-agent starts: dsj run JOB.yaml\n\n"
+    "  generate   answers questions with a model: dsj generate --help\n"
+    "  chat       talks with a model: dsj chat --help\n"
+    "  --version  shows the build\n";
+
+}  // namespace
 
 int main(int argc, char** argv) {
   // oneDNN keeps a compiled primitive per shape, and every sequence length is a shape: without a
@@ -16,9 +27,12 @@ int main(int argc, char** argv) {
   setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty()) return dsj::train::run_rank();
-  if (args[0] == "generate") return dsj::train::run_generate({args.begin() + 1, args.end()});
+  const std::vector<std::string> rest(args.begin() + 1, args.end());
+  if (args[0] == "generate") return dsj::train::run_generate(rest);
+  if (args[0] == "chat") return dsj::train::run_chat(rest);
   if (const auto over = dsj::answer_version("dsj-train", args)) return *over;
-  std::fprintf(stderr, "dsj-train: unknown verb \"%s\"; known: generate, --version\n",
-               args[0].c_str());
-  return 2;
+  const bool asked = args[0] == "--help" || args[0] == "-h";
+  if (!asked) std::fprintf(stderr, "dsj-train: unknown verb \"%s\"\n\n", args[0].c_str());
+  std::fputs(kHelp, asked ? stdout : stderr);
+  return asked ? 0 : 2;
 }

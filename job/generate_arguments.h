@@ -1,25 +1,63 @@
-// What `dsj generate` takes. dsj-train reads it (engine/train/generate.h); dsj shows it in completions and
-// manual pages.
-// Tested by: tests/run/completion_check.py
+// What `dsj generate` and `dsj chat` take. dsj-train reads it (engine/train/generate.h, chat.h); dsj shows
+// it in completions and manual pages.
+// Tested by: tests/run/completion_check.py, tests/run/chat_check.py
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "common/argument_parser.h"
+#include "common/result.h"
 
 namespace dsj {
+
+/// How a token is chosen (engine/train/sampling.h).
+struct Sampling {
+  double temperature = 0;  ///< 0: the best token
+  int64_t top_k = 0;       ///< 0: all
+  double top_p = 1, min_p = 0, repetition_penalty = 1;
+  uint64_t seed = 0;
+};
+
+/// What the command line says of it.
+struct SamplingArguments {
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;
+  uint64_t seed = 0;
+};
+
+/// The command line's words over the defaults: with none, the best token. --top-k, --top-p or --min-p
+/// alone sample at temperature 1.
+Sampling resolve_sampling(const SamplingArguments& given);
+/// The same over a model's generation_config.json (null: there is none), with transformers' defaults
+/// for what it leaves out. BadInput: the file's path and what is wrong; `where` names the file.
+Result<Sampling> resolve_sampling(const SamplingArguments& given, const nlohmann::json& file,
+                                  const std::string& where);
 
 struct GenerateArguments {
   std::string model, data, prompt, chat_template = "auto", output = "text";
   bool raw = false;
   int64_t max_new_tokens = 64, batch = 64, limit = INT64_MAX;
+  SamplingArguments sampling;
+};
+
+struct ChatArguments {
+  std::string model, system, chat_template = "auto";
+  int64_t max_new_tokens = 1024;
+  SamplingArguments sampling;
 };
 
 inline constexpr char kGenerateDescription[] =
-    "Answers the questions of a data file, of --prompt or of standard input, greedily";
+    "Answers the questions of a data file, of --prompt or of standard input";
+inline constexpr char kChatDescription[] =
+    "Talks with a model: a line is a turn, /help lists commands, Ctrl-C stops an answer, Ctrl-D "
+    "ends.\n"
+    "Sampling follows the model's generation_config.json; options override it.";
 
 /// Makes `parser` read them into `to`.
 void add_generate_arguments(ArgumentParser& parser, GenerateArguments& to);
+void add_chat_arguments(ArgumentParser& parser, ChatArguments& to);
 
 }  // namespace dsj

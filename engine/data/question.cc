@@ -133,11 +133,20 @@ Result<Question> Asker::row(const json& given) {
   return chat(std::move(told.turns), told.tools, ends_with_answer);
 }
 
-Result<Question> Asker::text(const std::string& text) {
+Result<bool> Asker::takes_turns() {
   const auto named = chat_template();
-  if (named) return chat({{"user", text}}, jinja::Value::none(), /*answered=*/false);
-  if (wanted_ != "auto") return std::unexpected(named.error());
-  return row({{"instruction", text}});
+  if (!named && wanted_ != "auto") return std::unexpected(named.error());
+  return named.has_value();
+}
+
+Result<Question> Asker::conversation(const std::vector<Turn>& turns) {
+  DSJ_TRY(const bool all, takes_turns());
+  if (all) return chat(turns, jinja::Value::none(), /*answered=*/false);
+  return row({{"instruction", turns.back().content}});
+}
+
+Result<Question> Asker::text(const std::string& text) {
+  return conversation({{"user", text}});
 }
 
 Result<Question> Asker::raw(const std::string& text) const {

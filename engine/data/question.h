@@ -38,6 +38,11 @@ class Asker {
   /// A text that a user asks: a turn of the chat template if one is named or known, else an
   /// instruction of Stanford's prompt.
   Result<Question> text(const std::string& text);
+  /// Whether the model sees the turns before the last one: it has a chat template, or one is named.
+  /// BadInput: the one that is named is not there.
+  Result<bool> takes_turns();
+  /// The turns of a conversation, the last one the user's. Without takes_turns() that one alone, as text().
+  Result<Question> conversation(const std::vector<Turn>& turns);
   /// A text that the model goes on with.
   Result<Question> raw(const std::string& text) const;
 

@@ -354,12 +354,25 @@ at::Tensor attention_backward(const at::Tensor& dout, at::Tensor qkv, const Atte
   return qkv;
 }
 
+namespace {
+
+/// Which of the keys from position `from` on the tokens of `run` see [length, keys] bool. Undefined: all of them.
+at::Tensor seen_by(const Run& run, int64_t from, int64_t window) {
+  if (run.length == 1) return {};
+  const at::Tensor asks = at::arange(run.first, run.first + run.length).unsqueeze(1);
+  const at::Tensor keys = at::arange(from, run.first + run.length).unsqueeze(0);
+  const at::Tensor seen = keys.le(asks);
+  return window > 0 ? seen.logical_and(keys.gt(asks - window)) : seen;
+}
+
+}  // namespace
+
 at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape,
                             at::Tensor k_cache, at::Tensor v_cache) {
   const bool whole = rows.runs()[0].first == 0;
   at::Tensor out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
   for (const Run& run : rows.runs()) {
-    DSJ_CHECK(whole ? run.first == 0 : run.first > 0 && run.length == 1);
+    DSJ_CHECK((run.first == 0) == whole);
     const at::Tensor all = by_head(of_run(qkv, run), run, shape.dim);
     const auto cached = [&](const at::Tensor& cache, int64_t from, int64_t length) {
       return cache.narrow(0, run.row, run.rows).narrow(2, from, length);
@@ -368,28 +381,35 @@ at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const 
     cached(v_cache, run.first, run.length)
         .copy_(all.narrow(1, shape.heads + shape.kv_heads, shape.kv_heads));
     if (whole) continue;
-    const int64_t seen = shape.window > 0 ? std::min(shape.window, run.first + 1) : run.first + 1;
-    const int64_t from = run.first + 1 - seen;
+    const int64_t from = shape.window > 0 ? std::max<int64_t>(0, run.first + 1 - shape.window) : 0;
+    const int64_t count = run.first + run.length - from;
+    const at::Tensor seen = seen_by(run, from, shape.window);
     if (shape.cap > 0 || shape.sinks.defined()) {
       const int64_t times = shape.heads / shape.kv_heads;
-      const at::Tensor keys = repeat_heads(cached(k_cache, from, seen), times);
+      const at::Tensor keys = repeat_heads(cached(k_cache, from, count), times);
       at::Tensor scores = at::matmul(all.narrow(1, 0, shape.heads), keys.transpose(2, 3))
                               .to(at::kFloat)
                               .mul_(shape.scale);
       if (shape.cap > 0) scores.div_(shape.cap).tanh_().mul_(shape.cap);
+      if (seen.defined())
+        scores.masked_fill_(seen.logical_not(), -std::numeric_limits<float>::infinity());
       if (shape.sinks.defined())
         scores = at::cat(
-            {scores, shape.sinks.view({1, -1, 1, 1}).expand({run.rows, shape.heads, 1, 1})}, -1);
-      const at::Tensor p = scores.softmax(-1).narrow(-1, 0, seen);
-      const at::Tensor values = repeat_heads(cached(v_cache, from, seen), times);
+            {scores,
+             shape.sinks.view({1, -1, 1, 1}).expand({run.rows, shape.heads, run.length, 1})},
+            -1);
+      const at::Tensor p = scores.softmax(-1).narrow(-1, 0, count);
+      const at::Tensor values = repeat_heads(cached(v_cache, from, count), times);
       of_run(out, run).copy_(merge(at::matmul(p.to(values.scalar_type()), values), run));
       continue;
     }
-    of_run(out, run).copy_(merge(
-        at::scaled_dot_product_attention(all.narrow(1, 0, shape.heads), cached(k_cache, from, seen),
-                                         cached(v_cache, from, seen), {}, 0.0, /*is_causal=*/false,
-                                         shape.scale, /*enable_gqa=*/true),
-        run));
+    of_run(out, run).copy_(
+        merge(at::scaled_dot_product_attention(
+                  all.narrow(1, 0, shape.heads), cached(k_cache, from, count),
+                  cached(v_cache, from, count),
+                  seen.defined() ? std::optional<at::Tensor>(seen) : std::nullopt, 0.0,
+                  /*is_causal=*/false, shape.scale, /*enable_gqa=*/true),
+              run));
   }
   return whole ? attention(qkv, rows, shape).out : out;
 }

@@ -153,7 +153,8 @@ at::Tensor attention_backward(const at::Tensor& dout, at::Tensor qkv, const Atte
                               const RowBounds& rows, const Attention& shape);
 
 /// Inference with a cache [rows, kv_heads, max, D]: writes the keys and values of qkv at the rows'
-/// positions. The first call has whole prompts, from position 0 on; later calls one token a row.
+/// positions; each token sees the cache up to its own. All rows of a call begin at position 0, or
+/// none does.
 at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape,
                             at::Tensor k_cache, at::Tensor v_cache);
 

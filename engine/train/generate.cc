@@ -1,7 +1,5 @@
 #include "engine/train/generate.h"
 
-#include <c10/core/GradMode.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -12,16 +10,10 @@
 
 #include "common/files/posix_files.h"
 #include "engine/data/question.h"
-#include "engine/data/tokenizer.h"
-#include "engine/memory/counting_allocator.h"
-#include "engine/train/generator.h"
-#include "engine/train/rank_env.h"
-#include "engine/weights/adapter.h"
-#include "engine/weights/weight_source.h"
+#include "engine/train/answering_model.h"
+#include "engine/train/sampling.h"
 #include "job/contract.h"
 #include "job/generate_arguments.h"
-#include "job/layout/lora.h"
-#include "job/layout/model_config.h"
 
 namespace dsj::train {
 namespace {
@@ -29,6 +21,8 @@ namespace {
 using nlohmann::json;
 
 using Options = GenerateArguments;
+
+constexpr char kName[] = "dsj generate";
 
 struct Prompt {
   json row;  ///< null: it is no row's
@@ -124,42 +118,6 @@ Result<std::vector<Prompt>> read_prompts(Files& files, const Options& options, d
   return of_rows(read, kStandardInput, asker);
 }
 
-/// What --model names: a model, or an adapter and its base model.
-struct Subject {
-  std::string directory;  ///< of the model
-  std::optional<weights::AdapterConfig> adapter;
-};
-
-Result<Subject> subject_of(Files& files, const std::string& directory) {
-  DSJ_TRY(const bool is_adapter, files.exists(path_join(directory, weights::kAdapterConfigFile)));
-  if (!is_adapter) return Subject{directory, {}};
-  DSJ_TRY(auto config, weights::read_adapter_config(files, directory));
-  DSJ_TRY(const bool there, files.exists(path_join(config.base, "config.json")));
-  if (!there)
-    return bad_input("the base model \"" + config.base + "\" is not a directory here", directory,
-                     "dsj merge --base DIR --adapter " + directory + " -o OUT makes one model");
-  const std::string base = config.base;
-  return Subject{base, std::move(config)};
-}
-
-Result<std::unique_ptr<Generator>> load_generator(Files& files, const Options& options,
-                                                  const Subject& subject,
-                                                  const layout::ModelConfig& model,
-                                                  comm::Collectives& collectives) {
-  DSJ_TRY(const auto source, weights::WeightSource::open(files, subject.directory));
-  if (!subject.adapter) {
-    auto generator = std::make_unique<Generator>(model, collectives);
-    DSJ_TRY_STATUS(generator->load(source));
-    return generator;
-  }
-  DSJ_TRY(const auto lora, layout::resolve_lora(model, subject.adapter->lora));
-  DSJ_TRY(const auto adapter, weights::WeightSource::open_file(
-                                  files, path_join(options.model, weights::kAdapterWeightsFile)));
-  auto generator = std::make_unique<Generator>(model, collectives, lora);
-  DSJ_TRY_STATUS(generator->load(source, &adapter));
-  return generator;
-}
-
 /// Prompts that run together: neighbours in length, because attention runs once for each length.
 std::vector<std::vector<size_t>> batches_of(const std::vector<Prompt>& prompts, int64_t batch,
                                             bool one_length) {
@@ -179,32 +137,26 @@ std::vector<std::vector<size_t>> batches_of(const std::vector<Prompt>& prompts, 
 
 Status generate(const Options& options) {
   PosixFiles files;
-  DSJ_TRY(const Subject subject, subject_of(files, options.model));
-  DSJ_TRY(const auto model, layout::read_model_config(subject.directory));
-  DSJ_TRY(const auto tokenizer, data::Tokenizer::load(subject.directory));
-  for (const std::string& note : tokenizer->notes())
-    std::fprintf(stderr, "dsj generate: %s\n", note.c_str());
-  data::Asker asker(files, subject.directory, *tokenizer, options.chat_template);
-  DSJ_TRY(auto prompts, read_prompts(files, options, asker));
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const auto length = std::ssize(prompts[i].question.ids);
-    if (length >= 1 && length <= model.longest_sequence()) continue;
-    return bad_input("prompt " + std::to_string(i) + " has " + std::to_string(length) +
-                         " tokens, the model takes 1 to " +
-                         std::to_string(model.longest_sequence()),
-                     options.data);
-  }
-  DSJ_TRY(const auto collectives, comm::make_collectives({}));
-  DSJ_TRY(const auto loaded, load_generator(files, options, subject, model, *collectives));
-  Generator& generator = *loaded;
+  DSJ_TRY(const auto model,
+          AnsweringModel::open(files, options.model, options.chat_template, kName));
+  DSJ_TRY(auto prompts, read_prompts(files, options, model->asker()));
+  for (size_t i = 0; i < prompts.size(); ++i)
+    DSJ_TRY_STATUS(model->fits(prompts[i].question.ids, "prompt " + std::to_string(i)));
+  DSJ_TRY_STATUS(model->load_weights());
+  const Sampling sampling = resolve_sampling(options.sampling);
+  const data::Tokenizer& tokenizer = model->tokenizer();
   for (const auto& members :
-       batches_of(prompts, options.batch, Generator::takes_one_length(model))) {
+       batches_of(prompts, options.batch, Generator::takes_one_length(model->config()))) {
     std::vector<std::vector<int32_t>> ids;
     for (const size_t member : members) ids.push_back(prompts[member].question.ids);
-    const auto completions = generator.complete(ids, options.max_new_tokens, tokenizer->stop_ids());
-    for (size_t i = 0; i < members.size(); ++i) {
-      prompts[members[i]].completion = tokenizer->decode(completions[i], /*skip_special=*/true);
-    }
+    const auto choose = [&](size_t row, std::span<const float> logits,
+                            std::span<const int32_t> completion) {
+      return choose_token(sampling, logits, ids[row], completion, members[row]);
+    };
+    const auto completions =
+        model->generator().complete(ids, options.max_new_tokens, tokenizer.stop_ids(), choose);
+    for (size_t i = 0; i < members.size(); ++i)
+      prompts[members[i]].completion = tokenizer.decode(completions[i], /*skip_special=*/true);
   }
   print(prompts, options);
   return {};
@@ -214,28 +166,11 @@ Status generate(const Options& options) {
 
 int run_generate(const std::vector<std::string>& args) {
   Options options;
-  ArgumentParser parser(kGenerateDescription, "dsj generate");
+  ArgumentParser parser(kGenerateDescription, kName);
   add_generate_arguments(parser, options);
-  if (const auto over = parser.parse(args)) {
+  if (const auto over = parser.parse(args))
     return *over == 0 ? contract::kExitDone : contract::kExitBadInput;
-  }
-  if (const auto switches = check_kernel_switches(); !switches) {
-    std::fprintf(stderr, "dsj generate: %s\n", switches.error().to_string().c_str());
-    return contract::kExitBadInput;
-  }
-  memory::install();
-  c10::AutoGradMode no_autograd(false);
-  try {
-    if (const auto done = generate(options); !done) {
-      std::fprintf(stderr, "dsj generate: %s\n", done.error().to_string().c_str());
-      return done.error().kind == ErrorKind::BadInput ? contract::kExitBadInput
-                                                      : contract::kExitEnvironment;
-    }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "dsj generate: %s\n", error.what());
-    return contract::kExitFailed;
-  }
-  return contract::kExitDone;
+  return run_answering(kName, [&] { return generate(options); });
 }
 
 }  // namespace dsj::train

@@ -3,10 +3,28 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
 
 namespace dsj::train {
+namespace {
+
+/// A completion ends where learned positions end.
+int64_t end_of(const layout::ModelConfig& model, int64_t wanted) {
+  return model.learned_positions ? std::min(wanted, model.max_position) : wanted;
+}
+
+bool is_one_of(int32_t id, std::span<const int32_t> ids) {
+  return std::ranges::find(ids, id) != ids.end();
+}
+
+std::span<const float> row_of(const at::Tensor& logits, size_t row) {
+  const auto width = static_cast<size_t>(logits.size(1));
+  return {logits.const_data_ptr<float>() + row * width, width};
+}
+
+}  // namespace
 
 Generator::Generator(const layout::ModelConfig& model, comm::Collectives& collectives,
                      const std::optional<LoraArgs>& lora)
@@ -37,6 +55,16 @@ Generator::Cache Generator::make_cache(int64_t rows, int64_t length) const {
   return cache;
 }
 
+void Generator::reserve(int64_t length, int64_t kept) {
+  if (length <= room_) return;
+  room_ = std::max(length, 2 * room_);
+  const Cache old = std::exchange(conversation_, make_cache(1, room_));
+  for (size_t i = 0; kept > 0 && i < old.keys.size(); ++i) {
+    conversation_.keys[i].narrow(2, 0, kept).copy_(old.keys[i].narrow(2, 0, kept));
+    conversation_.values[i].narrow(2, 0, kept).copy_(old.values[i].narrow(2, 0, kept));
+  }
+}
+
 at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows, Cache& cache) {
   at::Tensor x = models::embedding_forward(state_.unit(0), model_, ids, {.rows = &rows});
   for (int i = 0; i < model_.num_layers; ++i) {
@@ -48,12 +76,17 @@ at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows,
   for (int64_t row = 0; row < rows.rows(); ++row) last.push_back(rows.starts()[row + 1] - 1);
   const int head = static_cast<int>(model_.num_layers) + 1;
   return models::head_logits(state_.unit(head), model_, x.index_select(0, at::tensor(last)))
-      .argmax(-1);
+      .to(at::kFloat)
+      .contiguous();
+}
+
+int32_t Generator::best(size_t, std::span<const float> logits, std::span<const int32_t>) {
+  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
 std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vector<int32_t>> prompts,
-                                                      int64_t fresh,
-                                                      std::span<const int32_t> stops) {
+                                                      int64_t fresh, std::span<const int32_t> stops,
+                                                      const Choose& choose) {
   const size_t count = prompts.size();
   std::vector<int64_t> lengths, ids;
   for (const auto& prompt : prompts) {
@@ -62,31 +95,56 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
   }
   const auto [shortest, longest] = std::ranges::minmax(lengths);
   DSJ_CHECK(shortest == longest || !takes_one_length(model_));
-  // A completion ends where learned positions end.
-  int64_t end = longest + fresh;
-  if (model_.learned_positions) end = std::min(end, model_.max_position);
+  const int64_t end = end_of(model_, longest + fresh);
   Cache cache = make_cache(std::ssize(prompts), end);
   std::vector<std::vector<int32_t>> out(count);
   std::vector<bool> done(count, fresh == 0);
   at::Tensor tokens = at::tensor(ids);
   models::RowBounds rows(lengths, at::kCPU);
   while (std::ranges::count(done, false) > 0) {
-    const at::Tensor best = next(tokens, rows, cache);
-    const auto* id = best.const_data_ptr<int64_t>();
+    const at::Tensor logits = next(tokens, rows, cache);
+    // A row that is done still takes part; what it gives is not looked at.
+    std::vector<int64_t> chosen(count, 0), firsts;
     for (size_t row = 0; row < count; ++row) {
       if (done[row]) continue;
-      done[row] = std::ranges::find(stops, static_cast<int32_t>(id[row])) != stops.end();
-      if (!done[row]) out[row].push_back(static_cast<int32_t>(id[row]));
+      const int32_t id = choose(row, row_of(logits, row), out[row]);
+      chosen[row] = id;
+      done[row] = is_one_of(id, stops);
+      if (!done[row]) out[row].push_back(id);
       done[row] = done[row] || std::ssize(out[row]) == fresh || lengths[row] == end;
     }
-    // A row that is done still takes part; what it gives is not looked at.
-    std::vector<int64_t> firsts;
     for (int64_t& length : lengths) {
       length = std::min(length + 1, end);
       firsts.push_back(length - 1);
     }
-    tokens = best;
+    tokens = at::tensor(chosen);
     rows = models::RowBounds(std::vector<int64_t>(count, 1), at::kCPU, firsts);
+  }
+  return out;
+}
+
+std::vector<int32_t> Generator::go_on(const std::vector<int32_t>& prompt, int64_t fresh,
+                                      std::span<const int32_t> stops, const Choose& choose,
+                                      const std::function<bool(std::span<const int32_t>)>& heard) {
+  // The last token of the prompt is computed in any case: it has the logits.
+  const auto most = std::min(known_.size(), prompt.size() - 1);
+  const auto same =
+      std::mismatch(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(most), known_.begin());
+  const int64_t kept = takes_one_length(model_) ? 0 : same.first - prompt.begin();
+  const int64_t end = end_of(model_, std::ssize(prompt) + fresh);
+  reserve(end, kept);
+  known_.resize(static_cast<size_t>(kept));
+  std::vector<int32_t> out, given(prompt.begin() + kept, prompt.end());
+  while (std::ssize(out) < fresh) {
+    const std::vector<int64_t> lengths{std::ssize(given)}, firsts{std::ssize(known_)};
+    const at::Tensor logits = next(at::tensor(given).to(at::kLong),
+                                   models::RowBounds(lengths, at::kCPU, firsts), conversation_);
+    known_.insert(known_.end(), given.begin(), given.end());
+    const int32_t id = choose(0, row_of(logits, 0), out);
+    if (is_one_of(id, stops)) break;
+    out.push_back(id);
+    if (!heard(out) || std::ssize(known_) == end) break;
+    given = {id};
   }
   return out;
 }

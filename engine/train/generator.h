@@ -1,9 +1,10 @@
-// Greedy completion of token ids with a key-value cache: the whole model on one rank, in fp32. For
-// `dsj-train generate` and tests. Prompts of several lengths lie end to end; none is padded. Left
-// out: sampling, 16-bit inference.
+// Completion of token ids with a key-value cache: the whole model on one rank, in fp32. For
+// `dsj-train generate`, `dsj-train chat` and tests. Prompts of several lengths lie end to end; none
+// is padded. Left out: 16-bit inference.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,11 +24,25 @@ class Generator {
   /// `adapter`: the LoRA weights in PEFT's layout, if there is LoRA. Error: see ModelState::load.
   Status load(const weights::WeightSource& source, const weights::WeightSource* adapter = nullptr);
 
+  /// Chooses the token of a row from its logits [vocabulary]; `completion`: the ids after its prompt.
+  using Choose = std::function<int32_t(size_t row, std::span<const float> logits,
+                                       std::span<const int32_t> completion)>;
+  /// The first of the best tokens.
+  static int32_t best(size_t row, std::span<const float> logits,
+                      std::span<const int32_t> completion);
+
   /// Up to `fresh` ids after each prompt, until one of `stops` (not part of the result) or until
   /// learned positions run out. Each prompt has 1 token or more, up to the last learned position.
   /// takes_one_length(): all have one length.
   std::vector<std::vector<int32_t>> complete(std::span<const std::vector<int32_t>> prompts,
-                                             int64_t fresh, std::span<const int32_t> stops);
+                                             int64_t fresh, std::span<const int32_t> stops,
+                                             const Choose& choose = best);
+  /// The same for the one prompt of a conversation: what it begins with as the one before (and its
+  /// completion) did is not computed again. `heard` gets the ids so far after each; false ends the
+  /// completion.
+  std::vector<int32_t> go_on(const std::vector<int32_t>& prompt, int64_t fresh,
+                             std::span<const int32_t> stops, const Choose& choose,
+                             const std::function<bool(std::span<const int32_t>)>& heard);
   /// Dynamic rope scaling makes frequencies depend on the longest row of a call: rows of other
   /// lengths would change a completion.
   static bool takes_one_length(const layout::ModelConfig& model);
@@ -37,7 +52,9 @@ class Generator {
     std::vector<at::Tensor> keys, values;  ///< per layer [rows, kv_heads, length, head_dim]
   };
   Cache make_cache(int64_t rows, int64_t length) const;
-  /// ids [N] of `rows` → the best next id of each row [rows].
+  /// Makes room for `length` tokens in the conversation's cache; its first `kept` are kept.
+  void reserve(int64_t length, int64_t kept);
+  /// ids [N] of `rows` → the logits of what follows each row [rows, vocabulary], fp32.
   at::Tensor next(const at::Tensor& ids, const models::RowBounds& rows, Cache& cache);
 
   const layout::ModelConfig& model_;
@@ -45,6 +62,9 @@ class Generator {
   zero::ModelState state_;
   const std::unique_ptr<const models::Layer> layer_;
   models::ops::Ropes ropes_;
+  Cache conversation_;          ///< of go_on(): one row
+  int64_t room_ = 0;            ///< tokens that it has room for
+  std::vector<int32_t> known_;  ///< the ids whose keys and values it holds
 };
 
 }  // namespace dsj::train

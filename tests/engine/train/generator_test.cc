@@ -1,4 +1,4 @@
-// Greedy completion against transformers' ids, and what batching must not change.
+// Greedy completion against transformers' ids, and what batching and a conversation's cache must not change.
 #include "engine/train/generator.h"
 
 #include <gtest/gtest.h>
@@ -91,21 +91,52 @@ TEST_P(Generate, StopsAtAStopIdAndLeavesItOut) {
   });
 }
 
+TEST_P(Generate, AConversationGoesOnAsIfItWereReadAnew) {
+  with_generator([](Generator& generator, const json&) {
+    const auto hear = [](std::span<const int32_t>) { return true; };
+    Ids conversation;
+    // More tokens at a time than a window has; a turn that is taken back; one that is a part of another.
+    for (const Ids& turn : {Ids{5, 9, 40}, Ids{7}, Ids{33, 118, 45, 2, 20, 21, 22}, Ids{100}}) {
+      conversation.insert(conversation.end(), turn.begin(), turn.end());
+      const Ids alone = generator.complete({&conversation, 1}, 2, {}).at(0);
+      EXPECT_EQ(generator.go_on(conversation, 2, {}, Generator::best, hear), alone)
+          << conversation.size();
+      Ids other = conversation;
+      other[other.size() / 2] = 77;
+      EXPECT_EQ(generator.go_on(other, 2, {}, Generator::best, hear),
+                generator.complete({&other, 1}, 2, {}).at(0));
+      EXPECT_EQ(generator.go_on(conversation, 2, {}, Generator::best, hear), alone)
+          << conversation.size();
+      conversation.insert(conversation.end(), alone.begin(), alone.end());
+    }
+    const Ids stops{generator.complete({&conversation, 1}, 3, {}).at(0).at(2)};
+    EXPECT_EQ(generator.go_on(conversation, 4, stops, Generator::best, hear),
+              generator.complete({&conversation, 1}, 4, stops).at(0));
+    int heard = 0;
+    EXPECT_LE(generator
+                  .go_on(conversation, 5, {}, Generator::best,
+                         [&](std::span<const int32_t>) { return ++heard < 2; })
+                  .size(),
+              2u);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, Generate,
-    testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5", "tiny-llama",
-                    "tiny-llama-linear", "tiny-llama-dynamic", "tiny-mistral", "tiny-qwen3",
-                    "tiny-gpt2", "tiny-llama-yarn", "tiny-gemma", "tiny-gemma2", "tiny-gemma3",
-                    "tiny-phi3", "tiny-phi4-mini", "tiny-smollm3", "tiny-granite", "tiny-olmo2",
-                    "tiny-olmo3", "tiny-glm", "tiny-glm4", "tiny-exaone4", "tiny-seed-oss",
-                    "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron",
-                    "tiny-starcoder2", "tiny-stablelm", "tiny-stablelm-parallel", "tiny-olmo",
-                    "tiny-cohere", "tiny-cohere2", "tiny-gpt-neox", "tiny-gpt-neox-sequential",
-                    "tiny-phi", "tiny-opt", "tiny-falcon", "tiny-falcon-40b",
-                    "tiny-falcon-sequential", "tiny-gptj", "tiny-hunyuan", "tiny-ministral",
-                    "tiny-internlm3", "tiny-gemma3-vision", "tiny-mistral3", "tiny-qwen2.5-vl",
-                    "tiny-qwen3-vl", "tiny-jais2", "tiny-hyperclovax", "tiny-vaultgemma",
-                    "tiny-llava", "tiny-smolvlm"),
+    testing::Values(
+        "tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5", "tiny-llama", "tiny-llama-linear",
+        "tiny-llama-dynamic", "tiny-mistral", "tiny-qwen3", "tiny-gpt2", "tiny-llama-yarn",
+        "tiny-gemma", "tiny-gemma2", "tiny-gemma3", "tiny-phi3", "tiny-phi4-mini", "tiny-smollm3",
+        "tiny-granite", "tiny-olmo2", "tiny-olmo3", "tiny-glm", "tiny-glm4", "tiny-exaone4",
+        "tiny-seed-oss", "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron",
+        "tiny-starcoder2", "tiny-stablelm", "tiny-stablelm-parallel", "tiny-olmo", "tiny-cohere",
+        "tiny-cohere2", "tiny-gpt-neox", "tiny-gpt-neox-sequential", "tiny-phi", "tiny-opt",
+        "tiny-falcon", "tiny-falcon-40b", "tiny-falcon-sequential", "tiny-gptj", "tiny-hunyuan",
+        "tiny-ministral", "tiny-internlm3", "tiny-gemma3-vision", "tiny-mistral3",
+        "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-jais2", "tiny-hyperclovax", "tiny-vaultgemma",
+        "tiny-llava", "tiny-smolvlm", "tiny-mixtral", "tiny-olmoe", "tiny-qwen2-moe",
+        "tiny-qwen3-moe", "tiny-qwen3-moe-balanced", "tiny-granitemoe", "tiny-gpt-oss",
+        "tiny-deepseek-v2", "tiny-deepseek-v2-lite", "tiny-gemma-padding", "tiny-llama-padding"),
     [](const auto& info) {
       std::string name = info.param;
       std::ranges::replace_if(
