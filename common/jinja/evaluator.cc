@@ -1,10 +1,10 @@
 #include "common/jinja/evaluator.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include "common/check.h"
 #include "common/jinja/filters.h"
+#include "common/jinja/globals.h"
 #include "common/jinja/methods.h"
 #include "common/jinja/objects.h"
 #include "common/jinja/operators.h"
@@ -16,8 +16,7 @@ namespace {
 using E = Expr::Kind;
 using S = Stmt::Kind;
 
-constexpr int kEvalDepthMax = 600;      ///< of calls in this file
-constexpr int64_t kRangeMax = 100'000;  ///< as the sandbox of Jinja2
+constexpr int kEvalDepthMax = 600;  ///< of calls in this file
 
 enum class Flow { Next, Break, Continue };
 
@@ -36,7 +35,7 @@ class Evaluator {
         scope_(std::make_shared<Scope>()) {
     globals_.assign(syntax.names.size(), std::nullopt);
     for (size_t i = 0; i < syntax.names.size(); ++i) {
-      globals_[i] = global(syntax.names[i]);
+      globals_[i] = global_function(syntax.names[i], {budget_, options.now, namespaces_});
       for (const auto& [name, value] : context) {
         if (name == syntax.names[i]) globals_[i] = value;
       }
@@ -75,35 +74,6 @@ class Evaluator {
 
   // ---- names
 
-  std::optional<Value> global(const std::string& name) {
-    const auto function = [&](Function::Call call) {
-      return Value(std::shared_ptr<Object>(std::make_shared<Function>(name, std::move(call))));
-    };
-    if (name == "range") return function([this](Arguments a) { return range(std::move(a)); });
-    if (name == "dict") return function([](Arguments a) { return dict_of(std::move(a)); });
-    if (name == "namespace")
-      return function([this](Arguments a) { return new_namespace(std::move(a)); });
-    if (name == "cycler") {
-      return function([](Arguments a) {
-        return Value(std::shared_ptr<Object>(std::make_shared<Cycler>(std::move(a.positional))));
-      });
-    }
-    if (name == "joiner") return function([](Arguments a) { return joiner(std::move(a)); });
-    if (name == "raise_exception") {
-      return function([](Arguments a) -> Value {
-        const Bound bound("raise_exception", std::move(a), {"message"});
-        throw TemplateError{to_str(bound.need(0))};
-      });
-    }
-    if (name == "strftime_now") {
-      return function([this](Arguments a) { return date(std::move(a)); });
-    }
-    if (name == "lipsum") {
-      return function([](Arguments) -> Value { throw TemplateError{"lipsum is not built"}; });
-    }
-    return std::nullopt;
-  }
-
   const Value* find(int id) const {
     for (Scope* scope = scope_.get(); scope; scope = scope->outer.get()) {
       if (const Value* found = scope->find_here(id)) return found;
@@ -120,9 +90,7 @@ class Evaluator {
       if (!space)
         throw TemplateError{"'" + target.items[0]->name +
                             "' is not a namespace: only one of those has attributes to set"};
-      check_attribute_name(target.name);
-      space->attributes[target.name] = std::move(value);
-      return;
+      return space->set(target.name, std::move(value));
     }
     const Values items = items_of(value);
     if (items.size() != target.items.size()) {
@@ -130,99 +98,6 @@ class Evaluator {
                           std::to_string(target.items.size()) + " names"};
     }
     for (size_t i = 0; i < items.size(); ++i) assign(*target.items[i], items[i]);
-  }
-
-  static void check_attribute_name(const std::string& name) {
-    if (name.starts_with('_'))
-      throw TemplateError{"a namespace takes no attribute that begins with _: '" + name + "'"};
-  }
-
-  // ---- functions
-
-  Value range(Arguments given) {
-    if (!given.named.empty() || given.positional.empty() || given.positional.size() > 3)
-      throw TemplateError{"range takes one to three numbers"};
-    for (const Value& one : given.positional) {
-      if (!one.is_int())
-        throw TemplateError{"range needs whole numbers, it got a value of type " + type_name(one)};
-    }
-    const auto at = [&](size_t i) { return given.positional[i].as_int(); };
-    const bool one = given.positional.size() == 1;
-    const int64_t start = one ? 0 : at(0), stop = one ? at(0) : at(1);
-    const int64_t step = given.positional.size() == 3 ? at(2) : 1;
-    if (step == 0) throw TemplateError{"range with step 0"};
-    Values items;
-    for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
-      if (std::ssize(items) >= kRangeMax) throw TemplateError{"range is longer than 100000"};
-      items.emplace_back(i);
-      if (__builtin_add_overflow(i, step, &i)) break;
-    }
-    budget_.step(std::ssize(items));
-    return make_sequence(std::move(items), Sequence::Kind::Range);
-  }
-
-  static Value dict_of(Arguments given) {
-    Dict made;
-    if (given.positional.size() > 1) throw TemplateError{"dict takes one value and names"};
-    if (!given.positional.empty()) {
-      if (const Dict* other = given.positional[0].dict()) {
-        made = *other;
-      } else {
-        for (const Value& pair : items_of(given.positional[0])) {
-          const Values two = items_of(pair);
-          if (two.size() != 2) throw TemplateError{"dict needs pairs"};
-          check_key(two[0]);
-          made.set(two[0], two[1]);
-        }
-      }
-    }
-    for (auto& [name, value] : given.named) made.set(Value(name), std::move(value));
-    return make_dict(std::move(made));
-  }
-
-  Value new_namespace(Arguments given) {
-    auto made = std::make_shared<Namespace>();
-    const Value all = dict_of(std::move(given));
-    for (const auto& [key, value] : all.dict()->entries()) {
-      check_attribute_name(to_str(key));
-      made->attributes[to_str(key)] = value;
-    }
-    namespaces_.push_back(made);
-    return Value(std::shared_ptr<Object>(made));
-  }
-
-  static Value joiner(Arguments given) {
-    const Bound bound("joiner", std::move(given), {"sep"});
-    return Value(std::shared_ptr<Object>(std::make_shared<Function>(
-        "joiner", [separator = bound.text(0, ", "), used = false](Arguments) mutable {
-          return std::exchange(used, true) ? Value(separator) : Value("");
-        })));
-  }
-
-  Value date(Arguments given) {
-    const Bound bound("strftime_now", std::move(given), {"format"});
-    std::string format;
-    const std::string wanted = to_str(bound.need(0));
-    for (size_t i = 0; i < wanted.size(); ++i) {  // a time without a zone has no %z and no %Z
-      if (wanted[i] != '%' || i + 1 >= wanted.size()) {
-        format += wanted[i];
-        continue;
-      }
-      const char kind = wanted[++i];
-      if (kind == 'f') {
-        format += "000000";
-      } else if (kind != 'z' && kind != 'Z') {
-        format += {'%', kind};
-      }
-    }
-    if (format.empty()) return Value("");
-    const std::time_t seconds = options_.now;
-    std::tm parts{};
-    gmtime_r(&seconds, &parts);
-    std::string text(format.size() * 64 + 64, '\0');
-    budget_.bytes(text.size());
-    text.resize(std::strftime(text.data(), text.size(), format.c_str(), &parts));
-    return Value(std::move(text));
   }
 
   // ---- attributes and calls
@@ -321,12 +196,6 @@ class Evaluator {
   // ---- expressions
 
   void at(const Expr& expr) { line_ = expr.line; }
-
-  static void check_key(const Value& key) {
-    const Sequence* sequence = key.sequence();
-    if (key.dict() || (sequence && sequence->kind != Sequence::Kind::Tuple))
-      throw TemplateError{"a value of type " + type_name(key) + " cannot be a key"};
-  }
 
   Value eval(const Expr& expr) {
     const Deeper deeper(*this);

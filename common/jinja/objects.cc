@@ -4,6 +4,12 @@
 
 namespace dsj::jinja {
 
+void Namespace::set(const std::string& name, Value value) {
+  if (name.starts_with('_'))
+    throw TemplateError{"a namespace takes no attribute that begins with _: '" + name + "'"};
+  attributes[name] = std::move(value);
+}
+
 std::optional<Value> Loop::attribute(std::string_view name) const {
   const int64_t length = std::ssize(items_);
   const auto item = [&](int64_t place) {

@@ -44,6 +44,8 @@ class Namespace : public Object {
     const auto found = attributes.find(std::string(name));
     return found == attributes.end() ? std::nullopt : std::optional(found->second);
   }
+  /// Throws TemplateError: a name that begins with _.
+  void set(const std::string& name, Value value);
   std::map<std::string, Value> attributes;
 };
 

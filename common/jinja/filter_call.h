@@ -1,0 +1,50 @@
+// A filter as it is called in a template. Internal to common/jinja.
+// Tested by: tests/common/jinja/template_test.cc
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/jinja/arguments.h"
+#include "common/jinja/value.h"
+
+namespace dsj::jinja {
+
+/// What filters need of the evaluator.
+struct FilterEnvironment {
+  Budget& budget;
+  /// object[key], or object.key where there is no such item.
+  std::function<Value(const Value& object, const Value& key)> item;
+};
+
+struct FilterCall {
+  const FilterEnvironment& environment;
+  std::string_view name;
+  const Value& value;
+  Arguments& arguments;
+  /// Another filter, as map has it: apply_filter().
+  Value (*apply)(const FilterEnvironment&, std::string_view, const Value&, Arguments);
+
+  Bound bind(std::initializer_list<std::string_view> names) const {
+    return Bound("the filter " + std::string(name), std::move(arguments), names);
+  }
+  /// Markup stays Markup.
+  Value text(std::string made) const {
+    environment.budget.bytes(made.size());
+    return Value(std::move(made), value.is_markup());
+  }
+  Values items() const {
+    Values made = items_of(value);
+    environment.budget.step(std::ssize(made));
+    return made;
+  }
+};
+
+using FilterBody = std::function<Value(const FilterCall&)>;
+using FilterTable = std::map<std::string_view, FilterBody>;
+
+}  // namespace dsj::jinja

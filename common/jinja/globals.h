@@ -1,0 +1,33 @@
+// The functions that every template has: range, dict, namespace, cycler, joiner, raise_exception,
+// strftime_now. Internal to common/jinja.
+// Tested by: tests/common/jinja/template_test.cc
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/jinja/arguments.h"
+#include "common/jinja/objects.h"
+#include "common/jinja/value.h"
+
+namespace dsj::jinja {
+
+using Namespaces = std::vector<std::shared_ptr<Namespace>>;
+
+/// What they need of the evaluator, which outlives them.
+struct GlobalEnvironment {
+  Budget& budget;
+  int64_t now;             ///< seconds since 1970
+  Namespaces& namespaces;  ///< takes each that is made
+};
+
+/// nullopt: there is none of the name.
+std::optional<Value> global_function(const std::string& name, const GlobalEnvironment& environment);
+
+/// Throws TemplateError: Python could not hash it.
+void check_key(const Value& key);
+
+}  // namespace dsj::jinja
