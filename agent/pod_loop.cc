@@ -14,16 +14,19 @@
 #include "agent/pod.h"
 #include "agent/pod_join.h"
 #include "agent/pod_node.h"
-#include "agent/pod_reports.h"
 #include "agent/ranks/log_mirror.h"
 #include "agent/ranks/spawn.h"
+#include "agent/status/agent_metrics.h"
 #include "agent/status/job_watch.h"
+#include "agent/status/reports.h"
+#include "agent/status/status_publisher.h"
 #include "agent/status/termination.h"
 #include "agent/turns.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "job/contract.h"
 #include "job/node_health.h"
+#include "job/report/step_line.h"
 #include "kube/api_transport.h"
 #include "kube/kubeconfig.h"
 
@@ -47,6 +50,29 @@ void write_termination(const std::string& path, const report::TerminationMessage
   file.close();
   if (!file) log::error("cannot write the termination message: " + path);
 }
+
+/// Passes reports to the status and the metrics, logged steps to the log, and keeps the last
+/// failure for the termination message.
+class PodReports final : public Reports {
+ public:
+  PodReports(StatusPublisher* publisher, AgentMetrics& metrics)
+      : publisher_(publisher), metrics_(metrics) {}
+  void report(const report::Report& told) override {
+    if (const auto* failure = std::get_if<report::Failure>(&told)) last_failure = *failure;
+    metrics_.take(told);
+    if (const auto line = logged_.take(told)) log::info(step_line(*line));
+    if (publisher_) publisher_->report(told);
+  }
+  bool flush() override { return false; }
+  int fd() const override { return -1; }
+
+  std::optional<report::Failure> last_failure;
+
+ private:
+  StatusPublisher* publisher_;
+  AgentMetrics& metrics_;
+  report::LoggedSteps logged_;
+};
 
 /// What worker 0 gets from the API server.
 struct Cluster {

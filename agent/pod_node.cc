@@ -1,5 +1,7 @@
 #include "agent/pod_node.h"
 
+#include <utility>
+
 #include "agent/health/node_probe.h"
 #include "agent/join/token.h"
 #include "agent/links/link_meter.h"
@@ -32,6 +34,20 @@ ClockHints clock_hints(const std::string& token_file, kube::Transport* api,
 }
 
 }  // namespace
+
+NodeCheck::Result NodeCheck::look() {
+  if (action_ == jobspec::NodeHealthAction::Off) return {};
+  const auto problems = judge_node(probe_->look(), needs_);
+  // Later this container itself uses what was set aside for it.
+  needs_.memory_request = 0;
+  Result result{.problems = problems.size()};
+  const bool moves = action_ == jobspec::NodeHealthAction::Move;
+  if (moves) result.unfit = unfit_because(problems);
+  for (const NodeProblem& problem : problems) {
+    if (!moves || !problem.of_the_node) result.told.push_back(problem.what);
+  }
+  return result;
+}
 
 std::unique_ptr<NodeCheck> make_node_check(const Pod& pod, const AgentConfig& config,
                                            const std::string& root, kube::Transport* api,

@@ -1,4 +1,4 @@
-#include "agent/node_check.h"
+#include "agent/pod_node.h"
 
 #include <gmock/gmock.h>
 
