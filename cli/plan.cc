@@ -95,13 +95,19 @@ json wire_of(const plan::WireCount& wire) {
 
 /// Adds to `out`, which is wire_of(wire), the way of the collectives and what it brings from host to
 /// host. NCCL on an accelerator finds its own.
-void add_way(json& out, const jobspec::Job& job, const plan::WireCount& wire, bool accelerator) {
+void add_way(json& out, const jobspec::Job& job, const plan::WireCount& wire,
+             const plan::RankGroups& groups, bool accelerator) {
+  if (groups.splits())
+    out["groups"] = {{"ranksOfAShard", groups.shards},
+                     {"replicas", groups.replicas()},
+                     {"ranksOfASecondCopy", groups.near}};
   if (accelerator) {
     out["way"] = {{"collectives", "NCCL"}, {"because", "ranks compute on accelerators"}};
     return;
   }
   const Topology topology = dsj::topology_of_pods(job.replicas, job.slots_per_worker);
-  const plan::HostWire sent = plan::bytes_between_hosts(wire, topology);
+  const plan::HostWire sent =
+      plan::bytes_between_hosts(wire, job.replicas, job.slots_per_worker, groups);
   out["way"] = {{"collectives", name_of(topology.way)},
                 {"hosts", topology.hosts},
                 {"ranksPerHost", topology.each},
@@ -295,7 +301,8 @@ Status add_model(json& plan, const jobspec::Job& job, const JobCheck& check,
   const auto disk = plan::disk_use(input);
   plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
   plan["wire"] = wire_of(model.wire);
-  add_way(plan["wire"], job, model.wire, input.accelerator);
+  add_way(plan["wire"], job, model.wire, plan::rank_groups(input.config, input.world),
+          input.accelerator);
   if (gpu) {
     DSJ_TRY(plan["roofline"], roofline_json(job, input, *gpu));
   }

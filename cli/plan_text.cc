@@ -144,6 +144,13 @@ std::string wire_part(const json& plan) {
     if (bytes.contains(name)) out += std::string(" ") + name + " " + bytes_of(bytes[name]) + ",";
   out += " by " + wire["way"]["collectives"].get<std::string>() + " (" +
          wire["way"]["because"].get<std::string>() + ")\n";
+  if (wire.contains("groups")) {
+    const json& groups = wire["groups"];
+    const bool mics = groups["replicas"] != 1;
+    out += "  groups of " + groups[mics ? "ranksOfAShard" : "ranksOfASecondCopy"].dump() +
+           (mics ? " ranks keep everything among them (mics_shard_size)\n"
+                 : " ranks keep a second copy of the parameters (zero_hpz_partition_size)\n");
+  }
   if (wire.contains("bytesBetweenHostsPerStep") && plan["topology"]["replicas"] != 1) {
     int64_t sum = 0;
     for (const auto& [name, value] : wire["bytesBetweenHostsPerStep"].items())

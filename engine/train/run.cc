@@ -45,12 +45,14 @@
 #include "engine/train/stop_signal.h"
 #include "engine/train/watching.h"
 #include "engine/weights/output_place.h"
+#include "engine/zero/groups.h"
 #include "engine/zero/layer_inputs.h"
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
 #include "job/contract.h"
 #include "job/dsconfig/resolved_json.h"
 #include "job/flight_log.h"
+#include "job/plan/rank_groups.h"
 #include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
 
@@ -99,8 +101,8 @@ class Loop {
   /// `references`: null where the objective has none.
   Loop(const Inputs& inputs, const MetricRows* chosen, const References* references,
        Stepper& stepper, Saver& saver, FiniteGuard& guard, const Events& events, Watching& watching,
-       comm::Collectives& collectives, at::Device device, FlightLog& flight,
-       std::string startup_file)
+       comm::Collectives& collectives, zero::RunGroups& groups, at::Device device,
+       FlightLog& flight, std::string startup_file)
       : in_(inputs),
         chosen_(chosen),
         references_(references),
@@ -110,6 +112,7 @@ class Loop {
         events_(events),
         watching_(watching),
         collectives_(collectives),
+        groups_(groups),
         device_(device),
         flight_(flight),
         startup_file_(std::move(startup_file)) {}
@@ -348,7 +351,7 @@ class Loop {
     }
     flight_.enter(FlightPhase::Training, progress.step + 1);
     if (first_) startup::recorder().stage_ends("first rows");
-    collectives_.reset_counters();
+    groups_.reset_counters();
     const optim::Rates rates = optim::rates_at(config, progress.step - progress.skipped);
     const StepResult result =
         stepper_.run({.micro_batches = batches,
@@ -433,7 +436,7 @@ class Loop {
       events_.emit(report::Step{.step = progress.step});
       return;
     }
-    const auto counters = collectives_.counters();
+    const auto counters = groups_.counters();
     auto difficulties = in_.config().data_efficiency.difficulties(progress.step);
     if (chosen_) difficulties.merge(chosen_->difficulties(progress.step));
     report::Step step{.step = progress.step,
@@ -463,6 +466,7 @@ class Loop {
   const Events& events_;
   Watching& watching_;
   comm::Collectives& collectives_;
+  zero::RunGroups& groups_;
   const at::Device device_;
   FlightLog& flight_;
   std::optional<models::MicroBatch> tried_;  ///< the last step's first one
@@ -572,6 +576,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   DSJ_TRY(const Place place, choose_place(in.job.training, env.local_rank));
   const at::Device device = place.device;
   startup::recorder().stage_ends("device");
+  const plan::RankGroups sizes = plan::rank_groups(in.config(), env.world_size);
   DSJ_TRY(auto group, comm::make_collectives({.rank = env.rank,
                                               .world = env.world_size,
                                               .master_addr = env.master_addr,
@@ -579,10 +584,12 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                                               .store_listen_fd = env.store_fd,
                                               .timeout = env.collective_timeout,
                                               .device = device,
+                                              .splits = sizes.splits(),
                                               .flight = &flight}));
   startup::recorder().stage_ends("rendezvous");
   observe::CommsLog comms(in.config().observe.comms, env.world_size);
   const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);
+  DSJ_TRY(zero::RunGroups groups, zero::RunGroups::make(*collectives, sizes));
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
             ", backend " + std::string(collectives->backend()) + ", " +
             std::to_string(at::get_num_threads()) + " threads, on " + place.said + "; attention: " +
@@ -600,7 +607,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                                .attempt = in.job.attempt,
                                .note = log::info,
                                .warn = [&](const std::string& text) { events.warn(text); }};
-  zero::ModelState state(in.model, in.config(), device, *collectives, trained, host);
+  zero::ModelState state(in.model, in.config(), device, groups.groups(), trained, host);
   if (trained && env.rank == 0) {
     log::info((in.lora ? "LoRA: " : "frozen as in the checkpoint: ") +
               std::to_string(layout::trainable_numel(state.units())) + " of " +
@@ -627,6 +634,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
     DSJ_TRY(references,
             by_itself(find_references(files, in, state, stepper, events, device, stop_requested)));
     if (!references) {  // a stop was asked for; there is nothing to save
+      groups.shutdown();
       collectives->shutdown();
       return static_cast<int>(contract::kExitPreempted);
     }
@@ -640,10 +648,12 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   saver.save_behind(snapshot_here(in, env, device));
   FiniteGuard guard(in.job.training, in.config(), state, events);
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
-  DSJ_TRY(const int code, Loop(in, chosen ? &*chosen : nullptr, references ? &*references : nullptr,
-                               stepper, saver, guard, events, watching, *collectives, device,
-                               flight, path_join(path_parent(env.job_file), contract::kStartupFile))
-                              .run(progress));
+  DSJ_TRY(const int code,
+          Loop(in, chosen ? &*chosen : nullptr, references ? &*references : nullptr, stepper, saver,
+               guard, events, watching, *collectives, groups, device, flight,
+               path_join(path_parent(env.job_file), contract::kStartupFile))
+              .run(progress));
+  groups.shutdown();
   collectives->shutdown();
   return code;
 }

@@ -11,13 +11,12 @@ namespace dsj::zero {
 
 using memory::Class;
 
-Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
-           comm::Collectives& collectives)
+Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options, const Groups& groups)
     : layout_(layout),
       options_(options),
-      collectives_(collectives),
+      rank_groups_(groups),
       stage_(options.stage),
-      owner_(options.stage.shards_update() ? collectives.rank() : 0),
+      owner_(options.stage.shards_update() ? groups.shards->rank() : 0),
       gradient_(layout_,
                 {.compute = options.compute,
                  .grad_accum = options.grad_accum,
@@ -25,12 +24,15 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
                  .averaging = options.averaging,
                  .rows = options.rows,
                  .device = options.device},
-                stage_, owner_, collectives) {
-  DSJ_CHECK(layout.world() == (options.stage.shards_update() ? collectives.world() : 1));
+                stage_, owner_, groups) {
+  DSJ_CHECK(layout.world() == (options.stage.shards_update() ? groups.shards->world() : 1));
   replace_owned(false, make_owned(false));
   DSJ_CHECK(owned_->has_parameters() == sharded_parameters());
   if (!sharded_parameters())
     working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
+  else if (rank_groups_.near != nullptr)
+    second_ =
+        make(layout_.numel() / rank_groups_.near->world(), gathered_type(), Class::Parameters);
   if (options_.copies && owned_->optimizer_elsewhere()) gradient_.keep_on_host(*options_.copies);
 }
 
@@ -71,12 +73,19 @@ Status Flat::fill_frozen(const Read& read) {
 void Flat::start_gather(bool exact) {
   if (stage_.gathered == layout::Gathered::Never) return;
   DSJ_CHECK(!gather_);
+  const comm::Label label{comm::Traffic::Parameters, layout_.name()};
   at::Tensor source;                        // undefined: the working copy's own slices
   std::optional<device::WithLane> copying;  // the gather begins after it
+  exact_ = exact;
   if (sharded_parameters()) {
     DSJ_CHECK(!working_.defined());
-    const auto type = exact ? options_.compute : options_.gathered.value_or(options_.compute);
+    const auto type = exact ? options_.compute : gathered_type();
     working_ = make(layout_.numel(), type, Class::Parameters);
+    if (!exact && second_is_fresh_) {
+      gather_ = rank_groups_.near->all_gather(
+          even_pairs(layout_, working_, second_, rank_groups_.near->world()), label);
+      return;
+    }
     source = owned_->whole_parameters();
     if (!source.defined() || source.device() != working_.device() || source.scalar_type() != type) {
       source = at::Tensor();
@@ -88,8 +97,7 @@ void Flat::start_gather(bool exact) {
       fill_own_slices();
     }
   }
-  gather_ = collectives_.all_gather(gather_pairs(layout_, working_, owner_, source),
-                                    {comm::Traffic::Parameters, layout_.name()});
+  gather_ = rank_groups_.shards->all_gather(gather_pairs(layout_, working_, owner_, source), label);
 }
 
 void Flat::fill_own_slices() {
@@ -116,6 +124,17 @@ void Flat::finish_gather() {
   if (!gather_) return;
   gather_->wait();
   gather_.reset();
+  if (second_.defined() && !second_is_fresh_ && !exact_) keep_second();
+}
+
+void Flat::keep_second() {
+  const int64_t ranks = rank_groups_.near->world(), own = rank_groups_.near->rank();
+  for (const auto& chunk : layout_.chunks()) {
+    const int64_t part = chunk.numel / ranks;
+    second_.narrow(0, chunk.offset / ranks, part)
+        .copy_(working_.narrow(0, chunk.offset + own * part, part));
+  }
+  second_is_fresh_ = true;
 }
 
 void Flat::release() {
@@ -208,8 +227,8 @@ at::Tensor Flat::gather_vector(size_t index) {
     }
   });
   if (!stage_.shards_update()) return whole;
-  collectives_
-      .all_gather(gather_pairs(layout_, whole, owner_), {comm::Traffic::Moments, layout_.name()})
+  rank_groups_.shards
+      ->all_gather(gather_pairs(layout_, whole, owner_), {comm::Traffic::Moments, layout_.name()})
       ->wait();
   return whole;
 }
@@ -264,8 +283,9 @@ std::vector<layout::Range> Flat::saved_ranges() const {
   const layout::FlatLayout dealt =
       options_.stage.shards_update()
           ? layout_
-          : layout::FlatLayout(layout_.name(), parameters, collectives_.world(), layout_.numel());
-  auto ranges = dealt.ranges(collectives_.rank());
+          : layout::FlatLayout(layout_.name(), parameters, rank_groups_.shards->world(),
+                               layout_.numel());
+  auto ranges = dealt.ranges(rank_groups_.shards->rank());
   // By slots: `dealt` may be aligned in another way.
   for (auto& range : ranges)
     range.shard_offset = range.flat_offset =
@@ -286,6 +306,7 @@ Status Flat::load_state(bool all, const VisitState& visit) {
 }
 
 void Flat::publish() {
+  second_is_fresh_ = false;
   finish_shard_copies();
   if (options_.separate_master) {
     owned_->for_runs(Access::Read, Access::Write, [&](const OwnedRun& run) {

@@ -32,6 +32,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/zero/flat_views.h"
 #include "engine/zero/gradient_sum.h"
+#include "engine/zero/groups.h"
 #include "engine/zero/host_copies.h"
 #include "engine/zero/owned_state.h"
 #include "engine/zero/update.h"
@@ -73,8 +74,8 @@ void update_parts(const optim::Update& update, std::span<UpdatePart> parts);
 
 class Flat {
  public:
-  Flat(const layout::FlatLayout& layout, const FlatOptions& options,
-       comm::Collectives& collectives);
+  /// What `groups` names outlives it. `layout`: cut for groups.shards, or for 1 rank.
+  Flat(const layout::FlatLayout& layout, const FlatOptions& options, const Groups& groups);
   Flat(const Flat&) = delete;
   Flat& operator=(const Flat&) = delete;
 
@@ -94,6 +95,7 @@ class Flat {
   Status fill_frozen(const Read& read);
   /// Starts the gather of the working copy. Called when the stage says (Gathered); where it says
   /// never, this does nothing. `exact`: in the parameters' type, not in FlatOptions::gathered.
+  /// With hpZ it comes from this rank's own group if that has a second copy of the present values.
   /// Collective: all ranks.
   void start_gather(bool exact = false);
   /// Waits for the gather in flight, if there is one.
@@ -175,6 +177,7 @@ class Flat {
   std::vector<layout::Range> ranges() const {
     return update_ranges(layout_, stage_.shards_update(), owner_);
   }
+  at::ScalarType gathered_type() const { return options_.gathered.value_or(options_.compute); }
   std::unique_ptr<OwnedState> make_owned(bool whole) const;
   /// `whole`: of the whole flat, else of the stage's share.
   void replace_owned(bool whole, std::unique_ptr<OwnedState> owned);
@@ -194,6 +197,8 @@ class Flat {
                      const VisitState& visit);
   /// What this rank saves: a flat that every rank has whole is dealt among them.
   std::vector<layout::Range> saved_ranges() const;
+  /// hpZ: keeps this rank's part of what was gathered, if it has none of the present values.
+  void keep_second();
   /// Copies this rank's shard into its slices of the working copy, for the gather to spread. From the
   /// host to a device: on the current lane, and the host goes on.
   void fill_own_slices();
@@ -203,17 +208,20 @@ class Flat {
 
   const layout::FlatLayout layout_;
   const FlatOptions options_;
-  comm::Collectives& collectives_;
+  const Groups rank_groups_;
   layout::Stage stage_;  ///< options_.stage, or stage 0 once this rank owns the whole flat
   std::vector<Span> spans_;
   std::vector<Span> groups_;  ///< spans_, cut where weight decay begins or ends
-  int owner_ = 0;  ///< this rank's index in the layout's world (0 when nothing is sharded)
+  int owner_ = 0;             ///< this rank in groups_.shards (0 when nothing is sharded)
 
   at::Tensor working_;  ///< [numel] compute
   std::unique_ptr<OwnedState> owned_;
   GradientSum gradient_;
   device::MarkPtr shard_copied_;  ///< the last copy of the shard to the device
   comm::WorkPtr gather_;
+  bool exact_ = false;  ///< gather_ is, or the last one was
+  at::Tensor second_;   ///< hpZ: [numel / near ranks], as gathered; undefined: none
+  bool second_is_fresh_ = false;
 };
 
 /// Gathers one flat at a time. Then each rank calls visit(slot, whole tensor on the host, compute

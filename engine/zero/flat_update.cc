@@ -117,7 +117,10 @@ void Flat::update_widened(const UpdatePart& part, bool writes, const UpdateParts
 }
 
 void Flat::update_runs(bool by_slot, bool writes, const UpdateParts& f) {
-  if (writes) finish_shard_copies();
+  if (writes) {
+    finish_shard_copies();
+    second_is_fresh_ = false;
+  }
   const bool copies = options_.separate_master && writes;
   std::vector<UpdatePart> parts;  // that lie together
   const auto add = [&](UpdatePart part) {

@@ -46,6 +46,15 @@ std::vector<comm::ChunkPair> gather_pairs(const layout::FlatLayout& flat, const 
   return pairs;
 }
 
+std::vector<comm::ChunkPair> even_pairs(const layout::FlatLayout& flat, const at::Tensor& whole,
+                                        const at::Tensor& part, int ranks) {
+  std::vector<comm::ChunkPair> pairs;
+  for (const auto& chunk : flat.chunks())
+    pairs.push_back({whole.narrow(0, chunk.offset, chunk.numel),
+                     part.narrow(0, chunk.offset / ranks, chunk.numel / ranks)});
+  return pairs;
+}
+
 std::vector<comm::ChunkPair> scatter_pairs(const layout::FlatLayout& flat, const at::Tensor& shard,
                                            const at::Tensor& whole) {
   std::vector<comm::ChunkPair> pairs;

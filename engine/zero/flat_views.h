@@ -27,6 +27,10 @@ std::vector<layout::Range> update_ranges(const layout::FlatLayout& flat, bool sh
 /// undefined: in `whole` itself.
 std::vector<comm::ChunkPair> gather_pairs(const layout::FlatLayout& flat, const at::Tensor& whole,
                                           int rank, const at::Tensor& shard = {});
+/// For all_gather among so many ranks, which divide the layout's: every chunk of whole [numel] from
+/// equal parts of it. `part` [numel / ranks] holds this rank's part of each chunk, in chunk order.
+std::vector<comm::ChunkPair> even_pairs(const layout::FlatLayout& flat, const at::Tensor& whole,
+                                        const at::Tensor& part, int ranks);
 /// For reduce_scatter: each chunk's slice in `shard` from the chunk in `whole`.
 std::vector<comm::ChunkPair> scatter_pairs(const layout::FlatLayout& flat, const at::Tensor& shard,
                                            const at::Tensor& whole);

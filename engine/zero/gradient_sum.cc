@@ -13,12 +13,12 @@ namespace dsj::zero {
 using memory::Class;
 
 GradientSum::GradientSum(const layout::FlatLayout& layout, const GradientOptions& options,
-                         const layout::Stage& stage, int rank, comm::Collectives& collectives)
+                         const layout::Stage& stage, int rank, const Groups& groups)
     : layout_(layout),
       options_(options),
       stage_(stage),
       rank_(rank),
-      collectives_(collectives),
+      groups_(groups),
       written_(layout.slots().size(), false) {}
 
 void GradientSum::keep_on_host(HostCopies& copies) {
@@ -66,7 +66,7 @@ void GradientSum::reduce(bool last) {
     return start_reduce(std::exchange(fresh_, {}), last);
   }
   if (writes_apart()) add_fresh();
-  const bool alone = collectives_.world() == 1;
+  const bool alone = groups_.shards->world() == 1;
   if (alone) send_sum(last);
   if (last && !alone && !local_) start_reduce(sum_, last);
 }
@@ -101,7 +101,7 @@ void GradientSum::start_reduce(at::Tensor source, bool last) {
                                          {.communication = options_.communication,
                                           .factor = options_.averaging.before,
                                           .sharded = sharded},
-                                         collectives_, label);
+                                         *groups_.shards, label);
   if (reduction.rows) {
     reduction.out = sharded   ? shard()
                     : narrows ? communicated(layout_.numel(), Class::Buckets)
@@ -112,13 +112,13 @@ void GradientSum::start_reduce(at::Tensor source, bool last) {
   if (options_.averaging.before != 1) source.mul_(options_.averaging.before);
   if (sharded) {
     reduction.out = shard();
-    reduction.works.push_back(collectives_.reduce_scatter(
+    reduction.works.push_back(groups_.shards->reduce_scatter(
         scatter_pairs(layout_, reduction.out, source), comm::Op::Sum, label));
     return;
   }
   for (const auto& chunk : layout_.chunks())
-    reduction.works.push_back(
-        collectives_.all_reduce(source.narrow(0, chunk.offset, chunk.numel), comm::Op::Sum, label));
+    reduction.works.push_back(groups_.shards->all_reduce(
+        source.narrow(0, chunk.offset, chunk.numel), comm::Op::Sum, label));
   reduction.out = source;
 }
 
@@ -134,7 +134,18 @@ void GradientSum::finish_reduce() {
   if (options_.averaging.after != 1) out.mul_(options_.averaging.after);
   sum_arrived();
   add_reduced(std::move(out));
+  if (last && groups_.replicas != nullptr) {
+    over_groups_ = groups_.replicas->all_reduce(sum_, comm::Op::Sum,
+                                                {comm::Traffic::Gradients, layout_.name()});
+    if (away_) finish_groups();  // before it leaves
+  }
   send_sum(last);
+}
+
+void GradientSum::finish_groups() {
+  if (!over_groups_) return;
+  over_groups_->wait();
+  over_groups_.reset();
 }
 
 void GradientSum::add_reduced(at::Tensor out) {

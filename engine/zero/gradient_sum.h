@@ -4,6 +4,9 @@
 //   None ── first micro-step ──> Own ── last micro-step's reduction ──> Reduced     stages 0, 1
 //   None ── first micro-step's reduction ──> Reduced                                stages 2, 3
 //
+// Ranks are those among which the flat is cut. With MiCS other groups have the same shards: after the
+// last reduction the sums of the groups become one (groups.h).
+//
 // With one rank, and where gradients stay local, the step ends with Own. clear() leads to None. Where
 // the optimizer's states are offloaded from an accelerator, the sum lies in host memory between its
 // uses (host_sum.h). Flat owns one. Not thread-safe. All memory is counted as Gradients or Buckets.
@@ -19,6 +22,7 @@
 #include "engine/comm/collectives.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/averaging.h"
+#include "engine/zero/groups.h"
 #include "engine/zero/host_sum.h"
 #include "engine/zero/row_gradients.h"
 #include "job/layout/partition.h"
@@ -59,7 +63,7 @@ class GradientSum {
   /// `layout` and `stage` outlive it; the stage may change between two steps. `rank`: this one's in
   /// the layout's world.
   GradientSum(const layout::FlatLayout& layout, const GradientOptions& options,
-              const layout::Stage& stage, int rank, comm::Collectives& collectives);
+              const layout::Stage& stage, int rank, const Groups& groups);
   /// From now on the sum leaves the device between its uses.
   void keep_on_host(HostCopies& copies);
 
@@ -72,8 +76,11 @@ class GradientSum {
   /// This micro-step's gradient is complete: adds it to the sum, or starts its reduction. `last`: this
   /// is the step's last micro-step. Collective when the stage says (Reduced).
   void reduce(bool last);
-  /// Waits for the reduction in flight and adds its result to the sum.
+  /// Waits for the reduction in flight and adds its result to the sum. After the last micro-step's it
+  /// starts the sum over the groups. Collective with MiCS.
   void finish_reduce();
+  /// Waits for the sum over the groups, if it was started.
+  void finish_groups();
   /// From now on gradients are reduced nowhere; stages 0 and 1. Call it between two steps.
   void keep_local(bool local) { local_ = local; }
   void clear();
@@ -115,7 +122,7 @@ class GradientSum {
   const GradientOptions options_;
   const layout::Stage& stage_;
   const int rank_;
-  comm::Collectives& collectives_;
+  const Groups groups_;
 
   State state_ = State::None;
   at::Tensor sum_;             ///< grad_accum, as state_ says; undefined: None, or in host memory
@@ -123,6 +130,7 @@ class GradientSum {
   std::vector<bool> written_;  ///< [slot]: backward has written it since its tensor was made
   bool local_ = false;
   std::optional<Reduction> reduction_;
+  comm::WorkPtr over_groups_;
   std::unique_ptr<HostSum> away_;  ///< the sum leaves the device
   at::Tensor squares_;             ///< [] double, on the device: of the sum that has left
 };

@@ -94,29 +94,30 @@ GradView UnitParameters::stacked_grad(int parameter, int count) const {
 // ---- ModelState
 
 ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
-                       at::Device device, comm::Collectives& collectives,
-                       const std::optional<LoraArgs>& lora, const OffloadHost& host)
-    : collectives_(collectives),
+                       at::Device device, const Groups& groups, const std::optional<LoraArgs>& lora,
+                       const OffloadHost& host)
+    : groups_(groups),
       lora_(lora),
       device_(device),
       compute_(scalar_type(config.precision)),
       products_(scalar_type(dsconfig::product_type(config))),
       units_(layout::units_of(model, lora)),
-      plan_(plan::plan_flats(units_, config, collectives.world())),
-      stage_(plan::effective_stage(config, collectives.world())),
+      plan_(plan::plan_flats(units_, config, groups.world->world())),
+      stage_(plan::effective_stage(config, groups.world->world())),
       overlap_(config.zero.overlap_comm ? 2 : 0),
       optimizer_name_(dsconfig::name_of(config.optimizer)),
-      tier_(config, plan_, collectives.world(), collectives.rank(), device, host),
+      tier_(config, plan_, groups.world->world(), groups.world->rank(), device, host),
       run_ahead_(device::streams(device)),
-      copies_(device, plan::update_copies(plan_, config, collectives.world()).host_block) {
+      copies_(device, plan::update_copies(plan_, config, groups.world->world()).host_block) {
+  const int world = groups.world->world();
   FlatOptions options{.compute = compute_,
                       .grad_accum = scalar_type(config.grad_accum_dtype),
-                      .averaging = optim::averaging(config, collectives.world()),
+                      .averaging = optim::averaging(config, world),
                       .device = device};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
     options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
-    const auto types = plan::types_of_flat(units_, plan_.flats[i], config, collectives.world());
+    const auto types = plan::types_of_flat(units_, plan_.flats[i], config, world);
     options.gathered = scalar_type(types.gathered);
     options.communication = scalar_type(types.wire);
     options.rows = plan::sends_rows(units_, plan_, config, i);
@@ -126,7 +127,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     options.optimizer = tier_.optimizer(i);
     options.parameters = tier_.parameters(i);
     options.copies = device.is_cpu() ? nullptr : &copies_;
-    flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
+    flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, groups));
     if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
   std::vector<Flat*> all;
@@ -135,7 +136,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
                                 .units = units_,
                                 .plan = plan_,
                                 .flats = std::move(all),
-                                .collectives = collectives,
+                                .collectives = *groups.shards,
                                 .device = device,
                                 .sharded = stage_.shards_update()});
 }
@@ -201,7 +202,7 @@ Status ModelState::read_trained(const weights::WeightSource& source, const Adapt
 }
 
 Status ModelState::publish(const Status& read, bool frozen, bool trained) {
-  DSJ_TRY_STATUS(comm::agree(collectives_, device_, read));
+  DSJ_TRY_STATUS(comm::agree(collectives(), device_, read));
   for (auto& flat : flats_) {
     if (flat->frozen() ? frozen : trained) flat->publish();
   }
@@ -221,7 +222,10 @@ Status ModelState::load(const weights::WeightSource& source, const AdapterStart&
 void ModelState::set_gathers(const std::vector<int>& flats) {
   if (!tier_.parameter_tiles()) return;
   std::vector<int> tiles;
+  std::set<int> read;
   for (const int flat : flats) {
+    // hpZ: from the second gather on the group has it; what is never updated it keeps.
+    if (groups_.near && (flats_[flat]->frozen() || !read.insert(flat).second)) continue;
     const auto of_flat = flats_[flat]->gather_tiles();
     tiles.insert(tiles.end(), of_flat.begin(), of_flat.end());
   }
@@ -248,21 +252,24 @@ void ModelState::reduce(int flat, bool last) {
   if (next >= 0) flats_[next]->gradient().fetch();
   reducing_.push_back(flat);
   while (reducing_.size() > overlap_) {
-    flats_[reducing_.front()]->gradient().finish_reduce();
+    GradientSum& first = flats_[reducing_.front()]->gradient();
     reducing_.pop_front();
+    first.finish_reduce();
+    if (overlap_ == 0) first.finish_groups();
   }
 }
 
 void ModelState::finish_reductions() {
   for (const int flat : reducing_) flats_[flat]->gradient().finish_reduce();
   reducing_.clear();
+  for (Flat* flat : trained_) flat->gradient().finish_groups();
   copies_.all_left();
 }
 
 at::Tensor ModelState::owned_sum_of_squares() const {
   at::Tensor total = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
   for (const Flat* flat : trained_)
-    if (local_ || flat->sharded_update() || collectives_.rank() == 0)
+    if (local_ || (flat->sharded_update() ? groups_.first() : groups_.world->rank() == 0))
       flat->gradient().add_squares(total);
   return total;
 }
@@ -281,7 +288,7 @@ std::string ModelState::first_bad_gradient() {
   }
   const at::Tensor all = at::full({1}, first, at::TensorOptions(device_).dtype(at::kDouble));
   const auto work =
-      collectives_.all_reduce(all, comm::Op::Max, {comm::Traffic::Control, "bad gradient"});
+      collectives().all_reduce(all, comm::Op::Max, {comm::Traffic::Control, "bad gradient"});
   const double index = -comm::on_host(*work, all).item<double>();
   return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
@@ -291,7 +298,7 @@ std::string ModelState::first_of(const std::vector<std::string>& names,
   double first = 1e9;
   for (size_t i = 0; i < names.size(); ++i)
     if (bad.contains(names[i])) first = std::min(first, static_cast<double>(i));
-  const double index = -comm::max_over_ranks(collectives_, device_, {-first})[0];
+  const double index = -comm::max_over_ranks(collectives(), device_, {-first})[0];
   return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
 
@@ -326,6 +333,7 @@ void ModelState::clear_grad() {
 }
 
 Status ModelState::for_pieces(const checkpoint::EmitPiece& emit) {
+  if (!groups_.first()) return {};
   for (Flat* flat : trained_) {
     flat->finish_gather();
     DSJ_TRY_STATUS(flat->save_state([&](int state, const Flat::HostRange& range) {
@@ -389,7 +397,7 @@ void ModelState::visit_weights(
   std::vector<Flat*> flats;
   for (const auto& flat : flats_)
     if (!trained_only || !flat->frozen()) flats.push_back(flat.get());
-  const bool first = collectives_.rank() == 0;
+  const bool first = collectives().rank() == 0;
   zero::visit_weights(
       flats, [&](const auto&) { return first; }, visit);
 }

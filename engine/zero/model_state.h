@@ -16,6 +16,7 @@
 #include "engine/checkpoint/writer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
+#include "engine/zero/groups.h"
 #include "engine/zero/host_copies.h"
 #include "engine/zero/offload_tier.h"
 #include "engine/zero/piece_sums.h"
@@ -79,11 +80,12 @@ struct AdapterStart {
 
 class ModelState {
  public:
-  /// `lora`: resolved (layout/lora.h); unset: every parameter is trained. The references must
-  /// outlive it. Throws StorageError if offloaded state finds no place.
+  /// `groups`: by the config's sizes (plan::rank_groups). `lora`: resolved (layout/lora.h); unset:
+  /// every parameter is trained. References, and what `groups` names, must outlive it. Throws
+  /// StorageError if offloaded state finds no place.
   ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
-             at::Device device, comm::Collectives& collectives,
-             const std::optional<LoraArgs>& lora = {}, const OffloadHost& host = {});
+             at::Device device, const Groups& groups, const std::optional<LoraArgs>& lora = {},
+             const OffloadHost& host = {});
 
   const std::vector<layout::UnitSpec>& units() const { return units_; }
   const layout::FlatPlan& plan() const { return plan_; }
@@ -122,7 +124,7 @@ class ModelState {
   void reduce(int flat, bool last);
   void finish_reductions();
   /// This rank's part of the squared gradient norm, [] double on the device; the sum over ranks is
-  /// the whole. Of gradients that every rank has whole, only rank 0 counts; of those that stay local
+  /// the whole. Of gradients that several ranks have, only the first counts; of those that stay local
   /// each rank counts its own. The order of addition is fixed.
   at::Tensor owned_sum_of_squares() const;
   /// The first parameter, in the order of backward (head to embedding), whose reduced gradient has
@@ -140,8 +142,8 @@ class ModelState {
   bool gradients_are_local() const { return local_; }
 
   // ---- state
-  /// Hands this rank's pieces of a checkpoint to `emit`, one by one. A piece is valid during its
-  /// call, or longer if it stays (checkpoint/writer.h). Error: emit's.
+  /// Hands this rank's pieces of a checkpoint to `emit`, one by one; of what several ranks have, only
+  /// the first one's. A piece is valid during its call, or longer if it stays (checkpoint/writer.h). Error: emit's.
   Status for_pieces(const checkpoint::EmitPiece& emit);
   /// Every state of every trained parameter: what the pieces of all ranks cover together.
   std::vector<checkpoint::Extent> extents() const;
@@ -161,7 +163,8 @@ class ModelState {
   void visit_weights(const std::function<void(const layout::Slot&, const at::Tensor&)>& visit,
                      bool trained_only = false);
 
-  comm::Collectives& collectives() { return collectives_; }
+  /// All ranks.
+  comm::Collectives& collectives() { return *groups_.world; }
 
  private:
   friend class UnitParameters;
@@ -173,7 +176,7 @@ class ModelState {
   /// Agrees on `read`, then makes what was read the working copies. Collective.
   Status publish(const Status& read, bool frozen, bool trained);
 
-  comm::Collectives& collectives_;
+  const Groups groups_;
   std::optional<LoraArgs> lora_;
   const at::Device device_;
   const at::ScalarType compute_, products_;

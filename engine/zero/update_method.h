@@ -35,8 +35,8 @@ struct UpdateTarget {
   dsconfig::ResolvedConfig config;
   const std::vector<layout::UnitSpec>& units;
   const layout::FlatPlan& plan;
-  std::vector<Flat*> flats;  ///< all of the plan's, frozen ones too; they outlive the method
-  comm::Collectives& collectives;
+  std::vector<Flat*> flats;        ///< all of the plan's, frozen ones too; they outlive the method
+  comm::Collectives& collectives;  ///< of the ranks among which masters and states are cut
   at::Device device;
   bool sharded = false;  ///< masters and states
 

@@ -6,8 +6,7 @@ std::vector<Key> zero_keys() {
   using enum Type;
   using enum State;
   const std::string zero = "zero_optimization.";
-  const char* plus_plus = "ZeRO++ is not built in this version";
-  const char* mics = "MiCS is not built in this version";
+  const char* plus_plus = "ZeRO++'s quantized communication is not built in this version";
   std::vector<Key> keys = {
       {.path = "zero_optimization", .type = Section},
       {.path = zero + "stage",
@@ -141,11 +140,11 @@ std::vector<Key> zero_keys() {
        .stages = "1"},
       {.path = zero + "zero_hpz_partition_size",
        .type = Int,
-       .fallback = 1,
-       .state = Unsupported,
-       .reason = plus_plus,
        .min = 0,
-       .stages = "3"},
+       .stages = "3",
+       .field = to<&ResolvedConfig::zero, &ZeroConfig::hpz_partition_size>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "train_tests:RankGroups.HpzGathersOnceAStepFromAllRanks"},
       {.path = zero + "zero_quantized_weights",
        .type = Bool,
        .fallback = false,
@@ -174,15 +173,16 @@ std::vector<Key> zero_keys() {
       {.path = zero + "zeropp_loco_param.reset_T", .type = Int, .state = WithSection},
       {.path = zero + "mics_shard_size",
        .type = Int,
-       .fallback = -1,
-       .state = Unsupported,
-       .reason = mics,
-       .stages = "3"},
+       .stages = "3",
+       .field = to<&ResolvedConfig::zero, &ZeroConfig::mics_shard_size>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "train_tests:RankGroups.MicsSendsOneSumAStepFromGroupToGroup"},
       {.path = zero + "mics_hierarchical_params_gather",
        .type = Bool,
        .fallback = false,
-       .state = Unsupported,
-       .reason = mics,
+       .state = Moot,
+       .reason = "a group that spans hosts always gathers in two levels where its hosts have "
+                 "equally many ranks; the values are the same",
        .stages = "3"},
       {.path = zero + "memory_efficient_linear",
        .type = Bool,

@@ -55,6 +55,8 @@ struct ZeroConfig {
   int64_t model_persistence_threshold = INT64_MAX;  ///< stage 3: cap on the sum of those
   int64_t max_live_parameters = 1'000'000'000;      ///< stage 3: gathered elements alive at a time
   int64_t max_reuse_distance = 1'000'000'000;       ///< stage 3: not released if used again within
+  int64_t hpz_partition_size = 1;  ///< stage 3: ranks that share a second copy; 0, 1: none
+  int64_t mics_shard_size = -1;    ///< stage 3: ranks that share all state; below 1: all ranks
   bool overlap_comm = false;
 };
 

@@ -1,7 +1,42 @@
-// ZeRO's limits beyond their rows: the defaults that depend on the stage, and a bucket of 0.
+// ZeRO's limits beyond their rows: the defaults that depend on the stage, a bucket of 0, and groups of
+// ranks.
+#include <vector>
+
+#include "job/dsconfig/group_sizes.h"
 #include "job/dsconfig/parts.h"
 
 namespace dsj::dsconfig {
+namespace {
+
+/// Refuses groups that do not fit the world, and leaves elasticity the world sizes that they fit.
+void resolve_groups(const Source& in, ResolvedConfig& config, Report& out) {
+  const auto group = group_size(config.zero);
+  if (!group) return;
+  const std::string key = group->path.substr(group->path.rfind('.') + 1);
+  const std::string size = std::to_string(group->ranks);
+  if (config.zero.hpz_partition_size > 1 && config.zero.mics_shard_size > 0)
+    out.error(group->path, "it does not go with mics_shard_size",
+              "leave out one of them: mics_shard_size keeps everything within a group already");
+  std::vector<int64_t>& sizes = config.elastic_world_sizes;
+  const bool elastic = !sizes.empty();
+  std::erase_if(sizes, [&](int64_t world) { return !fits_groups(config.zero, world); });
+  if (elastic && sizes.empty())
+    out.error(group->path, "no world size of elasticity is divisible by " + size,
+              "set it to a divisor of the ranks");
+  if (in.alone) return;
+  const int64_t world = in.facts.world_size;
+  const std::string ranks = std::to_string(world);
+  if (group->ranks > world)
+    out.error(group->path,
+              key + " is " + size + ", but there " +
+                  (world == 1 ? "is 1 rank" : "are " + ranks + " ranks"),
+              "set it to the ranks of a node, or leave it out");
+  else if (world % group->ranks != 0)
+    out.error(group->path, "the world size " + ranks + " is not divisible by " + size,
+              "set it to a divisor of the world size: the ranks of a node");
+}
+
+}  // namespace
 
 void resolve_zero(const Source& in, ResolvedConfig& config, Report& out) {
   ZeroConfig& zero = config.zero;
@@ -17,6 +52,7 @@ void resolve_zero(const Source& in, ResolvedConfig& config, Report& out) {
                 "0 is read as " + std::to_string(kSmallBucket),
                 "write the number of elements you want");
   }
+  resolve_groups(in, config, out);
 }
 
 }  // namespace dsj::dsconfig

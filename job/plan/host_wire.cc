@@ -1,6 +1,40 @@
 #include "job/plan/host_wire.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 namespace dsj::plan {
+namespace {
+
+/// Adds to sent[host] what each host sends to others while every rank of a group sends `bytes` in it.
+/// `ranks`: the group, `each`: ranks per host.
+void add_group(const std::vector<int>& ranks, int each, int64_t bytes, std::vector<int64_t>& sent) {
+  std::vector<std::string> hosts;
+  for (const int rank : ranks) hosts.push_back(std::to_string(rank / each));
+  const Topology way = topology_of(hosts);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int host = ranks[i] / each;
+    const bool leaves = ranks[(i + 1) % ranks.size()] / each != host;  // a host's last rank
+    if (leaves) sent[static_cast<size_t>(host)] += between_hosts(way, bytes);
+  }
+}
+
+/// The most that a host sends while every rank sends `bytes` in its group: of `size` consecutive ranks,
+/// or with `places` of the ranks that have one place in these.
+int64_t in_groups(int hosts, int each, int size, bool places, int64_t bytes) {
+  const int world = hosts * each, count = places ? size : world / size;
+  std::vector<int64_t> sent(static_cast<size_t>(hosts), 0);
+  for (int group = 0; group < count; ++group) {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < world; ++rank)
+      if ((places ? rank % size : rank / size) == group) ranks.push_back(rank);
+    if (ranks.size() > 1) add_group(ranks, each, bytes, sent);
+  }
+  return std::ranges::max(sent);
+}
+
+}  // namespace
 
 HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology) {
   // Of the momenta one half is dealt by an all_to_all, the other gathered (OneBitPlan::wire_bytes).
@@ -10,6 +44,20 @@ HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology) {
           .later_parameters = between_hosts(topology, wire.later_parameter_bytes),
           .matrices = between_hosts(topology, wire.matrix_bytes),
           .momenta = between_hosts_of_all_to_all(topology, half) + between_hosts(topology, half)};
+}
+
+HostWire bytes_between_hosts(const WireCount& wire, int hosts, int each, const RankGroups& groups) {
+  if (!groups.splits()) return bytes_between_hosts(wire, topology_of_pods(hosts, each));
+  const auto cut = [&](int64_t bytes) {
+    return in_groups(hosts, each, groups.shards, false, bytes);
+  };
+  HostWire sent{.gradients = cut(wire.gradient_bytes - wire.gradient_bytes_over_groups),
+                .parameters = cut(wire.parameter_bytes - wire.near_parameter_bytes),
+                .matrices = cut(wire.matrix_bytes)};
+  sent.gradients += in_groups(hosts, each, groups.shards, true, wire.gradient_bytes_over_groups);
+  if (groups.near > 0)
+    sent.parameters += in_groups(hosts, each, groups.near, false, wire.near_parameter_bytes);
+  return sent;
 }
 
 }  // namespace dsj::plan

@@ -6,6 +6,7 @@
 
 #include "job/collective_way.h"
 #include "job/plan/memory_model.h"
+#include "job/plan/rank_groups.h"
 
 namespace dsj::plan {
 
@@ -17,6 +18,9 @@ struct HostWire {
   int64_t matrices = 0, momenta = 0;
 };
 
+/// Of ranks without groups.
 HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology);
+/// `hosts` of `each` consecutive ranks, in groups. Of the host that sends most.
+HostWire bytes_between_hosts(const WireCount& wire, int hosts, int each, const RankGroups& groups);
 
 }  // namespace dsj::plan

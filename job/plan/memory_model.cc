@@ -8,6 +8,7 @@
 #include "job/plan/eight_bit_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
+#include "job/plan/rank_groups.h"
 #include "job/plan/step_walk.h"
 #include "job/plan/zero_plan.h"
 
@@ -91,15 +92,55 @@ void count_inputs(const MemoryInput& input, MemoryModel& model) {
   model.bytes.nvme += layers * place(longest);
 }
 
+/// Of an element of a gathered copy.
+int64_t gathered_bytes(const std::vector<layout::UnitSpec>& units, const layout::FlatLayout& flat,
+                       const MemoryInput& input) {
+  return bytes_of(types_of_flat(units, flat, input.config, input.world).gathered);
+}
+
+/// Counts the gathers of stage 3 by the ranks that they come from.
+class Gathers {
+ public:
+  Gathers(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
+          const layout::FlatPlan& plan)
+      : input_(input), units_(units), plan_(plan), groups_(rank_groups(input.config, input.world)) {
+    // What is never updated has a second copy from the run's first gather on.
+    for (const auto& flat : plan.flats) second_.push_back(groups_.near > 0 && flat.frozen());
+  }
+
+  void count(int flat, WireCount& wire) {
+    const layout::FlatLayout& layout = plan_.flats[flat];
+    const bool near = second_[flat];
+    const int64_t ranks = near ? groups_.near : groups_.shards;
+    const int64_t elements = layout.numel() / ranks * (ranks - 1);
+    const int64_t bytes = elements * gathered_bytes(units_, layout, input_);
+    wire.parameter_elements += elements;
+    wire.parameter_bytes += bytes;
+    if (near) wire.near_parameter_bytes += bytes;
+    second_[flat] = groups_.near > 0;
+  }
+
+ private:
+  const MemoryInput& input_;
+  const std::vector<layout::UnitSpec>& units_;
+  const layout::FlatPlan& plan_;
+  const RankGroups groups_;
+  std::vector<bool> second_;  ///< [flat]: a group has the present values (hpZ)
+};
+
 /// What lies on this rank between two steps.
 void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const layout::Stage& stage,
-                const layout::OffloadPlan& offload, StepWalk& walk, HostClasses& host) {
+                const layout::OffloadPlan& offload, const std::vector<layout::UnitSpec>& units,
+                StepWalk& walk, HostClasses& host) {
+  const int near = rank_groups(input.config, input.world).near;
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
     if (input.accelerator && offload.states_leave(i))
       host.gradients += flat.shard_numel() * bytes_of(input.config.grad_accum_dtype);
     if (!layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters())
       walk.parameters.add(flat.numel() * bytes_of(input.config.precision));
+    else if (near > 0)
+      walk.parameters.add(flat.numel() / near * gathered_bytes(units, flat, input));
     count_owned(offload, flat, i, input.config, walk, host);
   }
   walk.optimizer.add(eight_bit_bytes(plan, input.config));
@@ -125,7 +166,7 @@ MemoryModel memory_model(const MemoryInput& input) {
   model.host.buffers = offload.staging_bytes();
   model.bytes.nvme = offload.optimizer_file_bytes + offload.parameter_file_bytes;
   count_inputs(input, model);
-  const int64_t others = input.world - 1;
+  const int64_t others = rank_groups(input.config, input.world).shards - 1;
   model.parameter_file = offload.parameter_file_bytes;
   const UpdateCopies copies =
       input.accelerator ? update_copies(plan, input.config, input.world) : UpdateCopies{};
@@ -135,7 +176,7 @@ MemoryModel memory_model(const MemoryInput& input) {
     model.wire.parameter_bytes += elements * type;
   };
   StepWalk walk(input, units, plan, stage, schedule);
-  count_kept(input, plan, stage, offload, walk, model.host);
+  count_kept(input, plan, stage, offload, units, walk, model.host);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
     const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
@@ -144,12 +185,10 @@ MemoryModel memory_model(const MemoryInput& input) {
       count(flat.shard_numel() * others, compute);
   }
 
+  Gathers gathers(input, units, plan);
   for (const Action& action : schedule.actions) {
     walk.visit(action);
-    if (action.kind != Action::Kind::Gather) continue;
-    const layout::FlatLayout& flat = plan.flats[action.flat];
-    count(flat.shard_numel() * others,
-          bytes_of(types_of_flat(units, flat, input.config, input.world).gathered));
+    if (action.kind == Action::Kind::Gather) gathers.count(action.flat, model.wire);
   }
   walk.finish();
   walk.update(muon_scratch(plan, input.config) + update_scratch(plan, input.config, input.world) +
@@ -166,13 +205,14 @@ MemoryModel memory_model(const MemoryInput& input) {
                  .nvme = model.bytes.nvme};
   model.wire.gradient_elements = walk.reduced_elements;
   model.wire.gradient_bytes = walk.reduced_bytes;
+  model.wire.gradient_bytes_over_groups = walk.bytes_over_groups;
   if (!keeps_gradients_local(input.config, input.world)) return model;
   const OneBitPlan one_bit = one_bit_plan(units, plan, input.config, input.world);
   for (const bool local : {false, true}) {
     if (local && !has_local_steps(input.config)) continue;
     StepWalk after(input, units, plan, stage, schedule, true);
     HostClasses counted_already;
-    count_kept(input, plan, stage, offload, after, counted_already);
+    count_kept(input, plan, stage, offload, units, after, counted_already);
     after.optimizer.add(4 * one_bit_elements(one_bit, plan, input.config, input.world));
     if (local) after.optimizer.add(4 * local_elements(plan) + others_states(plan, input.config));
     add_compressed_steps(input, plan, one_bit, after, model, schedule);

@@ -39,6 +39,9 @@ struct HostClasses {
 struct WireCount {
   int64_t gradient_elements = 0, parameter_elements = 0;
   int64_t gradient_bytes = 0, parameter_bytes = 0;
+  /// Of these, what does not go to all ranks: hpZ's gathers within a group, and the sum of MiCS's
+  /// groups, which goes from group to group. MiCS's other bytes go within a group.
+  int64_t near_parameter_bytes = 0, gradient_bytes_over_groups = 0;
   /// A 1-bit optimizer's compressed steps send these in place of the gradients, a bit per element;
   /// its warm-up steps send gradients. 0: it never compresses.
   int64_t momentum_elements = 0, momentum_bytes = 0;

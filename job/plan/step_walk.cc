@@ -14,6 +14,7 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
       units_(units),
       plan_(plan),
       stage_(stage),
+      groups_(rank_groups(input.config, input.world)),
       local_(local),
       compute_(bytes_of(input.config.precision)),
       accumulate_(bytes_of(input.config.grad_accum_dtype)),
@@ -160,13 +161,13 @@ void StepWalk::reduce(int flat, bool last) {
     gradients.add(-numel(flat) * compute_);
     state.grad = false;
   }
-  if (!every && input_.world == 1 && state.leaves) {
+  if (!every && groups_.shards == 1 && state.leaves) {
     leave(flat, numel(flat) * accumulate_);
     state.whole = state.grad = false;
     const int next = layout::flat_to_fetch(order_, flat, last);
     if (next >= 0 && !stage_of(next).shards_update()) fetch(next);
   }
-  if (!every && (!last || input_.world == 1 || local_)) return;
+  if (!every && (!last || groups_.shards == 1 || local_)) return;
   const int64_t source = !every && state.whole ? accumulate_ : compute_;
   const int64_t wire = wire_of(flat);
   if (every) {  // freed once the reduction is done
@@ -186,7 +187,7 @@ void StepWalk::reduce(int flat, bool last) {
     else
       gradients.add(shard(flat) * wire);
   }
-  if (input_.world == 1) {  // done at once
+  if (groups_.shards == 1) {  // done at once
     gradients.add(-state.gradient_in_flight);
     state.gradient_in_flight = 0;
   }
@@ -196,6 +197,7 @@ void StepWalk::reduce(int flat, bool last) {
   buckets.add(state.bucket);
   state.last = last;
   count_wire(rows, sends_rows);
+  if (last && groups_.replicas() > 1) count_over_groups(flat);
   reducing_.push_back(flat);
   while (reducing_.size() > overlap_) finish_first();
 }
@@ -204,13 +206,13 @@ RowCost StepWalk::rows_of(int flat, const layout::Stage& stage) const {
   const int64_t rows =
       input_.config.micro_batch_size *
       (stage.reduces_every_micro_step() ? 1 : input_.config.gradient_accumulation_steps);
-  return {plan_.flats[flat], stage.shards_update(), input_.world,
+  return {plan_.flats[flat], stage.shards_update(), groups_.shards,
           touched_rows(plan_.flats[flat], rows * input_.tokens_per_row, input_.tokens_per_row),
           wire_of(flat)};
 }
 
 void StepWalk::count_wire(const RowCost& cost, bool sends_rows) {
-  const int64_t others = input_.world - 1;
+  const int64_t others = groups_.shards - 1;
   if (sends_rows) {
     reduced_elements += others;
     reduced_bytes += cost.count_bytes();
@@ -222,6 +224,14 @@ void StepWalk::count_wire(const RowCost& cost, bool sends_rows) {
     reduced_elements += cost.dense_bytes() / cost.type;
     reduced_bytes += cost.dense_bytes();
   }
+}
+
+void StepWalk::count_over_groups(int flat) {
+  const int64_t ranks = groups_.replicas();
+  const int64_t elements = 2 * shard(flat) * (ranks - 1) / ranks;
+  reduced_elements += elements;
+  reduced_bytes += elements * accumulate_;
+  bytes_over_groups += elements * accumulate_;
 }
 
 void StepWalk::finish_first() {

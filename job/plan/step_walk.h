@@ -46,6 +46,7 @@ class StepWalk {
 
   Gauge parameters, gradients, optimizer, buckets, activations, all;
   int64_t reduced_elements = 0, reduced_bytes = 0;  ///< that one rank sends
+  int64_t bytes_over_groups = 0;                    ///< of these: MiCS, from group to group
 
  private:
   struct FlatState {
@@ -87,6 +88,8 @@ class StepWalk {
   /// A reduction of a flat by rows: the most that its tokens can touch.
   RowCost rows_of(int flat, const layout::Stage& stage) const;
   void count_wire(const RowCost& cost, bool sends_rows);
+  /// The sum of a flat over MiCS's groups.
+  void count_over_groups(int flat);
   void finish_first();
   /// The sum of earlier micro-steps comes back to be added to.
   void fetch(int flat);
@@ -97,6 +100,7 @@ class StepWalk {
   const std::vector<layout::UnitSpec>& units_;
   const layout::FlatPlan& plan_;
   const layout::Stage& stage_;
+  const RankGroups groups_;
   const bool local_;  ///< gradients stay on their ranks
   const int64_t compute_, accumulate_;
   std::vector<FlatTypes> types_;  ///< [flat]

@@ -12,17 +12,13 @@ using dsconfig::OffloadDevice;
 using dsconfig::Precision;
 using dsconfig::ResolvedConfig;
 
-const layout::Stage& effective_stage(const ResolvedConfig& config, int world) {
-  const bool alone = world == 1 && config.offload.param.device == OffloadDevice::None;
-  return layout::kStages[alone ? 0 : config.zero.stage];
-}
-
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
                             const ResolvedConfig& config, int world) {
   const dsconfig::ZeroConfig& zero = config.zero;
   const layout::Stage& stage = effective_stage(config, world);
-  layout::FlatPlanOptions options{.shard_world = stage.shards_update() ? world : 1,
-                                  .chunk_limit = zero.reduce_bucket_size};
+  layout::FlatPlanOptions options{
+      .shard_world = stage.shards_update() ? rank_groups(config, world).shards : 1,
+      .chunk_limit = zero.reduce_bucket_size};
   // Updated parameters are gathered by the chunks that gradients are reduced by: the smaller bucket
   // holds for both.
   if (stage.gathered == layout::Gathered::AfterUpdate)

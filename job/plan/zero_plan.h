@@ -10,12 +10,9 @@
 #include "job/layout/schedule.h"
 #include "job/layout/stage.h"
 #include "job/layout/units.h"
+#include "job/plan/rank_groups.h"
 
 namespace dsj::plan {
-
-/// The stage that runs. With one rank there is nothing to shard, so every stage is 0; except that
-/// parameters that leave the device need stage 3, which gathers them.
-const layout::Stage& effective_stage(const dsconfig::ResolvedConfig& config, int world);
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
                             const dsconfig::ResolvedConfig& config, int world);

@@ -42,7 +42,8 @@ class Walk {
       : input_(input),
         config_(input.config),
         gpu_(gpu),
-        link_(input.world > gpus_per_machine ? std::min(gpu.link, gpu.network) : gpu.link),
+        groups_(plan::rank_groups(config_, input.world)),
+        gpus_per_machine_(gpus_per_machine),
         batch_(batch_of(input)),
         units_(layout::units_of(input.model, input.lora)),
         plan_(plan::plan_flats(units_, config_, input.world)),
@@ -55,6 +56,7 @@ class Walk {
         order_(layout::reductions(schedule_)),
         copied_(plan_.flats.size(), 0),
         gathered_(plan_.flats.size(), 0),
+        second_(plan_.flats.size(), false),
         sums_(plan_.flats.size()) {}
 
   Roofline run() {
@@ -110,9 +112,11 @@ class Walk {
     }
   }
   /// Starts a collective behind what the compute stream has done, and not before `from`; when it ends.
-  double send(int64_t bytes, int64_t calls, double from = 0) {
+  /// `ranks`: consecutive ones, among which it goes.
+  double send(int ranks, int64_t bytes, int64_t calls, double from = 0) {
     if (calls == 0) return std::max(now_, from);
-    const double seconds = static_cast<double>(bytes) / (link_ * gpu_.link_share) +
+    const double link = ranks > gpus_per_machine_ ? std::min(gpu_.link, gpu_.network) : gpu_.link;
+    const double seconds = static_cast<double>(bytes) / (link * gpu_.link_share) +
                            kCollective * static_cast<double>(calls);
     part(kCollectives).seconds += seconds;
     part(kCollectives).bytes += static_cast<double>(bytes);
@@ -141,7 +145,7 @@ class Walk {
     return {plan_.flats[flat],
             layout::stage_of_flat(stage_, plan_.is_persisted(flat)),
             config_,
-            input_.world,
+            groups_.shards,
             static_cast<int>(dsconfig::states_of(config_.optimizer).size()),
             offload_.states_leave(flat)};
   }
@@ -152,7 +156,10 @@ class Walk {
     for (const layout::Part& kept : offload_.parameters[flat])
       if (kept.place != layout::Place::Device) from_host += 2 * kept.numel;
     copied_[flat] = std::max(copied_[flat], copy(from_host));
-    gathered_[flat] = send(gathered_bytes(layout, input_.world), input_.world > 1, copied_[flat]);
+    // hpZ: until the update a group has the whole.
+    const int ranks = groups_.near > 0 && second_[flat] ? groups_.near : groups_.shards;
+    second_[flat] = true;
+    gathered_[flat] = send(ranks, gathered_bytes(layout, ranks), ranks > 1, copied_[flat]);
   }
   void need(int unit) {
     const int other = units_[unit].uses_embedding ? 0 : unit;
@@ -218,7 +225,12 @@ class Walk {
       return;
     }
     const double fetched = copy(all.up);
-    reducing_.push_back({flat, send(all.sent, all.collectives), all.after, fetched, all.down});
+    double end = send(groups_.shards, all.sent, all.collectives);
+    if (last && groups_.replicas() > 1) {  // MiCS: the groups' sums become one
+      const int64_t bytes = state.flat.shard_numel() * sum_bytes();
+      end = send(input_.world, 2 * bytes * (groups_.replicas() - 1) / groups_.replicas(), 1, end);
+    }
+    reducing_.push_back({flat, end, all.after, fetched, all.down});
     while (reducing_.size() > (config_.zero.overlap_comm ? 2u : 0u)) finish_first();
   }
 
@@ -232,7 +244,9 @@ class Walk {
     now_ += seconds;  // the device has nothing else to do
     copied_[flat] = copy(all.up);
     if (state.stage.gathered == layout::Gathered::AfterUpdate && input_.world > 1)
-      gathered_[flat] = send(gathered_bytes(plan_.flats[flat], input_.world), 1, copied_[flat]);
+      gathered_[flat] =
+          send(input_.world, gathered_bytes(plan_.flats[flat], input_.world), 1, copied_[flat]);
+    second_[flat] = false;
     work_.forget(flat);
     sums_[flat] = {};
   }
@@ -265,7 +279,7 @@ class Walk {
     keep_leaving(0);
     for (int flat = 0; flat < static_cast<int>(plan_.flats.size()); ++flat)
       if (!plan_.flats[flat].frozen()) queue(norm_work(state_of(flat)));
-    wait(send(8, input_.world > 1));  // the step's sums; then the host reads them
+    wait(send(input_.world, 8, input_.world > 1));  // the step's sums; then the host reads them
     for (int flat = 0; flat < static_cast<int>(plan_.flats.size()); ++flat)
       if (!plan_.flats[flat].frozen()) update(flat);
   }
@@ -273,7 +287,8 @@ class Walk {
   const plan::MemoryInput& input_;
   const dsconfig::ResolvedConfig& config_;
   const Gpu& gpu_;
-  const double link_;
+  const plan::RankGroups groups_;
+  const int gpus_per_machine_;
   const Batch batch_;
   const std::vector<layout::UnitSpec> units_;
   const layout::FlatPlan plan_;
@@ -299,6 +314,7 @@ class Walk {
   std::deque<double> leaving_;    ///< when these sums are in host memory
   std::vector<double> copied_;    ///< [flat]: when its parameters are copied to the device
   std::vector<double> gathered_;  ///< [flat]: when its parameters are there
+  std::vector<bool> second_;      ///< [flat]: a group has a second copy of its present values
   std::vector<Sum> sums_;         ///< [flat]
   double now_ = 0;                ///< on the compute stream
   double busy_until_ = 0;         ///< the stream of collectives

@@ -119,8 +119,8 @@ Updated update_work(const FlatState& state, const std::vector<layout::Part>& opt
   return out;
 }
 
-int64_t gathered_bytes(const layout::FlatLayout& flat, int world) {
-  return flat.shard_numel() * (world - 1) * kCompute;
+int64_t gathered_bytes(const layout::FlatLayout& flat, int ranks) {
+  return flat.numel() / ranks * (ranks - 1) * kCompute;
 }
 
 }  // namespace dsj::roofline

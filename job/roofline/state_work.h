@@ -18,7 +18,7 @@ struct FlatState {
   const layout::FlatLayout& flat;
   const layout::Stage& stage;  ///< layout::stage_of_flat
   const dsconfig::ResolvedConfig& config;
-  int world = 1;
+  int world = 1;        ///< ranks among which it is cut and reduced
   int states = 2;       ///< of the optimizer, without the master
   bool leaves = false;  ///< the sum of the gradient lies in host memory (engine/zero/host_sum.h)
 };
@@ -46,7 +46,7 @@ struct Updated {
 Updated update_work(const FlatState& state, const std::vector<layout::Part>& optimizer,
                     const std::vector<layout::Part>& parameters);
 
-/// Bytes that a rank sends when a flat of so many 16-bit elements is gathered.
-int64_t gathered_bytes(const layout::FlatLayout& flat, int world);
+/// Bytes that a rank sends when a flat of 16-bit elements is gathered from so many ranks.
+int64_t gathered_bytes(const layout::FlatLayout& flat, int ranks);
 
 }  // namespace dsj::roofline

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/dsconfig/batch.h"
+#include "job/dsconfig/group_sizes.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -87,8 +88,9 @@ ElasticSizes elastic_sizes(const ElasticInput& in) {
   std::vector<int64_t> worlds;
   std::optional<FixedBatch> batch;
   const bool solver = has_elasticity(in.ds_config);
+  const dsconfig::ResolvedConfig config = dsconfig::resolve_alone(in.ds_config).config;
   if (solver) {
-    worlds = dsconfig::resolve_alone(in.ds_config).config.elastic_world_sizes;
+    worlds = config.elastic_world_sizes;
     if (worlds.empty()) return sizes;
   } else {
     batch = fixed_batch(in, sizes.findings);
@@ -99,15 +101,18 @@ ElasticSizes elastic_sizes(const ElasticInput& in) {
     const int64_t share = solver ? 0 : batch->train / ranks;
     const bool fits = solver ? std::ranges::binary_search(worlds, ranks)
                              : batch->train % ranks == 0 && share % batch->micro == 0;
-    if (fits) sizes.workers.push_back(workers);
+    if (fits && dsconfig::fits_groups(config.zero, ranks)) sizes.workers.push_back(workers);
   }
   const auto refuse = [&](std::string message, std::string hint) {
     sizes.findings.push_back({Severity::Error, kElasticPath, std::move(message), std::move(hint)});
   };
   const std::string range =
       "from " + std::to_string(bounds.min_replicas) + " to " + std::to_string(bounds.max_replicas);
+  const auto group = dsconfig::group_size(config.zero);
+  const std::string groups =
+      group ? " and " + group->path + ", " + std::to_string(group->ranks) : std::string();
   if (sizes.workers.empty()) {
-    refuse("no number of workers " + range + " fits the batch" +
+    refuse("no number of workers " + range + " fits the batch" + groups +
                (solver ? " that elasticity decides"
                        : ": train_batch_size " + std::to_string(batch->train) +
                              " is not a multiple of micro-batch " + std::to_string(batch->micro) +
@@ -115,7 +120,7 @@ ElasticSizes elastic_sizes(const ElasticInput& in) {
            "`dsj plan` shows the batch");
   } else if (sizes.workers.front() > in.replicas && in.replicas >= bounds.min_replicas) {
     refuse("no number of workers up to spec.workers.replicas, " + std::to_string(in.replicas) +
-               ", fits the batch; the smallest that does is " +
+               ", fits the batch" + groups + "; the smallest that does is " +
                std::to_string(sizes.workers.front()),
            "raise replicas");
   }

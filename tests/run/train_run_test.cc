@@ -262,6 +262,55 @@ TEST_F(TrainRun, AnotherNumberOfRanksGivesTheSameLosses) {
 }
 
 /// Rows of many lengths, packed: each of them once in an epoch, and the same run after a stop.
+/// Groups of ranks: MiCS and hpZ on 4 ranks, and a resume with other groups and without any.
+TEST_F(TrainRun, GroupsOfRanksTrainAsStageThreeAndResumeAtAnySize) {
+  constexpr int kSteps = 9;
+  const auto write_groups = [&](const std::string& keys) {
+    write("ds.json", R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1,
+      "gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+      "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 64)" +
+                         keys + "}}");
+  };
+  const auto run_on = [&](int ranks, const std::string& keys) {
+    write_groups(keys);
+    write_train_job(kSteps, 3, 1, ranks);
+    ASSERT_EQ(run({"job.yaml"}), 0);
+  };
+  const std::string mics = R"(, "mics_shard_size": 2)", hpz = R"(, "zero_hpz_partition_size": 2)";
+  run_on(4, "");
+  const auto plain = losses();
+  ASSERT_EQ(plain.size(), static_cast<size_t>(kSteps));
+  fs::remove_all(out());
+  run_on(4, hpz);
+  EXPECT_EQ(losses(), plain) << "hpZ has stage 3's bits";
+  fs::remove_all(out());
+  run_on(4, mics);
+  const auto again = [&](int ranks, const std::string& keys, const char* from,
+                         std::vector<const char*> gone) {
+    for (const char* step : gone) fs::remove_all(out() / "checkpoints" / step);
+    fs::remove_all(out() / "status.yaml");
+    run_on(ranks, keys);
+    EXPECT_THAT(stdout_text(), HasSubstr(std::string("resumed from step ") + from));
+  };
+  again(2, "", "3", {"step-6", "step-9"});  // 2 ranks, no groups
+  again(4, mics, "6", {"step-9"});          // groups of 2 again
+  again(2, R"(, "mics_shard_size": 1)", "6", {"step-9"});
+  again(4, hpz, "6", {"step-9"});
+  const auto groups = losses();
+  ASSERT_EQ(groups.size(), plain.size());
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(groups[i], plain[i], 1e-6) << i;
+  EXPECT_LT(plain.back(), plain.front());
+}
+
+TEST_F(TrainRun, GroupsThatDoNotDivideTheRanksAreRefused) {
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}})");
+  write_train_job(2, 2, 1, 2);
+  EXPECT_EQ(run({"job.yaml"}), 1);
+  EXPECT_THAT(stderr_text(), HasSubstr("zero_hpz_partition_size is 8, but there are 2 ranks"));
+  EXPECT_FALSE(fs::exists(out()));
+}
+
 TEST_F(TrainRun, PackedRowsAreAllTrainedOnAndResumed) {
   json rows = json::array();
   int64_t tokens = 0;

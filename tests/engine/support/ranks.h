@@ -38,10 +38,10 @@ inline ListeningSocket listen_anywhere() {
 }
 
 /// Calls body(collectives, ledger) once per rank; returns when all are done. What a rank throws
-/// fails the test.
+/// fails the test. `splits`: the body may split the group.
 inline void run_ranks(int world,
                       const std::function<void(comm::Collectives&, memory::Ledger&)>& body,
-                      const std::string& backend = "auto") {
+                      const std::string& backend = "auto", bool splits = false) {
   memory::install();
   at::set_num_threads(1);
   const ListeningSocket socket = world > 1 ? listen_anywhere() : ListeningSocket{-1, 29500};
@@ -56,7 +56,8 @@ inline void run_ranks(int world,
                                                    .master_port = socket.port,
                                                    .store_listen_fd = rank == 0 ? socket.fd : -1,
                                                    .timeout = std::chrono::seconds(300),
-                                                   .backend = world == 1 ? "auto" : backend});
+                                                   .backend = world == 1 ? "auto" : backend,
+                                                   .splits = splits});
         if (!collectives) {
           ADD_FAILURE() << collectives.error().to_string();
           return;

@@ -88,6 +88,7 @@ struct SmallRun {
   dsconfig::Objective objective = {};
   /// Micro-steps of a step; empty: gradient_accumulation_steps.
   std::function<int64_t(int64_t step)> micro_steps = {};
+  bool splits() const { return plan::rank_groups(config, world).splits(); }
   int64_t micro_steps_of(int64_t step) const {
     return micro_steps ? micro_steps(step) : config.gradient_accumulation_steps;
   }
@@ -121,6 +122,7 @@ struct Rank {
   layout::ModelConfig model;
   dsconfig::ResolvedConfig config;
   std::function<int64_t(int64_t step)> micro_steps;
+  zero::RunGroups groups;
   zero::ModelState state;
   std::unique_ptr<zero::LayerInputs> inputs;
   Stepper stepper;
@@ -130,7 +132,8 @@ struct Rank {
       : model(fixture_model(run.model)),
         config(run.config),
         micro_steps([run](int64_t step) { return run.micro_steps_of(step); }),
-        state(model, config, at::kCPU, group, resolved_lora(run), run.host),
+        groups(*zero::RunGroups::make(group, plan::rank_groups(config, group.world()))),
+        state(model, config, at::kCPU, groups.groups(), resolved_lora(run), run.host),
         inputs(run.inputs ? run.inputs(model) : nullptr),
         stepper(model, config,
                 {.recompute = run.recompute,
@@ -171,21 +174,24 @@ struct RunResult {
 
 inline RunResult run_small(const SmallRun& run) {
   RunResult result;
-  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
-    Rank rank(run, collectives);
-    rank.load(run.model);
-    for (int64_t step = 0; step < run.steps; ++step) {
-      const auto done = rank.step(step);
-      if (collectives.rank() != 0) continue;
-      result.losses.push_back(done.loss);
-      result.norms.push_back(done.grad_norm);
-    }
-    // What outlives the rank must not be counted by its ledger.
-    memory::MemoryScope outside(memory::Class::Activations, memory::process_ledger());
-    rank.state.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
-      result.weights[slot.name] = value.to(at::kFloat).clone();
-    });
-  });
+  testing_support::run_ranks(
+      run.world,
+      [&](comm::Collectives& collectives, memory::Ledger&) {
+        Rank rank(run, collectives);
+        rank.load(run.model);
+        for (int64_t step = 0; step < run.steps; ++step) {
+          const auto done = rank.step(step);
+          if (collectives.rank() != 0) continue;
+          result.losses.push_back(done.loss);
+          result.norms.push_back(done.grad_norm);
+        }
+        // What outlives the rank must not be counted by its ledger.
+        memory::MemoryScope outside(memory::Class::Activations, memory::process_ledger());
+        rank.state.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
+          result.weights[slot.name] = value.to(at::kFloat).clone();
+        });
+      },
+      "auto", run.splits());
   return result;
 }
 
@@ -227,15 +233,18 @@ inline void round_masters(Rank& rank,
 /// Two steps. `look` sees every rank after them: the peaks and the calls that were counted are the second step's.
 inline void measure_ranks(const SmallRun& run,
                           const std::function<void(Rank&, const memory::Ledger&)>& look) {
-  testing_support::run_ranks(run.world, [&](comm::Collectives& group, memory::Ledger& ledger) {
-    Rank rank(run, group);
-    rank.load(run.model);
-    rank.step(0);
-    ledger.reset_peaks();
-    group.reset_counters();
-    rank.step(1);
-    look(rank, ledger);
-  });
+  testing_support::run_ranks(
+      run.world,
+      [&](comm::Collectives& group, memory::Ledger& ledger) {
+        Rank rank(run, group);
+        rank.load(run.model);
+        rank.step(0);
+        ledger.reset_peaks();
+        rank.groups.reset_counters();
+        rank.step(1);
+        look(rank, ledger);
+      },
+      "auto", run.splits());
 }
 /// The same of rank 0, with whole parameters in every unit.
 inline void measure_a_step(const SmallRun& run,

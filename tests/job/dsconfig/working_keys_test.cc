@@ -87,6 +87,10 @@ const std::vector<KeyReading>& readings() {
        "/zero_optimization/stage3_model_persistence_threshold", "5000", kStage3},
       {"zero_optimization.stage3_max_live_parameters", "6000",
        "/zero_optimization/stage3_max_live_parameters", "6000", kStage3},
+      {"zero_optimization.zero_hpz_partition_size", "0",
+       "/zero_optimization/zero_hpz_partition_size", "0", kStage3},
+      {"zero_optimization.mics_shard_size", "1", "/zero_optimization/mics_shard_size", "1",
+       kStage3},
       {"zero_optimization.stage3_max_reuse_distance", "7000",
        "/zero_optimization/stage3_max_reuse_distance", "7000", kStage3},
   };

@@ -68,6 +68,19 @@ TEST(ElasticSizes, TheSolversListWhereElasticityIsEnabled) {
   }
 }
 
+TEST(ElasticSizes, GroupsOfRanksDivideThem) {
+  for (const char* key : {"mics_shard_size", "zero_hpz_partition_size"}) {
+    json config = batch(12, 1);
+    config["zero_optimization"] = {{"stage", 3}, {key, 2}};
+    EXPECT_THAT(checked(elastic_spec(1, 4, 4, config)).sizes, ElementsAre(2, 4)) << key;
+    EXPECT_THAT(checked(elastic_spec(1, 4, 4, config, 2)).sizes, ElementsAre(1, 2, 3)) << key;
+    EXPECT_THAT(refusal(elastic_spec(1, 1, 1, config)),
+                HasSubstr(std::string("fits the batch and zero_optimization.") + key + ", 2"));
+    config["zero_optimization"]["stage"] = 2;
+    EXPECT_THAT(checked(elastic_spec(1, 4, 4, config)).sizes, ElementsAre(1, 2, 3, 4)) << key;
+  }
+}
+
 TEST(ElasticSizes, WhatWouldChangeTheBatchIsRefused) {
   EXPECT_EQ(refusal(elastic_spec(1, 4, 4, batch(8, 1))), "");
   EXPECT_THAT(refusal(elastic_spec(2, 4, 4, {{"train_micro_batch_size_per_gpu", 3}})),

@@ -1,0 +1,19 @@
+#include "job/dsconfig/group_sizes.h"
+
+namespace dsj::dsconfig {
+
+std::optional<GroupSize> group_size(const ZeroConfig& zero) {
+  if (zero.stage != 3) return std::nullopt;
+  if (zero.hpz_partition_size > 1)
+    return GroupSize{"zero_optimization.zero_hpz_partition_size", zero.hpz_partition_size};
+  if (zero.mics_shard_size > 0)
+    return GroupSize{"zero_optimization.mics_shard_size", zero.mics_shard_size};
+  return std::nullopt;
+}
+
+bool fits_groups(const ZeroConfig& zero, int64_t world) {
+  const auto group = group_size(zero);
+  return !group || world % group->ranks == 0;
+}
+
+}  // namespace dsj::dsconfig

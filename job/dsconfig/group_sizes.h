@@ -1,0 +1,23 @@
+// Which world sizes the groups of ranks allow: hpZ (zero_hpz_partition_size) and MiCS
+// (mics_shard_size).
+// Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "job/dsconfig/resolved.h"
+
+namespace dsj::dsconfig {
+
+/// A key that makes groups of ranks at this stage, and their size.
+struct GroupSize {
+  std::string path;  ///< "zero_optimization.mics_shard_size"
+  int64_t ranks = 1;
+};
+/// nullopt: the ranks form no groups. With both keys, which resolve() refuses, hpZ's.
+std::optional<GroupSize> group_size(const ZeroConfig& zero);
+/// Whether the groups have one size in a world of so many ranks.
+bool fits_groups(const ZeroConfig& zero, int64_t world);
+
+}  // namespace dsj::dsconfig

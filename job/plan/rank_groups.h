@@ -1,0 +1,33 @@
+// The stage that runs, and which ranks keep a flat among them: hpZ (zero_hpz_partition_size) and MiCS
+// (mics_shard_size). The engine splits its ranks by these sizes (engine/zero/groups.h), and the
+// memory model counts by them. Every group is of consecutive ranks, as in DeepSpeed.
+// Pure.
+#pragma once
+
+#include "job/dsconfig/resolved.h"
+#include "job/layout/stage.h"
+
+namespace dsj::plan {
+
+/// The stage that runs. With one rank to cut among there is nothing to shard, so every stage is 0;
+/// except that parameters that leave the device need stage 3, which gathers them.
+const layout::Stage& effective_stage(const dsconfig::ResolvedConfig& config, int world);
+
+/// Sizes of groups, in ranks. Both divide the world.
+struct RankGroups {
+  int world = 1;
+  /// Ranks among which a flat is cut; below `world` with MiCS alone.
+  int shards = 1;
+  /// hpZ: ranks that share a second copy of what was gathered. 0: there is none.
+  int near = 0;
+
+  /// MiCS: ranks that have the same shard.
+  int replicas() const { return world / shards; }
+  bool splits() const { return shards < world || near > 0; }
+};
+
+/// `config`: resolved for this world size. A group as large as the world is the world: with it hpZ
+/// and MiCS are plain stage 3.
+RankGroups rank_groups(const dsconfig::ResolvedConfig& config, int world);
+
+}  // namespace dsj::plan
