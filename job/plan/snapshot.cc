@@ -52,7 +52,7 @@ Snapshot plan_snapshot(const FitInput& input, const Limits& limits) {
     if (flat.frozen()) continue;
     const auto states = 1 + static_cast<int64_t>(states_of_flat(flat, config).size());
     snapshot.bytes += 4 * states * saved_elements(flat, effective_stage(config, world), world);
-    snapshot.bytes += 4 * eight_bit_share(flat, config, world);
+    snapshot.bytes += 4 * eight_bit_share(flat, config, rank_groups(config, world).shards);
   }
   if (const int64_t apart = elements_apart(input.memory); apart > 0)
     snapshot.bytes += 4 * (apart + kMarkers);
