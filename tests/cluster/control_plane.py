@@ -15,7 +15,7 @@ import urllib.request
 import certificates
 import processes
 import programs
-from settings import KUBECONFIG, LONG, NODE_NET, PKI, SERVICE_NET, STATE, ClusterError, say
+from settings import IPV6, KUBECONFIG, LONG, NODE6, NODE_NET, PKI, SERVICE_NET, SERVICE_NET6, STATE, ClusterError, say
 
 PARTS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 SHORT = {"apiserver": "kube-apiserver", "controller-manager": "kube-controller-manager", "scheduler": "kube-scheduler"}
@@ -61,11 +61,16 @@ def on_bridge():
 
 def _address():
     """Where the API server listens: the nodes' bridge once there is one, else this machine alone."""
-    return f"{NODE_NET}.1" if on_bridge() else "127.0.0.1"
+    return f"{NODE_NET}.1" if on_bridge() else _loopback()
+
+
+def _loopback():
+    return "::1" if IPV6 else "127.0.0.1"
 
 
 def server():
-    return f"https://{_address()}:{ports()['api']}"
+    address = _address()
+    return f"https://{f'[{address}]' if ':' in address else address}:{ports()['api']}"
 
 
 def _ask(request):
@@ -118,8 +123,8 @@ def _apiserver():
         "etcd-servers": f"http://127.0.0.1:{ports()['etcd']}",
         "secure-port": ports()["api"],
         "bind-address": address,
-        "advertise-address": f"{NODE_NET}.1",
-        "service-cluster-ip-range": f"{SERVICE_NET}.0/16",
+        "advertise-address": NODE6 if IPV6 else f"{NODE_NET}.1",
+        "service-cluster-ip-range": SERVICE_NET6 if IPV6 else f"{SERVICE_NET}.0/16",
         "authorization-mode": "Node,RBAC",
         "enable-admission-plugins": "NodeRestriction",
         "allow-privileged": "true",
@@ -141,7 +146,7 @@ def _apiserver():
         "kubelet-client-key": f"{PKI}/admin.key",
         "kubelet-preferred-address-types": "InternalIP",
     }
-    if address == "127.0.0.1":  # nobody to publish the address to, and a loopback address is refused there
+    if address == _loopback():  # nobody to publish the address to, and a loopback address is refused there
         flags["endpoint-reconciler-type"] = "none"
     extra = shlex.split(os.environ.get("APISERVER_FLAGS", ""))
     return [programs.path_of("kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items()), *extra]
@@ -162,7 +167,7 @@ def _scheduler():
 
 
 def issue_apiserver(again=False):
-    names = [f"IP:{ip}" for ip in ("127.0.0.1", f"{NODE_NET}.1", f"{SERVICE_NET}.1")]
+    names = [f"IP:{ip}" for ip in ("127.0.0.1", "::1", f"{NODE_NET}.1", f"{SERVICE_NET}.1")]
     names += ["DNS:" + name for name in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
                                          "kubernetes.default.svc.cluster.local")]
     certificates.issue("apiserver", "/CN=kube-apiserver", names, again=again)
@@ -213,6 +218,8 @@ def move_to_bridge():
     """The nodes reach the API server by the bridge only: once it exists, the server listens there."""
     if on_bridge():
         return
+    if IPV6:
+        raise ClusterError("DSJ_CLUSTER_FAMILY=ipv6 has no nodes")
     os.makedirs(STATE, exist_ok=True)
     for name in PARTS[1:]:
         processes.forget(name)

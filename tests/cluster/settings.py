@@ -2,6 +2,7 @@
 
 DSJ_CLUSTER_STATE   directory of one cluster; everything in it goes with `down`
 DSJ_CLUSTER_NUMBER  0 to 9: clusters with real nodes on one machine need different numbers (bridge, addresses, cgroup)
+DSJ_CLUSTER_FAMILY  ipv6: the control plane alone (`--api`), on ::1 and with addresses of IPv6 only
 DSJ_CACHE           programs and images, shared by all clusters (~/.cache/dsj)
 """
 import os
@@ -19,6 +20,8 @@ BRIDGE = f"dsjc{NUMBER}"
 NODE_NET = f"10.{100 + 3 * NUMBER}.0"       # the machine is .1, node I is .(10 + I)
 POD_NET = f"10.{101 + 3 * NUMBER}"          # pods of node I: POD_NET.I.0/24
 SERVICE_NET = f"10.{102 + 3 * NUMBER}.0"    # the first 256 of the services' /16
+IPV6 = os.environ.get("DSJ_CLUSTER_FAMILY") == "ipv6"
+SERVICE_NET6, NODE6 = "fd64:736a:1::/112", "fd64:736a::1"
 CGROUP = f"dsj-cluster-{NUMBER}"
 NODES_MAX = 9
 LONG = 600  # seconds: bounds what an event decides

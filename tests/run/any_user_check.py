@@ -7,16 +7,14 @@ skipped, loudly.
 """
 import json
 import os
-import pwd
-import random
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cases import Report, Skip, expect  # noqa: E402
+from cases import Report, expect  # noqa: E402
+from stranger import SHOWN, Stranger  # noqa: E402
 
 OWN = """#!/bin/sh
 echo "rank $RANK of $WORLD_SIZE as $(id -u):$(id -g), HOME is ${HOME-unset}"
@@ -24,29 +22,20 @@ echo "rank $RANK of $WORLD_SIZE as $(id -u):$(id -g), HOME is ${HOME-unset}"
 
 
 class AnyUser:
-    """The run sees SHOWN, a place that every user may enter: of its own mount namespace, so that no folder above the checkout, the
-    binaries, libtorch or the temporary files needs to be open to strangers."""
-
-    SHOWN = "/mnt"
+    """Whole runs in a room that the group 0 may write."""
 
     def __init__(self, repository, binaries):
         self.binaries = os.path.abspath(binaries)
-        self.uid = self.stranger()
         # As a volume that OpenShift prepares: the group 0 may write.
         self.room = tempfile.mkdtemp()
         os.chmod(self.room, 0o770)
         os.chown(self.room, 0, 0)
-        self.shown = {"room": self.room, "bin": self.binaries, "model": os.path.join(os.path.abspath(repository), "tests/fixtures/tiny-llama")}
-        self.shown |= {f"lib{i}": folder for i, folder in enumerate(self.libraries())}
+        shown = {"room": self.room, "bin": self.binaries, "model": os.path.join(os.path.abspath(repository), "tests/fixtures/tiny-llama")}
+        self.stranger = Stranger(shown | {f"lib{i}": folder for i, folder in enumerate(self.libraries())})
+        self.uid = self.stranger.uid
         with open(os.path.join(self.room, "rows.json"), "w", encoding="utf-8") as file:
             json.dump([{"input_ids": [1, 2, 3, 4, 5, 6], "labels": [-100, -100, 3, 4, 5, 6]}] * 40, file)
         os.chmod(file.name, 0o640)
-
-    @staticmethod
-    def stranger():
-        """A user of the range that OpenShift gives a namespace."""
-        known = {entry.pw_uid for entry in pwd.getpwall()}
-        return next(uid for uid in iter(lambda: random.randrange(1_000_000_000, 1_001_000_000), None) if uid not in known)
 
     def libraries(self):
         """The folders of libtorch and of what it needs, but for the system's."""
@@ -56,18 +45,9 @@ class AnyUser:
         return sorted(folder for folder in folders if not folder.startswith(("/lib", "/usr/lib")))
 
     def run(self, *arguments):
-        if os.geteuid() != 0 or not shutil.which("setpriv"):
-            raise Skip("needs root and setpriv, to become another user")
-        if subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", self.SHOWN], capture_output=True, check=False).returncode:
-            raise Skip("needs a mount namespace of its own")
-        mounts = f"mount -t tmpfs -o mode=755 none {self.SHOWN} && "
-        for name, folder in self.shown.items():
-            mounts += f"mkdir {self.SHOWN}/{name} && mount --bind {shlex.quote(folder)} {self.SHOWN}/{name} && "
-        alone = ["unshare", "--mount", "sh", "-c", mounts + f'cd {self.SHOWN}/room && exec "$0" "$@"', "setpriv", f"--reuid={self.uid}", "--regid=0", "--clear-groups",
-                 "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
-        libraries = ":".join(f"{self.SHOWN}/{name}" for name in self.shown if name.startswith("lib"))
-        done = subprocess.run([*alone, f"{self.SHOWN}/bin/dsj", *arguments], capture_output=True, text=True, check=False,
-                              env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": libraries})
+        libraries = ":".join(f"{SHOWN}/{name}" for name in self.stranger.shown if name.startswith("lib"))
+        done = subprocess.run([*self.stranger.command("room"), f"{SHOWN}/bin/dsj", *arguments], capture_output=True, text=True, check=False,
+                              env=self.stranger.environment(OMP_NUM_THREADS="1", LD_LIBRARY_PATH=libraries))
         expect(done.returncode == 0, f"dsj {' '.join(arguments)} as {self.uid}: {done.returncode} {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout + done.stderr
 
@@ -76,13 +56,13 @@ class AnyUser:
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": name}, "spec": spec}, file)
         os.chmod(path, 0o640)
-        return f"{self.SHOWN}/room/{name}.yaml"
+        return f"{SHOWN}/room/{name}.yaml"
 
     def trains(self):
         out = os.path.join(self.room, "out")
         spec = {"deepspeed": {"config": {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2},
                                          "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}},
-                "training": {"modelNameOrPath": f"{self.SHOWN}/model", "dataPath": f"{self.SHOWN}/room/rows.json", "outputDir": f"{self.SHOWN}/room/out",
+                "training": {"modelNameOrPath": f"{SHOWN}/model", "dataPath": f"{SHOWN}/room/rows.json", "outputDir": f"{SHOWN}/room/out",
                              "maxSteps": 3, "saveStrategy": "no"},
                 "workers": {"replicas": 1, "slotsPerWorker": 2}}
         self.run("run", self.job("trains", spec))
@@ -96,8 +76,8 @@ class AnyUser:
         with open(program, "w", encoding="utf-8") as file:
             file.write(OWN)
         os.chmod(program, 0o750)
-        container = {"name": "worker", "image": "none", "command": [f"{self.SHOWN}/room/train.sh"]}
-        spec = {"launcher": "Command", "training": {"outputDir": f"{self.SHOWN}/room/own"},
+        container = {"name": "worker", "image": "none", "command": [f"{SHOWN}/room/train.sh"]}
+        spec = {"launcher": "Command", "training": {"outputDir": f"{SHOWN}/room/own"},
                 "workers": {"replicas": 1, "slotsPerWorker": 2, "template": {"spec": {"containers": [container]}}}}
         self.run("run", self.job("own", spec))
         logs = ""

@@ -18,8 +18,9 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cases import Report, expect  # noqa: E402
+from cases import Report, Skip, expect  # noqa: E402
 from kube import LONG, crds_served, eventually, free_port, kubectl, run  # noqa: E402
+from stranger import SHOWN, Stranger  # noqa: E402
 
 JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
        "spec": {"deepspeed": {"config": {"train_batch_size": "auto"}},
@@ -59,7 +60,7 @@ class Chart:
         print(f"result: chart: {len(BAD_VALUES)} bad values refused")
         old = run("helm", "template", "r", self.chart, "--kube-version", "1.29.0", check=False)
         expect(old.returncode != 0 and "1.30" in old.stderr, "an older Kubernetes is refused")
-        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,keyPolicy.enabled=false,ownPolicy.enabled=false,jobNamespaces.enabled=false,webhook.enabled=false,"
+        bare = run("helm", "template", "r", self.chart, "--no-hooks", "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,keyPolicy.enabled=false,ownPolicy.enabled=false,jobNamespaces.enabled=false,webhook.enabled=false,"
                    "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false,monitoring.service=false").stdout
         kinds = sorted(line.split()[1] for line in bare.splitlines() if line.startswith("kind:"))
         expect(kinds == ["Deployment"], f"everything else can be left out: {kinds}")
@@ -75,7 +76,7 @@ class Chart:
             expect(done.returncode != 0 and "rbac.clusterRoles=true" in done.stderr, f"{value} without rights over the cluster: {done.stderr}")
         for selector, wanted in (("pool=a", "amd64"), ("kubernetes\\.io/arch=arm64", "arm64")):
             text = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", f"nodeSelector.{selector}").stdout
-            expect(text.count(f"kubernetes.io/arch: {wanted}") == 1, f"nodes for {selector}")
+            expect(text.count(f"kubernetes.io/arch: {wanted}") == 2, f"nodes for {selector}")
 
     def security_context(self):
         """Each field can be another or none; OpenShift gives the user."""
@@ -86,6 +87,21 @@ class Chart:
         expect("runAsNonRoot: true" in free and not re.search("runAsUser|runAsGroup", free) and "readOnlyRootFilesystem: true" in free, "no fixed user")
         other = rendered("--set", "podSecurityContext.runAsUser=1000,podSecurityContext.fsGroup=7,securityContext.readOnlyRootFilesystem=false")
         expect(all(word in other for word in ("runAsUser: 1000", "fsGroup: 7", "readOnlyRootFilesystem: false", "drop:")), "other values")
+
+    def names(self):
+        """Names and labels follow the values that users of helm expect; no label of the selector can be overridden."""
+        def deployment(*words, release="r"):
+            text = run("helm", "template", release, self.chart, "-n", "ops", "--kube-version", "1.30.0", "--show-only", "templates/deployment.yaml",
+                       *[word for value in words for word in ("--set", value)]).stdout
+            return json.loads(run("kubectl", "create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-", given=next(part for part in text.split("---\n") if "kind: Deployment\n" in part)).stdout)
+        for release, words, name in (("r", (), "r-deepspeedjob"), ("my-deepspeedjob", (), "my-deepspeedjob"), ("r", ("nameOverride=trainer",), "r-trainer"),
+                                     ("trainer", ("nameOverride=trainer",), "trainer"), ("r", ("nameOverride=a", "fullnameOverride=b"), "b")):
+            expect(deployment(*words, release=release)["metadata"]["name"] == name, f"{release} {words}")
+        made = deployment("commonLabels.team=a", "commonLabels.app\\.kubernetes\\.io/name=mine", "nameOverride=trainer")
+        expect(made["metadata"]["labels"]["team"] == made["spec"]["template"]["metadata"]["labels"]["team"] == "a", made)
+        selector = made["spec"]["selector"]["matchLabels"]
+        expect(selector == {"app.kubernetes.io/name": "trainer", "app.kubernetes.io/instance": "r", "app.kubernetes.io/component": "operator"}, selector)
+        expect(selector.items() <= made["spec"]["template"]["metadata"]["labels"].items(), made)
 
     def versions(self):
         """A version may have build metadata, as the digest that Flux appends: every label's value is one all the same."""
@@ -118,7 +134,7 @@ class Chart:
         count = 0
         for scope, hook, extra in itertools.product(scopes, hooks, extras):
             words = [word for value in scopes[scope] + hooks[hook] + extras[extra] for word in ("--set", value)]
-            text = run("helm", "template", "r", self.chart, "-n", "ops", "--kube-version", "1.30.0", *words).stdout
+            text = run("helm", "template", "r", self.chart, "-n", "ops", "--no-hooks", "--kube-version", "1.30.0", *words).stdout
             found = objects_of(text)
             at = f"{scope} x {hook} x {extra}"
             expect(len(set(found)) == len(found), f"{at}: an object twice: {found}")
@@ -381,7 +397,7 @@ class Chart:
 
     # ---- attacks
     def config_of(self, name, token):
-        admin = json.loads(kubectl("config", "view", "--raw", "-o", "json").stdout)
+        admin = json.loads(kubectl("config", "view", "--raw", "--flatten", "-o", "json").stdout)
         cluster = {key: value for key, value in admin["clusters"][0]["cluster"].items()}
         path = os.path.join(self.room, name)
         with open(path, "w", encoding="utf-8") as file:
@@ -500,9 +516,10 @@ class Chart:
         def names():
             return kubectl("-n", "team", "get", "pods,services,configmaps,serviceaccounts,roles,rolebindings", "-o", "name",
                            "-l", "training.dsj.dev/job-name=whole").stdout.split()
+        command, environment = self.as_anybody(told)
         with open(log, "wb") as output:
-            process = subprocess.Popen([self.operator, "--health-address=" + self.health_address, "--webhook-address=127.0.0.1:0"],
-                                       env=dict(os.environ, **told), stdout=output, stderr=output)
+            process = subprocess.Popen([*command, "--health-address=" + self.health_address, "--webhook-address=127.0.0.1:0"],
+                                       env=environment, stdout=output, stderr=output)
         try:
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
             eventually(lambda: len(names()) == 8, lambda: f"{names()}: {self.text(log)}")
@@ -517,6 +534,20 @@ class Chart:
         kubectl("-n", "team", "delete", "dsj", "whole")
         for name in ("tune", "other"):
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": name, "namespace": "team"}))
+
+    def as_anybody(self, told):
+        """(command, environment) of the operator under a random user of group 0 without HOME, where that can be had; else as it is."""
+        config = told["KUBECONFIG"]
+        os.chmod(config, 0o640)
+        os.chmod(self.room, 0o750)
+        stranger = Stranger({"bin": os.path.dirname(os.path.abspath(self.operator)), "room": os.path.dirname(config)})
+        try:
+            command = [*stranger.command("room"), f"{SHOWN}/bin/{os.path.basename(self.operator)}"]
+        except Skip as why:
+            print(f"result: chart: the operator does not run as a random user: NOT RUN ({why})")
+            return [self.operator], dict(os.environ, **told)
+        print(f"result: chart: the operator runs as user {stranger.uid} of group 0")
+        return command, stranger.environment(**dict(told, KUBECONFIG=f"{SHOWN}/room/{os.path.basename(config)}"))
 
     @staticmethod
     def authorities():
@@ -562,7 +593,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.security_context, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.values, chart.security_context, chart.names, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

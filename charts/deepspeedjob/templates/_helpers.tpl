@@ -1,5 +1,10 @@
+{{- define "dsj.chart" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
 {{- define "dsj.name" -}}
-{{- $own := ternary .Release.Name (printf "%s-deepspeedjob" .Release.Name) (contains "deepspeedjob" .Release.Name) }}
+{{- $chart := include "dsj.chart" . }}
+{{- $own := ternary .Release.Name (printf "%s-%s" .Release.Name $chart) (contains $chart .Release.Name) }}
 {{- .Values.fullnameOverride | default $own | trunc 50 | trimSuffix "-" }}
 {{- end }}
 
@@ -8,7 +13,7 @@
 {{- end }}
 
 {{- define "dsj.selector" -}}
-app.kubernetes.io/name: deepspeedjob
+app.kubernetes.io/name: {{ include "dsj.chart" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
@@ -23,6 +28,9 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/version: {{ include "dsj.labelValue" .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ include "dsj.labelValue" (printf "%s-%s" .Chart.Name .Chart.Version) | quote }}
+{{- range $name, $value := omit .Values.commonLabels "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "dsj.image" -}}

@@ -20,6 +20,13 @@ def installed_by_the_chart(world):
     operator_ready()
 
 
+def helm_tests_the_release(world):
+    """The chart's own test, and what it leaves behind: nothing."""
+    done = run("helm", "test", RELEASE, "-n", OPERATOR_NAMESPACE, "--timeout", "5m", check=False, timeout=600)
+    expect(done.returncode == 0 and "Succeeded" in done.stdout, f"{done.stdout}{done.stderr}")
+    expect(not get("-n", OPERATOR_NAMESPACE, "dsj") and not get("-n", OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/component=test"), "left behind")
+
+
 def a_bad_job_is_refused(world):
     """By the webhook, called through its Service with the certificate that the operator put into the bundle."""
     manifest = world.manifest("bad")
@@ -142,7 +149,7 @@ def uninstalled(world):
     eventually(lambda: not left(), lambda: f"left behind: {left()}")  # the garbage collector has its own pace
 
 
-CASES = [installed_by_the_chart, a_bad_job_is_refused, two_by_one_to_complete, a_rank_is_killed, a_pod_is_deleted,
+CASES = [installed_by_the_chart, helm_tests_the_release, a_bad_job_is_refused, two_by_one_to_complete, a_rank_is_killed, a_pod_is_deleted,
          the_operator_is_killed, suspend_and_resume, uninstalled]
 
 if __name__ == "__main__":
