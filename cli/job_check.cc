@@ -42,7 +42,9 @@ Findings output_findings(const Job& job) {
         {Severity::Error, "spec.training.outputDir", std::move(message), std::move(hint)}};
   };
   const std::string& output = job.training.output_dir;
-  if (output.empty()) return error("no output directory", "name one: --output DIR");
+  if (output.empty())
+    return error("no output directory",
+                 "name one: spec.training.outputDir, or --output_dir of a torchrun line");
   std::error_code ignored;
   fs::path path = output;
   if (fs::exists(path, ignored) && !fs::is_directory(path, ignored))

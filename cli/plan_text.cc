@@ -111,8 +111,8 @@ std::string steps_part(const json& plan) {
          config["gradient_accumulation_steps"].dump() + " accumulated x " +
          plan["topology"]["worldSize"].dump() + " ranks)";
   if (steps.contains("epochs"))
-    out += format(", %.3g epochs of %s steps", steps["epochs"].get<double>(),
-                  grouped(steps["perEpoch"]).c_str());
+    out += format(", %.3g epoch%s of %s", steps["epochs"].get<double>(),
+                  steps["epochs"] == 1.0 ? "" : "s", counted(steps["perEpoch"], "step").c_str());
   out += "\n";
   if (steps.contains("tokens"))
     out += "  " + grouped(steps["tokensPerStep"]) + " tokens a step, " + grouped(steps["tokens"]) +

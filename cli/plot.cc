@@ -1,11 +1,13 @@
 // dsj plot OUT...: a run's curves in the terminal and as a page.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 
 #include "cli/plot_data.h"
 #include "cli/plot_page.h"
+#include "cli/plot_picture.h"
 #include "cli/plot_text.h"
 #include "cli/run_lock.h"
 #include "cli/verbs.h"
@@ -46,6 +48,12 @@ Result<bool> draw(const PlotOptions& options) {
     if (was_killed(options.directories[i], run.status)) run.status["phase"] = kKilled;
     runs.push_back(std::move(run));
   }
+  const Terminal screen = terminal();
+  // Around the curves: a run's name and an empty line, at the end the page's name and the prompt.
+  const int lines =
+      screen.lines > 0
+          ? std::max(1, (screen.lines - 2) / std::max(1, static_cast<int>(runs.size())) - 2)
+          : 0;
   std::string text;
   bool over = true;
   for (const RunCurves& run : runs) {
@@ -55,9 +63,8 @@ Result<bool> draw(const PlotOptions& options) {
                                         "goes on"
                                       : "") +
             "\n\n";
-    for (const Curve& curve : run.curves) {
-      text += chart_text(curve, {.columns = terminal_columns(), .ascii = options.ascii}) + "\n";
-    }
+    text += charts_text(run.curves,
+                        {.columns = screen.columns, .ascii = options.ascii || screen.ascii}, lines);
     over = over && is_over(run);
   }
   const int again = options.watch && !over ? kAgainSeconds : 0;

@@ -118,6 +118,11 @@ Result<RunCurves> read_curves(Files& files, const std::string& directory) {
   return run;
 }
 
+const Curve* find_curve(const RunCurves& run, const std::string& name) {
+  const auto found = std::ranges::find(run.curves, name, &Curve::name);
+  return found == run.curves.end() ? nullptr : &*found;
+}
+
 std::vector<std::string> curve_names(const std::vector<RunCurves>& runs) {
   std::vector<std::string> names(std::begin(kCurves), std::end(kCurves));
   for (const RunCurves& run : runs)

@@ -42,6 +42,9 @@ Result<RunCurves> read_curves(Files& files, const std::string& directory);
 /// A name for each run: the shortest end of its directory's path that no other one has.
 std::vector<std::string> run_names(const std::vector<std::string>& directories);
 
+/// Null: the run has no such curve.
+const Curve* find_curve(const RunCurves& run, const std::string& name);
+
 /// The names of all curves, in the order above.
 std::vector<std::string> curve_names(const std::vector<RunCurves>& runs);
 

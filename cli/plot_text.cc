@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string_view>
 
 #include "common/format.h"
 
@@ -71,6 +73,11 @@ std::string short_number(double value) {
   return text::format(size >= 100 ? "%.0f" : "%.4f", value);
 }
 
+std::string tick_text(double value) {
+  const double size = std::abs(value);
+  return text::format(size != 0 && (size < 1e-3 || size >= 1e6) ? "%.3g" : "%.5g", value);
+}
+
 std::string chart_text(const Curve& curve, const TextChart& chart) {
   const Points& points = curve.points;
   const std::string bad = about_not_finite(curve);
@@ -82,6 +89,7 @@ std::string chart_text(const Curve& curve, const TextChart& chart) {
                      short_number(high->second) + " at " + step_text(high->first) +
                      (bad.empty() ? "" : "; " + bad) + "\n";
 
+  if (chart.rows == 0) return text;
   Dots dots(std::max(24, chart.columns) - kLabel - 2, std::max(1, chart.rows));
   const double x0 = points.front().first, x1 = points.back().first;
   const double bottom = low->second, top = high->second;
@@ -116,10 +124,32 @@ std::string chart_text(const Curve& curve, const TextChart& chart) {
   return text;
 }
 
-int terminal_columns() {
+std::string charts_text(const std::vector<Curve>& curves, TextChart chart, int lines) {
+  constexpr int kFrame = 3, kRowsLeast = 4;  // heading, steps and an empty line around the dots
+  const int count = static_cast<int>(curves.size());
+  const bool all = lines <= 0 || count * (chart.rows + kFrame) <= lines;
+  std::string text;
+  if (all) {
+    for (const Curve& curve : curves) text += chart_text(curve, chart) + "\n";
+    return text;
+  }
+  chart.rows = std::clamp(lines - kFrame - count, kRowsLeast, std::max(kRowsLeast, chart.rows));
+  for (const Curve& curve : curves) {
+    text += chart_text(curve, chart);
+    chart.rows = 0;
+  }
+  return text + "\n";
+}
+
+Terminal terminal() {
+  const char* type = std::getenv("TERM");
+  Terminal found{.ascii = type && std::string_view(type) == "dumb"};
   winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    found.columns = size.ws_col;
+    found.lines = size.ws_row > 0 ? size.ws_row : 24;
+  }
+  return found;
 }
 
 }  // namespace dsj::cli

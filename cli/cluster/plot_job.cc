@@ -127,10 +127,12 @@ class PlotJob {
         run.name.c_str(), std::to_string(run.steps).c_str(),
         total.empty() ? "" : (" of " + total).c_str(), word(job, "status.phase").c_str(),
         word(job, "spec.training.outputDir").c_str());
-    for (const Curve& curve : run.curves) {
-      const TextChart how{.columns = terminal_columns(), .ascii = options_.ascii};
-      std::printf("%s\n", chart_text(curve, how).c_str());
-    }
+    const Terminal screen = terminal();
+    std::fputs(charts_text(run.curves,
+                           {.columns = screen.columns, .ascii = options_.ascii || screen.ascii},
+                           screen.lines > 0 ? std::max(1, screen.lines - 4) : 0)
+                   .c_str(),
+               stdout);
     std::fflush(stdout);
     if (options_.page.empty()) return 0;
     PosixFiles files;

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "cli/plot_page.h"
+#include "cli/plot_picture.h"
 #include "cli/plot_text.h"
 #include "cli/verbs.h"
 #include "common/files/memory_files.h"
@@ -52,8 +54,8 @@ TEST(Plot, WhatIsNotFiniteIsSaid) {
   const std::string page = plot_page({*run});
   EXPECT_NE(page.find("<p>out: not finite in 3 steps, the first 2</p>"), std::string::npos);
   EXPECT_NE(page.find("<p>out: not finite in step 5</p>"), std::string::npos) << "the rate's";
-  EXPECT_NE(page.find("step 5 is not finite"), std::string::npos);
-  EXPECT_EQ(page.find("nan"), std::string::npos) << "no shape lies nowhere";
+  EXPECT_NE(page.find("\"bad\":[2.0,3.0,5.0]"), std::string::npos);
+  EXPECT_EQ(plot_svg({*run}, "loss")->find("nan"), std::string::npos) << "no shape lies nowhere";
 }
 
 TEST(Plot, ARunThatWasNeverFiniteIsNoEmptyPage) {
@@ -63,8 +65,10 @@ TEST(Plot, ARunThatWasNeverFiniteIsNoEmptyPage) {
   EXPECT_EQ(chart_text(run->curves[0], {}), "loss  not finite in 2 steps, the first 1\n");
   const std::string page = plot_page({*run});
   EXPECT_NE(page.find("not finite in 2 steps"), std::string::npos);
-  EXPECT_EQ(page.find("inf"), std::string::npos);
-  EXPECT_EQ(page.find("nan"), std::string::npos);
+  const auto picture = plot_svg({*run}, "loss");
+  ASSERT_TRUE(picture);
+  EXPECT_EQ(picture->find("inf"), std::string::npos);
+  EXPECT_EQ(picture->find("nan"), std::string::npos);
 }
 
 TEST(Plot, EachDifficultyIsACurveBehindTheOthers) {
@@ -137,28 +141,72 @@ TEST(Plot, PageStandsAlone) {
   run->status = {{"phase", "Complete"},
                  {"training", {{"resolvedConfig", {{"precision", "bf16"}}}}}};
   const std::string page = plot_page({*run, *run});
-  for (const char* part : {"<h2>loss</h2>", "<h2>tokens_per_second</h2>", "polyline", "bf16",
-                           "Complete", "a&lt;/script&gt;b", "\"y\":[3.5,2.5]"}) {
+  for (const char* part :
+       {"<h2>loss <small>nats per target token</small></h2>", "data-chart=\"tokens_per_second\"",
+        "bf16", "Complete", "a&lt;/script&gt;b", "\"y\":[3.5,2.5]"}) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   }
-  for (const char* part : {"http", "src=", "<link", "@import", "<h2>eval_loss"}) {
+  for (const char* part : {"src=", "<link", "@import", "fetch(", "<h2>eval_loss"}) {
     EXPECT_EQ(page.find(part), std::string::npos) << part;
   }
+  // An SVG element's namespace is an address that nobody opens.
+  EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));
   EXPECT_EQ(page.find("</script>"), page.rfind("</script>")) << "data ends no script";
-  EXPECT_EQ(page.find("reload"), std::string::npos);
+  EXPECT_EQ(page.find("location.reload"), std::string::npos);
   EXPECT_NE(plot_page({*run}, 2).find("setTimeout(() => location.reload(), 2000);"),
             std::string::npos);
 }
 
-TEST(Plot, PictureIsThePagesDrawingAlone) {
+TEST(Plot, TicksAreRoundAndWithinTheCurve) {
+  std::string texts;
+  for (const double tick : round_ticks(0.03, 0.97, 5)) texts += tick_text(tick) + " ";
+  EXPECT_EQ(texts, "0.2 0.4 0.6 0.8 ");
+  EXPECT_EQ(round_ticks(1, 200, 7), (std::vector<double>{50, 100, 150, 200}));
+  EXPECT_EQ(round_ticks(3, 3, 5), (std::vector<double>{3}));
+  std::mt19937 draw(11);
+  std::uniform_real_distribution<double> exponent(-9, 9);
+  for (int i = 0; i < 1000; ++i) {
+    const double low = std::pow(10, exponent(draw)) * (i % 2 ? 1 : -1);
+    const double high = low + std::pow(10, exponent(draw));
+    const auto ticks = round_ticks(low, high, 5);
+    if (high - low < 1e-9 * std::abs(low)) continue;  // no double lies between
+    ASSERT_GE(ticks.size(), 2u) << low << " " << high;
+    EXPECT_LE(ticks.size(), 7u) << low << " " << high;
+    const double step = ticks[1] - ticks[0];
+    EXPECT_GE(ticks.front(), low - step * 1e-6);
+    EXPECT_LE(ticks.back(), high + step * 1e-6);
+    const double lead = step / std::pow(10, std::floor(std::log10(step) + 1e-6));
+    EXPECT_TRUE(std::abs(lead - 1) < 1e-3 || std::abs(lead - 2) < 1e-3 || std::abs(lead - 5) < 1e-3)
+        << lead;
+  }
+  EXPECT_EQ(tick_text(200), "200");
+  EXPECT_EQ(tick_text(1e-5), "1e-05");
+}
+
+TEST(Plot, ChartsFitTheLinesOfATerminal) {
+  const Curve curve{"loss", {{1, 3}, {2, 2}, {9, 1}}};
+  const auto lines_of = [](const std::string& text) { return std::ranges::count(text, '\n'); };
+  for (int count = 1; count <= 12; ++count) {
+    const std::vector<Curve> curves(static_cast<size_t>(count), curve);
+    for (int lines = 8 + count; lines < 200; ++lines) {
+      const std::string text = charts_text(curves, {}, lines);
+      ASSERT_LE(lines_of(text), lines) << count << " curves in " << lines;
+    }
+    EXPECT_EQ(lines_of(charts_text(curves, {}, 0)), count * 11) << "no terminal, no limit";
+  }
+  const std::string five = charts_text(std::vector<Curve>(5, curve), {}, 20);
+  EXPECT_EQ(lines_of(five), 5 + 8 + 1 + 1) << five;
+}
+
+TEST(Plot, PictureHoldsTheCurveAndWhatRan) {
   auto run = curves_of(line(1, "3.5") + line(2, "3.25") + line(3, "2.5"));
   ASSERT_TRUE(run);
   run->name = "a<b";
   const auto alone = plot_svg({*run}, "loss");
   ASSERT_TRUE(alone) << alone.error().to_string();
-  const std::string page = plot_page({*run});
-  const size_t begin = page.find("<polyline"), end = page.find("/>", begin);
-  EXPECT_NE(alone->find(page.substr(begin, end - begin)), std::string::npos) << "another line";
+  // Steps 1 to 3 lie on 70 to 850, losses 2.5 to 3.5 on 214 to 10.
+  EXPECT_NE(alone->find("points=\"70.00,10.00 460.00,61.00 850.00,214.00\""), std::string::npos)
+      << *alone;
   EXPECT_TRUE(alone->starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_TRUE(alone->ends_with("</svg>\n"));
   EXPECT_NE(alone->find("a&lt;b"), std::string::npos);
