@@ -131,7 +131,8 @@ TEST(Pod, ConfigurationOfItsAgent) {
 
 TEST(Pod, AProgramOfTheUsersListensItselfAndTellsNoSteps) {
   const std::vector<std::string> command = {"python", "train.py"};
-  const auto config = pod_config(*read_pod(environment()), worker_job(), "/run/dsj", "/opt", command);
+  const auto config =
+      pod_config(*read_pod(environment()), worker_job(), "/run/dsj", "/opt", command);
   ASSERT_TRUE(config);
   EXPECT_EQ(config->rank_command, command);
   EXPECT_TRUE(config->user_program);
