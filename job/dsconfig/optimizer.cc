@@ -216,7 +216,7 @@ void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& ou
   else if (apex)
     out.warning(path, "apex is not used: \"adamw_apex_fused\" is read as adamw_torch_fused");
   else if (optim.starts_with("paged_"))
-    out.warning(path, "\"" + optim + "\": its states are not paged, all else is the same");
+    out.warning(path, "no paging: the states of \"" + optim + "\" lie where gradients do");
   optimizer = found->defaults;
   optimizer.eight_bit = optimizer.kind == OptimizerKind::Adam && optim.ends_with("_8bit");
   const bool betas_too = takes(optimizer.kind, "betas");
