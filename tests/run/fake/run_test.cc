@@ -368,12 +368,14 @@ TEST_F(FakeRun, AMissingLibraryIsAnEnvironmentErrorAtOnce) {
 
 /// The program's own code and its end by a signal are the verb's.
 TEST_F(FakeRun, GenerateEndsAsItsProgram) {
-  write("train", "#!/bin/sh\n[ \"$3\" = die ] && kill -9 $$\necho \"$1 $2\"\nexit 5\n");
+  write("train", "#!/bin/sh\n[ \"$5\" = die ] && kill -9 $$\necho \"$@\"\nexit 5\n");
   fs::permissions(at("train"), fs::perms::owner_all);
   variables_["DSJ_TRAIN_PROGRAM"] = at("train");
-  EXPECT_EQ(run({"--limit"}, "generate"), 5);
-  EXPECT_THAT(stdout_text(), HasSubstr("generate --limit"));
-  EXPECT_EQ(run({"--limit", "die"}, "generate"), 128 + SIGKILL);
+  EXPECT_EQ(run({"--model", "model", "--prompt", "why"}, "generate"), 5);
+  EXPECT_THAT(stdout_text(), HasSubstr("generate --model model --prompt why"));
+  EXPECT_EQ(run({"--model", "model", "--prompt", "die"}, "generate"), 128 + SIGKILL);
+  EXPECT_EQ(run({"model", "--top-k", "5"}, "chat"), 5);
+  EXPECT_THAT(stdout_text(), HasSubstr("chat model --top-k 5"));
 }
 
 TEST_F(FakeRun, GrandchildrenOfARankAreSweptUp) {
