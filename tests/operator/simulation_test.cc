@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -60,11 +61,16 @@ TEST(Simulation, EverySeedEndsAsItMust) {
       static_cast<long long>(turns), static_cast<long long>(writes),
       static_cast<long long>(conflicts), static_cast<long long>(kills),
       static_cast<long long>(shrunk), static_cast<long long>(grown), seconds);
+  // Of few seeds few have an elastic job that shrinks (1 in 20) or grows (1 in 12): what chance leaves once in 30,000 times.
+  const auto least = [count](double share) {
+    const double mean = share * static_cast<double>(count);
+    return static_cast<int64_t>(mean - 4 * std::sqrt(mean));
+  };
   if (count >= 100) {
     EXPECT_GT(kills, static_cast<int64_t>(count) / 10) << "the faults do not happen";
     EXPECT_GT(jobs, static_cast<int64_t>(count) * 5 / 4) << "jobs are alone";
-    EXPECT_GT(shrunk, static_cast<int64_t>(count) / 40) << "elastic jobs do not shrink";
-    EXPECT_GT(grown, static_cast<int64_t>(count) / 40) << "elastic jobs do not grow";
+    EXPECT_GT(shrunk, least(1.0 / 20)) << "elastic jobs do not shrink";
+    EXPECT_GT(grown, least(1.0 / 12)) << "elastic jobs do not grow";
     EXPECT_GT(conflicts, static_cast<int64_t>(count) / 10) << "nobody else writes";
   }
 }
@@ -72,6 +78,7 @@ TEST(Simulation, EverySeedEndsAsItMust) {
 TEST(Simulation, SeedsThatFoundADefectOnceFindNone) {
   spdlog::set_level(spdlog::level::off);
   const std::pair<uint64_t, const char*> seeds[] = {
+      {138, "rest began while a cut watch had not told of a deleted job's objects"},
       {1047, "rest began while a cut watch still waited for its next try"},
       {1512, "a successor of worker 0 waited alone for workers that were done"},
       {2006, "passes that were cut off behind a key's Secret used up its names"},

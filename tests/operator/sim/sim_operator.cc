@@ -251,6 +251,10 @@ void SimOperator::list(Watching& watching) {
   watching.listing = std::move(listing);
 }
 
+bool SimOperator::listens() const {
+  return std::ranges::all_of(watches_, [](const Watching& it) { return it.lines && !it.listing; });
+}
+
 /// Some objects of a list, or its end. False: the rest comes later.
 bool SimOperator::deliver(Watching& watching) {
   auto& [items, next, version] = *watching.listing;

@@ -68,7 +68,8 @@ class SimOperator {
   bool may_write() const;
   /// A pass of it failed, and its next try is to come.
   bool will_try_again() const { return may_write() && queue_.failing() > 0; }
-  /// Its watch has told of this version of a job.
+  /// All its watches are open: none waits for its next try, and none is in the middle of a list.
+  bool listens() const;
   /// Its cache has the job at this version, and as many pods of it.
   bool has_seen(const std::string& key, const std::string& version, size_t pods) const {
     const Observed observed = cache_.observe(key);

@@ -78,7 +78,8 @@ class Simulation {
                server_.shown(kube::resources::pods()),
                [](const auto& pod) { return (*pod)["metadata"].contains("deletionTimestamp"); }) &&
            std::ranges::none_of(operators_, [&](const auto& op) {
-             return op->will_try_again() || (op->may_write() && !has_seen_all(*op));
+             return op->will_try_again() ||
+                    (op->may_write() && !(op->listens() && has_seen_all(*op)));
            });
   }
 
