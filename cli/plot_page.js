@@ -5,7 +5,8 @@ const kHeight = 240, kLeft = 64, kRight = 12, kTop = 10, kBottom = 26;
 
 // 1, 2 or 5 times a power of ten, about `count` of them between low and high.
 function roundTicks(low, high, count) {
-  if (!(high > low)) return [low];
+  // Closer than this, doubles have no round numbers between them.
+  if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) return [low];
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find(times => times * power >= raw * 0.999);
   const ticks = [];

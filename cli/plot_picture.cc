@@ -139,7 +139,8 @@ std::string status_at(const RunCurves& run, const std::string& pointer) {
 }
 
 std::vector<double> round_ticks(double low, double high, int count) {
-  if (!(high > low)) return {low};
+  // Closer than this, doubles have no round numbers between them.
+  if (!(high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))) return {low};
   const double raw = (high - low) / count, power = std::pow(10, std::floor(std::log10(raw)));
   double step = 10 * power;
   for (const double times : {5.0, 2.0, 1.0})
