@@ -372,10 +372,11 @@ TEST_F(FakeRun, GenerateEndsAsItsProgram) {
   fs::permissions(at("train"), fs::perms::owner_all);
   variables_["DSJ_TRAIN_PROGRAM"] = at("train");
   EXPECT_EQ(run({"--model", "model", "--prompt", "why"}, "generate"), 5);
-  EXPECT_THAT(stdout_text(), HasSubstr("generate --model model --prompt why"));
+  EXPECT_THAT(stdout_text(),
+              HasSubstr("generate --model " + at("model").string() + " --prompt why"));
   EXPECT_EQ(run({"--model", "model", "--prompt", "die"}, "generate"), 128 + SIGKILL);
   EXPECT_EQ(run({"model", "--top-k", "5"}, "chat"), 5);
-  EXPECT_THAT(stdout_text(), HasSubstr("chat model --top-k 5"));
+  EXPECT_THAT(stdout_text(), HasSubstr("chat " + at("model").string() + " --top-k 5"));
 }
 
 TEST_F(FakeRun, GrandchildrenOfARankAreSweptUp) {
