@@ -3,6 +3,7 @@
 // without libtorch the program never begins.
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/hub_cache.h"
@@ -24,6 +25,19 @@ Result<std::string> directory_of(const std::string& model) {
   return find_model(model, hub_cache_directory());
 }
 
+/// The word of `args`, which were read, that names the model: of generate --model's, of chat the one that
+/// is no option's. Other words may be equal to it.
+size_t word_of_model(Arguments args) {
+  constexpr std::string_view kOption = "--model";
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& word = args[i];
+    if (word == kOption) return i + 1;
+    if (word.starts_with("--model=") || !word.starts_with("-")) return i;
+    if (word != "--raw" && !word.contains('=')) ++i;  // every other option takes the next word
+  }
+  return args.size();
+}
+
 /// Runs the engine's verb with `args`, in which `model`, as the user named it, is its directory.
 int run_engine(const char* verb, Arguments args, const std::string& model) {
   const auto directory = directory_of(model);
@@ -31,9 +45,10 @@ int run_engine(const char* verb, Arguments args, const std::string& model) {
   const auto engine = engine_program();
   if (!engine) return report(verb, engine.error());
   std::vector<std::string> words = {*engine, verb};
-  for (const std::string& word : args) {
-    const bool names = word == model || word == "--model=" + model;
-    words.push_back(names ? word.substr(0, word.size() - model.size()) + *directory : word);
+  words.insert(words.end(), args.begin(), args.end());
+  if (const size_t at = word_of_model(args); at < args.size()) {
+    std::string& word = words[at + 2];
+    if (word.ends_with(model)) word.replace(word.size() - model.size(), model.size(), *directory);
   }
   const auto code = run_to_the_end(std::move(words));
   if (!code) return report(verb, code.error());

@@ -106,10 +106,11 @@ class Printer {
   }
   /// The whole text, its end printed.
   std::string end(std::span<const int32_t> ids) {
-    print(tokenizer_.decode(ids, /*skip_special=*/true));
+    std::string text = tokenizer_.decode(ids, /*skip_special=*/true);
+    print(text);
     std::fputs("\n", stdout);
     std::fflush(stdout);
-    return shown_;
+    return text;
   }
 
  private:

@@ -109,8 +109,14 @@ double token_uniform(uint64_t seed, uint64_t stream, uint64_t position) {
 int32_t choose_token(const Sampling& sampling, std::span<const float> logits,
                      std::span<const int32_t> prompt, std::span<const int32_t> completion,
                      uint64_t stream) {
-  std::vector<int32_t> seen(prompt.begin(), prompt.end());
-  seen.insert(seen.end(), completion.begin(), completion.end());
+  const bool penalises = sampling.repetition_penalty != 1;
+  if (sampling.temperature == 0 && !penalises)  // as token_probabilities, without its copy
+    return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+  std::vector<int32_t> seen;
+  if (penalises) {
+    seen.assign(prompt.begin(), prompt.end());
+    seen.insert(seen.end(), completion.begin(), completion.end());
+  }
   return draw_token(token_probabilities(sampling, logits, seen),
                     token_uniform(sampling.seed, stream, completion.size()));
 }

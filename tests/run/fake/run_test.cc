@@ -375,6 +375,10 @@ TEST_F(FakeRun, GenerateEndsAsItsProgram) {
   EXPECT_THAT(stdout_text(),
               HasSubstr("generate --model " + at("model").string() + " --prompt why"));
   EXPECT_EQ(run({"--model", "model", "--prompt", "die"}, "generate"), 128 + SIGKILL);
+  EXPECT_EQ(run({"--prompt", "model", "--raw", "--model=model"}, "generate"), 5);
+  EXPECT_THAT(stdout_text(), HasSubstr("--prompt model --raw --model=" + at("model").string()));
+  EXPECT_EQ(run({"--system", "model", "--seed=3", "model"}, "chat"), 5);
+  EXPECT_THAT(stdout_text(), HasSubstr("--system model --seed=3 " + at("model").string()));
   EXPECT_EQ(run({"model", "--top-k", "5"}, "chat"), 5);
   EXPECT_THAT(stdout_text(), HasSubstr("chat " + at("model").string() + " --top-k 5"));
 }
