@@ -49,6 +49,9 @@ TEST(SamplingTest, TemperatureZeroTakesTheFirstOfTheBestTokens) {
   const std::vector<int32_t> seen{1};
   EXPECT_EQ(token_probabilities({.repetition_penalty = 1.5}, logits, seen),
             (std::vector<double>{0, 0, 0, 1}));
+  EXPECT_EQ(choose_token({}, logits, {}, {}, 0), 1);
+  EXPECT_EQ(choose_token({.repetition_penalty = 1.5}, logits, {}, seen, 0), 3);
+  EXPECT_EQ(choose_token({.repetition_penalty = 1.5}, logits, seen, {}, 0), 3);
 }
 
 TEST(SamplingTest, DrawsFollowTheProbabilitiesAndNoDroppedTokenComes) {
