@@ -2,6 +2,7 @@
 #include <arrow/api.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/ipc/reader.h>
+#include <arrow/util/future.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/properties.h>
 
@@ -20,9 +21,11 @@ constexpr size_t kPieceBytes = 1 << 20;
 /// What a damaged length cannot make Arrow ask for.
 constexpr int64_t kMemoryMax = int64_t{16} << 30;
 
-/// A file of ours as Arrow reads files.
+/// A file of ours as Arrow reads files. Every read happens in the caller's thread: a read by a thread of Arrow's
+/// leaves a reference to the reader with that thread, which may drop it after the pool and the file are gone.
 class Input final : public arrow::io::RandomAccessFile {
  public:
+  using RandomAccessFile::ReadAt;
   explicit Input(const ReadFile& file) : file_(file) { set_mode(arrow::io::FileMode::READ); }
   /// What the operating system said, if a read failed.
   const Status& status() const { return status_; }
@@ -58,6 +61,16 @@ class Input final : public arrow::io::RandomAccessFile {
     ARROW_ASSIGN_OR_RAISE(const int64_t read, ReadAt(position, bytes, buffer->mutable_data()));
     ARROW_RETURN_NOT_OK(buffer->Resize(read));
     return buffer;
+  }
+  arrow::Future<std::shared_ptr<arrow::Buffer>> ReadAsync(const arrow::io::IOContext&,
+                                                          int64_t position,
+                                                          int64_t bytes) override {
+    return ReadAt(position, bytes);
+  }
+  arrow::Future<std::shared_ptr<arrow::Buffer>> ReadAsync(const arrow::io::IOContext&,
+                                                          int64_t position, int64_t bytes,
+                                                          bool allow_short_read) override {
+    return ReadAt(position, bytes, allow_short_read);
   }
   arrow::Result<int64_t> Read(int64_t bytes, void* out) override {
     ARROW_ASSIGN_OR_RAISE(const int64_t read, ReadAt(at_, bytes, out));

@@ -89,6 +89,17 @@ TEST_F(Columns, WhatRowsCannotHoldIsNamed) {
   EXPECT_NE(refusal("twice.arrow").find("two columns are called 'a'"), std::string::npos);
 }
 
+/// What a thread of Arrow's holds could outlive the file that it was read from.
+TEST_F(Columns, OnlyTheCallersThreadReads) {
+  for (const char* name : {"types.parquet", "types.arrow", "chats-zstd-file.arrow"}) {
+    EXPECT_EQ(lines_of(read_file(columns_fixtures() + "/" + name)).error, "") << name;
+    int threads = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+      threads += read_file(task.path() / "comm") != "jemalloc_bg_thd\n";
+    EXPECT_EQ(threads, 1) << name;
+  }
+}
+
 /// A damaged file gives a reason, or rows of JSON: no crash, no end in an exception.
 TEST_F(Columns, DamageIsSaid) {
   // --gtest_shuffle --gtest_repeat=100 draws others.
