@@ -14,7 +14,7 @@ RUN DSJ_SETUP_TORCH=no scripts/setup.sh \
 
 FROM sources AS worker-build
 RUN scripts/setup.sh \
- && scripts/build.sh build "$(scripts/jobs.sh compilers)" -DDSJ_TESTS=OFF -DDSJ_BENCH=OFF -- dsj-agent dsj-train dsj \
+ && scripts/build.sh build "$(scripts/jobs.sh compilers)" -DDSJ_TESTS=OFF -DDSJ_BENCH=OFF -- dsj-agent dsj-train dsj dsj-make-quickstart \
  && scripts/image.sh root worker build /image
 
 FROM scratch AS operator

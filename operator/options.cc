@@ -69,6 +69,16 @@ void webhook(ArgumentParser& parser, Options& options) {
       .show_default();
 }
 
+/// A securityContext as one JSON object.
+auto security_context(Json& context) {
+  return [&context](const std::string& word) -> std::optional<std::string> {
+    Json read = Json::parse(word, nullptr, false);
+    if (!read.is_object()) return "expected a JSON object";
+    context = std::move(read);
+    return std::nullopt;
+  };
+}
+
 void jobs(ArgumentParser& parser, Options& options) {
   parser.option("--workers", options.workers, "jobs that are reconciled at the same time")
       .show_default()
@@ -94,6 +104,16 @@ void jobs(ArgumentParser& parser, Options& options) {
           },
           "size limit of a worker's /tmp, unless its template mounts one [10Gi]; 0: no limit")
       .environment(contract::kEnvTmpSizeLimit);
+  parser
+      .option("--pod-security-context", security_context(options.settings.pod_security),
+              "securityContext of workers' pods, as JSON, where a template says nothing "
+              "[runAsNonRoot, seccompProfile RuntimeDefault]")
+      .environment(kEnvPodSecurityContext);
+  parser
+      .option("--security-context", security_context(options.settings.container_security),
+              "the same of workers' containers [no privilege escalation, no capabilities, a "
+              "read-only root]")
+      .environment(kEnvSecurityContext);
   parser
       .option("--default-template", options.settings.default_template,
               "DeepSpeedJobTemplate of jobs that name none, when they are created or edited")

@@ -30,7 +30,9 @@ struct Options {
 // The chart sets these, for the operator alone.
 inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";  ///< webhook_configuration
 inline constexpr char kEnvWebhookCertificates[] = "DSJ_WEBHOOK_CERTIFICATES";
-inline constexpr char kEnvMetricsAddress[] = "DSJ_METRICS_ADDRESS";    ///< metrics_address
+inline constexpr char kEnvMetricsAddress[] = "DSJ_METRICS_ADDRESS";           ///< metrics_address
+inline constexpr char kEnvPodSecurityContext[] = "DSJ_POD_SECURITY_CONTEXT";  ///< pod_security
+inline constexpr char kEnvSecurityContext[] = "DSJ_SECURITY_CONTEXT";  ///< container_security
 inline constexpr char kEnvDefaultTemplate[] = "DSJ_DEFAULT_TEMPLATE";  ///< default_template
 inline constexpr char kEnvMarkNodes[] = "DSJ_MARK_NODES";              ///< node_marks
 inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";        ///< "a,b"

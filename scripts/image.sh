@@ -2,7 +2,7 @@
 # Root file systems and images of our programs: nothing but the programs, the loader and what ldd says they need.
 #   image.sh root TARGET BUILD ROOT           assembles ROOT (made anew) from BUILD/bin; prints its size
 #   image.sh build TARGET BUILD NAME [FILE]   the same as an image, by buildah, without a registry; FILE: its archive
-# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj), worker-cuda (the same, libdsj_cuda.so and all that
+# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj, dsj-make-quickstart), worker-cuda (the same, libdsj_cuda.so and all that
 # libtorch loads on a GPU; the driver is the host's) or agent (dsj-agent: enough for launcher: Command). The Dockerfile uses
 # `root` in its build stage.
 # /opt/dsj/sbom.spdx.json in it lists every file with its checksums and package (sbom.py).
@@ -21,7 +21,7 @@ fail() { printf 'image: %s\n' "$*" >&2; exit 2; }
 programs_of() {
   case "$1" in
     operator) echo dsj-operator ;;
-    worker | worker-cuda) echo dsj-agent dsj-train dsj ;;
+    worker | worker-cuda) echo dsj-agent dsj-train dsj dsj-make-quickstart ;;
     agent) echo dsj-agent ;;
     *) fail "the target is operator, worker, worker-cuda or agent, not \"$1\"" ;;
   esac

@@ -82,7 +82,8 @@ class Reader {
   /// Null: something is wrong, or nothing is to be made.
   json container(const std::string& name, const json& object, const json& worker_template) {
     at_ = std::string(kInitializersPath) + "." + name;
-    json made = {{"name", kPrefix + name}, {"image", json_text(object, "image")}};
+    json made = {{"name", kPrefix + name}};
+    if (object.contains("image")) made["image"] = json_text(object, "image");
     const std::string uri = json_text(object, "storageUri");
     no_credentials(uri);
     for (const char* list : {"command", "args"})

@@ -285,8 +285,7 @@ Row initializer(const char* name, const char* fetches, const char* example) {
             std::string("What is fetched, such as ") + example +
                 "; the image reads it. No credentials.")
            .needs("hf://ORG/MODEL, s3://BUCKET/PATH, or what the image reads"),
-       text("image", {}, from_to(1, kTextMax), "The image that fetches.")
-           .needs("name the image that fetches"),
+       text("image", {}, from_to(1, kTextMax), "The image that fetches; default: the worker's."),
        row("command", Type::Texts, {}, "Its program; default: the image's entrypoint."),
        row("args", Type::Texts, {}, "Its arguments; $(STORAGE_URI) and the like are replaced."),
        list("env", {}, "Variables that are not secrets.", 0,

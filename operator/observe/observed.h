@@ -126,6 +126,12 @@ struct Settings {
   bool kueue = false;                   ///< Kueue can be told which groups are over
   std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
   std::string default_template;         ///< of jobs that name no DeepSpeedJobTemplate; empty: none
+  /// securityContext of workers' pods and containers, field by field where the template says nothing against it. All but
+  /// the read-only root is what Pod Security's level "restricted" demands.
+  Json pod_security = {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+  Json container_security = {{"allowPrivilegeEscalation", false},
+                             {"capabilities", {{"drop", Json::array({"ALL"})}}},
+                             {"readOnlyRootFilesystem", true}};
   NodeMarks node_marks = NodeMarks::None;  ///< what is left on nodes that agents find unfit
 };
 

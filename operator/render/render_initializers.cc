@@ -25,6 +25,12 @@ bool is_anothers(const Json& init, const jobspec::Job& job, int worker) {
   return !jobspec::fetched_by_every_pod(job.worker_template, target_of(init, job));
 }
 
+void take_image(Json& init, const Json& worker) {
+  if (init.contains("image")) return;
+  for (const char* field : {"image", "imagePullPolicy"})
+    if (worker.contains(field)) init[field] = worker[field];
+}
+
 /// The worker's own mount at /tmp, with whatever volume is there.
 void add_tmp(Json& init, const Json& worker) {
   for (const Json& mount : json_child(worker, "volumeMounts")) {
@@ -68,7 +74,9 @@ std::vector<Json*> enter_initializers(Json& spec, const jobspec::Job& job, int w
     const std::string staging = jobspec::staging_path(target_of(init, job), worker);
     Json& env = init["env"];
     env.insert(env.begin(), Json{{"name", "STAGING"}, {"value", doubled(staging)}});
-    add_tmp(init, jobspec::worker_container(Json{{"spec", spec}}));
+    const Json worker = jobspec::worker_container(Json{{"spec", spec}});
+    take_image(init, worker);
+    add_tmp(init, worker);
     ours.push_back(&init);
   }
   keep_token_from(ours, spec);

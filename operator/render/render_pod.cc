@@ -147,23 +147,26 @@ bool adds_capability(const Json& context, const char* name) {
       added, [&](const Json& one) { return one == name || one == std::string("CAP_") + name; });
 }
 
-/// What the namespace's Pod Security level "restricted" demands, where the template says nothing against it: who is privileged or
-/// administers the system gains rights by nature, and an API server refuses the contrary.
-void restrict(Json& container) {
+/// Where the template says nothing against it: who is privileged or administers the system gains rights by nature, and an API
+/// server refuses the contrary.
+void restrict(Json& container, const Settings& settings) {
   Json& context = child(container, "securityContext", Json::object());
+  Json defaults = settings.container_security;
   const bool privileged = json_flag(context, "privileged");
-  if (!privileged && !adds_capability(context, "SYS_ADMIN") && !adds_capability(context, "ALL"))
-    fill(context, {{"allowPrivilegeEscalation", false}});
-  if (!privileged) fill(context, {{"capabilities", {{"drop", Json::array({"ALL"})}}}});
-  fill(context, {{"readOnlyRootFilesystem", true}});
+  if (privileged || adds_capability(context, "SYS_ADMIN") || adds_capability(context, "ALL"))
+    defaults.erase("allowPrivilegeEscalation");
+  if (privileged) defaults.erase("capabilities");
+  fill(context, defaults);
 }
 
 /// Users other than root, where the template does not name root: for the pod, or for one container of it.
-void keep_from_root(Json& spec) {
+void keep_from_root(Json& spec, const Settings& settings) {
   Json& context = child(spec, "securityContext", Json::object());
-  fill(context, {{"seccompProfile", {{"type", "RuntimeDefault"}}}});
-  if (context.contains("runAsNonRoot") || json_whole(context, "runAsUser") == 0) return;
-  context["runAsNonRoot"] = true;
+  Json defaults = settings.pod_security;
+  if (context.contains("runAsNonRoot") || json_whole(context, "runAsUser") == 0)
+    defaults.erase("runAsNonRoot");
+  fill(context, defaults);
+  if (!json_flag(defaults, "runAsNonRoot")) return;
   for (const char* list : {"containers", "initContainers"}) {
     const auto found = spec.find(list);
     if (found == spec.end()) continue;
@@ -201,7 +204,7 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
   if (Json same = jobspec::worker_resources(job.worker_template); !same.empty())
     init["resources"] = std::move(same);
   set_worker_image(init, settings);
-  restrict(init);
+  restrict(init, settings);
   Json& inits = child(spec, "initContainers", Json::array());
   inits.insert(inits.begin(), std::move(init));
   add_volume(spec, container, kAgentContainer, contract::kAgentMountPath,
@@ -322,9 +325,9 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
     add_volume(spec, container, "dsj-keys", kJoinKeysMountPath, key_volume(job.name, keys, worker),
                true);
   }
-  keep_from_root(spec);
-  restrict(container);
-  for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init);
+  keep_from_root(spec, settings);
+  restrict(container, settings);
+  for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init, settings);
   enter_gang(accepted.job, gang, metadata, spec);
   enter_topology(accepted.job, job.name, worker, gang, metadata, spec);
   choose_architecture(spec);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "operator/render/render_pod.h"
+#include "tests/operator/rendered_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {
@@ -112,6 +113,22 @@ TEST(FetchingPods, EachFetchesToAVolumeOfItsOwn) {
   world.pod(0).waiting_reason.clear();
   world.settle();
   EXPECT_THAT(world.message("DataReady"), HasSubstr("worker 1 fetches model"));
+}
+
+TEST(FetchingPods, WithoutAnImageItIsTheWorkers) {
+  Json spec = fetching_spec();
+  spec["initializers"]["model"].erase("image");
+  World world(spec);
+  world.o.settings.worker_image = "ours:1";
+  world.o.settings.image_pull_policy = "Never";
+  Json init = pod_of(world)["spec"]["initContainers"][1];
+  EXPECT_EQ(init["image"], "ours:1");
+  EXPECT_EQ(init["imagePullPolicy"], "Never");
+  EXPECT_EQ(pod_of(world)["spec"]["initContainers"][2]["image"], "s3");
+  world.edit("/workers/template/spec/containers/0/image", "theirs:1");
+  init = pod_of(world)["spec"]["initContainers"][1];
+  EXPECT_EQ(init["image"], "theirs:1");
+  EXPECT_FALSE(init.contains("imagePullPolicy"));
 }
 
 TEST(FetchingPods, AnotherSourceIsAnotherRevision) {

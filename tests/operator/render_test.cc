@@ -82,6 +82,24 @@ TEST(Render, APodPassesPodSecurityRestricted) {
   EXPECT_EQ(security["readOnlyRootFilesystem"], true);
 }
 
+TEST(Render, SecurityContextsAreTheAdministratorsWhereTheTemplateSaysNothing) {
+  World world;
+  world.o.settings.pod_security = {{"runAsUser", 1000}, {"fsGroup", 7}};
+  world.o.settings.container_security = {{"capabilities", {{"drop", Json::array({"NET_RAW"})}}}};
+  EXPECT_EQ(pod_of(world)["spec"]["securityContext"], (Json{{"runAsUser", 1000}, {"fsGroup", 7}}));
+  EXPECT_EQ(pod_of(world)["spec"]["containers"][0]["securityContext"],
+            world.o.settings.container_security);
+  world.edit("/workers/template/spec/securityContext", {{"fsGroup", 8}});
+  world.edit("/workers/template/spec/containers",
+             Json::array({{{"name", "worker"}, {"securityContext", {{"privileged", true}}}}}));
+  EXPECT_EQ(pod_of(world)["spec"]["securityContext"], (Json{{"runAsUser", 1000}, {"fsGroup", 8}}));
+  EXPECT_EQ(pod_of(world)["spec"]["containers"][0]["securityContext"],
+            (Json{{"privileged", true}}));
+  world.o.settings.pod_security = {{"runAsNonRoot", true}};
+  world.edit("/workers/template/spec/securityContext", {{"runAsUser", 0}});
+  EXPECT_EQ(pod_of(world)["spec"]["securityContext"], (Json{{"runAsUser", 0}}));
+}
+
 TEST(Render, TheTemplateIsKept) {
   Json spec = quick_spec();
   spec["workers"]["template"] = Json::parse(R"({

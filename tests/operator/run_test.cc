@@ -210,8 +210,14 @@ TEST(Options, AreReadAndChecked) {
   setenv(kEnvMarkNodes, "Taint", 1);
   EXPECT_FALSE(parse({}, code));
   unsetenv(kEnvMarkNodes);
-  for (const char* bad : {"--tmp-size-limit=much", "--tmp-size-limit=-1", "--tmp-size-limit=01Gi",
-                          "--tmp-size-limit=1gb"}) {
+  EXPECT_EQ(options->settings.pod_security["runAsNonRoot"], true);
+  const auto open =
+      parse({"--pod-security-context={\"runAsUser\": 7}", "--security-context={}"}, code);
+  ASSERT_TRUE(open);
+  EXPECT_EQ(open->settings.pod_security, (Json{{"runAsUser", 7}}));
+  EXPECT_EQ(open->settings.container_security, Json::object());
+  for (const char* bad : {"--security-context=", "--security-context=[]", "--tmp-size-limit=much",
+                          "--tmp-size-limit=-1", "--tmp-size-limit=01Gi", "--tmp-size-limit=1gb"}) {
     EXPECT_FALSE(parse({bad}, code)) << bad;
   }
   EXPECT_FALSE(options->settings.network_policy);

@@ -29,7 +29,8 @@ JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
 BAD_VALUES = [["replicas=0"], ["replicas=two"], ["rbac.scope=Everywhere"], ["rbac.scope=Namespaces"], ["watchNamespaces={Team_A}"],
               ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="],
               ["monitoring.podMonitor.interval=soon"], ["webhook.failurePolicy=Maybe"], ["fullnameOverride=Not_A_Name"],
-              ["workers.defaultTemplate=-h200"], ["webhook.certManager.issuer=ca"], ["unhealthyNodes.mark=Taint"]]
+              ["workers.defaultTemplate=-h200"], ["webhook.certManager.issuer=ca"], ["unhealthyNodes.mark=Taint"],
+              ["workers.podSecurityContext=restricted"], ["workers.securityContext.privileged=true"], ["workers.securityContext.readOnlyRootFilesystem=no"]]
 
 
 def objects_of(text):
@@ -87,6 +88,21 @@ class Chart:
         expect("runAsNonRoot: true" in free and not re.search("runAsUser|runAsGroup", free) and "readOnlyRootFilesystem: true" in free, "no fixed user")
         other = rendered("--set", "podSecurityContext.runAsUser=1000,podSecurityContext.fsGroup=7,securityContext.readOnlyRootFilesystem=false")
         expect(all(word in other for word in ("runAsUser: 1000", "fsGroup: 7", "readOnlyRootFilesystem: false", "drop:")), "other values")
+
+    def workers_security_context(self):
+        """The values reach the operator as JSON, field by field; without any there is an empty object."""
+        def told(*words):
+            text = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--show-only", "templates/deployment.yaml", *words).stdout
+            return [json.loads(json.loads(re.search(rf"name: {name}, value: (.*)}}", text)[1]))
+                    for name in ("DSJ_POD_SECURITY_CONTEXT", "DSJ_SECURITY_CONTEXT")]
+        pod = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        container = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+        expect(told() == [pod, container], told())
+        other = told("--set", "workers.podSecurityContext.runAsNonRoot=null,workers.podSecurityContext.fsGroup=7",
+                     "--set", "workers.securityContext.readOnlyRootFilesystem=false")
+        expect(other == [{"seccompProfile": pod["seccompProfile"], "fsGroup": 7}, {**container, "readOnlyRootFilesystem": False}], other)
+        none = told("--set", "workers.podSecurityContext=null,workers.securityContext=null")
+        expect(none == [{}, {}], none)
 
     def names(self):
         """Names and labels follow the values that users of helm expect; no label of the selector can be overridden."""
@@ -593,7 +609,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.security_context, chart.names, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.values, chart.security_context, chart.workers_security_context, chart.names, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

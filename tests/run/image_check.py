@@ -19,10 +19,10 @@ sys.path.insert(0, os.path.join(HERE, "../support"))
 from cases import Report, Skip, expect  # noqa: E402
 
 LIMIT_MB = {"operator": 40, "worker": 470}
-PROGRAMS = {"operator": ["dsj-operator"], "worker": ["dsj-agent", "dsj-train", "dsj"]}
+PROGRAMS = {"operator": ["dsj-operator"], "worker": ["dsj-agent", "dsj-train", "dsj", "dsj-make-quickstart"]}
 # A call of each program that loads all its libraries and ends by itself, with what it then says.
 PROOF = {"dsj-operator": (["--help"], ""), "dsj-agent": (["--help"], "DeepSpeedJob"), "dsj": (["--help"], "validate"),
-         "dsj-train": (["generate"], "--model is required")}
+         "dsj-make-quickstart": (["--help"], "random model"), "dsj-train": (["generate"], "--model is required")}
 
 
 def image(repository, *words):

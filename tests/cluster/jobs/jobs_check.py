@@ -4,12 +4,14 @@
 Usage: jobs_check.py REPOSITORY BUILD GTEST_REPORT [CASE...]. Makes its own cluster (or takes that of cluster.py env). Without root
 or without what a node needs everything is skipped, loudly. Exit 1 on a failure.
 """
+import os
+import re
 import sys
 import time
 
 import harness
 from cases import expect
-from kube import eventually, get, kubectl, run
+from kube import eventually, get, holds, kubectl, run
 from world import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, children_of, kill_operator, operator_ready
 
 
@@ -25,6 +27,24 @@ def helm_tests_the_release(world):
     done = run("helm", "test", RELEASE, "-n", OPERATOR_NAMESPACE, "--timeout", "5m", check=False, timeout=600)
     expect(done.returncode == 0 and "Succeeded" in done.stdout, f"{done.stdout}{done.stderr}")
     expect(not get("-n", OPERATOR_NAMESPACE, "dsj") and not get("-n", OPERATOR_NAMESPACE, "pods", "-l", "app.kubernetes.io/component=test"), "left behind")
+
+
+def the_first_job_needs_no_preparation(world):
+    """configs/cluster/first-job.yaml as it is, in a namespace without a claim: its initializer makes model and rows."""
+    path = os.path.join(world.repository, "configs/cluster/first-job.yaml")
+    kubectl("create", "namespace", "first")
+    kubectl("label", "namespace", "first", "pod-security.kubernetes.io/enforce=restricted")
+    began = time.monotonic()
+    kubectl("-n", "first", "apply", "-f", path)
+    eventually(lambda: holds(get("-n", "first", "dsj", "first-job"), "Complete"),
+               lambda: f"{get('-n', 'first', 'dsj', 'first-job')} {get('-n', 'first', 'pods')}")
+    took = time.monotonic() - began
+    status = get("-n", "first", "dsj", "first-job")["status"]
+    lines = [line for line in kubectl("-n", "first", "logs", "first-job-worker-0-1").stdout.splitlines() if " loss " in line]
+    losses = [float(re.search(r" loss ([0-9.]+)", line)[1]) for line in lines]
+    expect(status["training"]["step"] == 100 and losses[-1] < losses[0], f"{status['training']} {losses}")
+    print(f"result: jobs: the first job is Complete after {took:.0f} s, its loss went from {losses[0]:.2f} to {losses[-1]:.2f}")
+    kubectl("delete", "namespace", "first", "--wait=false")
 
 
 def a_bad_job_is_refused(world):
@@ -149,8 +169,8 @@ def uninstalled(world):
     eventually(lambda: not left(), lambda: f"left behind: {left()}")  # the garbage collector has its own pace
 
 
-CASES = [installed_by_the_chart, helm_tests_the_release, a_bad_job_is_refused, two_by_one_to_complete, a_rank_is_killed, a_pod_is_deleted,
-         the_operator_is_killed, suspend_and_resume, uninstalled]
+CASES = [installed_by_the_chart, helm_tests_the_release, the_first_job_needs_no_preparation, a_bad_job_is_refused, two_by_one_to_complete,
+         a_rank_is_killed, a_pod_is_deleted, the_operator_is_killed, suspend_and_resume, uninstalled]
 
 if __name__ == "__main__":
     sys.exit(harness.main("ClusterJobs", __file__, CASES, nodes=2))

@@ -96,7 +96,7 @@ TEST(Initializers, WhatIsWrongIsRefusedWithItsPath) {
     const char* message;
   } table[] = {
       {"/initializers/model/storageUri", "", "spec.initializers.model.storageUri: found \"\""},
-      {"/initializers/model/image", nullptr, "spec.initializers.model.image: a field is missing"},
+      {"/initializers/model/image", "", "spec.initializers.model.image: found \"\""},
       {"/initializers/models", json::object(), "did you mean \"model\""},
       {"/initializers/dataset/url", "x", "\"url\" is not a field"},
       {"/initializers/model/storageUri", "https://me:word@host/x", "secretRef"},
