@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/hub_cache.h"
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
@@ -26,7 +27,7 @@ namespace {
 using nlohmann::json;
 
 struct AnalyzeOptions {
-  std::string data, model, output, chat_template = "auto";
+  std::string data, model, output, chat_template = "auto", format;
   std::vector<std::string> metrics;
   int64_t max_seq_length = 2048;
 };
@@ -55,14 +56,18 @@ Result<Opened> open(const AnalyzeOptions& options) {
   return opened;
 }
 
-void print(const std::string& name, std::vector<int64_t> values) {
+/// The value that so many percent of the rows do not exceed.
+struct Percentiles {
+  long long least, tenth, median, ninetieth, most;
+};
+
+Percentiles percentiles(std::vector<int64_t> values) {
   std::ranges::sort(values);
   const auto share = [&](int64_t percent) {
     return static_cast<long long>(
         values[static_cast<size_t>(percent * (std::ssize(values) - 1) / 100)]);
   };
-  std::printf("%-18s %10lld %10lld %10lld %10lld %10lld\n", name.c_str(), share(0), share(10),
-              share(50), share(90), share(100));
+  return {share(0), share(10), share(50), share(90), share(100)};
 }
 
 /// The section of a ds_config, with a schedule to change.
@@ -86,19 +91,33 @@ json section(const AnalyzeOptions& options) {
 }
 
 Status analyze(const AnalyzeOptions& options) {
+  JsonResult result(options.format);
   DSJ_TRY(const Opened opened, open(options));
   const int threads = usable_cores();
   PosixFiles files;
   std::printf("%lld rows of %s, metrics in %s\n\n%-18s %10s %10s %10s %10s %10s\n",
               static_cast<long long>(opened.dataset->rows()), options.data.c_str(),
               options.output.c_str(), "", "least", "10 %", "median", "90 %", "most");
+  json metrics = json::object();
   for (const std::string& name : options.metrics) {
     DSJ_TRY(const auto values, data::metric_of_rows(*opened.dataset, name, threads));
     DSJ_TRY_STATUS(data::write_metric(files, options.output, name, values));
-    print(name, values);
+    const Percentiles of = percentiles(values);
+    std::printf("%-18s %10lld %10lld %10lld %10lld %10lld\n", name.c_str(), of.least, of.tenth,
+                of.median, of.ninetieth, of.most);
+    metrics[name] = {{"least", of.least},
+                     {"percentile10", of.tenth},
+                     {"median", of.median},
+                     {"percentile90", of.ninetieth},
+                     {"most", of.most}};
   }
   std::printf("\nFor a ds_config, with a schedule to change (docs/data.md):\n%s\n",
               section(options).dump(2).c_str());
+  result.print({{"data", options.data},
+                {"rows", opened.dataset->rows()},
+                {"directory", options.output},
+                {"metrics", metrics},
+                {"ds_config", section(options)}});
   return {};
 }
 
@@ -114,7 +133,8 @@ int run_analyze(Arguments args) {
   parser.option("--model", options.model,
                 "the model directory or hub id with the tokenizer; not needed for pre-tokenized "
                 "rows");
-  parser.option("-o,--output", options.output, "a directory; default: DATA.metrics");
+  parser.option("--output", options.output, "a directory; default: DATA.metrics");
+  add_format(parser, options.format);
   parser.option("--metric", options.metrics, "length or vocabulary_rarity; default: both")
       .one_of(data::metric_names())
       .one_word_each();

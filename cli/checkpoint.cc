@@ -5,6 +5,7 @@
 
 #include "cli/checkpoint_found.h"
 #include "cli/hub_cache.h"
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
@@ -29,14 +30,14 @@ int run_show(Arguments args) {
       "Shows the contents of a checkpoint of ours or of DeepSpeed, and any damage. It only reads. "
       "Exit code: 0, 1 if one is damaged, 2 if there is none.",
       "dsj checkpoint show"};
-  std::string path, output = "text";
+  std::string path, format;
   bool universal = false, verify = true;
   parser
       .option("DIR", path,
               "a run's output directory, one step-<S> of its checkpoints, a DeepSpeed directory or "
               "one tag in it")
       .required();
-  parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
+  add_format_and_output(parser, format);
   parser.flag("--universal", universal, kUniversal);
   parser.flag("--verify,!--no-verify", verify,
               "read and check every byte (default), or only the metadata");
@@ -52,10 +53,9 @@ int run_show(Arguments args) {
                                           : describe_deepspeeds(files, one, universal, verify);
     damaged = damaged || described.damage.has_value();
     all.push_back(to_json(described));
-    if (output == "text") std::fputs(to_text(described).c_str(), stdout);
+    if (format == "text") std::fputs(to_text(described).c_str(), stdout);
   }
-  if (output == "json")
-    std::puts(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  if (format == "json") std::fputs(document_text(all).c_str(), stdout);
   return damaged ? 1 : 0;
 }
 
@@ -65,13 +65,15 @@ int run_import_checkpoint(Arguments args) {
       "bf16, fp16; any number of ranks. A run with this output directory resumes from it, at any "
       "world size and stage.",
       "dsj checkpoint import"};
-  std::string from, out;
+  std::string from, out, format;
   bool universal = false;
   parser.option("DS_DIR", from, "the DeepSpeed directory with \"latest\", or one tag in it")
       .required();
   parser.option("OUT", out, "the output directory of the run to come").required();
   parser.flag("--universal", universal, kUniversal);
+  add_format_and_output(parser, format);
   if (const auto over = parser.parse(args)) return *over;
+  JsonResult result(format);
   PosixFiles files;
   auto opened = deepspeed::Checkpoint::open(files, from, {.universal = universal});
   if (!opened) return report("checkpoint import", opened.error());
@@ -83,6 +85,12 @@ int run_import_checkpoint(Arguments args) {
               imported->path.c_str(), opened->parameters().size(),
               static_cast<long long>(imported->bytes), opened->version().c_str(), opened->stage(),
               opened->world());
+  result.print({{"checkpoint", imported->path},
+                {"bytes", imported->bytes},
+                {"parameters", opened->parameters().size()},
+                {"deepSpeed", opened->version()},
+                {"stage", opened->stage()},
+                {"worldSize", opened->world()}});
   return 0;
 }
 
@@ -98,13 +106,18 @@ Result<std::vector<deepspeed::Parameter>> parameters_of(const std::string& model
 }
 
 struct Export {
-  std::string from, out, to = "fp32", format = "safetensors", model;
+  std::string from, out, to = "fp32", file_format = "safetensors", model;
   bool universal = false;
 };
 
-/// Writes a checkpoint in the form that is asked for; what was written, for people.
-Result<std::string> export_as(Files& files, const Export& wanted, checkpoint::SavedRun& from,
-                              const std::vector<deepspeed::Parameter>& parameters) {
+struct Exported {
+  std::string path, text;  ///< what was written; the same for people
+  int64_t parameters = 0, frozen = 0;
+};
+
+/// Writes a checkpoint in the form that is asked for.
+Result<Exported> export_as(Files& files, const Export& wanted, checkpoint::SavedRun& from,
+                           const std::vector<deepspeed::Parameter>& parameters) {
   if (wanted.to == "universal") {
     DSJ_TRY(const auto written, deepspeed::export_universal(files, from, parameters, wanted.out));
     if (!written.knows_learning_rate)
@@ -116,17 +129,22 @@ Result<std::string> export_as(Files& files, const Export& wanted, checkpoint::Sa
             " parameters were frozen and are not in it: DeepSpeed takes them from the model that "
             "it is given, which must be the one that the run began with, with the same parameters "
             "frozen"});
-    return written.path + ": " + std::to_string(parameters.size() - written.frozen) +
-           " parameters with their moments; DeepSpeed loads " + wanted.out +
-           " with checkpoint.load_universal";
+    const int64_t trained = std::ssize(parameters) - static_cast<int64_t>(written.frozen);
+    return Exported{written.path,
+                    written.path + ": " + std::to_string(trained) +
+                        " parameters with their moments; DeepSpeed loads " + wanted.out +
+                        " with checkpoint.load_universal",
+                    trained, static_cast<int64_t>(written.frozen)};
   }
-  DSJ_TRY_STATUS(wanted.format == "bin"
+  DSJ_TRY_STATUS(wanted.file_format == "bin"
                      ? deepspeed::export_torch(files, from, parameters, wanted.out)
                      : deepspeed::export_fp32(files, from, parameters, wanted.out));
-  return wanted.out + ": " + std::to_string(parameters.size()) + " tensors, fp32";
+  return Exported{wanted.out,
+                  wanted.out + ": " + std::to_string(parameters.size()) + " tensors, fp32",
+                  std::ssize(parameters)};
 }
 
-Result<std::string> export_checkpoint(Files& files, const Export& wanted) {
+Result<Exported> export_checkpoint(Files& files, const Export& wanted) {
   DSJ_TRY(const auto found, find_checkpoints(files, wanted.from));
   if (found.kind == CheckpointPath::Kind::DeepSpeeds) {
     DSJ_TRY(auto opened,
@@ -151,19 +169,22 @@ int run_export(Arguments args) {
       "universal checkpoint of DeepSpeed, with Adam's moments and the counters.",
       "dsj checkpoint export"};
   Export wanted;
+  std::string format;
   parser.option("DIR", wanted.from, "as for show; of several checkpoints the newest").required();
   parser.option("OUT", wanted.out, "a directory that does not exist yet").required();
   parser.option("--to", wanted.to, "fp32: the weights; universal: a checkpoint for DeepSpeed")
       .one_of({"fp32", "universal"})
       .required();
   parser
-      .option("--format", wanted.format,
+      .option("--format", wanted.file_format,
               "of fp32: model.safetensors, or shards with an index; bin: pytorch_model.bin")
       .one_of({"safetensors", "bin"});
   parser.option("--model", wanted.model,
                 "of our checkpoints: the model directory or hub id that the run started from");
   parser.flag("--universal", wanted.universal, kUniversal);
+  add_format_and_output(parser, format);
   if (const auto over = parser.parse(args)) return *over;
+  JsonResult result(format);
   PosixFiles files;
   const auto there = files.exists(wanted.out);
   if (!there) return report("checkpoint export", there.error());
@@ -172,7 +193,11 @@ int run_export(Arguments args) {
                   {ErrorKind::BadInput, "it is there already", wanted.out, "name a new directory"});
   const auto written = export_checkpoint(files, wanted);
   if (!written) return report("checkpoint export", written.error());
-  std::printf("%s\n", written->c_str());
+  std::printf("%s\n", written->text.c_str());
+  result.print({{"path", written->path},
+                {"to", wanted.to},
+                {"parameters", written->parameters},
+                {"frozen", written->frozen}});
   return 0;
 }
 

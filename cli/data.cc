@@ -12,6 +12,7 @@
 #include "cli/hub_cache.h"
 #include "cli/input.h"
 #include "cli/open_rows.h"
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/format.h"
@@ -32,7 +33,7 @@ constexpr int64_t kRowsMeasuredMax = 500'000;
 constexpr int kBars = 12;
 
 struct DataOptions {
-  std::string file;
+  std::string file, format;
   std::vector<std::string> line, overrides;
   int64_t row = 0;
   bool tokens = false;
@@ -57,8 +58,14 @@ std::optional<int> parse(Arguments args, const char* name, const char* what, Dat
     parser.option("--row", to.row, "counted from 0").non_negative();
     parser.flag("--tokens", to.tokens, "a line per token: place, id, text, whether it has loss");
   }
-  JobWords words = split_words(
-      args, {{"--set"}, {"--row"}, {"--tokens", false}, {"--help", false}, {"-h", false}});
+  add_format_and_output(parser, to.format);
+  JobWords words = split_words(args, {{"-o"},
+                                      {"--output"},
+                                      {"--set"},
+                                      {"--row"},
+                                      {"--tokens", false},
+                                      {"--help", false},
+                                      {"-h", false}});
   words.own.insert(words.own.end(), words.file.begin(), words.file.end());
   to.line = std::move(words.line);
   if (const auto over = parser.parse(words.own)) return over;
@@ -136,22 +143,41 @@ void print_tokens(const JobRows& open, const data::Sample& sample) {
   }
 }
 
-/// Rows by their uncut length, in bars of one width; a mark where the run cuts.
-void print_lengths(const std::vector<data::RowSize>& rows, int64_t longest) {
+/// Rows whose uncut length is from `first` to `last` tokens.
+struct Bar {
+  int64_t first, last, rows = 0;
+};
+
+/// Bars of one width over all lengths; none without rows.
+std::vector<Bar> bars(const std::vector<data::RowSize>& rows) {
+  if (rows.empty()) return {};
   const auto most = std::ranges::max_element(rows, {}, &data::RowSize::tokens)->tokens;
   const int64_t width = std::max<int64_t>(1, (most + kBars - 1) / kBars);
-  std::vector<int64_t> counts(static_cast<size_t>(most / width) + 1);
-  for (const auto& row : rows) ++counts[static_cast<size_t>(row.tokens / width)];
-  const int64_t highest = *std::ranges::max_element(counts);
+  std::vector<Bar> all;
+  for (int64_t first = 0; first <= most; first += width) all.push_back({first, first + width - 1});
+  for (const auto& row : rows) ++all[static_cast<size_t>(row.tokens / width)].rows;
+  return all;
+}
+
+/// A mark where the run cuts.
+void print_lengths(const std::vector<Bar>& all, int64_t longest) {
+  if (all.empty()) return;
+  const int64_t highest = std::ranges::max_element(all, {}, &Bar::rows)->rows;
   std::printf("lengths in tokens, uncut:\n");
-  for (size_t bar = 0; bar < counts.size(); ++bar) {
-    const int64_t first = static_cast<int64_t>(bar) * width, last = first + width - 1;
-    const auto marks = static_cast<size_t>(counts[bar] * 40 / highest);
-    std::printf("  %7ld-%-7ld %9s %s%s\n", static_cast<long>(first), static_cast<long>(last),
-                grouped(counts[bar]).c_str(),
-                std::string(counts[bar] > 0 ? std::max<size_t>(1, marks) : 0, '#').c_str(),
-                longest >= first && longest <= last ? "  <- cut here" : "");
+  for (const Bar& bar : all) {
+    const auto marks = static_cast<size_t>(bar.rows * 40 / highest);
+    std::printf("  %7ld-%-7ld %9s %s%s\n", static_cast<long>(bar.first),
+                static_cast<long>(bar.last), grouped(bar.rows).c_str(),
+                std::string(bar.rows > 0 ? std::max<size_t>(1, marks) : 0, '#').c_str(),
+                longest >= bar.first && longest <= bar.last ? "  <- cut here" : "");
   }
+}
+
+nlohmann::json to_json(const std::vector<Bar>& all) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Bar& bar : all)
+    list.push_back({{"from", bar.first}, {"to", bar.last}, {"rows", bar.rows}});
+  return list;
 }
 
 /// Of all rows that are trained on or held out; none where there are too many to measure.
@@ -172,6 +198,25 @@ Result<int> show(const DataOptions& options) {
   const auto learned = [](const data::Sample& sample) {
     return std::ssize(sample.labels) - std::ranges::count(sample.labels, data::kIgnoredLabel);
   };
+  DSJ_TRY(const auto rows, measured(*open.whole));
+  const std::vector<Bar> lengths = bars(rows);
+  if (options.format == "json") {
+    nlohmann::json found = {{"data", path},
+                            {"row", options.row},
+                            {"rows", open.cut->rows()},
+                            {"shapes", open.cut->shapes()},
+                            {"inputIds", row.input_ids},
+                            {"labels", row.labels},
+                            {"targets", learned(row)},
+                            {"uncutTokens", whole.input_ids.size()},
+                            {"uncutTargets", learned(whole)},
+                            {"lengths", to_json(lengths)}};
+    if (row.second != 0) found["rejectedFrom"] = row.second;
+    if (open.tokenizer)
+      found["text"] = open.tokenizer->decode(row.input_ids, /*skip_special=*/false);
+    std::fputs(document_text(found).c_str(), stdout);
+    return 0;
+  }
   std::printf("%s: row %ld of %s: %s tokens, %s with loss\n", path.c_str(),
               static_cast<long>(options.row), grouped(open.cut->rows()).c_str(),
               grouped(std::ssize(row.input_ids)).c_str(), grouped(learned(row)).c_str());
@@ -186,8 +231,7 @@ Result<int> show(const DataOptions& options) {
     print_tokens(open, row);
   else
     print_stretches(open, row, isatty(STDOUT_FILENO) == 1);
-  DSJ_TRY(const auto rows, measured(*open.whole));
-  if (!rows.empty()) print_lengths(rows, open.longest);
+  print_lengths(lengths, open.longest);
   return 0;
 }
 
@@ -212,6 +256,11 @@ Result<int> check(const DataOptions& options) {
   if (!opened) {
     const auto problems = by_problem(opened.error().message);
     if (problems.empty()) return std::unexpected(opened.error());
+    if (options.format == "json") {
+      std::fputs(document_text({{"data", path}, {"valid", false}, {"problems", problems}}).c_str(),
+                 stdout);
+      return 1;
+    }
     std::printf("%s: %s\n", path.c_str(),
                 opened.error().message.substr(0, opened.error().message.find('\n')).c_str());
     for (const auto& [problem, count] : problems)
@@ -225,9 +274,6 @@ Result<int> check(const DataOptions& options) {
     DSJ_TRY(const auto cut_rows, data::Dataset::open(path, open.tokenizer.get(), how));
     DSJ_TRY(kept, measured(*cut_rows));
   }
-  std::printf("%s: %s rows, each can be read\n  %s\n", path.c_str(),
-              grouped((*opened)->rows()).c_str(), (*opened)->shapes().c_str());
-  if (rows.empty()) return 0;
   int64_t tokens = 0, targets = 0, cut = 0, without = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const data::RowSize& row = rows[i];
@@ -235,12 +281,30 @@ Result<int> check(const DataOptions& options) {
     cut += kept.empty() ? row.tokens > open.longest : kept[i].tokens < row.tokens;
     without += row.targets == 0;
   }
+  const std::vector<Bar> lengths = bars(rows);
+  if (options.format == "json") {
+    nlohmann::json found = {{"data", path},
+                            {"valid", true},
+                            {"rows", (*opened)->rows()},
+                            {"shapes", (*opened)->shapes()}};
+    if (!rows.empty())
+      found.update({{"tokens", tokens},
+                    {"targets", targets},
+                    {"cutRows", cut},
+                    {"rowsWithoutTargets", without},
+                    {"lengths", to_json(lengths)}});
+    std::fputs(document_text(found).c_str(), stdout);
+    return 0;
+  }
+  std::printf("%s: %s rows, each can be read\n  %s\n", path.c_str(),
+              grouped((*opened)->rows()).c_str(), (*opened)->shapes().c_str());
+  if (rows.empty()) return 0;
   std::printf(
       "  %s tokens, %s with loss; %s rows are longer than %s tokens and are cut, %s rows "
       "have no token with loss\n",
       grouped(tokens).c_str(), grouped(targets).c_str(), grouped(cut).c_str(),
       grouped(open.how.max_seq_length).c_str(), grouped(without).c_str());
-  print_lengths(rows, open.longest);
+  print_lengths(lengths, open.longest);
   return 0;
 }
 
@@ -269,8 +333,8 @@ int run_data(Arguments args) {
   }
   const bool help = name == "--help" || name == "-h";
   std::fputs(
-      "usage: dsj data show JOB.yaml|LINE [--row N] [--tokens]\n"
-      "       dsj data check JOB.yaml|LINE\n\n"
+      "usage: dsj data show JOB.yaml|LINE [--row N] [--tokens] [-o json]\n"
+      "       dsj data check JOB.yaml|LINE [-o json]\n\n"
       "  show    shows how a row is read: text, tokens with loss, cuts; the lengths of all rows\n"
       "  check   reads every row and counts errors by kind; trains nothing\n",
       help ? stdout : stderr);

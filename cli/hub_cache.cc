@@ -70,7 +70,7 @@ Error no_model(const fs::path& directory) {
   };
   if (has("adapter_config.json"))
     return is("holds a LoRA adapter and not its model",
-              "dsj merge --adapter " + directory.string() + " -o OUT makes one model of both");
+              "dsj merge --adapter " + directory.string() + " --output OUT makes one model of both");
   if (is_model(directory / "model"))
     return is("is the output directory of a run, not a model",
               "name its model: " + (directory / "model").string());

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_introspection.h"
 #include "common/argument_parser.h"
@@ -33,8 +34,9 @@ constexpr char kImportHelp[] =
 
 Prints a DeepSpeedJob that `dsj validate --elsewhere` accepts. Comments above it and stderr list what is left open
 and what is not carried over. Files are read, never run.
-  -o, --output FILE     write it to FILE; relative paths become absolute if FILE is in another
+  --output FILE         write it to FILE; relative paths become absolute if FILE is in another
                         directory
+  -o yaml|json          the form of the job (yaml)
       --force           replace FILE
       --set PATH=VALUE  a field of the manifest: --set spec.workers.slotsPerWorker=8
       --role ROLE       (roll) the role to import (default: the only one that trains; if there are
@@ -47,7 +49,7 @@ Exit codes: 0 done, 1 the job would not validate, 2 bad input.
 )";
 
 struct Options {
-  std::string kind, file, role, output;
+  std::string kind, file, role, output, format = "yaml";
   std::string ds_config, launcher = "Native";
   bool force = false;
   std::vector<std::string> overrides, search_paths;
@@ -165,7 +167,8 @@ int import_to_manifest(PosixFiles& files, const Options& options, Result<Importe
     std::fprintf(stderr, "left open: %s\n", line.c_str());
   for (const std::string& line : imported->not_carried)
     std::fprintf(stderr, "not carried over: %s\n", line.c_str());
-  const std::string text = jobimport::to_text(*imported);
+  const std::string text =
+      options.format == "json" ? document_text(imported->manifest) : jobimport::to_text(*imported);
   const std::string name = options.output.empty() ? "imported.yaml" : options.output;
   if (!validates(*imported, name, container_paths)) return 1;
   if (const auto written = write(files, options, text); !written)
@@ -210,7 +213,8 @@ int run_import(Arguments args) {
       .one_of({"roll", "torchrun", "deepspeed", "accelerate", "hostfile", "pytorchjob", "mpijob",
                "trainjob", "llamafactory", "axolotl"});
   parser.option("FILE", options.file);
-  parser.option("-o,--output", options.output);
+  parser.option("--output", options.output);
+  parser.option("-o", options.format).one_of({"yaml", "json"});
   parser.flag("--force", options.force);
   parser.option("--role", options.role);
   parser.option("--ds-config", options.ds_config);

@@ -7,6 +7,7 @@
 #include "cli/hub_cache.h"
 #include "cli/job_check.h"
 #include "cli/new_job.h"
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/cpu.h"
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 struct InitOptions {
   NewJob job{.preset = "full"};
-  std::string output = "job.yaml";
+  std::string output = "job.yaml", format;
   std::optional<int64_t> ranks;
   bool force = false, elsewhere = false;
 };
@@ -35,6 +36,7 @@ std::string as_named(const std::string& path, const std::string& output) {
 }
 
 Result<int> init(InitOptions options) {
+  JsonResult result(options.format);
   PosixFiles files;
   DSJ_TRY(const bool there, files.exists(options.output));
   if (there && !options.force)
@@ -72,6 +74,8 @@ Result<int> init(InitOptions options) {
   DSJ_TRY_STATUS(files.write_atomically(options.output, text));
   std::printf("%s: preset %s%s\n", options.output.c_str(), job.preset.c_str(),
               blank ? "; fill in MODEL and DATA.json" : "");
+  result.print(
+      {{"job", options.output}, {"preset", job.preset}, {"ranks", job.ranks}, {"toFillIn", blank}});
   return kExitOk;
 }
 
@@ -97,6 +101,7 @@ int run_init(Arguments args) {
           "ranks on this machine (default: its GPUs, or 1 without a GPU and for the preset cpu)")
       .positive();
   parser.option("--output", options.output, "the job's file").show_default();
+  add_format(parser, options.format);
   parser.flag("--force", options.force, "replaces the file");
   parser.flag("--elsewhere", options.elsewhere,
               "the job is for another machine: a file that is not here is a warning");

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/hub_cache.h"
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
@@ -33,19 +34,20 @@ int run_merge(Arguments args) {
       "programs without adapter support. Sums in fp32, writes the types of the base.",
       "dsj merge"};
   weights::MergeOptions options;
+  std::string format;
   parser
       .option("--adapter", options.adapter,
               "the directory with adapter_config.json and adapter_model.safetensors")
       .required();
   parser.option("--base", options.base,
                 "the model directory or hub id; default: the base in adapter_config.json");
-  parser
-      .option("-o,--output", options.output,
-              "the merged model, a directory that does not exist yet")
+  parser.option("--output", options.output, "the merged model, a directory that does not exist yet")
       .required();
   parser.option("--max-shard-bytes", options.shard_bytes_max, "the largest size of a weight file")
       .positive();
+  add_format(parser, format);
   if (const auto over = parser.parse(args)) return *over;
+  JsonResult result(format);
   const auto merged = merge(options);
   if (!merged) return report("merge", merged.error());
   for (const std::string& name : merged->left_out)
@@ -53,6 +55,11 @@ int run_merge(Arguments args) {
   std::printf("%s: %lld tensors, %lld with an adapter added, %lld replaced\n",
               options.output.c_str(), static_cast<long long>(merged->tensors),
               static_cast<long long>(merged->updated), static_cast<long long>(merged->replaced));
+  result.print({{"model", options.output},
+                {"tensors", merged->tensors},
+                {"updated", merged->updated},
+                {"replaced", merged->replaced},
+                {"leftOut", merged->left_out}});
   return 0;
 }
 

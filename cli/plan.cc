@@ -11,6 +11,7 @@
 #include "cli/measured_rows.h"
 #include "cli/plan_text.h"
 #include "cli/quantity.h"
+#include "cli/result_format.h"
 #include "cli/roofline.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
@@ -356,10 +357,9 @@ int run_plan(Arguments args) {
   plan["findings"] = findings_of(job, check.findings);
   const int code = report_findings("plan", job, check.findings);
   if (!resolution.ok()) return code;  // the config is not decided
-  const std::string text = options.output == "text" ? plan_text(plan)
-                           : options.output == "json"
-                               ? plan.dump(2, ' ', false, json::error_handler_t::replace) + "\n"
-                               : jobspec::to_yaml(plan);
+  const std::string text = options.output == "text"   ? plan_text(plan)
+                           : options.output == "json" ? document_text(plan)
+                                                      : jobspec::to_yaml(plan);
   std::fputs(text.c_str(), stdout);
   return code;
 }

@@ -9,6 +9,7 @@
 #include "cli/plot_page.h"
 #include "cli/plot_picture.h"
 #include "cli/plot_text.h"
+#include "cli/result_format.h"
 #include "cli/run_lock.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
@@ -24,7 +25,7 @@ constexpr char kKilled[] = "Killed";
 
 struct PlotOptions {
   std::vector<std::string> directories;
-  std::string page, svg;
+  std::string page, svg, format;
   bool ascii = false, watch = false;
 };
 
@@ -76,10 +77,19 @@ Result<bool> draw(const PlotOptions& options) {
     DSJ_TRY(const std::string svg, plot_svg(runs, "loss"));
     DSJ_TRY_STATUS(files.write_atomically(options.svg, svg));
   }
+  if (options.format == "json") {
+    nlohmann::json all = nlohmann::json::array();
+    for (const RunCurves& run : runs) all.push_back(to_json(run));
+    std::fputs(
+        document_text({{"page", written ? nlohmann::json(page) : nlohmann::json()}, {"runs", all}})
+            .c_str(),
+        stdout);
+    return over;
+  }
   if (options.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
   std::printf("%s%s%s\n", text.c_str(), written ? "page: " : "no page: ",
               written ? page.c_str() : written.error().to_string().c_str());
-  if (!written) std::puts("-o FILE names another place for it");
+  if (!written) std::puts("--page FILE names another place for it");
   std::fflush(stdout);
   return over;
 }
@@ -93,11 +103,13 @@ int run_plot(Arguments args) {
       "dsj plot"};
   PlotOptions options;
   parser.option("OUT", options.directories, "output directory of a run").required();
-  parser.option("-o,--page", options.page,
+  parser.option("--page", options.page,
                 "the page's file (OUT/plot.html of the first OUT, if it can be written there)");
   parser.option("--svg", options.svg, "also the loss curve as a picture file");
   parser.flag("--ascii", options.ascii, "stars instead of Braille dots");
-  parser.flag("--watch", options.watch, "redraws every two seconds until the runs end");
+  const auto watch =
+      parser.flag("--watch", options.watch, "redraws every two seconds until the runs end");
+  add_format_and_output(parser, options.format).excludes(watch);
   if (const auto over = parser.parse(args)) return *over;
   while (true) {
     const auto over = draw(options);

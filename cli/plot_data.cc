@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/run_status.h"
+#include "common/json.h"
 #include "job/contract.h"
 #include "job/report/told.h"
 
@@ -129,6 +130,16 @@ std::vector<std::string> curve_names(const std::vector<RunCurves>& runs) {
     for (const Curve& curve : run.curves)
       if (!std::ranges::count(names, curve.name)) names.push_back(curve.name);
   return names;
+}
+
+nlohmann::json to_json(const RunCurves& run) {
+  nlohmann::json curves = nlohmann::json::object();
+  for (const Curve& curve : run.curves)
+    curves[curve.name] = {{"points", curve.points}, {"notFinite", curve.not_finite}};
+  nlohmann::json all = {{"name", run.name}, {"steps", run.steps}, {"curves", curves}};
+  if (const std::string phase = json_text(run.status, "phase"); !phase.empty())
+    all["phase"] = phase;
+  return all;
 }
 
 Points thinned(const Points& points, size_t most) {

@@ -48,6 +48,10 @@ const Curve* find_curve(const RunCurves& run, const std::string& name);
 /// The names of all curves, in the order above.
 std::vector<std::string> curve_names(const std::vector<RunCurves>& runs);
 
+/// {"name", "steps", "phase", "curves": {NAME: {"points": [[step, value], ...], "notFinite": [steps]}}},
+/// every step, for -o json. A phase is absent if no status tells it.
+nlohmann::json to_json(const RunCurves& run);
+
 /// Thins to about `most` points: the smallest and the largest of each stretch, so that spikes stay.
 Points thinned(const Points& points, size_t most);
 

@@ -13,6 +13,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/programs.h"
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
@@ -111,6 +112,9 @@ class Quickstart {
     return show(first_loss);
   }
 
+  /// What run() found, for -o json; null: it did not come to its end.
+  const nlohmann::json& result() const { return result_; }
+
  private:
   std::string in(const std::string& name) const { return path_join(directory_, name); }
   std::string answers_file(const std::string& when, const std::string& task) const {
@@ -158,6 +162,10 @@ class Quickstart {
   }
 
   Result<int> show(std::optional<double> first_loss) {
+    nlohmann::json tasks = nlohmann::json::object();
+    const auto document = [](const Answers& answers) {
+      return nlohmann::json{{"exact", answers.exact}, {"judged", answers.judged}};
+    };
     std::printf("\n%-20s %12s %12s   one answer after training\n", "held-out questions", "before",
                 "after");
     bool learnt = true;
@@ -169,6 +177,8 @@ class Quickstart {
                   static_cast<long long>(before.exact), static_cast<long long>(before.judged),
                   static_cast<long long>(after.exact), static_cast<long long>(after.judged),
                   after.example.c_str());
+      tasks[task] = {
+          {"before", document(before)}, {"after", document(after)}, {"example", after.example}};
     }
     const std::string run = in("run");
     std::printf(
@@ -179,6 +189,12 @@ class Quickstart {
     if (first_loss)
       std::printf("time       first loss after %.0f s, end after %.0f s\n", *first_loss,
                   seconds_since(begin_));
+    result_ = {{"directory", directory_},
+               {"model", run + "/model"},
+               {"tasks", tasks},
+               {"learnt", learnt},
+               {"seconds", seconds_since(begin_)}};
+    if (first_loss) result_["firstLossSeconds"] = *first_loss;
     if (learnt) return kExitOk;
     std::fprintf(
         stderr,
@@ -186,6 +202,7 @@ class Quickstart {
     return kExitRefused;
   }
 
+  nlohmann::json result_;
   const SteadyClock::time_point begin_ = SteadyClock::now();
   PosixFiles files_;
   std::string directory_, own_;
@@ -195,7 +212,7 @@ class Quickstart {
 }  // namespace
 
 int run_quickstart(Arguments args) {
-  std::string directory = "dsj-quickstart", seed, size;
+  std::string directory = "dsj-quickstart", seed, size, format;
   ArgumentParser parser{
       "Makes a small random model and rows, asks the model held-out questions, trains it on two "
       "ranks, and asks again. Exit code 1: it did not learn every task.",
@@ -204,11 +221,15 @@ int run_quickstart(Arguments args) {
       .show_default();
   parser.option("--seed", seed, "seed of the weights and the rows (1)");
   parser.option("--size", size, "size of the model (small)").one_of({"small", "tiny"});
+  add_format_and_output(parser, format);
   if (const auto over = parser.parse(args)) return *over;
   std::vector<std::string> maker;
   for (const auto& [name, value] : {std::pair{"--seed", seed}, std::pair{"--size", size}})
     if (!value.empty()) maker.insert(maker.end(), {name, value});
-  const auto code = Quickstart(directory, std::move(maker)).run();
+  JsonResult result(format);
+  Quickstart quickstart(directory, std::move(maker));
+  const auto code = quickstart.run();
+  if (!quickstart.result().is_null()) result.print(quickstart.result());
   return code ? *code : report("quickstart", code.error());
 }
 

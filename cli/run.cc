@@ -9,6 +9,7 @@
 #include "cli/loopback.h"
 #include "cli/overwritten_run.h"
 #include "cli/programs.h"
+#include "cli/result_format.h"
 #include "cli/resume_command.h"
 #include "cli/run_lock.h"
 #include "cli/run_prepare.h"
@@ -35,7 +36,7 @@ namespace fs = std::filesystem;
 using jobspec::Job;
 
 constexpr char kRunHelp[] =
-    R"(usage: dsj run JOB.yaml [--output DIR] [--set spec.path=value]...
+    R"(usage: dsj run JOB.yaml [--output DIR] [--set spec.path=value]... [-o json]
        dsj run --nproc_per_node=N --deepspeed ds_config.json --model_name_or_path DIR
                --data_path FILE --output_dir DIR [Hugging Face training arguments]
 
@@ -48,7 +49,8 @@ process. In the output directory:
 The same command resumes from the newest checkpoint of the output directory, unless resumeFromCheckpoint
 names another; a finished run is not repeated. Another model, other data, or other settings after the end
 are refused; --overwrite_output_dir True starts from the beginning. Ctrl-C or SIGTERM saves one step on
-all ranks and stops; a second one kills the ranks.
+all ranks and stops; a second one kills the ranks. With -o json the last status is one JSON document on
+stdout, and all lines are on stderr.
 
 Environment:
   OMP_NUM_THREADS              threads of a rank (default: cores / ranks)
@@ -172,6 +174,8 @@ int show_arguments() {
   std::string word;
   parser.option("JOB.yaml", word);
   parser.option("--output", word, "spec.training.outputDir");
+  std::string format;
+  add_format(parser, format);
   parser.option("--set", word, "spec.path=value, any number of times");
   parser.option("--nproc_per_node", word, "ranks, as torchrun takes it");
   parser.option("--deepspeed", word, "the ds_config");
@@ -180,12 +184,22 @@ int show_arguments() {
   return parser.parse(Arguments()).value_or(0);
 }
 
+/// -o json: what the run left.
+nlohmann::json result_of(const std::string& output) {
+  std::error_code ignored;
+  nlohmann::json result = {{"outputDir", output}, {"status", previous_status(output)}};
+  const std::string model = path_join(output, contract::kModelDir);
+  if (fs::is_directory(model, ignored)) result["model"] = model;
+  return result;
+}
+
 Result<int> run(Arguments args) {
   DSJ_TRY(const RunArguments arguments, split_run_arguments(args));
   if (arguments.help) {
     std::fputs(kRunHelp, stdout);
     return 0;
   }
+  JsonResult result(arguments.format);
   DSJ_TRY(const bool traced, begin_startup_trace());
   DSJ_TRY(const auto prepared, prepare_job(arguments));
   if (!prepared) return 1;
@@ -210,6 +224,7 @@ Result<int> run(Arguments args) {
         "to continue, raise max_steps; to start over, name another output directory or give "
         "--overwrite_output_dir True\n",
         static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
+    result.print(result_of(output));
     return 0;
   }
   DSJ_TRY(const std::string loopback, loopback_address());
@@ -266,11 +281,13 @@ Result<int> run(Arguments args) {
   startup::recorder().stage_ends("checks");
   std::signal(SIGPIPE, SIG_IGN);  // the supervisor sees it, and the ranks save a step
   const SystemRunClock clock;
-  return Supervisor(std::move(options), {.agents = agents,
-                                         .files = files,
-                                         .clock = clock,
-                                         .terminal = isatty(STDOUT_FILENO) == 1})
-      .run();
+  const Result<int> code = Supervisor(std::move(options), {.agents = agents,
+                                                           .files = files,
+                                                           .clock = clock,
+                                                           .terminal = isatty(STDOUT_FILENO) == 1})
+                               .run();
+  if (code) result.print(result_of(output));
+  return code;
 }
 
 }  // namespace

@@ -21,25 +21,31 @@ using jobspec::Job;
 
 Result<RunArguments> split_run_arguments(Arguments args) {
   RunArguments result;
-  JobWords words = split_words(args, {{"--output"}, {"--set"}, {"--help", false}, {"-h", false}});
+  JobWords words =
+      split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--help", false}, {"-h", false}});
   for (size_t i = 0; i < words.own.size(); ++i) {
     const std::string name = words.own[i].substr(0, words.own[i].find('='));
     if (name == "--help" || name == "-h") {
       result.help = true;
       return result;
     }
-    if (name != "--output" && name != "--set")
+    if (name != "-o" && name != "--output" && name != "--set")
       return bad_input(
           "not an argument of dsj run", name,
           text::did_you_mean(name, std::vector<std::string>{"--output", "--set", "--help"}));
     const bool apart = name.size() == words.own[i].size();
     if (apart && i + 1 >= words.own.size()) return bad_input("a value is missing", name);
     const std::string value = apart ? words.own[++i] : words.own[i].substr(name.size() + 1);
-    if (name == "--output")
+    if (name == "-o")
+      result.format = value;
+    else if (name == "--output")
       result.output = value;
     else
       result.overrides.push_back(value);
   }
+  if (!result.format.empty() && result.format != "text" && result.format != "json")
+    return bad_input("found \"" + result.format + "\", expected text or json", "-o",
+                     "--output DIR names the output directory");
   if (const auto wrong = home_path(result.output))
     return bad_input(wrong->message, "--output", wrong->hint);
   if (words.file.empty() && words.line.empty())

@@ -17,6 +17,7 @@ struct RunArguments {
   std::string manifest;                ///< JOB.yaml; empty: a torchrun line
   std::vector<std::string> line;       ///< the torchrun line's words
   std::string output;                  ///< --output
+  std::string format;                  ///< -o: text or json
   std::vector<std::string> overrides;  ///< --set
 };
 

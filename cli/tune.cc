@@ -8,6 +8,7 @@
 
 #include "cli/input.h"
 #include "cli/quantity.h"
+#include "cli/result_format.h"
 #include "cli/tune_loop.h"
 #include "cli/tune_space.h"
 #include "cli/tune_trials.h"
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TuneArguments {
-  std::string file, metric, tuner, results, experiments;
+  std::string file, metric, tuner, results, experiments, format;
   std::vector<std::string> overrides;
   std::vector<std::string> stages;
   std::optional<int64_t> trials, early_stopping, start, end, largest;
@@ -71,6 +72,7 @@ std::optional<int> parse(Arguments args, TuneArguments& to) {
   };
   parser.option("--memory", memory,
                 "memory of one worker, for example 8Gi (default: the limit of its container)");
+  add_format_and_output(parser, to.format);
   return parser.parse(args);
 }
 
@@ -109,6 +111,7 @@ Result<jobspec::Job> job_of(const TuneArguments& args) {
 }
 
 Result<int> tune_job(const TuneArguments& args) {
+  JsonResult result(args.format);
   DSJ_TRY(jobspec::Job job, job_of(args));
   dsconfig::TuneRequest request = dsconfig::tune_request(job.ds_config);
   dsconfig::locate(request.findings, job.ds_positions);
@@ -143,7 +146,10 @@ Result<int> tune_job(const TuneArguments& args) {
   for (const std::string& line : space.pruned()) std::printf("not started: %s\n", line.c_str());
   PosixFiles files;
   LocalTrials trials(files);
-  return TuneLoop(space, options, {.files = files, .trials = trials}).run();
+  TuneLoop loop(space, options, {.files = files, .trials = trials});
+  DSJ_TRY(const int code, loop.run());
+  result.print(loop.outcomes());
+  return code;
 }
 
 }  // namespace

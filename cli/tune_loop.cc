@@ -244,6 +244,28 @@ std::string TuneLoop::table() const {
   return lines;
 }
 
+nlohmann::json TuneLoop::outcomes() const {
+  json tried = json::array();
+  for (const Outcome& one : tried_) {
+    const Candidate& candidate = one.option.candidate;
+    const std::string name = tune::name_of(candidate);
+    json entry = {{"experiment", name},
+                  {"stage", candidate.stage},
+                  {"microBatch", candidate.micro_batch},
+                  {"accumulation", candidate.accumulation}};
+    if (one.ran)
+      entry.update({{"tokensPerSecond", one.tokens_per_second}, {"stepSeconds", one.step_seconds}});
+    else
+      entry["failure"] = failures_.at(name);
+    tried.push_back(std::move(entry));
+  }
+  const Outcome* const best = tune::best_of(tried_, rules_.metric);
+  return {{"results", options_.results},
+          {"tried", tried},
+          {"notStarted", space_.pruned()},
+          {"best", best ? json(tune::name_of(best->option.candidate)) : json()}};
+}
+
 std::string TuneLoop::gain(const Outcome& best) const {
   const Outcome& given = tried_.front();
   const std::string name = tune::name_of(best.option.candidate);

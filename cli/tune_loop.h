@@ -31,6 +31,8 @@ class TuneLoop {
   TuneLoop(const TuneSpace& space, TuneOptions options, TunePorts ports);
   /// The exit code of `dsj tune`: 0 something was found, 1 nothing ran, 130 interrupted.
   Result<int> run();
+  /// What run() tried, in that order, and the best, for -o json.
+  nlohmann::json outcomes() const;
 
  private:
   /// Tries `groups` to their end, after `tried_`. False: interrupted.

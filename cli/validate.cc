@@ -5,6 +5,7 @@
 
 #include "cli/input.h"
 #include "cli/job_check.h"
+#include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
@@ -85,7 +86,7 @@ void print_json(const jobspec::Job& job, const Verdict& verdict) {
   for (const Note& note : verdict.notes)
     notes.push_back({{"path", note.path}, {"message", note.message}, {"hint", note.hint}});
   const json answer = {{"valid", verdict.valid()}, {"findings", list}, {"notes", notes}};
-  std::puts(answer.dump(2, ' ', false, json::error_handler_t::replace).c_str());
+  std::fputs(document_text(answer).c_str(), stdout);
 }
 
 /// Of a noun, after `count`.
@@ -156,13 +157,13 @@ int run_validate(Arguments args) {
       "only, as a cluster does. A note lists what a ds_config leaves to its job; it is not an "
       "error. Exit code: 0 valid, 1 invalid, 2 usage.",
       "dsj validate"};
-  std::string file, output = "text", keys;
+  std::string file, output, keys;
   std::vector<std::string> overrides;
   bool strict = false, elsewhere = false, arguments = false, fields = false;
   const auto given = parser.option(
       "FILE", file,
       "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML); or a line: --nproc_per_node=2 ...");
-  parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
+  add_format_and_output(parser, output);
   parser.option("--set", overrides, "spec.path=value, any number of times").one_word_each();
   parser.flag("--strict", strict, "an unknown key is an error");
   parser.flag("--elsewhere", elsewhere,

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/cluster/json_path.h"
+#include "cli/cluster/object_result.h"
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
 #include "job/spec/worker_template.h"
@@ -37,13 +38,16 @@ std::optional<int> find_target(const char* verb, ArgumentParser& parser, Argumen
 }
 
 /// `told`: what is printed when it is done.
-int change(const char* verb, Target& target, const Json& spec, const std::string& told) {
-  const auto patched = target.session->client.merge_patch(
-      jobs_resource(), target.session->ns, target.name,
-      {{"metadata", {{"uid", word(target.job, "metadata.uid")}}}, {"spec", spec}});
-  if (!patched) return report_api(verb, *target.session, "job " + target.name, patched.error());
-  std::printf("%s: %s\n", target.name.c_str(), told.c_str());
-  return 0;
+int change(const char* verb, Target& target, const Json& spec, const std::string& told,
+           ObjectResult& result) {
+  return result.of(verb, *target.session, target.name, [&] {
+    const auto patched = target.session->client.merge_patch(
+        jobs_resource(), target.session->ns, target.name,
+        {{"metadata", {{"uid", word(target.job, "metadata.uid")}}}, {"spec", spec}});
+    if (!patched) return report_api(verb, *target.session, "job " + target.name, patched.error());
+    std::printf("%s: %s\n", target.name.c_str(), told.c_str());
+    return 0;
+  });
 }
 
 }  // namespace
@@ -58,6 +62,7 @@ int run_scale(Arguments args, const Connect& connect) {
   parser.option("--replicas", replicas, "workers").required().positive();
   parser.option("--current-replicas", current, "change nothing if it has another number now")
       .positive();
+  ObjectResult result(parser);
   if (const auto over = find_target("scale", parser, args, connect, target)) return *over;
   const int64_t now = whole(target.job, "spec.workers.replicas", 1);
   if (current && *current != now)
@@ -65,14 +70,16 @@ int run_scale(Arguments args, const Connect& connect) {
                                  "it has " + std::to_string(now) + " workers, not " +
                                      std::to_string(*current),
                                  "job " + target.name, "nothing was changed"});
-  if (now == replicas) {
-    std::printf("%s has %ld workers already\n", target.name.c_str(), now);
-    return 0;
-  }
+  if (now == replicas)
+    return result.of("scale", *target.session, target.name, [&] {
+      std::printf("%s has %ld workers already\n", target.name.c_str(), now);
+      return 0;
+    });
   const bool waits = replicas > now && find(target.job, "spec.elastic") != nullptr;
   return change("scale", target, {{"workers", {{"replicas", replicas}}}},
                 std::to_string(now) + " workers become " + std::to_string(replicas) +
-                    (waits ? " when there are nodes for them" : " after one saved step"));
+                    (waits ? " when there are nodes for them" : " after one saved step"),
+                result);
 }
 
 int run_restart(Arguments args, const Connect& connect) {
@@ -81,6 +88,7 @@ int run_restart(Arguments args, const Connect& connect) {
       "the new gang continues from it. Nothing is charged to backoffLimit.",
       "dsj restart"};
   Target target;
+  ObjectResult result(parser);
   if (const auto over = find_target("restart", parser, args, connect, target)) return *over;
   if (const Json* suspend = find(target.job, "spec.suspend"); suspend && *suspend == true)
     return report("restart",
@@ -90,7 +98,7 @@ int run_restart(Arguments args, const Connect& connect) {
       {jobspec::kRestartedAt, kube::micro_time(target.session->clock.wall())}};
   return change("restart", target,
                 {{"workers", {{"template", {{"metadata", {{"annotations", annotations}}}}}}}},
-                "all ranks save one step, then its pods are recreated");
+                "all ranks save one step, then its pods are recreated", result);
 }
 
 }  // namespace dsj::cli

@@ -120,7 +120,7 @@ int run_debug(Arguments args, const Connect& connect) {
   bool stacks = false;
   parser.option("NAME", name, "the job").required();
   add_cluster_flags(parser, flags);
-  parser.option("-o,--output", output, "a file instead of standard output");
+  parser.option("--output", output, "a file instead of standard output");
   parser.flag(
       "--stacks", stacks,
       "also the stack of every thread of every rank, by the names of its functions. It sets "

@@ -305,6 +305,18 @@ std::string topology_text(const Json& job, const std::vector<PodRef>& pods) {
   return text;
 }
 
+Json to_json(const Description& what) {
+  Json pods = Json::array(), origins = Json::array();
+  for (const PodRef& pod : what.pods) pods.push_back(pod.object);
+  for (const auto& origin : what.origins)
+    origins.push_back({{"path", origin.path}, {"value", origin.value}, {"origin", origin.from}});
+  Json all = {
+      {"job", what.job}, {"pods", pods}, {"events", what.events}, {"configOrigins", origins}};
+  if (!what.config_problem.empty()) all["configProblem"] = what.config_problem;
+  if (!what.queue.empty()) all["queue"] = what.queue;
+  return all;
+}
+
 kube::ApiResult<Description> look_at_job(Session& session, const std::string& name) {
   Description what;
   auto job = session.client.get(jobs_resource(), session.ns, name);

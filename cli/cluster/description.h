@@ -21,6 +21,9 @@ struct Description {
 
 /// `now`: seconds since 1970.
 std::string to_text(const Description& what, int64_t now);
+/// {"job", "pods", "events": objects of the API; "configOrigins": [{"path", "value", "origin"}],
+/// "configProblem", "queue"}.
+Json to_json(const Description& what);
 
 /// Parts of it, for `dsj debug`.
 std::string events_text(const std::vector<Json>& events, int64_t now);

@@ -1,11 +1,11 @@
 // dsj get [NAME]: jobs in the server's columns.
 #include <cstdio>
 
+#include "cli/cluster/object_result.h"
 #include "cli/cluster/patience.h"
 #include "cli/cluster/table.h"
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
-#include "job/spec/yaml.h"
 #include "kube/watch.h"
 
 namespace dsj::cli {
@@ -45,9 +45,7 @@ class Get {
     const Json shown = options_.name.empty()
                            ? Json{{"apiVersion", "v1"}, {"kind", "List"}, {"items", all}}
                            : all[0];
-    const std::string text =
-        options_.output == "json" ? shown.dump(2) + "\n" : jobspec::to_yaml(shown);
-    std::fputs(text.c_str(), stdout);
+    std::fputs(object_text(shown, options_.output).c_str(), stdout);
     return 0;
   }
 

@@ -11,6 +11,7 @@
 #include "cli/plot_data.h"
 #include "cli/plot_page.h"
 #include "cli/plot_text.h"
+#include "cli/result_format.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "job/report/step_line.h"
@@ -27,7 +28,7 @@ constexpr const char* kSpeed = report::name_of<&report::Step::tokens_per_second>
 
 struct PlotJobOptions {
   ClusterFlags flags;
-  std::string name, page;
+  std::string name, page, format;
   bool ascii = false, watch = false;
 };
 
@@ -119,6 +120,17 @@ class PlotJob {
   }
 
   int show(const Json& job, const RunCurves& run, int again) const {
+    if (!options_.page.empty()) {
+      PosixFiles files;
+      if (const auto written = files.write_atomically(options_.page, plot_page({run}, again));
+          !written)
+        return report("plot", written.error());
+    }
+    if (options_.format == "json") {
+      const Json page = options_.page.empty() ? Json() : Json(options_.page);
+      std::fputs(document_text({{"page", page}, {"runs", {to_json(run)}}}).c_str(), stdout);
+      return 0;
+    }
     if (options_.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
     const std::string total = word(job, std::string("status.training.") +
                                             report::status_name<&report::Resolved::total_steps>());
@@ -133,13 +145,8 @@ class PlotJob {
                            screen.lines > 0 ? std::max(1, screen.lines - 4) : 0)
                    .c_str(),
                stdout);
+    if (!options_.page.empty()) std::printf("page: %s\n", options_.page.c_str());
     std::fflush(stdout);
-    if (options_.page.empty()) return 0;
-    PosixFiles files;
-    if (const auto written = files.write_atomically(options_.page, plot_page({run}, again));
-        !written)
-      return report("plot", written.error());
-    std::printf("page: %s\n", options_.page.c_str());
     return 0;
   }
 
@@ -180,7 +187,9 @@ int run_plot_jobs(Arguments args, const Connect& connect) {
   add_cluster_flags(parser, options.flags);
   parser.option("--page", options.page, "also write a page with the curves to this file");
   parser.flag("--ascii", options.ascii, "stars instead of Braille dots");
-  parser.flag("--watch", options.watch, "redraw every ten seconds until the job has ended");
+  const auto watch =
+      parser.flag("--watch", options.watch, "redraw every ten seconds until the job has ended");
+  add_format_and_output(parser, options.format).excludes(watch);
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("plot", session.error());

@@ -2,6 +2,7 @@
 // nothing.
 #include <cstdio>
 
+#include "cli/cluster/object_result.h"
 #include "cli/cluster/verbs.h"
 #include "cli/cluster/waiting.h"
 #include "cli/input.h"
@@ -42,24 +43,24 @@ Result<Json> manifest_of(const SubmitOptions& options) {
   return manifest;
 }
 
-int submit(const SubmitOptions& options, Session& session) {
-  auto manifest = manifest_of(options);
-  if (!manifest) return report("submit", manifest.error());
-  const std::string name = word(*manifest, "metadata.name");
-  const std::string ns = options.flags.ns.empty() ? word(*manifest, "metadata.namespace") : "";
+/// `name`: becomes that of the job, which the API server may have made.
+int submit(const SubmitOptions& options, Json manifest, Session& session, std::string& name) {
+  name = word(manifest, "metadata.name");
+  const std::string ns = options.flags.ns.empty() ? word(manifest, "metadata.namespace") : "";
   if (!ns.empty() && ns != session.ns)
     return report("submit", Error{ErrorKind::BadInput, "the manifest is for namespace " + ns,
                                   options.file, "submit it with -n " + ns});
-  (*manifest)["metadata"].erase("namespace");
+  manifest["metadata"].erase("namespace");
   if (options.dry_run) {
     std::printf("%s can be created in namespace %s\n", name.c_str(), session.ns.c_str());
     return 0;
   }
-  const auto made = session.client.create(jobs_resource(), session.ns, *manifest);
+  const auto made = session.client.create(jobs_resource(), session.ns, manifest);
   if (!made && made.error().kind == kube::ApiError::Kind::AlreadyExists)
     return report("submit", Error{ErrorKind::BadInput, "there is a job by that name", "job " + name,
                                   "kubectl apply -f changes it; --name makes another"});
   if (!made) return report_api("submit", session, "job " + name, made.error());
+  name = word(*made, "metadata.name");
   std::printf("%s is created; dsj logs -f %s follows it\n", name.c_str(), name.c_str());
   std::fflush(stdout);
   if (!options.wait) return 0;
@@ -85,12 +86,18 @@ int run_submit(Arguments args, const Connect& connect) {
   parser.option("FILE", options.file, "a DeepSpeedJob (YAML)").required();
   add_cluster_flags(parser, options.flags);
   parser.option("--name", options.name, "the job's name (default: the manifest's)");
-  parser.flag("--dry-run", options.dry_run, "only check the manifest");
+  const auto dry = parser.flag("--dry-run", options.dry_run, "only check the manifest");
   parser.flag("--wait", options.wait, "wait until the job has ended; the exit code is then 0 or 1");
+  ObjectResult result(parser);
+  result.excludes(dry);
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("submit", session.error());
-  return submit(options, **session);
+  auto manifest = manifest_of(options);
+  if (!manifest) return report("submit", manifest.error());
+  std::string name;
+  return result.of("submit", **session, name,
+                   [&] { return submit(options, std::move(*manifest), **session, name); });
 }
 
 }  // namespace dsj::cli

@@ -3,6 +3,7 @@
 
 #include "cli/cluster/duration.h"
 #include "cli/cluster/json_path.h"
+#include "cli/cluster/object_result.h"
 #include "cli/cluster/verbs.h"
 #include "cli/cluster/waiting.h"
 #include "common/argument_parser.h"
@@ -78,10 +79,12 @@ int run(const char* verb, bool suspend, const char* help, Arguments args, const 
   parser.flag("--wait", options.wait, "wait until the job has reached the state");
   parser.option("--timeout", take_timeout(options.timeout),
                 "of --wait, for example 90s; 0 looks once (default: 15m)");
+  ObjectResult result(parser);
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report(verb, session.error());
-  return Switch(verb, suspend, options, **session).run();
+  return result.of(verb, **session, options.name,
+                   [&] { return Switch(verb, suspend, options, **session).run(); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "cli/cluster/table.h"
 #include "cli/cluster/verbs.h"
+#include "cli/result_format.h"
 #include "common/argument_parser.h"
 #include "common/format.h"
 #include "common/text.h"
@@ -13,7 +14,7 @@ namespace {
 
 struct TopOptions {
   ClusterFlags flags;
-  std::string name;
+  std::string name, format;
   bool all = false;
 };
 
@@ -42,6 +43,17 @@ std::vector<std::string> row_of(const Json& job, int64_t now, bool with_namespac
   return row;
 }
 
+/// What a job reports, under the names of its status; absent: it has not reported it.
+Json entry_of(const Json& job) {
+  Json entry = {{"namespace", word(job, "metadata.namespace")},
+                {"name", word(job, "metadata.name")}};
+  for (const char* field : {"worldSize", "step", "totalSteps", "loss", "tokensPerSecond",
+                            "estimatedRemainingSeconds", "lastUpdatedTime"})
+    if (const Json* value = find(job, std::string("status.training.") + field))
+      entry[field] = *value;
+  return entry;
+}
+
 }  // namespace
 
 int run_top(Arguments args, const Connect& connect) {
@@ -50,6 +62,7 @@ int run_top(Arguments args, const Connect& connect) {
   parser.option("NAME", options.name, "one job (default: all running jobs)");
   add_cluster_flags(parser, options.flags);
   parser.flag("-A,--all-namespaces", options.all, "of all namespaces");
+  add_format_and_output(parser, options.format);
   if (const auto over = parser.parse(args)) return *over;
   if (options.all && !options.name.empty())
     return report("top", Error{ErrorKind::BadInput, "NAME and -A are both given", "", "keep one"});
@@ -67,12 +80,18 @@ int run_top(Arguments args, const Connect& connect) {
     });
     if (!listed) return report_api("top", **session, "", listed.error());
   }
-  if (jobs.empty()) {
+  if (jobs.empty() && options.format != "json") {
     std::fprintf(stderr, "no job runs%s\n", ns.empty() ? "" : (" in namespace " + ns).c_str());
     return 0;
   }
   std::ranges::stable_sort(jobs,
                            [](const Json& a, const Json& b) { return speed_of(a) > speed_of(b); });
+  if (options.format == "json") {
+    Json list = Json::array();
+    for (const Json& job : jobs) list.push_back(entry_of(job));
+    std::fputs(document_text({{"jobs", list}}).c_str(), stdout);
+    return 0;
+  }
   Rows rows = {{"NAME", "RANKS", "STEP", "LOSS", "TOK/S", "TOK/S/RANK", "ETA", "REPORTED"}};
   if (options.all) rows[0].insert(rows[0].begin(), "NAMESPACE");
   for (const Json& job : jobs)

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/cluster/duration.h"
+#include "cli/cluster/object_result.h"
 #include "cli/cluster/verbs.h"
 #include "cli/cluster/waiting.h"
 #include "common/argument_parser.h"
@@ -67,6 +68,7 @@ int run_wait(Arguments args, const Connect& connect) {
       std::string(kExpected) + " (default: complete)");
   parser.option("--timeout", take_timeout(timeout),
                 "for example 90s or 2h; 0 looks once (default: no limit)");
+  ObjectResult result(parser);
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("wait", session.error());
@@ -77,7 +79,9 @@ int run_wait(Arguments args, const Connect& connect) {
                   .uid = word(*job, "metadata.uid"),
                   .timeout = timeout,
                   .progress = true};
-  return wait_for_job(**session, wait, [&](const Json& now) { return judge(goal, name, now); });
+  return result.of("wait", **session, name, [&] {
+    return wait_for_job(**session, wait, [&](const Json& now) { return judge(goal, name, now); });
+  });
 }
 
 }  // namespace dsj::cli

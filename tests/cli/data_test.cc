@@ -79,6 +79,30 @@ TEST_F(DataVerb, CheckCountsWhatIsCutAndWhatHasNoLoss) {
   EXPECT_TRUE(says("9 tokens, 5 with loss; 1 rows are longer than 4 tokens")) << out_;
 }
 
+TEST_F(DataVerb, BothAnswerInJson) {
+  ASSERT_EQ(run({"show", job(), "--row", "1", "-o", "json"}), 0) << err_;
+  const json shown = json::parse(out_);
+  EXPECT_EQ(shown["inputIds"], json({1, 2, 3, 4}));
+  EXPECT_EQ(shown["labels"], json({-100, -100, 3, -100}));
+  EXPECT_EQ(shown["targets"], 1);
+  EXPECT_EQ(shown["uncutTokens"], 6);
+  EXPECT_EQ(shown["uncutTargets"], 3);
+  ASSERT_EQ(run({"check", job(), "-o", "json"}), 0) << err_;
+  const json checked = json::parse(out_);
+  EXPECT_TRUE(checked["valid"]);
+  EXPECT_EQ(checked["tokens"], 9);
+  EXPECT_EQ(checked["targets"], 5);
+  EXPECT_EQ(checked["cutRows"], 1);
+  int64_t rows = 0;
+  for (const json& bar : checked["lengths"]) rows += bar["rows"].get<int64_t>();
+  EXPECT_EQ(rows, 2);
+  write_rows(json::array({row({1, 2}, {1}), row({1, 2}, {1}), row({1, 600}, {1, 2})}));
+  EXPECT_EQ(run({"check", job(), "-o", "json"}), 1);
+  const json bad = json::parse(out_);
+  EXPECT_FALSE(bad["valid"]);
+  EXPECT_EQ(bad["problems"].size(), 2u) << out_;
+}
+
 TEST_F(DataVerb, CheckCountsEachKindOfBadRowOverTheWholeFile) {
   json rows = json::array();
   for (int i = 0; i < 50; ++i) rows.push_back(row({1, 2}, {1}));

@@ -58,15 +58,19 @@ actor_infer:
   EXPECT_NE(out_.find("actor_infer"), std::string::npos);
   EXPECT_NE(out_.find("left alone"), std::string::npos);
   const std::string job = (folder_ / "job.yaml").string();
-  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 0) << err_;
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "--output", job}), 0) << err_;
   EXPECT_NE(err_.find("left open: spec.training.dataPath"), std::string::npos) << err_;
   EXPECT_EQ(run({job, "--elsewhere"}, run_validate), 0) << out_;
-  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 2);
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "--output", job}), 2);
   EXPECT_NE(err_.find("--force"), std::string::npos);
-  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job, "--force", "--set",
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "--output", job, "--force", "--set",
                  "spec.training.dataPath=/rows.jsonl"}),
             0);
   EXPECT_NE(read(job).find("dataPath: /rows.jsonl"), std::string::npos);
+  ASSERT_EQ(run({"roll", file, "--role", "actor_train", "-o", "json", "--set",
+                 "spec.training.dataPath=/rows.jsonl"}),
+            0);
+  EXPECT_EQ(nlohmann::json::parse(out_)["spec"]["training"]["dataPath"], "/rows.jsonl");
   EXPECT_EQ(run({"roll", file, "--role", "actor_infer"}), 2);
 }
 
@@ -94,7 +98,7 @@ actor_train:
 )";
   fs::create_directories(folder_ / "run");
   const std::string file = write("run/p.yaml", text), job = (folder_ / "job.yaml").string();
-  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 0) << err_;
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "--output", job}), 0) << err_;
   const std::string missing = (folder_ / "config/deepspeed_zero2.yaml").string();
   const std::string said =
       "deepspeed_zero2: dsj's own configs/roll/deepspeed_zero2.yaml, because " + missing +
@@ -107,7 +111,7 @@ actor_train:
   EXPECT_NE(err_.find("predefined: " + said), std::string::npos) << err_;
   fs::create_directories(folder_ / "config");
   write("config/deepspeed_zero2.yaml", "deepspeed_zero2: {zero_optimization: {stage: 1}}\n");
-  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job, "--force"}), 0) << err_;
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "--output", job, "--force"}), 0) << err_;
   EXPECT_EQ(err_.find("predefined"), std::string::npos) << err_;
   EXPECT_NE(read(job).find("stage: 1"), std::string::npos) << read(job);
 }
@@ -124,7 +128,7 @@ TEST_F(ImportTest, ALineAfterDashes) {
   EXPECT_NE(out_.find("slotsPerWorker: 2"), std::string::npos) << out_;
   EXPECT_NE(out_.find("# Not carried over:"), std::string::npos);
   // Written elsewhere, relative paths would mean something else.
-  args = {"torchrun", "-o", (folder_ / "job.yaml").string()};
+  args = {"torchrun", "--output", (folder_ / "job.yaml").string()};
   args.insert(args.end(), line.begin(), line.end());
   EXPECT_EQ(run(args), 0) << err_;
   EXPECT_NE(
@@ -135,7 +139,7 @@ TEST_F(ImportTest, ALineAfterDashes) {
 TEST_F(ImportTest, AJobThatWouldNotValidateIsNotWritten) {
   const std::string config = write("ds.json", R"({"zero_optimization": {"stage": 7}})");
   const std::string job = (folder_ / "job.yaml").string();
-  EXPECT_EQ(run({"torchrun", "-o", job, "--", "torchrun", "t.py", "--deepspeed", config,
+  EXPECT_EQ(run({"torchrun", "--output", job, "--", "torchrun", "t.py", "--deepspeed", config,
                  "--model_name_or_path", "m", "--data_path", "d"}),
             1);
   EXPECT_FALSE(fs::exists(job));

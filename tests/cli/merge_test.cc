@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/verbs.h"
 #include "test_paths.h"
@@ -39,11 +40,21 @@ class MergeTest : public testing::Test {
 
 TEST_F(MergeTest, WritesAModelDirectory) {
   const std::string merged = folder_ / "deep/merged";
-  ASSERT_EQ(run({"--base", fixture("tiny-qwen2"), "--adapter", fixture("lora/plain/final"), "-o",
-                 merged}),
+  ASSERT_EQ(run({"--base", fixture("tiny-qwen2"), "--adapter", fixture("lora/plain/final"),
+                 "--output", merged}),
             0)
       << err_;
   EXPECT_EQ(out_, merged + ": 27 tensors, 6 with an adapter added, 0 replaced\n");
+  ASSERT_EQ(run({"--base", fixture("tiny-qwen2"), "--adapter", fixture("lora/plain/final"),
+                 "--output", merged + "2", "-o", "json"}),
+            0)
+      << err_;
+  EXPECT_EQ(nlohmann::json::parse(out_), nlohmann::json({{"model", merged + "2"},
+                                                         {"tensors", 27},
+                                                         {"updated", 6},
+                                                         {"replaced", 0},
+                                                         {"leftOut", nlohmann::json::array()}}));
+  EXPECT_EQ(err_, merged + "2: 27 tensors, 6 with an adapter added, 0 replaced\n");
   EXPECT_TRUE(fs::exists(merged + "/model.safetensors"));
   EXPECT_TRUE(fs::exists(merged + "/config.json"));
 }
@@ -54,10 +65,11 @@ TEST_F(MergeTest, MistakesAreTwoAndNamed) {
     std::vector<std::string> args;
     const char* says;
   } cases[] = {
-      {{"--adapter", fixture("lora/plain/final"), "-o", merged}, "BASE"},
-      {{"--base", fixture("tiny-qwen2"), "--adapter", fixture("tiny-qwen2"), "-o", merged},
+      {{"--adapter", fixture("lora/plain/final"), "--output", merged}, "BASE"},
+      {{"--base", fixture("tiny-qwen2"), "--adapter", fixture("tiny-qwen2"), "--output", merged},
        "adapter_config.json"},
-      {{"--base", fixture("tiny-qwen1.5"), "--adapter", fixture("lora/plain/final"), "-o", merged},
+      {{"--base", fixture("tiny-qwen1.5"), "--adapter", fixture("lora/plain/final"), "--output",
+        merged},
        "has shape"},
       {{"--base", fixture("tiny-qwen2"), "--adapter", fixture("lora/plain/final")}, "--output"},
   };

@@ -248,6 +248,14 @@ TEST(Plot, VerbWritesThePageIntoTheOutputDirectory) {
   EXPECT_NE(shown.find("loss  last 2.5000"), std::string::npos) << shown;
   EXPECT_TRUE(files.read_all(out + "/plot.html"));
   EXPECT_TRUE(files.read_all(out + "/loss.svg"));
+  testing::internal::CaptureStdout();
+  const std::vector<std::string> as_json = {out, "-o", "json"};
+  EXPECT_EQ(run_plot(as_json), 0);
+  const auto drawn = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(drawn["page"], out + "/plot.html");
+  EXPECT_EQ(drawn["runs"][0]["steps"], 2);
+  EXPECT_EQ(drawn["runs"][0]["curves"]["loss"]["points"],
+            nlohmann::json::parse("[[1.0, 3.5], [2.0, 2.5]]"));
   const std::vector<std::string> nowhere = {out + "/nowhere"};
   EXPECT_EQ(run_plot(nowhere), 2);
   EXPECT_TRUE(files.remove_all(out));

@@ -74,6 +74,13 @@ class Check:
             offered, helped = self.bash("dsj", *command, "-"), self.options(command)
             expect(offered == helped, f"{command}: offers {sorted(offered - helped)} more, lacks {sorted(helped - offered)}")
 
+    def every_result_in_json(self):
+        """-o is the form of a result, never a file; of all verbs that have one, json is a form."""
+        without = {("chat",), ("completion",), ("man",), ("logs",), ("exec",), ("debug",)}  # a text, or files, or a program's own
+        for command in self.commands():
+            offered = self.bash("dsj", *command, "-o", "")
+            expect(("json" in offered) == (tuple(command) not in without), f"{command}: -o offers {sorted(offered)}")
+
     def bash_values(self):
         expect(self.bash("dsj", "plan", "-o", "") == {"text", "yaml", "json"}, self.bash("dsj", "plan", "-o", ""))
         expect(self.bash("dsj", "plan", "--output", "=", "j") == {"json"}, self.bash("dsj", "plan", "--output", "=", "j"))
@@ -149,7 +156,7 @@ def main():
     bin_, report = os.path.abspath(sys.argv[1]), Report("Completion", sys.argv[2])
     with tempfile.TemporaryDirectory(prefix="dsj-completion-") as room:
         check = Check(bin_, room)
-        for name in ("bash_verbs", "bash_options", "bash_values", "bash_run", "zsh", "fish", "manual"):
+        for name in ("bash_verbs", "bash_options", "every_result_in_json", "bash_values", "bash_run", "zsh", "fish", "manual"):
             report.run(name, getattr(check, name))
     return report.write()
 

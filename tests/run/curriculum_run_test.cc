@@ -100,7 +100,7 @@ TEST_F(CurriculumRun, MetricsChooseRowsAndAResumeGoesOn) {
   write("data.json", rows.dump());
   const std::string dsj = std::string(DSJ_BIN_DIR) + "/dsj";
   ASSERT_EQ(std::system(("cd " + folder_.string() + " && " + dsj +
-                         " analyze data.json --model model -o metrics >analyzed")
+                         " analyze data.json --model model --output metrics >analyzed")
                             .c_str()),
             0);
   const std::string said = read_text(at("analyzed"));

@@ -21,6 +21,17 @@ TEST_F(Change, ScaleSetsTheWorkers) {
   EXPECT_THAT(out_, HasSubstr("already"));
 }
 
+TEST_F(Change, TheChangedJobIsPrintedWithO) {
+  add_job("quick");
+  ASSERT_EQ(run(run_scale, {"quick", "--replicas", "4", "-o", "json"}), 0) << err_;
+  EXPECT_EQ(Json::parse(out_)["spec"]["workers"]["replicas"], 4);
+  EXPECT_THAT(err_, HasSubstr("2 workers become 4"));
+  ASSERT_EQ(run(run_restart, {"quick", "-o", "name"}), 0) << err_;
+  EXPECT_EQ(out_, "quick\n");
+  EXPECT_EQ(run(run_scale, {"none", "--replicas", "4", "-o", "json"}), kExitNotFound);
+  EXPECT_EQ(out_, "");
+}
+
 TEST_F(Change, ScaleKeepsItsPrecondition) {
   add_job("quick");
   EXPECT_EQ(run(run_scale, {"quick", "--replicas", "4", "--current-replicas", "3"}), 1);

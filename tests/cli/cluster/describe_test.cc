@@ -71,6 +71,12 @@ TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
         "RankFailed, attempt 2, rank 3, pod quick-worker-1-1 on node-1, signal 9",
         "      | step 42\n      | Killed\n", "Warning   RankFailed   DeepSpeedJob quick"})
     EXPECT_THAT(out_, HasSubstr(part));
+  ASSERT_EQ(run(run_describe, {"quick", "-o", "json"}), 0) << err_;
+  const Json all = Json::parse(out_);
+  EXPECT_EQ(all["job"]["status"]["phase"], "Restarting");
+  EXPECT_EQ(all["pods"].size(), 2u);
+  EXPECT_EQ(all["events"][0]["reason"], "RankFailed");
+  EXPECT_FALSE(all["configOrigins"].empty());
   EXPECT_EQ(run(run_describe, {"slow"}), kExitNotFound);
   EXPECT_EQ(run(run_describe, {}), 2);
 }

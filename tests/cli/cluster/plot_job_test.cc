@@ -30,6 +30,12 @@ TEST_F(PlotJob, DrawsTheLoggedStepsOfAllPodsOfWorkerZero) {
   EXPECT_THAT(out_, Not(HasSubstr("9.0"))) << "the later attempt's step 20 counts";
   EXPECT_GT(std::filesystem::file_size(page), 1000u);
   std::filesystem::remove(page);
+  ASSERT_EQ(run(run_plot_jobs, {"quick", "-o", "json"}), 0) << err_;
+  const Json drawn = Json::parse(out_);
+  EXPECT_TRUE(drawn["page"].is_null());
+  EXPECT_EQ(drawn["runs"][0]["curves"]["loss"]["points"],
+            Json::parse("[[10.0, 4.0], [20.0, 2.0]]"));
+  EXPECT_EQ(run(run_plot_jobs, {"quick", "-o", "json", "--watch"}), 2);
 }
 
 TEST_F(PlotJob, WithoutLoggedStepsItSaysWhereTheyAre) {

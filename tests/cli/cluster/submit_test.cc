@@ -43,6 +43,10 @@ TEST_F(Submit, TakesTheFileBesideTheManifestIntoTheJob) {
   EXPECT_EQ(run(run_submit, {manifest()}), 2);
   EXPECT_THAT(err_, HasSubstr("there is a job by that name"));
   EXPECT_EQ(run(run_submit, {manifest(), "--name", "again"}), 0) << err_;
+  ASSERT_EQ(run(run_submit, {manifest(), "--name", "third", "-o", "yaml"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("name: third"));
+  EXPECT_THAT(err_, HasSubstr("third is created"));
+  EXPECT_EQ(run(run_submit, {manifest(), "--name", "fourth", "-o", "yaml", "--dry-run"}), 2);
 }
 
 TEST_F(Submit, BadInputCreatesNothing) {

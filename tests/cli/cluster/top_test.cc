@@ -21,6 +21,12 @@ TEST_F(Top, ShowsTheRunningJobsFastestFirst) {
                               "quick   4       7/50   1.5    4000    1000         60s   -\n"
                               "slow    4       5/50   1.5    100     25           60s   -\n"));
   EXPECT_EQ(out_.find("rests"), std::string::npos);
+  ASSERT_EQ(run(run_top, {"-o", "json"}), 0) << err_;
+  const Json jobs = Json::parse(out_)["jobs"];
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[0]["name"], "quick");
+  EXPECT_EQ(jobs[0]["step"], 7);
+  EXPECT_EQ(jobs[0]["tokensPerSecond"], "4000") << "as in its status";
   ASSERT_EQ(run(run_top, {"rests"}), 0) << "a job that is named is shown in any state";
   EXPECT_THAT(out_, HasSubstr("rests"));
   EXPECT_EQ(run(run_top, {"none"}), kExitNotFound);
@@ -28,6 +34,8 @@ TEST_F(Top, ShowsTheRunningJobsFastestFirst) {
 }
 
 TEST_F(Top, SaysThatNothingRuns) {
+  ASSERT_EQ(run(run_top, {"-o", "json"}), 0);
+  EXPECT_EQ(Json::parse(out_), Json({{"jobs", Json::array()}}));
   EXPECT_EQ(run(run_top, {}), 0);
   EXPECT_THAT(err_, HasSubstr("no job runs in namespace team"));
 }

@@ -52,6 +52,20 @@ TEST_F(FakeRun, FinishesWithEveryFileInPlace) {
   EXPECT_THAT(processes(), IsEmpty());
 }
 
+TEST_F(FakeRun, TheResultInJsonIsAllThatIsOnStdout) {
+  write_job({{"maxSteps", "3"}});
+  ASSERT_EQ(run({"job.yaml", "-o", "json"}), 0);
+  const json result = json::parse(stdout_text());
+  EXPECT_EQ(result["outputDir"], out().string());
+  EXPECT_EQ(result["model"], (out() / "model").string());
+  EXPECT_EQ(result["status"], status());
+  EXPECT_THAT(stderr_text(), HasSubstr("done: step 3"));
+  ASSERT_EQ(run({"job.yaml", "-o", "json"}), 0);
+  EXPECT_EQ(json::parse(stdout_text())["status"]["phase"], "Complete") << "complete already";
+  EXPECT_EQ(run({"job.yaml", "-o", "out"}), 2);
+  EXPECT_THAT(stderr_text(), HasSubstr("--output DIR names the output directory"));
+}
+
 TEST_F(FakeRun, FinishesOnAMachineWithIpv6Alone) {
   const Ipv6Only network;
   if (!network.made()) GTEST_SKIP() << "no network with IPv6 alone can be made here: NOT RUN";

@@ -1,0 +1,36 @@
+// -o of the verbs that change a job or wait for it: the job as it is then, as kubectl prints what it
+// changed. What a verb says besides goes to stderr.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/cluster/session.h"
+#include "cli/result_format.h"
+
+namespace dsj::cli {
+
+/// An object as "json", "yaml" or "name".
+std::string object_text(const kube::Json& object, const std::string& format);
+
+class ObjectResult {
+ public:
+  /// Adds -o to the parser, which must not outlive this.
+  explicit ObjectResult(ArgumentParser& parser);
+  void excludes(const Argument& other) const { argument_.excludes(other); }
+  /// Runs a verb, which returns its exit code. After a 0 it prints the job `name`, as that is then, if a
+  /// format is given.
+  template <typename Verb>
+  int of(const char* verb_name, Session& session, const std::string& name, Verb&& verb) {
+    StdoutAside aside(!format_.empty());
+    const int code = verb();
+    return code == 0 && aside.active() ? print(verb_name, session, name, aside) : code;
+  }
+
+ private:
+  int print(const char* verb_name, Session& session, const std::string& name, StdoutAside& aside);
+  std::string format_;
+  Argument argument_;
+};
+
+}  // namespace dsj::cli
