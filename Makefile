@@ -38,14 +38,15 @@ test-cluster: build
 run: programs
 	@scripts/phase.sh quickstart "65 to 90 s on two cores" \
 	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" $(BUILD)/bin/dsj quickstart out/quickstart $(addprefix --seed ,$(QUICKSTART_SEED))
-# What users install (docs/install.md): a wheel, a tarball, SHA256SUMS; and the same under a prefix.
+# What users install (docs/install.md): a wheel, a tarball, images, the chart, SHA256SUMS; and the programs under a prefix.
 PREFIX ?= /usr/local
 dist-programs: setup
 	@scripts/phase.sh build "5 to 7 min on two cores, later what has changed" \
 	  "compiles the programs that users install, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) \
-	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist dsj_columns-dist
+	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist dsj_columns dsj_columns-dist dsj-operator
 dist: dist-programs
 	@scripts/dist.py all $(BUILD) dist
+	@scripts/dist_images.py $(BUILD) dist
 install: dist-programs
 	@DESTDIR="$(DESTDIR)" scripts/dist.py install $(BUILD) "$(PREFIX)"
 test-dist: dist-programs

@@ -392,6 +392,13 @@ def digest(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def write_sums(directory):
+    """SHA256SUMS of every file in the directory."""
+    names = sorted(name for name in os.listdir(directory) if name != "SHA256SUMS" and os.path.isfile(os.path.join(directory, name)))
+    with open(os.path.join(directory, "SHA256SUMS"), "w", encoding="utf-8") as sums:
+        sums.writelines(f"{digest(os.path.join(directory, name))}  {name}\n" for name in names)
+
+
 def main():
     if len(sys.argv) > 2 and sys.argv[1] == "tag":
         print(tag_of(sys.argv[2:]))
@@ -410,8 +417,7 @@ def main():
     made = [make_wheel(options.build, options.directory, version)]
     if options.what == "all":
         made.append(make_tarball(options.build, options.directory, version))
-        with open(os.path.join(options.directory, "SHA256SUMS"), "w", encoding="utf-8") as sums:
-            sums.writelines(f"{digest(path)}  {os.path.basename(path)}\n" for path in sorted(made))
+        write_sums(options.directory)
     for path in made:
         print(f"dist: {path}: {os.path.getsize(path) / 1e6:.1f} MB")
     return 0

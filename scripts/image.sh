@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Root file systems and images of our programs: nothing but the programs, the loader and what ldd says they need.
 #   image.sh root TARGET BUILD ROOT           assembles ROOT (made anew) from BUILD/bin; prints its size
-#   image.sh build TARGET BUILD NAME [FILE]   the same as an image, by buildah, without a registry; FILE: its archive
-# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj, dsj-make-quickstart), worker-cuda (the same, libdsj_cuda.so and all that
-# libtorch loads on a GPU; the driver is the host's) or agent (dsj-agent: enough for launcher: Command). The Dockerfile uses
-# `root` in its build stage.
+#   image.sh build TARGET BUILD NAME:TAG FILE the same as an image's archive (oci_archive.py), for `docker load`, `ctr images
+#                                             import`, `kind load image-archive` or skopeo; prints the image's digest
+#   image.sh runtime                          where CUDA's run-time libraries are; nothing: they are not here
+# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj, dsj-make-quickstart), worker-cuda (the same,
+# libdsj_cuda.so and all that libtorch loads on a GPU; the driver is the host's), agent (dsj-agent: enough for launcher:
+# Command) or cli (dsj, which is the kubectl plugin). The Dockerfile uses `root` in its build stage.
 # /opt/dsj/sbom.spdx.json in it lists every file with its checksums and package (sbom.py).
 # DSJ_CUDA_RUNTIME: CUDA's run-time libraries (default: where DSJ_SETUP_CUDA=runtime scripts/setup.sh puts them).
-# DSJ_BUILDAH: buildah with its options (default: buildah --storage-driver vfs).
+# SOURCE_DATE_EPOCH: the image's time (default: 0).
 set -euo pipefail
 umask 022                  # the images' user reads what somebody else has made
 lib=lib/x86_64-linux-gnu   # on the loader's own list: no LD_LIBRARY_PATH, no cache
@@ -23,7 +25,8 @@ programs_of() {
     operator) echo dsj-operator ;;
     worker | worker-cuda) echo dsj-agent dsj-train dsj dsj-make-quickstart ;;
     agent) echo dsj-agent ;;
-    *) fail "the target is operator, worker, worker-cuda or agent, not \"$1\"" ;;
+    cli) echo dsj ;;
+    *) fail "the target is operator, worker, worker-cuda, agent or cli, not \"$1\"" ;;
   esac
 }
 
@@ -129,28 +132,22 @@ assemble() {  # assemble TARGET BUILD ROOT
   du -sb --apparent-size "$root" | awk -v t="$target" '{ printf "image: %s: %.1f MB\n", t, $1 / 1e6 }'
 }
 
-build() {  # build TARGET BUILD NAME [ARCHIVE]
-  local buildah="${DSJ_BUILDAH:-buildah --storage-driver vfs}" container
-  command -v "${buildah%% *}" >/dev/null || fail "buildah is missing: apt-get install buildah"
+build() {  # build TARGET BUILD NAME ARCHIVE
+  local environment=(--env PATH=/opt/dsj/bin) size
+  # What the container runtime of a GPU node takes from the host's driver.
+  if [ "$1" = worker-cuda ]; then environment+=(--env NVIDIA_DRIVER_CAPABILITIES=compute,utility); fi
   room="$(mktemp -d)"
   trap 'rm -rf "$room"' EXIT
-  assemble "$1" "$2" "$room/root"
-  container="$($buildah from scratch)"
-  $buildah add -q "$container" "$room/root" / >/dev/null
-  $buildah config --user "$user:$user" --env PATH=/opt/dsj/bin --workingdir /tmp \
-    --entrypoint "[\"/opt/dsj/bin/$(programs_of "$1" | cut -d' ' -f1)\"]" "$container"
-  # What the container runtime of a GPU node takes from the host's driver.
-  if [ "$1" = worker-cuda ]; then $buildah config --env NVIDIA_DRIVER_CAPABILITIES=compute,utility "$container"; fi
-  $buildah commit -q --rm "$container" "$3" >/dev/null
-  if [ -n "${4:-}" ]; then
-    rm -f "$4"
-    $buildah push -q "$3" "docker-archive:$4:$3" >/dev/null
-    printf 'image: %s: archive of %s MB\n' "$3" "$(stat -c %s "$4" | awk '{ printf "%.1f", $1 / 1e6 }')"
-  fi
+  assemble "$1" "$2" "$room/root" >/dev/null
+  digest="$("$(dirname "$0")/oci_archive.py" "$room/root" "$3" "$4" --user "$user:$user" "${environment[@]}" \
+    --entrypoint "/opt/dsj/bin/$(programs_of "$1" | cut -d' ' -f1)" --created "${SOURCE_DATE_EPOCH:-0}")"
+  size="$(stat -c %s "$4" | awk '{ printf "%.1f", $1 / 1e6 }')"
+  printf 'image: %s: %s MB, %s\n' "$3" "$size" "$digest"
 }
 
 case "${1-} $#" in
   "root 4") programs_of "$2" >/dev/null; assemble "$2" "$3" "$4" ;;
-  "build 4" | "build 5") programs_of "$2" >/dev/null; build "${@:2}" ;;
-  *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  "runtime 1") if [ -d "$runtime" ]; then echo "$runtime"; fi ;;
+  "build 5") programs_of "$2" >/dev/null; build "${@:2}" ;;
+  *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -1,5 +1,7 @@
 #include "job/dsconfig/group_sizes.h"
 
+#include <algorithm>
+
 namespace dsj::dsconfig {
 
 std::optional<GroupSize> group_size(const ZeroConfig& zero) {
@@ -13,7 +15,9 @@ std::optional<GroupSize> group_size(const ZeroConfig& zero) {
 
 bool fits_groups(const ZeroConfig& zero, int64_t world) {
   const auto group = group_size(zero);
-  return !group || world % group->ranks == 0;
+  if (!group) return true;
+  const int64_t ranks = zero.hpz_partition_size > 1 ? std::min(group->ranks, world) : group->ranks;
+  return world % ranks == 0;
 }
 
 }  // namespace dsj::dsconfig

@@ -17,7 +17,8 @@ struct GroupSize {
 };
 /// nullopt: the ranks form no groups. With both keys, which resolve() refuses, hpZ's.
 std::optional<GroupSize> group_size(const ZeroConfig& zero);
-/// Whether the groups have one size in a world of so many ranks.
+/// Whether the groups have one size in a world of so many ranks. As in DeepSpeed, a world smaller than
+/// hpZ's groups is one group; MiCS needs a whole one.
 bool fits_groups(const ZeroConfig& zero, int64_t world);
 
 }  // namespace dsj::dsconfig

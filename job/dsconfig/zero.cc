@@ -26,7 +26,11 @@ void resolve_groups(const Source& in, ResolvedConfig& config, Report& out) {
   if (in.alone) return;
   const int64_t world = in.facts.world_size;
   const std::string ranks = std::to_string(world);
-  if (group->ranks > world)
+  if (group->ranks > world && fits_groups(config.zero, world))
+    out.warning(group->path, key + " is " + size + ", but there " +
+                                 (world == 1 ? "is 1 rank" : "are " + ranks + " ranks") +
+                                 ": they are one group, which is stage 3 without hpZ");
+  else if (group->ranks > world)
     out.error(group->path,
               key + " is " + size + ", but there " +
                   (world == 1 ? "is 1 rank" : "are " + ranks + " ranks"),

@@ -5,6 +5,7 @@ Usage: tests/cluster/cluster.py run --api chart_check.py REPOSITORY BIN GTEST_RE
 on PATH; without them everything is skipped, loudly.
 """
 import base64
+import filecmp
 import itertools
 import json
 import os
@@ -18,6 +19,8 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts"))
+import dist_images  # noqa: E402
 from cases import Report, Skip, expect  # noqa: E402
 from kube import LONG, crds_served, eventually, free_port, kubectl, run  # noqa: E402
 from stranger import SHOWN, Stranger  # noqa: E402
@@ -50,6 +53,27 @@ class Chart:
         self.operator = os.path.join(binaries, "dsj-operator")
         self.chart = os.path.join(repository, "charts/deepspeedjob")
         self.room = tempfile.mkdtemp()
+
+    # ---- the package of `make dist`
+    def package(self):
+        """helm reads it, it renders what the folder renders, and the images' digests are in it and in its values."""
+        digests = {f"dsj-{name}:1.2.3-dev.g0": "sha256:" + letter * 64 for name, letter in (("operator", "a"), ("worker", "b"))}
+        packages = []
+        for name in ("first", "second"):
+            folder = os.path.join(self.room, name)
+            os.mkdir(folder)
+            packages.append(dist_images.package_chart(folder, dist_images.semver("1.2.3.dev0+g0"), digests))
+            dist_images.write_values(folder, digests)
+        expect(filecmp.cmp(*packages, shallow=False), "the same chart gave two packages")
+        run("helm", "lint", packages[0], "--kube-version", "1.30.0")
+        about = run("helm", "show", "chart", packages[0]).stdout
+        expect("version: 1.2.3-dev.g0" in about and all(f"{name}@{digest}" in about for name, digest in digests.items()), about)
+        words = ["--kube-version", "1.30.0", "--include-crds"]
+        folder, packed = (run("helm", "template", "r", chart, *words).stdout for chart in (self.chart, packages[0]))
+        expect(re.sub(r"\b0\.1\.0\b", "1.2.3-dev.g0", folder) == packed, "the package renders something else")
+        packed = run("helm", "template", "r", packages[0], *words, "-f", os.path.join(self.room, "first/image-digests.yaml")).stdout
+        for digest, name in (("a", "operator"), ("b", "worker")):
+            expect(f"dsj-{name}@sha256:{digest * 64}" in packed, f"{name} is not named by its digest")
 
     # ---- values
     def values(self):
@@ -609,7 +633,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.security_context, chart.workers_security_context, chart.names, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.package, chart.values, chart.security_context, chart.workers_security_context, chart.names, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

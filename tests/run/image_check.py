@@ -3,7 +3,9 @@
 
 Usage: image_check.py REPOSITORY BUILD GTEST_REPORT. What is not built here is skipped by name. Exit 1 on a failure.
 """
+import gzip
 import hashlib
+import io
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import types
 
@@ -129,6 +132,51 @@ def root_of(target):
             expect(done.returncode in (0, 2) and says in done.stdout + done.stderr,
                    f"{program} in its root: {done.returncode} {done.stdout}{done.stderr}")
     return check
+
+
+def archive(repository, build, room):
+    """The same bytes twice; every blob is named by its digest; the layer has the root's files; other tools read it."""
+    if not os.path.exists(os.path.join(build, "bin/dsj-operator")):
+        raise Skip("dsj-operator is not built here")
+    paths = [os.path.join(room, name) for name in ("first.tar", "second.tar")]
+    for path in paths:
+        done = image(repository, "build", "operator", build, "dsj-operator:1", path)
+        expect(done.returncode == 0, done.stderr)
+    told = re.search("sha256:[0-9a-f]{64}", done.stdout)[0]
+    with open(paths[0], "rb") as first, open(paths[1], "rb") as second:
+        expect(first.read() == second.read(), "the same build gave two archives")
+    with tarfile.open(paths[0]) as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
+    for name, data in files.items():
+        if name.startswith("blobs/sha256/"):
+            expect(hashlib.sha256(data).hexdigest() == name.removeprefix("blobs/sha256/"), name)
+
+    def blob(digest):
+        return files["blobs/" + digest.replace(":", "/")]
+
+    found = json.loads(files["index.json"])["manifests"][0]
+    expect(found["digest"] == told, f"{found['digest']}, and image.sh said {told}")
+    expect(found["annotations"]["io.containerd.image.name"] == "docker.io/library/dsj-operator:1", found)
+    manifest = json.loads(blob(found["digest"]))
+    config = json.loads(blob(manifest["config"]["digest"]))
+    expect(config["config"]["User"] == "65532:65532" and config["config"]["Entrypoint"] == ["/opt/dsj/bin/dsj-operator"], config)
+    plain = gzip.decompress(blob(manifest["layers"][0]["digest"]))
+    expect("sha256:" + hashlib.sha256(plain).hexdigest() == config["rootfs"]["diff_ids"][0], "the layer's digest, unpacked")
+    root, unpacked = os.path.join(room, "root"), os.path.join(room, "unpacked")
+    expect(image(repository, "root", "operator", build, root).returncode == 0, "the root")
+    with tarfile.open(fileobj=io.BytesIO(plain)) as layer:
+        expect(all(member.uid == member.gid == 0 for member in layer.getmembers()), "owners")
+        layer.extractall(unpacked, filter="fully_trusted")
+    shutil.copystat(root, unpacked)
+    expect(digest(root) == digest(unpacked), "the layer is not the root")
+    if not shutil.which("buildah"):
+        raise Skip("buildah is not here: no other tool read the archive")
+    storage = ["--storage-driver", "vfs", "--root", os.path.join(room, "storage"), "--runroot", os.path.join(room, "run")]
+    for form in ("oci-archive", "docker-archive"):
+        done = subprocess.run(["buildah", *storage, "pull", "-q", f"{form}:{paths[0]}"], capture_output=True, text=True, check=False)
+        expect(done.returncode == 0, f"{form}: {done.stderr}")
+    done = subprocess.run(["buildah", *storage, "images", "--format", "{{.Name}}:{{.Tag}}"], capture_output=True, text=True, check=False)
+    expect("docker.io/library/dsj-operator:1" in done.stdout.split(), done.stdout)
 
 
 def image_with(runtime, repository, *words):
@@ -277,7 +325,7 @@ def worker_for_gpus_with_cudas_libraries(repository, build, room):
 
 def main():
     repository, build, report = sys.argv[1], sys.argv[2], Report("Image", sys.argv[3])
-    for name, check in (("BadWords", bad_words), ("UnknownContents", unknown_contents), ("Operator", root_of("operator")),
+    for name, check in (("BadWords", bad_words), ("UnknownContents", unknown_contents), ("Operator", root_of("operator")), ("Archive", archive),
                         ("Worker", root_of("worker")), ("WorkerForGpus", worker_for_gpus),
                         ("WorkerForGpusWithCudasLibraries", worker_for_gpus_with_cudas_libraries)):
         with tempfile.TemporaryDirectory() as room:

@@ -36,15 +36,12 @@ class World:
         """Of this build, loaded into every node, present and to come. worker: the target of scripts/image.sh for the workers'."""
         folder = os.path.join(os.environ["DSJ_CLUSTER_STATE"], "archives")
         os.makedirs(folder, exist_ok=True)
-        storage = os.path.join(folder, "buildah")
-        env = dict(os.environ, DSJ_BUILDAH=f"buildah --root {storage} --runroot {storage}-run --storage-driver vfs")
         for target, name in (("operator", "dsj-operator"), (worker, "dsj-worker")):
             archive = os.path.join(folder, f"{target}-{tag}.tar")
             run(os.path.join(self.repository, "scripts/image.sh"), "build", target, self.build, f"localhost/{name}:{tag}", archive,
-                env=env, timeout=1200)
+                timeout=1200)
             run(self.cluster, "load", archive, timeout=1200)
             os.remove(archive)
-        shutil.rmtree(storage, ignore_errors=True)
 
     def values(self, tag="dev", *more):
         words = [f"image.operator.repository=localhost/dsj-operator,image.operator.tag={tag}",

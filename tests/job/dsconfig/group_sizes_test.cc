@@ -28,14 +28,29 @@ TEST(GroupSizesTest, GroupsDivideTheWorld) {
     EXPECT_EQ(groups_error(zero, 4), "");
     EXPECT_EQ(groups_error(zero, 8), "");
     EXPECT_THAT(groups_error(zero, 6), HasSubstr("6 is not divisible by 4"));
-    EXPECT_THAT(groups_error(zero, 2), HasSubstr("is 4, but there are 2 ranks"));
-    EXPECT_THAT(groups_error(zero, 1), HasSubstr("is 4, but there is 1 rank"));
   }
+  EXPECT_THAT(groups_error(mics, 2), HasSubstr("is 4, but there are 2 ranks"));
+  EXPECT_THAT(groups_error(mics, 1), HasSubstr("is 4, but there is 1 rank"));
   EXPECT_THAT(groups_error(hpz, 6), HasSubstr("zero_optimization.zero_hpz_partition_size"));
   EXPECT_THAT(groups_error(mics, 6), HasSubstr("zero_optimization.mics_shard_size"));
   EXPECT_THAT(
       groups_error(R"({"stage": 3, "zero_hpz_partition_size": 2, "mics_shard_size": 2})", 4),
       HasSubstr("does not go with mics_shard_size"));
+}
+
+/// DeepSpeed 0.18's groups.py: hpZ's group is min(N, world), which must divide the world; MiCS's N must.
+TEST(GroupSizesTest, OnWhichWorldsAJobRuns) {
+  for (int world = 1; world <= 24; ++world) {
+    for (int size = 2; size <= 24; ++size) {
+      const std::string number = std::to_string(size);
+      const std::string hpz = R"({"stage": 3, "zero_hpz_partition_size": )" + number + "}";
+      const std::string mics = R"({"stage": 3, "mics_shard_size": )" + number + "}";
+      EXPECT_EQ(groups_error(hpz.c_str(), world).empty(), size > world || world % size == 0)
+          << size << " of " << world;
+      EXPECT_EQ(groups_error(mics.c_str(), world).empty(), size <= world && world % size == 0)
+          << size << " of " << world;
+    }
+  }
 }
 
 /// As in DeepSpeed: 0 and 1 of hpZ, and MiCS below 1, are off; other stages do not look.
