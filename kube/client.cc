@@ -117,6 +117,15 @@ ApiResult<Json> Client::create(const Resource& resource, const std::string& ns, 
               Repeat::WhenNothingWasDone, cancel);
 }
 
+ApiResult<Json> Client::try_create(const Resource& resource, const std::string& ns,
+                                   const Json& object, const Cancel& cancel) {
+  return send({.method = "POST",
+               .path = resource.collection(ns) + "?dryRun=All&fieldValidation=Strict",
+               .content_type = "application/json",
+               .body = body_of(object)},
+              Repeat::Always, cancel);
+}
+
 ApiResult<Json> Client::apply(const Resource& resource, const std::string& ns, const Json& object,
                               const ApplyOptions& options, const Cancel& cancel) {
   const std::string name = object.at("metadata").at("name");

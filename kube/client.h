@@ -68,6 +68,9 @@ class Client {
                               const Cancel& cancel = {});
   ApiResult<Json> create(const Resource& resource, const std::string& ns, const Json& object,
                          const Cancel& cancel = {});
+  /// What create() would answer, by a server that checks everything, unknown fields included, and keeps nothing.
+  ApiResult<Json> try_create(const Resource& resource, const std::string& ns, const Json& object,
+                             const Cancel& cancel = {});
   /// Server-side apply of exactly these fields. Creates the object if it does not exist. With
   /// metadata.uid in `object`: Invalid if another object has the name, Conflict if none has. NOT so
   /// for a status: a server takes the status of a custom resource whatever uid is named. There

@@ -13,6 +13,7 @@
 #include "kube/lease.h"
 #include "kube/reflector.h"
 #include "operator/act/events.h"
+#include "operator/act/trial.h"
 #include "operator/observe/pace.h"
 #include "operator/serve/controller.h"
 #include "operator/serve/counted_transport.h"
@@ -30,6 +31,10 @@ constexpr Milliseconds kIdle{1000};
 constexpr int64_t kPage = 100;
 /// When it has been quiet for so long, what bursts left in the allocator's lists is given back.
 constexpr Milliseconds kTrimAfter{5'000};
+
+/// Less than the webhook's timeout.
+constexpr kube::ClientOptions kReviewing{
+    .attempts = 1, .deadline = Milliseconds(2'500), .request_timeout = Milliseconds(2'500)};
 
 Time wall_of(const kube::Clock& clock) {
   return std::chrono::floor<Milliseconds>(clock.wall());
@@ -76,6 +81,7 @@ class Process {
         counted_(transport, [this](const std::string& verb,
                                    const std::string& code) { metrics_.requested(verb, code); }),
         client_(counted_, clock),
+        reviewing_(counted_, clock, kReviewing),
         leaders_(counted_, [this] { return may_write(); }),
         writer_(leaders_, clock),
         keys_(counted_, clock),
@@ -91,13 +97,14 @@ class Process {
   Status run() {
     std::unique_ptr<Webhook> webhook;
     if (!options_.webhook_configuration.empty() || !options_.webhook_certificates.empty()) {
-      DSJ_TRY(webhook, Webhook::start({.address = options_.webhook_address,
-                                       .configuration = options_.webhook_configuration,
-                                       .certificates = options_.webhook_certificates,
-                                       .names = options_.webhook_hosts,
-                                       .identity = identity()},
-                                      client_, clock_,
-                                      [this](bool allowed) { metrics_.reviewed(allowed); }));
+      DSJ_TRY(webhook, Webhook::start(
+                           {.address = options_.webhook_address,
+                            .configuration = options_.webhook_configuration,
+                            .certificates = options_.webhook_certificates,
+                            .names = options_.webhook_hosts,
+                            .identity = identity(),
+                            .try_pods = [this](const Json& job) { return try_pods(job); }},
+                           client_, clock_, [this](bool allowed) { metrics_.reviewed(allowed); }));
     }
     std::unique_ptr<HttpListener> health;
     if (!options_.health_address.empty()) {
@@ -143,6 +150,14 @@ class Process {
     return {.ns = options_.lease_namespace.empty() ? own_namespace_ : options_.lease_namespace,
             .name = options_.lease_name,
             .identity = identity()};
+  }
+
+  /// What a ConfigMap or a template says is left to condition Accepted.
+  std::string try_pods(const Json& object) {
+    const JobView job = job_view(object);
+    const Verdict verdict = judge(job.name, job.spec, std::nullopt, "");
+    if (!verdict.accepted) return "";
+    return refusal_of_pod(reviewing_, job, options_.settings, *verdict.accepted);
   }
 
   std::string metrics_text() { return metrics_.text(cache_, queue_, leads()); }
@@ -261,6 +276,7 @@ class Process {
   Metrics metrics_;
   CountedTransport counted_;
   kube::Client client_;
+  kube::Client reviewing_;  ///< for an API server that waits for the webhook
   LeaderTransport leaders_;
   kube::Client writer_;  ///< the controller's
   TokenKeys keys_;

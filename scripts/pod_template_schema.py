@@ -3,7 +3,8 @@
 
 Usage: pod_template_schema.py [--check] [OPENAPI]. OPENAPI: a file with what `kubectl get --raw /openapi/v2` prints; without it
 kubectl is asked. Rewrites what stands between the marks of each file in crds/, or with --check exits 1 if that would change
-something. The schema is structural: a field that it lacks is refused at apply, as `kubectl` asks for strict checking.
+something. The schema is structural, and keeps fields that it does not know: an API server may be newer, and its own answer to
+a dry run of worker 0's pod says what it knows (operator/act/trial.h).
 
 Left out: what a template cannot have (ephemeralContainers, all of metadata but labels and annotations), and defaults, which
 would change what an existing job's spec means. spec.containers may be missing: the operator adds the container "worker".
@@ -49,14 +50,15 @@ LEFT_OUT = {"spec.ephemeralContainers"}
 
 
 def described(path):
-    """One sentence per field. Fields deep inside name the field of the pod that they belong to."""
-    words = [word.replace("[]", "") for word in path.split(".")]
-    return OWN.get(path) or "As pod." + ".".join(words[:3]) + "."
+    """One sentence per field of a pod and of its containers. Fields deeper inside have none."""
+    words = path.split(".")
+    deep = len(words) > (3 if "ontainers[]" in path else 2)
+    return {} if deep and path not in OWN else {"description": OWN.get(path) or "As pod." + path.replace("[]", "") + "."}
 
 
 def metadata(path):
     texts = {"type": "object", "additionalProperties": {"type": "string"}}
-    return {"type": "object", "properties": {name: dict(texts, description=described(f"{path}.{name}")) for name in ("annotations", "labels")}}
+    return {"type": "object", "properties": {name: dict(texts, **described(f"{path}.{name}")) for name in ("annotations", "labels")}}
 
 
 def structural(schema, definitions, path):
@@ -81,11 +83,12 @@ def structural(schema, definitions, path):
         needed = [name for name in schema.get("required", []) if (path, name) != ("spec", "containers")]
         if needed:
             made["required"] = needed
+        made["x-kubernetes-preserve-unknown-fields"] = True
         made["properties"] = {}
         for name, one in sorted(schema["properties"].items()):
             at = f"{path}.{name}"
             if at not in LEFT_OUT:
-                made["properties"][name] = dict(structural(one, definitions, at), description=described(at))
+                made["properties"][name] = dict(structural(one, definitions, at), **described(at))
     elif schema["type"] == "object":
         made["x-kubernetes-preserve-unknown-fields"] = True
     return made
@@ -100,8 +103,8 @@ def give_defaults(made):
 
 def template_schema(openapi):
     definitions = openapi["definitions"]
-    return {"metadata": dict(metadata("metadata"), description=described("metadata")),
-            "spec": dict(structural(definitions[POD], definitions, "spec"), description=described("spec"))}
+    return {"metadata": dict(metadata("metadata"), **described("metadata")),
+            "spec": dict(structural(definitions[POD], definitions, "spec"), **described("spec"))}
 
 
 def flow(value):

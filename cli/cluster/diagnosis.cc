@@ -27,6 +27,9 @@ constexpr Rule kRules[] = {
     {"Accepted", "False", "TemplateMissing", "",
      "create the DeepSpeedJobTemplate that spec.workers.templateRef names (kubectl get "
      "deepspeedjobtemplates lists them); the operator checks again by itself"},
+    {"Accepted", "False", "PodRefused", "",
+     "the API server's version does not know this field of a pod, or not this value: correct "
+     "workers.template (kubectl explain pod.spec lists what the server knows)"},
     {"Accepted", "False", "", "",
      "`dsj validate` on the manifest says the same with line numbers; edit the job"},
     {"Scheduled", "False", "Unschedulable", "Insufficient",

@@ -2,8 +2,10 @@
 
 #include <openssl/evp.h>
 
+#include "common/cut_text.h"
 #include "common/json.h"
 #include "job/spec/cluster_spec.h"
+#include "operator/observe/own_status.h"
 
 namespace dsj::op {
 namespace {
@@ -14,6 +16,7 @@ using Severity = dsconfig::Finding::Severity;
 constexpr size_t kFindingsShown = 20;
 constexpr char kConfigMapMissing[] = "ConfigMapMissing";
 constexpr char kTemplateMissing[] = "TemplateMissing";
+constexpr char kPodRefused[] = "PodRefused";
 
 std::string hash_of(const std::string& text) {
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -137,8 +140,17 @@ Verdict judge(const std::string& name, const json& spec,
       .accepted = std::move(accepted), .reason = "ConfigAccepted", .message = std::move(message)};
 }
 
-bool refers_to_nothing(const Verdict& verdict) {
-  return verdict.reason == kConfigMapMissing || verdict.reason == kTemplateMissing;
+Verdict refused_by_server(const Accepted& accepted, const std::string& sentence) {
+  const std::string with =
+      accepted.worker_template ? "with " + shown(*accepted.worker_template) + ": " : "";
+  return {.reason = kPodRefused,
+          .message = with + "spec.workers.template: the API server refuses worker 0's pod: " +
+                     text::first_bytes(sentence, kSentenceBytesMax)};
+}
+
+bool may_change_by_itself(const Verdict& verdict) {
+  return verdict.reason == kConfigMapMissing || verdict.reason == kTemplateMissing ||
+         verdict.reason == kPodRefused;
 }
 
 Verdict agreeing_with(const std::string& queue_label, Verdict verdict) {

@@ -52,8 +52,12 @@ std::shared_ptr<const Accepted> accepted_before(const std::string& name, const n
                                                 const std::string& config_text,
                                                 const TemplateText& worker_template);
 
-/// The job waits for an object that nothing tells the operator of.
-bool refers_to_nothing(const Verdict& verdict);
+/// The verdict on a spec whose pods the API server refuses, in the server's words (act/trial.h).
+Verdict refused_by_server(const Accepted& accepted, const std::string& sentence);
+
+/// Refused for what may change without an edit, and nothing tells the operator of the change: an object that is missing, an API
+/// server that knows less than the template.
+bool may_change_by_itself(const Verdict& verdict);
 
 /// Refuses a job whose label for Kueue (job/spec/cluster_spec.h) contradicts its spec.
 Verdict agreeing_with(const std::string& queue_label, Verdict verdict);

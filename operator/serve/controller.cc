@@ -1,11 +1,13 @@
 #include "operator/serve/controller.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/json.h"
 #include "common/log.h"
 #include "job/contract.h"
 #include "job/spec/cluster_spec.h"
+#include "operator/act/trial.h"
 #include "operator/decide/pod_pace.h"
 #include "operator/decide/readiness.h"
 #include "operator/observe/own_status.h"
@@ -14,13 +16,27 @@
 namespace dsj::op {
 namespace {
 
-/// How often to look for a missing ConfigMap or template: nothing tells the operator when it appears.
+/// How often to look whether what refused a spec has changed: a missing ConfigMap or template, an API server.
 constexpr Milliseconds kLookAgain{15'000};
 
 /// Nobody has made a pod of this job yet: a job's first status is written before its first pod,
 /// over the very version that the pass decided on.
 bool is_untouched(const JobView& job, const Plan& plan) {
   return job.own_status.empty() && !plan.status.is_null();
+}
+
+/// A job that may have pods lacks some in the cache, and something follows from that. The cache may have a newer job than pods:
+/// each kind has a watch of its own, and after a conflict the job alone is read anew.
+bool rests_on_missing_pods(const Observed& observed, const Plan& plan) {
+  if (!observed.job || is_untouched(*observed.job, plan)) return false;
+  if (!plan.pods.empty()) return true;
+  const OwnStatus status = own_status_from_json(observed.job->own_status);
+  for (const char* over : {"Suspended", "Complete", "Failed"})
+    if (is_true(status.conditions, over)) return false;
+  std::set<int> workers;
+  for (const PodView& pod : observed.pods) workers.insert(pod.worker);
+  const bool missing = workers.empty() || static_cast<int>(workers.size()) < plan.workers;
+  return missing && (!plan.status.is_null() || !plan.deletes.empty());
 }
 
 /// The ConfigMap in which a spec that was accepted before keeps what it referred to at that time, so
@@ -108,10 +124,9 @@ bool Controller::confirm(const std::string& key, Observed& observed) {
   return observed.job.has_value();
 }
 
-/// Reads the job's pods from the server itself. Called before pods are made, because the cache may
-/// have a newer status than pods, and a worker that only seems to have no pod would get a second
-/// one. It takes a tenth of a second: a server that lists from its own cache waits until that is
-/// new enough.
+/// Reads the job's pods from the server itself, before anything follows from a pod that is not there: a worker that only
+/// seems to have none would get a second one, and a job would be called suspended while it trains. It takes a tenth of a
+/// second: a server that lists from its own cache waits until that is new enough.
 bool Controller::look_at_pods(Observed& observed) {
   std::vector<PodView> pods;
   const kube::ListOptions select{.label_selector =
@@ -181,8 +196,31 @@ std::optional<std::optional<ChildView>> Controller::kept_spec(const Observed& ob
   return view;
 }
 
-/// False: what the decision needs cannot be read now.
-bool Controller::judge_spec(const std::string& key, Observed& observed) {
+/// An accepted spec whose pods are new to this job is put to the API server, too. False: nothing was asked.
+bool Controller::try_pod(const Observed& observed, Verdict& wanted) {
+  if (!wanted.accepted || taken_up(observed)) return false;
+  const OwnStatus status = own_status_from_json(observed.job->own_status);
+  if (status.revision == wanted.accepted->revision) return false;
+  const std::string sentence =
+      refusal_of_pod(client_, *observed.job, options_.settings, *wanted.accepted);
+  if (!sentence.empty()) wanted = refused_by_server(*wanted.accepted, sentence);
+  return true;
+}
+
+/// Observes the job, and judges its spec. A trial of its pod takes time: what came meanwhile is observed, too. False: what the
+/// decision needs cannot be read now.
+bool Controller::look(const std::string& key, Observed& observed, Time wall) {
+  bool tried = true;
+  while (tried) {
+    tried = false;
+    observed = cache_.observe(key);
+    if (!confirm(key, observed) || !judge_spec(key, observed, wall, tried)) return false;
+  }
+  return true;
+}
+
+/// False: what the decision needs cannot be read now. `tried`: it was put to the API server.
+bool Controller::judge_spec(const std::string& key, Observed& observed, Time wall, bool& tried) {
   if (!observed.job) {
     const std::lock_guard lock(mutex_);
     memory_.erase(key);
@@ -196,7 +234,8 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
     memory = memory_[key];
   }
   if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
-  if (memory.generation != job.generation || memory.queue_label != job.queue_label) {
+  const bool look_again = may_change_by_itself(memory.wanted) && wall >= memory.judged + kLookAgain;
+  if (memory.generation != job.generation || memory.queue_label != job.queue_label || look_again) {
     std::string problem;
     const auto text = config_text(observed, problem);
     memory.queue_label = job.queue_label;
@@ -204,7 +243,9 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
         job.queue_label, judge(job.name, job.spec, text, problem, template_text(observed)));
     memory.wanted =
         possible_with(std::move(memory.wanted), options_.settings.volcano, options_.settings.kueue);
-    memory.generation = refers_to_nothing(memory.wanted) ? -1 : job.generation;
+    tried = try_pod(observed, memory.wanted);
+    memory.generation = job.generation;
+    memory.judged = wall;
   }
   if (!memory.wanted.accepted) {
     const OwnStatus status = own_status_from_json(job.own_status);
@@ -244,9 +285,8 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
                       Time wall) {
   const Milliseconds started = clock.monotonic();
   const auto again = [&](Milliseconds least) { queue_.retry(key, clock.monotonic(), least); };
-  Observed observed = cache_.observe(key);
-  if (!confirm(key, observed)) return again(Milliseconds(0));
-  if (!judge_spec(key, observed)) return again(Milliseconds(0));
+  Observed observed;
+  if (!look(key, observed, wall)) return again(Milliseconds(0));
   observed.settings = options_.settings;
   if (options_.token_keys) observed.token_keys = options_.token_keys();
   std::chrono::microseconds decided{0};
@@ -258,7 +298,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     return plan;
   };
   Plan plan = decide();
-  if (!plan.pods.empty() && !is_untouched(*observed.job, plan)) {
+  if (rests_on_missing_pods(observed, plan)) {
     if (!look_at_pods(observed)) return again(Milliseconds(0));
     plan = decide();
   }
@@ -301,7 +341,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     return again(refusal_is_new ? Milliseconds(0) : applied.retry_after);
   }
   queue_.finish(key, clock.monotonic());
-  if (refers_to_nothing(observed.wanted)) queue_.add(key, started + kLookAgain);
+  if (may_change_by_itself(observed.wanted)) queue_.add(key, started + kLookAgain);
   if (plan.again) {
     const auto delay = std::chrono::ceil<Milliseconds>(*plan.again - wall);
     queue_.add(key, started + std::max(delay, Milliseconds(1)));

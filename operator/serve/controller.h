@@ -58,6 +58,7 @@ class Controller {
     int64_t generation = -1;
     std::string queue_label;  ///< an edit of it is no new generation
     Verdict wanted;
+    Time judged{};
     std::string in_force_revision;
     std::shared_ptr<const Accepted> in_force;
     std::optional<Refusal> refusal;
@@ -72,11 +73,13 @@ class Controller {
   void tell_stalled(const std::string& key, const std::string& why, Time wall);
   bool confirm(const std::string& key, Observed& observed);
   bool look_at_pods(Observed& observed);
-  bool judge_spec(const std::string& key, Observed& observed);
+  bool look(const std::string& key, Observed& observed, Time wall);
+  bool judge_spec(const std::string& key, Observed& observed, Time wall, bool& tried);
   std::optional<std::optional<ChildView>> kept_spec(const Observed& observed,
                                                     const std::string& name);
   std::optional<std::string> config_text(const Observed& observed, std::string& problem);
   TemplateText template_text(const Observed& observed);
+  bool try_pod(const Observed& observed, Verdict& wanted);
 
   kube::Client& client_;
   Cache& cache_;

@@ -126,7 +126,7 @@ json response_of(const std::string& uid, const std::vector<Finding>& errors,
 
 }  // namespace
 
-Result<Reviewed> review(const std::string& text) {
+Result<Reviewed> review(const std::string& text, const TryPods& try_pods) {
   if (json_depth(text) > kJsonDepthMax) return bad_input("the JSON nests too deep");
   const json body = json::parse(text, nullptr, false);
   if (!body.is_object() || text_at(body, "/apiVersion") != kApi ||
@@ -166,6 +166,13 @@ Result<Reviewed> review(const std::string& text) {
                        : finding.severity == Severity::Unsupported ? "unsupported: "
                                                                    : "";
     warnings.push_back(kind + jobspec::to_sentence(finding));
+  }
+  if (errors.empty() && try_pods &&
+      at(before, "/spec/workers/template") != at(object, "/spec/workers/template")) {
+    if (std::string sentence = try_pods(object); !sentence.empty())
+      errors.push_back({Severity::Error, "spec.workers.template",
+                        "the API server refuses worker 0's pod: " + sentence,
+                        "kubectl explain pod.spec lists what it knows"});
   }
   if (before.is_object() && errors.empty()) {
     if (std::string note = note_of(before, object); !note.empty()) warnings.push_back(note);

@@ -28,7 +28,8 @@ kube::Resource configurations() {
 }
 
 struct Reviewer final : HttpHandler {
-  explicit Reviewer(std::function<void(bool)> told) : told_(std::move(told)) {}
+  Reviewer(std::function<void(bool)> told, TryPods try_pods)
+      : told_(std::move(told)), try_pods_(std::move(try_pods)) {}
 
   std::optional<HttpAnswer> refuse(const HttpHead& head) override {
     const std::string path = head.path.substr(0, head.path.find('?'));
@@ -39,7 +40,7 @@ struct Reviewer final : HttpHandler {
 
   HttpAnswer answer(const HttpHead&, const std::string& body) override {
     try {
-      const auto reviewed = review(body);
+      const auto reviewed = review(body, try_pods_);
       if (!reviewed) return {400, reviewed.error().to_string()};
       told_(reviewed->allowed);
       const auto replace = json::error_handler_t::replace;
@@ -53,6 +54,7 @@ struct Reviewer final : HttpHandler {
 
  private:
   const std::function<void(bool)> told_;
+  const TryPods try_pods_;
 };
 
 }  // namespace
@@ -195,7 +197,8 @@ Result<std::unique_ptr<Webhook>> Webhook::start(WebhookOptions options, kube::Cl
                           .connections = 16};
   DSJ_TRY(state->listener,
           HttpListener::open(options.address, limits,
-                             std::make_shared<Reviewer>(std::move(reviewed)), [own = state.get()] {
+                             std::make_shared<Reviewer>(std::move(reviewed), options.try_pods),
+                             [own = state.get()] {
                                const std::lock_guard lock(own->mutex);
                                return own->context;
                              }));

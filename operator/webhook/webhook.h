@@ -2,7 +2,7 @@
 // authority in the caBundle of the ValidatingWebhookConfiguration. No Secret holds a key: each
 // replica has its own, in memory. Or somebody else (cert-manager) makes the certificates and keeps
 // the bundle; then the thread only reads the mounted files again. Every replica serves, leader or
-// not, because a review needs no cluster.
+// not, because a review writes nothing.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@
 #include "common/result.h"
 #include "kube/client.h"
 #include "operator/webhook/certificate.h"
+#include "operator/webhook/review.h"
 
 namespace dsj::op {
 
@@ -29,6 +30,7 @@ struct WebhookOptions {
   std::string certificates;
   std::vector<std::string> names;  ///< the names that the API server calls: "SERVICE.NAMESPACE.svc"
   std::string identity;            ///< this process's; the same after a restart of its container
+  TryPods try_pods = nullptr;      ///< called on the server's thread
 };
 
 class Webhook {

@@ -34,6 +34,15 @@ void create_twice(ContractWorld& w) {
   EXPECT_EQ(again.error().kind, Kind::AlreadyExists);
 }
 
+void a_try_leaves_nothing(ContractWorld& w) {
+  must(w.client.try_create(kMaps, w.ns, config_map("a")));
+  EXPECT_FALSE(w.client.get(kMaps, w.ns, "a"));
+  must(w.client.create(kMaps, w.ns, config_map("a")));
+  const auto again = w.client.try_create(kMaps, w.ns, config_map("a"));
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().kind, Kind::AlreadyExists);
+}
+
 void replace_of_an_old_version(ContractWorld& w) {
   Json first = must(w.client.create(kMaps, w.ns, config_map("a")));
   Json second = first;
@@ -336,6 +345,7 @@ std::vector<ContractCase> object_cases() {
       {"CreateThenGet", create_then_get},
       {"GetOfNothing", get_of_nothing},
       {"CreateTwice", create_twice},
+      {"ATryLeavesNothing", a_try_leaves_nothing},
       {"ReplaceOfAnOldVersion", replace_of_an_old_version},
       {"ReplaceWithAForeignUid", replace_with_a_foreign_uid},
       {"MergePatchWithAVersion", merge_patch_with_a_version},

@@ -439,6 +439,7 @@ Response FakeApiServer::create(const Target& target, const Json& body) {
   Json object = body;
   if (!made.ns.empty()) object["metadata"]["namespace"] = made.ns;
   if (made.served->status) object.erase("status");
+  if (target.query.contains("dryRun")) return ok(object, 201);
   return store(made, std::move(object), nullptr);
 }
 

@@ -274,5 +274,90 @@ TEST_F(LongPass, AFailureWaitsAfterIt) {
   EXPECT_EQ(next({.retry_after = Milliseconds(700)}), Milliseconds(700));
 }
 
+/// A job with two pods that another operator made, and a controller whose cache has the job, as the server has it, and some of
+/// its pods: each kind has a watch of its own.
+class LaggingPods : public ::testing::Test {
+ protected:
+  LaggingPods() {
+    spdlog::set_level(spdlog::level::off);
+    server_.serve(jobs_resource(), true);
+    server_.serve(pod_groups_resource(), true);
+    create_job(client_, "j");
+    sim::SimOperator before(server_, clock_, chance_, nullptr);
+    for (int i = 0; i < 5; ++i) {
+      clock_.now += Seconds(1);
+      before.turn();
+    }
+    EXPECT_EQ(pods().size(), 2u);
+  }
+
+  std::vector<Json> pods() { return server_.objects(kube::resources::pods()); }
+  OwnStatus status() { return own_status_from_json(server_.objects(jobs_resource())[0]["status"]); }
+  void edit(const std::function<void(Json&)>& change) {
+    server_.edit(jobs_resource(), "n", "j", change);
+  }
+
+  /// One pass. How many pods the last decision saw.
+  size_t pass(size_t pods_in_the_cache) {
+    size_t seen = 0;
+    Cache cache([](const std::string&) {});
+    Queue queue;
+    NoEvents events;
+    Watcher watcher;
+    Controller controller(client_, cache, queue, events,
+                          {.may_write = [] { return true; },
+                           .decide =
+                               [&](const Observed& observed, Time now) {
+                                 seen = observed.pods.size();
+                                 return reconcile(observed, now);
+                               }},
+                          watcher);
+    cache.sink(jobspec::kKind).upserted(server_.objects(jobs_resource())[0]);
+    const auto all = pods();
+    for (size_t i = 0; i < std::min(pods_in_the_cache, all.size()); ++i)
+      cache.sink("Pod").upserted(all[i]);
+    for (const auto& resource : {kube::resources::config_maps(), kube::resources::services()})
+      for (const Json& object : server_.objects(resource))
+        cache.sink(resource.kind).upserted(object);
+    queue.add("n/j", clock_.now);
+    EXPECT_TRUE(controller.step(clock_, clock_.at()));
+    return seen;
+  }
+
+  kube::testing::FakeApiServer server_;
+  sim::SimClock clock_;
+  sim::Chance chance_{1};
+  kube::Client client_{server_, clock_, {.attempts = 1}};
+};
+
+/// Seed 456 of the simulation: a new leader whose watch of pods lagged.
+TEST_F(LaggingPods, AJobWithPodsThatTheCacheLacksIsNotCalledSuspended) {
+  edit([](Json& object) {
+    object["spec"]["suspend"] = true;
+    object["status"]["training"] = {{"attempt", 1}, {"step", 3}};  // it has to save first
+  });
+  for (const size_t in_the_cache : {0, 1}) {
+    EXPECT_EQ(pass(in_the_cache), 2u) << in_the_cache;
+    EXPECT_FALSE(is_true(status().conditions, "Suspended"));
+  }
+}
+
+TEST_F(LaggingPods, AJobWithoutPodsIs) {
+  edit([](Json& object) { object["spec"]["suspend"] = true; });
+  for (const Json& pod : pods())
+    ASSERT_TRUE(client_.remove(kube::resources::pods(), "n", pod["metadata"]["name"]));
+  EXPECT_EQ(pass(0), 0u);
+  EXPECT_TRUE(is_true(status().conditions, "Suspended"));
+  EXPECT_EQ(pass(0), 0u) << "it rests";
+}
+
+/// A worker whose pod is gone costs a restart: not one whose pod the cache lacks.
+TEST_F(LaggingPods, AWorkerWhosePodTheCacheLacksIsNotCharged) {
+  edit([](Json& object) { object["status"]["training"] = {{"attempt", 1}, {"step", 3}}; });
+  EXPECT_EQ(pass(1), 2u);
+  EXPECT_EQ(status().restarts.total, 0);
+  EXPECT_EQ(pods().size(), 2u);
+}
+
 }  // namespace
 }  // namespace dsj::op::testing

@@ -79,6 +79,7 @@ TEST(Simulation, SeedsThatFoundADefectOnceFindNone) {
   spdlog::set_level(spdlog::level::off);
   const std::pair<uint64_t, const char*> seeds[] = {
       {138, "rest began while a cut watch had not told of a deleted job's objects"},
+      {456, "a job was called suspended by a cache that lacked its pods"},
       {1047, "rest began while a cut watch still waited for its next try"},
       {1512, "a successor of worker 0 waited alone for workers that were done"},
       {2006, "passes that were cut off behind a key's Secret used up its names"},

@@ -2,9 +2,14 @@
 // names the server; without one this program fails.
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <random>
+#include <regex>
+#include <set>
 #include <thread>
 
 #include "operator/act/apply.h"
+#include "operator/act/trial.h"
 #include "operator/observe/own_status.h"
 #include "operator/run.h"
 #include "tests/kube/real_cluster.h"
@@ -16,6 +21,19 @@ namespace {
 
 using kube::resources::pods;
 using ::testing::HasSubstr;
+
+/// Whether `kept` says all that `sent` says.
+bool says(const Json& sent, const Json& kept) {
+  if (sent.is_object())
+    return kept.is_object() && std::ranges::all_of(sent.items(), [&](const auto& one) {
+             return kept.contains(one.key()) && says(one.value(), kept[one.key()]);
+           });
+  if (!sent.is_array()) return sent == kept;
+  if (!kept.is_array() || kept.size() != sent.size()) return false;
+  for (size_t i = 0; i < sent.size(); ++i)
+    if (!says(sent[i], kept[i])) return false;
+  return true;
+}
 
 class RealOperator : public kube::testing::RealCluster {
  protected:
@@ -217,6 +235,85 @@ TEST_F(RealOperator, TakesThePodOfEachDrawnTemplateThatIsNotRefused) {
     ++taken;
   }
   EXPECT_GT(taken, 100);
+}
+
+/// A field that no Kubernetes has, put at a drawn place of a template.
+struct UnknownField {
+  std::string path;  ///< of the object that has it, as a server writes it
+  std::string name;
+};
+
+UnknownField add_unknown(Json& pod, std::mt19937_64& random) {
+  std::vector<std::pair<Json*, std::string>> places;
+  const std::function<void(Json&, const std::string&)> visit = [&](Json& at,
+                                                                   const std::string& path) {
+    if (at.is_array())
+      for (size_t i = 0; i < at.size(); ++i) visit(at[i], path + "[" + std::to_string(i) + "]");
+    if (!at.is_object()) return;
+    // Maps: their keys are the user's.
+    for (const char* map : {".nodeSelector", ".limits", ".requests"})
+      if (path.ends_with(map)) return;
+    places.emplace_back(&at, path);
+    for (auto& [name, value] : at.items()) visit(value, path + "." + name);
+  };
+  visit(pod["spec"], "spec");
+  auto& [object, path] = places[random() % places.size()];
+  const std::string name = "dsjField" + std::to_string(random() % 100);
+  const Json values[] = {true, 7, "text", Json::array({1, 2}), {{"deep", {{"deeper", 1}}}}};
+  (*object)[name] = values[random() % 5];
+  return {path, name};
+}
+
+// A cluster's next version has fields that no schema of today knows. The server keeps them in a job, and its own answer says
+// whether its pods have them.
+TEST_F(RealOperator, KeepsAndJudgesFieldsThatTheSchemaDoesNotKnow) {
+  halt();
+  std::mt19937_64 random(7);
+  std::set<std::string> places;
+  int refused = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const testing::DrawnTemplate drawn(seed);
+    Json spec = testing::quick_spec();
+    spec["workers"]["template"] = drawn.pod();
+    if (!testing::World(spec).o.wanted.accepted) continue;
+    Json& pod = spec["workers"]["template"];
+    const UnknownField unknown = add_unknown(pod, random);
+    places.insert(std::regex_replace(unknown.path, std::regex(R"(\[\d+\])"), "[]"));
+    const Json sent = pod;
+    const auto stored = client_->try_create(jobs_resource(), ns_,
+                                            {{"apiVersion", jobspec::kApiVersion},
+                                             {"kind", jobspec::kKind},
+                                             {"metadata", {{"name", "quick"}}},
+                                             {"spec", spec}});
+    ASSERT_TRUE(stored) << "seed " << seed << ": " << stored.error().message;
+    const Json kept = (*stored)["spec"]["workers"]["template"];
+    ASSERT_TRUE(says(sent, kept)) << "seed " << seed << ": " << kept.dump(1);
+    testing::World world(spec);
+    ASSERT_TRUE(world.o.wanted.accepted) << "seed " << seed << ": " << world.o.wanted.message;
+    world.o.job->ns = ns_;
+    const std::string sentence =
+        refusal_of_pod(*client_, *world.o.job, {}, *world.o.wanted.accepted);
+    ASSERT_THAT(sentence, HasSubstr("unknown field \"spec")) << "seed " << seed << pod.dump(1);
+    ASSERT_THAT(sentence, HasSubstr("." + unknown.name + "\"")) << "seed " << seed;
+    ++refused;
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(places.size(), 25u);
+  std::printf("%d templates, unknown fields at %zu different places\n", refused, places.size());
+}
+
+TEST_F(RealOperator, AFieldThatTheServersPodsLackIsTheJobsRefusal) {
+  ASSERT_TRUE(submit([](Json& job) {
+    job["spec"]["workers"]["template"]["spec"]["futureField"] = {{"of", "1.99"}};
+  }));
+  ASSERT_TRUE(soon([&] { return phase() == "Refused"; })) << job().dump(1);
+  EXPECT_EQ(job()["spec"]["workers"]["template"]["spec"]["futureField"]["of"], "1.99");
+  const auto conditions = own_status_from_json(own_part(job()["status"])).conditions;
+  EXPECT_THAT(find_condition(conditions, "Accepted")->message,
+              HasSubstr("strict decoding error: unknown field \"spec.futureField\""));
+  EXPECT_TRUE(pods_of().empty());
+  edit({{"spec", {{"workers", {{"template", {{"spec", {{"futureField", nullptr}}}}}}}}}});
+  ASSERT_TRUE(soon([&] { return pods_of().size() == 2; })) << job().dump(1);
 }
 
 }  // namespace

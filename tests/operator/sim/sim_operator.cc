@@ -118,7 +118,7 @@ class SimOperator::PlantedWrites final : public Writes {
   explicit PlantedWrites(SimOperator& op) : op_(op) {}
   void wrote(const std::string& kind, const Json& object) override {
     op_.cache_.wrote(kind, object);
-    if (kind == "Pod") late_.push_back({op_.clock_.now + Milliseconds(6000), object});
+    if (kind == "Pod") late_.push_back({op_.clock_.now + Milliseconds(20'000), object});
   }
   void bring() {
     while (!late_.empty() && late_.front().first <= op_.clock_.now) {

@@ -68,6 +68,33 @@ std::string warnings(const json& response) {
   return response.value("warnings", json::array()).dump();
 }
 
+/// Whether a review with this answer of the API server allows the job, and how often that was asked.
+std::pair<json, int> tried(const std::string& text, const std::string& sentence) {
+  int asked = 0;
+  const auto reviewed = review(text, [&](const json& job) {
+    EXPECT_EQ(job["kind"], "DeepSpeedJob");
+    ++asked;
+    return sentence;
+  });
+  return {reviewed ? reviewed->answer["response"] : json(), asked};
+}
+
+TEST(Review, ANewTemplateIsPutToTheApiServer) {
+  const json with = changed(good_job(), "/spec/workers/template/spec/tolerationz", json::array());
+  const auto [refused, asked] = tried(request(with), "unknown field \"spec.tolerationz\"");
+  EXPECT_EQ(refused["allowed"], false);
+  EXPECT_EQ(asked, 1);
+  EXPECT_THAT(refused["status"]["message"].get<std::string>(),
+              HasSubstr("spec.workers.template: the API server refuses worker 0's pod: unknown "
+                        "field \"spec.tolerationz\""));
+  EXPECT_EQ(tried(request(with), "").first["allowed"], true);
+  EXPECT_EQ(tried(request(with, good_job()), "no").first["allowed"], false);
+  // Nothing to ask: no template, the same template, a job that is refused anyway.
+  EXPECT_EQ(tried(request(good_job()), "no").second, 0);
+  EXPECT_EQ(tried(request(changed(with, "/spec/suspend", true), with), "no").second, 0);
+  EXPECT_EQ(tried(request(changed(with, "/spec/training/outputDir", "o")), "no").second, 0);
+}
+
 TEST(Review, AGoodJobIsAllowedWithoutAWord) {
   const json response = answer(request(good_job()));
   EXPECT_EQ(response["allowed"], true);
