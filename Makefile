@@ -66,9 +66,12 @@ docs: build
 	@for file in crds/*.yaml; do $(BUILD)/bin/dsj validate --fields $$file >$$file.new && mv $$file.new $$file; done
 	@cp crds/*.yaml charts/deepspeedjob/files/crds/
 	@python3 tests/run/refusals_check.py --write
-# QUICK=1: a case of each kind of training, 3 minutes on two cores.
+# QUICK=1: a case of each kind of training, 3 minutes on two cores. PEERS=1: beside Python DeepSpeed and JAX, which it fetches.
 bench: build
-ifdef QUICK
+ifdef PEERS
+	@python3 scripts/bench_train.py --bin $(BUILD)/bin --deepspeed
+	@python3 scripts/bench_train.py --bin $(BUILD)/bin --jax
+else ifdef QUICK
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin --quick
 else
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How fast `dsj run` trains, beside a plain libtorch loop, or beside Python DeepSpeed, in the same run: one table.
+"""How fast `dsj run` trains, beside a plain libtorch loop, Python DeepSpeed or JAX, in the same run: one table.
 
-Usage: bench_train.py [--bin build/bin] [--deepspeed] [--quick] [--only REGEX] [--steps 8] [--rounds 2] [--list] [--write PAGE]
+Usage: bench_train.py [--bin build/bin] [--deepspeed | --jax] [--quick] [--only REGEX] [--steps 8] [--rounds 2] [--list] [--write PAGE]
 
 Rows: fixed (256 tokens), alpaca (its lengths, no loss on the prompt) on the 24 M-parameter Qwen2 shape, and vocabulary
 (alpaca's rows, 152k words, 80 M parameters). fp32 and bf16, ZeRO stages 0 to 3, LoRA. The plain loop pads to the longest
@@ -10,6 +10,7 @@ run in turn, so the ratio is what counts, and in CPU seconds (all processes, sta
 are those of the rows, without padding. In fp32 the losses must agree, or the command fails. A run in bf16 is also set
 beside the same run in fp32. DSJ_NATIVE_BF16=0 stands for a CPU without bf16 units.
 --deepspeed: beside Python DeepSpeed at the same stage (bench/deepspeed_loop.py), without LoRA.
+--jax: beside one jitted step of JAX (bench/jax_loop.py), on one rank, without LoRA.
 --quick: a case of each kind, 3 minutes on two cores. --only: the cases that the expression finds in the names of --list.
 --write: the table goes between the marks of a page, with the processor and the load.
 """
@@ -57,6 +58,7 @@ def cases():
     found = [(Loop("fixed", 4, 1, 2, precision), [0]) for precision in both]
     found += [(Loop("fixed", 4, 2, 1, precision), [0, 1, 2, 3]) for precision in both]
     found += [(Loop("fixed", 4, 2, 1, precision, True), [2, 3]) for precision in both]
+    found += [(Loop("alpaca", 4, 1, 2, precision), [0]) for precision in both]
     found += [(Loop("alpaca", micro, 2, 1, precision), [2, 3]) for micro, precision in itertools.product((1, 2, 4, 8), both)]
     found += [(Loop("alpaca", 4, 2, 1, precision, True), [2]) for precision in both]
     found += [(Loop("vocabulary", 2, 2, 1, precision), [1, 3]) for precision in both]
@@ -70,6 +72,8 @@ def name(loop, stage):
 def chosen(options):
     wanted = [(loop, [stage for stage in stages if re.search(options.only, name(loop, stage))
                       and (not options.quick or name(loop, stage) in QUICK)]) for loop, stages in cases()]
+    if options.jax:
+        wanted = [(loop, stages) for loop, stages in wanted if loop.world == 1 and not loop.lora]
     if options.deepspeed:  # a reference for each stage
         wanted = [(loop, [stage]) for loop, stages in wanted for stage in stages if not loop.lora]
     return [(loop, stages) for loop, stages in wanted if stages]
@@ -104,11 +108,12 @@ def launch(command, work, environment, others, parse, steps=None):
 
 
 def beside(work, loop, stage, options):
-    """The reference: the plain loop, or DeepSpeed at this stage."""
+    """The reference: the plain loop, DeepSpeed at this stage, or JAX."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = ([options.deepspeed, os.path.join(ROOT, "bench", "deepspeed_loop.py")] if options.deepspeed
+               else [options.jax, os.path.join(ROOT, "bench", "jax_loop.py")] if options.jax
                else [os.path.join(options.bin, "bench_train_loop"), "run"])
     command += [work, str(options.steps), str(loop.micro), *(["--stage", str(stage)] if options.deepspeed else [])]
     command += ["--bf16"] * (loop.precision == "bf16") + ["--lora"] * loop.lora
@@ -172,8 +177,12 @@ def compare(loop, found, reference):
         sys.exit(f"bench_train: {loop}: the two sides do not train the same: losses are {apart:.1e} apart")
 
 
+def peer(options):
+    return "DeepSpeed" if options.deepspeed else "JAX" if options.jax else "the loop"
+
+
 def head(options):
-    other = "DeepSpeed" if options.deepspeed else "the loop"
+    other = peer(options)
     return ("rows, micro-batch, ranks x threads", "stage", "tokens/s", f"of {other}", f"CPU, {other.removeprefix('the ')} / ours",
             "over fp32", "MiB per rank", f"of {other}", "MB sent per step", f"of {other}", "first step, s", f"of {other}")
 
@@ -213,7 +222,8 @@ def measure(options, say):
                 reference = figures(runs[None])
                 for stage in sides:
                     found = reference if stage is None else figures(runs[stage])
-                    label = str(stage) if stage is not None else f"DeepSpeed, {stages[0]}" if options.deepspeed else "plain loop"
+                    label = (str(stage) if stage is not None else f"DeepSpeed, {stages[0]}" if options.deepspeed
+                             else "JAX" if options.jax else "plain loop")
                     known[loop, label] = found
                     compare(loop, found, reference)
                     wide = known.get((dataclasses.replace(loop, precision="fp32"), label)) if loop.precision != "fp32" else None
@@ -247,7 +257,9 @@ def write(page, program, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
-    parser.add_argument("--deepspeed", action="store_true")
+    side = parser.add_mutually_exclusive_group()
+    side.add_argument("--deepspeed", action="store_true")
+    side.add_argument("--jax", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--steps", type=int)
@@ -265,6 +277,8 @@ def main():
         return 0
     if options.deepspeed:
         options.deepspeed = subprocess.check_output([os.path.join(ROOT, "tests", "oracle", "deepspeed_venv.sh")], text=True).strip()
+    if options.jax:
+        options.jax = subprocess.check_output([os.path.join(ROOT, "bench", "jax_venv.sh")], text=True).strip()
     before = os.getloadavg()[0]
     print(f"{processor()}; load average {before:.1f}\n{line(head(options))}", flush=True)
     table = measure(options, lambda text: print(text, flush=True))
@@ -273,7 +287,7 @@ def main():
     if options.write:
         about = (f"{processor()}; load average {before:.1f} at the start; {options.steps} steps, {options.rounds} "
                  f"round{'s' * (options.rounds > 1)}.")
-        write(options.write, "bench_train.py --deepspeed" if options.deepspeed else "bench_train.py",
+        write(options.write, "bench_train.py" + (" --deepspeed" if options.deepspeed else " --jax" if options.jax else ""),
               [about, "", line(head(options)), "|" + "---|" * len(head(options)), *(line(cells) for cells in table)])
     return 0
 

@@ -231,6 +231,13 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
   EXPECT_EQ(orpo["objective"], "orpo");
   EXPECT_FALSE(orpo.contains("lossType"));
   EXPECT_EQ(training(Recipe::LlamaFactory, factory + "stage: pt\n")["objective"], "pretrain");
+  const auto notes = [&](const std::string& more) {
+    const auto imported = import_text(folder, Recipe::LlamaFactory, factory + more);
+    EXPECT_TRUE(imported);
+    return imported ? json(imported->left_open).dump() : "";
+  };
+  EXPECT_NE(notes("stage: pt\n").find("each text is a row"), std::string::npos);
+  EXPECT_EQ(notes("stage: pt\npacking: false\n").find("each text is a row"), std::string::npos);
   const std::string axolotl = "base_model: m\nmicro_batch_size: 1\noutput_dir: o\n";
   dpo = training(Recipe::Axolotl, axolotl + "rl: ipo\nrl_beta: 0.3\n");
   EXPECT_EQ(dpo["objective"], "dpo");
