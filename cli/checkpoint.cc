@@ -163,7 +163,7 @@ Result<Exported> export_checkpoint(Files& files, const Export& wanted) {
   return export_as(files, wanted, reader, parameters);
 }
 
-int run_export(Arguments args) {
+int run_export_checkpoint(Arguments args) {
   ArgumentParser parser{
       "Writes a checkpoint of ours or of DeepSpeed for other programs: its fp32 weights, or a "
       "universal checkpoint of DeepSpeed, with Adam's moments and the counters.",
@@ -208,7 +208,7 @@ int run_checkpoint(Arguments args) {
   const std::string name = args.empty() ? "" : args[0];
   if (name == "show") return run_show(args.subspan(1));
   if (name == "import") return run_import_checkpoint(args.subspan(1));
-  if (name == "export") return run_export(args.subspan(1));
+  if (name == "export") return run_export_checkpoint(args.subspan(1));
   const bool help = name == "--help" || name == "-h";
   std::fputs(
       "usage: dsj checkpoint show DIR | import DS_DIR OUT\n"

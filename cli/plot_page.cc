@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kPointsMost = 4000;
+constexpr size_t kPagePointsMost = 4000;
 
 /// What a value counts; "": a number without a unit.
 std::string unit_of(const std::string& curve) {
@@ -77,7 +77,7 @@ std::string chart(const std::vector<RunCurves>& runs, const std::string& name, j
     const Curve* curve = find_curve(runs[i], name);
     if (!curve) continue;
     json xs = json::array(), ys = json::array();
-    for (const auto& [step, value] : thinned(curve->points, kPointsMost)) {
+    for (const auto& [step, value] : thinned(curve->points, kPagePointsMost)) {
       xs.push_back(static_cast<int64_t>(step));
       ys.push_back(value);
     }

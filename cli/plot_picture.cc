@@ -15,7 +15,7 @@ using nlohmann::json;
 
 constexpr double kWidth = 860, kHeight = 240, kLeft = 70, kRight = 10, kTop = 10, kBottom = 26;
 constexpr double kHeading = 26;  // above the drawing
-constexpr size_t kPointsMost = 2000;
+constexpr size_t kPicturePointsMost = 2000;
 constexpr std::array kColours{"#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2"};
 
 std::string number(double value) {
@@ -37,10 +37,10 @@ std::string words_at(double x, double y, const char* anchor, const std::string& 
          text + "</text>";
 }
 
-/// About kPointsMost of them.
+/// About kPicturePointsMost of them.
 std::vector<double> thinned_steps(const std::vector<double>& steps) {
   std::vector<double> kept;
-  const size_t stride = steps.size() / kPointsMost + 1;
+  const size_t stride = steps.size() / kPicturePointsMost + 1;
   for (size_t i = 0; i < steps.size(); i += stride) kept.push_back(steps[i]);
   return kept;
 }
@@ -72,7 +72,7 @@ std::string shapes(const std::vector<RunCurves>& runs, const std::string& name) 
     const Curve* curve = find_curve(runs[i], name);
     if (!curve) continue;
     const std::string colour = run_colour(i);
-    const Points points = thinned(curve->points, kPointsMost);
+    const Points points = thinned(curve->points, kPicturePointsMost);
     std::string path;
     for (const auto& [step, value] : points)
       path += (path.empty() ? "" : " ") + number(at_x(step)) + "," + number(at_y(value));

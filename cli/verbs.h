@@ -29,6 +29,7 @@ int run_quickstart(Arguments args);
 int run_analyze(Arguments args);
 int run_tune(Arguments args);
 int run_merge(Arguments args);
+int run_export(Arguments args);
 int run_checkpoint(Arguments args);
 
 /// Prints "dsj VERB: where: message (hint)" on stderr. Returns the exit code of the error's kind.

@@ -11,13 +11,12 @@
 #include "common/day.h"
 #include "common/text.h"
 #include "engine/data/named_templates.h"
+#include "engine/data/template_sources.h"
 
 namespace dsj::data {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kTemplateBytesMax = 4 << 20;
 
 int64_t hash(std::string_view text, uint64_t from = 0xcbf29ce484222325) {
   for (const char c : text) from = (from ^ static_cast<uint8_t>(c)) * 0x100000001b3;  // FNV-1a
@@ -34,15 +33,6 @@ Result<int64_t> date_of_start(const std::string& date) {
   const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
   if (const auto seconds = fixed ? text::parse_int(fixed) : std::nullopt) return *seconds;
   return static_cast<int64_t>(std::time(nullptr)) / kDay * kDay;
-}
-
-Result<json> config_of(Files& files, const std::string& path) {
-  DSJ_TRY(const bool there, files.exists(path));
-  if (!there) return json::object();
-  DSJ_TRY(const std::string text, files.read_all(path));
-  json config = json::parse(text, nullptr, false);
-  if (!config.is_object()) return bad_input("is not a JSON object", path);
-  return config;
 }
 
 /// The variables of a template that the tokenizer gives.
@@ -72,44 +62,6 @@ std::vector<std::string> specials_of(const Tokenizer& tokenizer) {
     if (text && !text->empty()) specials.push_back(std::move(*text));
   }
   return specials;
-}
-
-struct Sources {
-  std::string name, source, tool_source;  ///< empty: there is none
-};
-
-Result<Sources> of_config(const json& config, const std::string& path) {
-  const auto found = config.find("chat_template");
-  if (found == config.end() || found->is_null()) return Sources{};
-  if (found->is_string()) return Sources{path, found->get<std::string>(), ""};
-  Sources sources{path, "", ""};
-  const auto take = [&](const json& name, const json& source) {
-    if (!name.is_string() || !source.is_string()) return;
-    if (name == "default") sources.source = source.get<std::string>();
-    if (name == "tool_use") sources.tool_source = source.get<std::string>();
-  };
-  if (found->is_object()) {
-    for (const auto& [name, source] : found->items()) take(name, source);
-  } else if (found->is_array()) {
-    for (const json& one : *found) {
-      if (one.is_object()) take(one.value("name", json()), one.value("template", json()));
-    }
-  }
-  if (!sources.source.empty()) return sources;
-  return bad_input("chat_template has no entry named default", path, kChatTemplateHint);
-}
-
-Result<Sources> of_model(Files& files, const std::string& model_dir, const json& config) {
-  const std::string own = path_join(model_dir, "chat_template.jinja");
-  DSJ_TRY(const bool has_own, files.exists(own));
-  if (has_own) {
-    DSJ_TRY(std::string source, files.read_all(own, kTemplateBytesMax));
-    return Sources{own, std::move(source), ""};
-  }
-  const std::string legacy = path_join(model_dir, "chat_template.json");
-  DSJ_TRY(const json other, config_of(files, legacy));
-  if (other.contains("chat_template")) return of_config(other, legacy);
-  return of_config(config, path_join(model_dir, "tokenizer_config.json"));
 }
 
 bool is_file(const std::string& wanted) {
@@ -180,7 +132,7 @@ Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_d
                                         const std::string& wanted, const Tokenizer& tokenizer,
                                         const std::string& date) {
   DSJ_TRY(const int64_t now, date_of_start(date));
-  DSJ_TRY(const json config, config_of(files, path_join(model_dir, "tokenizer_config.json")));
+  DSJ_TRY(const json config, json_object_of(files, path_join(model_dir, "tokenizer_config.json")));
   const auto parsed = [&](const std::string& source, const std::string& name) {
     return ChatTemplate::parse(source, name, tokens_of(tokenizer, config), specials_of(tokenizer),
                                now);
@@ -198,7 +150,7 @@ Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_d
     DSJ_TRY(const std::string source, files.read_all(wanted, kTemplateBytesMax));
     return parsed(source, wanted);
   }
-  DSJ_TRY(const Sources sources, of_model(files, model_dir, config));
+  DSJ_TRY(const TemplateSources sources, template_sources(files, model_dir));
   if (sources.source.empty()) {
     return bad_input("the model has no chat template", model_dir, kChatTemplateHint);
   }

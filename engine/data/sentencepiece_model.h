@@ -1,6 +1,6 @@
 // tokenizer.model, SentencePiece's own file: a protobuf with the pieces, their scores and its
 // trainer's settings. Only byte-pair models of Llama's form are read; others are refused by name.
-// Internal to engine/data.
+// For engine/data and engine/gguf.
 #pragma once
 
 #include <cstdint>

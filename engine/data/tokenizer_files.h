@@ -1,5 +1,5 @@
 // The files of a model directory that say how text is tokenized. It reads only the directory.
-// Internal to engine/data, but for has_tokenizer(); callers use Tokenizer::load.
+// For engine/data and engine/gguf; other callers take has_tokenizer() and Tokenizer::load.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // The content of the tokenizer file formats in one shape. tokenizer_files.h reads it, tokenizer.cc
-// builds a Tokenizer from it. Internal to engine/data.
+// builds a Tokenizer from it, engine/gguf the keys of a GGUF file.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ class Check:
 
     def commands(self):
         for verb in self.verbs():
-            second = {"data": ("show", "check"), "checkpoint": ("show", "import", "export")}.get(verb, ())
+            second = {"data": ("show", "check"), "checkpoint": ("show", "import", "export"), "export": ("gguf",)}.get(verb, ())
             yield from ([verb, word] for word in second) if second else ([verb],)
 
     def options(self, command):

@@ -57,7 +57,7 @@ ARROWS = {
     "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
             "job/tune", "job/spec",
             "job/import", "agent", "agent/gang", "agent/ranks", "engine/data", "engine/weights", "engine/checkpoint",
-            "engine/deepspeed", "engine/optim"],  # optim: the rates of a schedule, for the plan
+            "engine/deepspeed", "engine/gguf", "engine/optim"],  # optim: the rates of a schedule, for the plan
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
     "cli/main.cc": ["common", "common/files", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
@@ -66,6 +66,8 @@ ARROWS = {
     "engine/data/arrow": ["common", "common/files", "engine/data"],  # libdsj_columns.so, which engine/data only ever opens
     "engine/weights": ["common", "job", "common/files", "job/layout"],
     "engine/checkpoint": ["common", "job", "common/files"],
+    # A model as a file of llama.cpp's.
+    "engine/gguf": ["common", "common/files", "job/layout", "engine/data", "engine/weights"],
     # Another engine's checkpoints, in and out.
     "engine/deepspeed": ["common", "common/files", "engine/weights", "engine/checkpoint"],
     "engine/optim": ["common", "job/dsconfig"],

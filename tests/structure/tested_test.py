@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 
-ROOMS = ("engine/zero", "engine/optim", "agent")  # with the folders in them
+ROOMS = ("engine/zero", "engine/optim", "engine/gguf", "agent")  # with the folders in them
 LINE = re.compile(r"^// Tested by: (.*)$", re.MULTILINE)
 ENDS = ("_test.cc", "_test.py", "_check.py")
 
