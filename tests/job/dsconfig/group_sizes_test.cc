@@ -38,7 +38,7 @@ TEST(GroupSizesTest, GroupsDivideTheWorld) {
       HasSubstr("does not go with mics_shard_size"));
 }
 
-/// DeepSpeed 0.18's groups.py: hpZ's group is min(N, world), which must divide the world; MiCS's N must.
+/// In DeepSpeed hpZ's groups have min(N, world) ranks, which must divide the world; MiCS's have N.
 TEST(GroupSizesTest, OnWhichWorldsAJobRuns) {
   for (int world = 1; world <= 24; ++world) {
     for (int size = 2; size <= 24; ++size) {
