@@ -31,7 +31,9 @@ Result<weights::Merged> merge(weights::MergeOptions options) {
 int run_merge(Arguments args) {
   ArgumentParser parser{
       "Adds a LoRA adapter (PEFT's layout) to its base model and writes a model directory for "
-      "programs without adapter support. Sums in fp32, writes the types of the base.",
+      "programs without adapter support. Sums in fp32, writes the types of the base. An adapter "
+      "that "
+      "was trained on a base in 4 bits is added to the base as it is in its files.",
       "dsj merge"};
   weights::MergeOptions options;
   std::string format;

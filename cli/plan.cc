@@ -52,27 +52,30 @@ json origins_of(const dsconfig::Resolution& resolution) {
 
 json memory_of(const plan::MemoryModel& model) {
   const auto& bytes = model.bytes;
-  return {{"stage", model.stage},
-          {"parametersOfTheModel", model.parameters},
-          {"trainableParameters", model.trainable},
-          {"activeParameters", model.active},
-          {"bytesPerRank",
-           {{"parameters", bytes.parameters},
-            {"gradients", bytes.gradients},
-            {"optimizer", bytes.optimizer},
-            {"buckets", bytes.buckets},
-            {"activations", bytes.activations},
-            {"peak", bytes.peak},
-            {"host", bytes.host},
-            {"nvme", bytes.nvme}}},
-          {"hostBytesPerRank",
-           {{"parameters", model.host.parameters},
-            {"gradients", model.host.gradients},
-            {"optimizer", model.host.optimizer},
-            {"layerInputs", model.host.inputs},
-            {"buffers", model.host.buffers}}},
-          {"peakLiveParameters", model.peak_live_parameters},
-          {"gathersPerStep", model.gathers}};
+  json out = {{"stage", model.stage},
+              {"parametersOfTheModel", model.parameters},
+              {"trainableParameters", model.trainable},
+              {"activeParameters", model.active},
+              {"bytesPerRank",
+               {{"parameters", bytes.parameters},
+                {"gradients", bytes.gradients},
+                {"optimizer", bytes.optimizer},
+                {"buckets", bytes.buckets},
+                {"activations", bytes.activations},
+                {"peak", bytes.peak},
+                {"host", bytes.host},
+                {"nvme", bytes.nvme}}},
+              {"hostBytesPerRank",
+               {{"parameters", model.host.parameters},
+                {"gradients", model.host.gradients},
+                {"optimizer", model.host.optimizer},
+                {"layerInputs", model.host.inputs},
+                {"buffers", model.host.buffers}}},
+              {"peakLiveParameters", model.peak_live_parameters},
+              {"gathersPerStep", model.gathers}};
+  if (model.packed_codes > 0)
+    out["baseIn4BitsBytes"] = {{"codes", model.packed_codes}, {"scales", model.packed_scales}};
+  return out;
 }
 
 json wire_of(const plan::WireCount& wire) {

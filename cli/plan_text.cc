@@ -80,6 +80,10 @@ std::string memory_part(const json& plan) {
       out += ", " + grouped(memory["activeParameters"]) + " for one token";
     if (std::string(name) == "activations") out += "   " + rows_line(memory["rows"]);
     out += "\n";
+    if (const json base = memory.value("baseIn4BitsBytes", json());
+        std::string(name) == "parameters" && !base.is_null())
+      out += "    of these, the base in 4 bits: codes " + bytes_of(base["codes"]) + ", scales " +
+             bytes_of(base["scales"]) + "\n";
   }
   out +=
       format("  %-12s %10s   all classes at one moment\n", "peak", bytes_of(bytes["peak"]).c_str());

@@ -19,7 +19,8 @@ constexpr std::string_view kModelsOwn = "it is read from the model's directory: 
 constexpr std::string_view kDdp = "ZeRO has no DistributedDataParallel";
 constexpr std::string_view kNoLogits = "an evaluation computes only the loss and keeps no logits";
 constexpr std::string_view kLevels = "the log has one level";
-constexpr std::string_view kQuantised = "quantised weights are not built: leave it out";
+constexpr std::string_view kEightBits =
+    "a base in 8 bits (LLM.int8()) is not built: write --load_in_4bit True, or leave it out";
 constexpr std::string_view kKernels = "the engine has its own kernels";
 
 /// The fields of transformers 5.24's TrainingArguments, in their order.
@@ -287,16 +288,25 @@ constexpr std::array kScripts = {
     ArgumentRow{"attn_implementation", NoEffect, "the engine has its own attention"},
     ArgumentRow{"use_unsloth", NoEffect, kKernels},
     ArgumentRow{"enable_liger_kernel", NoEffect, kKernels},
-    ArgumentRow{"load_in_4bit", Refused, kQuantised},
-    ArgumentRow{"load_in_8bit", Refused, kQuantised},
-    ArgumentRow{"quantization_bit", Refused, kQuantised},
-    ArgumentRow{"quantization_method", NoEffect, "it acts with quantization_bit only"},
-    ArgumentRow{"bnb_4bit_quant_type", NoEffect, "it acts with load_in_4bit only"},
-    ArgumentRow{"use_bnb_nested_quant", NoEffect, "it acts with load_in_4bit only"},
-    ArgumentRow{"double_quant", NoEffect, "it acts with quantised weights only"},
-    ArgumentRow{"quant_type", NoEffect, "it acts with quantised weights only"},
-    ArgumentRow{"bits", Refused, kQuantised, "16 32"},
-    ArgumentRow{"q_lora", Refused, "a quantised base is not built: leave it out"},
+    ArgumentRow{"load_in_4bit", Taken, "with use_peft: LoRA on a base in 4 bits (docs/models.md)"},
+    ArgumentRow{"load_in_8bit", Refused, kEightBits},
+    ArgumentRow{"bnb_4bit_quant_type", Taken, "nf4"},
+    ArgumentRow{"use_bnb_nested_quant", Taken, "the scales of a base in 4 bits in 8 bits (TRL's)"},
+    ArgumentRow{"bnb_4bit_use_double_quant", Taken, "use_bnb_nested_quant (BitsAndBytesConfig's)"},
+    ArgumentRow{"bnb_4bit_compute_dtype", Taken, "the type that products run in anyway"},
+    ArgumentRow{"bnb_4bit_quant_storage", NoEffect, "codes are stored as bytes"},
+    ArgumentRow{"quantization_bit", Taken,
+                "4: load_in_4bit, double_quantization unless it is given"},
+    ArgumentRow{"quantization_method", Refused,
+                "bitsandbytes' rule is what is built: write bnb, or leave it out",
+                "bnb bitsandbytes"},
+    ArgumentRow{"quantization_type", Taken, "bnb_4bit_quant_type (LLaMA-Factory's)"},
+    ArgumentRow{"double_quantization", Taken, "use_bnb_nested_quant (LLaMA-Factory's)"},
+    ArgumentRow{"quantization_device_map", NoEffect, "each rank has one device"},
+    ArgumentRow{"bits", Taken, "quantization_bit (QLoRA's); 16 and 32: no quantisation"},
+    ArgumentRow{"quant_type", Taken, "bnb_4bit_quant_type (QLoRA's)"},
+    ArgumentRow{"double_quant", Taken, "use_bnb_nested_quant (QLoRA's)"},
+    ArgumentRow{"q_lora", Taken, "load_in_4bit with use_bnb_nested_quant (FastChat's)"},
     ArgumentRow{"use_dora", Refused, "DoRA is not built: leave it out"},
     ArgumentRow{"pissa_init", Refused, "PiSSA is not built: leave it out"},
     ArgumentRow{"loraplus_lr_ratio", Refused, "LoRA+ is not built: leave it out"},

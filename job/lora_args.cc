@@ -95,6 +95,48 @@ Status read_bias(LoraArgs&, const json& value, const std::string& path) {
                    path, "remove it");
 }
 
+Status read_load_in_4bit(LoraArgs& args, const json& value, const std::string& path) {
+  const auto flag = bool_of(value);
+  if (!flag) return wrong(value, "true or false", path);
+  args.load_in_4bit = *flag;
+  return {};
+}
+
+Status read_load_in_8bit(LoraArgs&, const json& value, const std::string& path) {
+  if (bool_of(value) == false) return {};
+  return bad_input("a base in 8 bits (LLM.int8()) is not built", path,
+                   "write loadIn4bit: true, or leave it out for a base of 16 bits");
+}
+
+Status read_quant_type(LoraArgs&, const json& value, const std::string& path) {
+  if (value == "nf4") return {};
+  return bad_input("found " + json_brief(value) + "; only \"nf4\" is built", path,
+                   "write nf4, which is made for weights");
+}
+
+Status read_double_quant(LoraArgs& args, const json& value, const std::string& path) {
+  const auto flag = bool_of(value);
+  if (!flag) return wrong(value, "true or false", path);
+  args.double_quant = *flag;
+  return {};
+}
+
+Status read_compute_dtype(LoraArgs& args, const json& value, const std::string& path) {
+  std::string name = value.is_string() ? value.get<std::string>() : "";
+  if (name.starts_with("torch.")) name.erase(0, 6);
+  for (const auto& [brief, whole] : {std::pair{"bf16", "bfloat16"},
+                                     {"fp16", "float16"},
+                                     {"half", "float16"},
+                                     {"fp32", "float32"}})
+    if (name == brief) name = whole;
+  if (name == "auto")
+    name.clear();
+  else if (name != "float32" && name != "bfloat16" && name != "float16")
+    return wrong(value, "bfloat16, float16 or float32", path);
+  args.compute_dtype = name;
+  return {};
+}
+
 struct Field {
   const char* name;
   Status (*read)(LoraArgs&, const json&, const std::string&);
@@ -105,7 +147,12 @@ constexpr Field kFields[] = {{"r", read_r},
                              {"targetModules", read_targets},
                              {"modulesToSave", read_saved},
                              {"useRslora", read_rslora},
-                             {"bias", read_bias}};
+                             {"bias", read_bias},
+                             {"loadIn4bit", read_load_in_4bit},
+                             {"loadIn8bit", read_load_in_8bit},
+                             {"bnb4bitQuantType", read_quant_type},
+                             {"bnb4bitUseDoubleQuant", read_double_quant},
+                             {"bnb4bitComputeDtype", read_compute_dtype}};
 
 /// Our name for a field that PEFT calls otherwise.
 std::string own_name(const std::string& key) {
@@ -113,6 +160,9 @@ std::string own_name(const std::string& key) {
   if (plain == "loraalpha") return "alpha";
   if (plain == "loradropout") return "dropout";
   if (plain == "lorar" || plain == "rank") return "r";
+  if (plain == "usebnbnestedquant" || plain == "doublequantization") return "bnb4bitUseDoubleQuant";
+  if (plain == "quantizationtype") return "bnb4bitQuantType";
+  if (plain == "quantizationbit") return "loadIn4bit";
   return {};
 }
 
@@ -165,6 +215,9 @@ json to_json(const LoraArgs& args) {
   if (!args.target_modules.empty()) object["targetModules"] = args.target_modules;
   if (!args.modules_to_save.empty()) object["modulesToSave"] = args.modules_to_save;
   if (args.use_rslora) object["useRslora"] = true;
+  if (args.load_in_4bit) object["loadIn4bit"] = true;
+  if (args.double_quant) object["bnb4bitUseDoubleQuant"] = true;
+  if (!args.compute_dtype.empty()) object["bnb4bitComputeDtype"] = args.compute_dtype;
   return object;
 }
 

@@ -24,14 +24,22 @@ struct LoraArgs {
   /// Ends of names of modules to train and save whole, beside the adapters.
   std::vector<std::string> modules_to_save;
   bool use_rslora = false;  ///< alpha / sqrt(r) instead of alpha / r (Kalajdzievski 2023)
+  /// The base's linear layers are kept in 4 bits (QLoRA, Dettmers et al. 2023), as NF4.
+  bool load_in_4bit = false;
+  bool double_quant = false;  ///< and their scales in 8 bits; acts with load_in_4bit
+  /// What a user says that products run in: it must be what they run in (dsconfig). "float32",
+  /// "bfloat16" or "float16"; empty: nothing is said.
+  std::string compute_dtype;
 
   double scaling() const;
   friend bool operator==(const LoraArgs&, const LoraArgs&) = default;
 };
 
-/// Reads {r, alpha, dropout, targetModules, modulesToSave, useRslora, bias}. targetModules is a
-/// list of names or one string. BadInput, with its path: an unknown field, a value out of range, a
-/// setting of PEFT that is not built (bias other than "none", DoRA, rank patterns ...).
+/// Reads {r, alpha, dropout, targetModules, modulesToSave, useRslora, bias} and, with the names of
+/// transformers' BitsAndBytesConfig, {loadIn4bit, bnb4bitQuantType, bnb4bitUseDoubleQuant,
+/// bnb4bitComputeDtype}. targetModules is a list of names or one string. BadInput, with its path: an
+/// unknown field, a value out of range, a setting that is not built (bias other than "none", DoRA,
+/// rank patterns, fp4, 8 bits ...).
 Result<LoraArgs> lora_args_from_json(const nlohmann::json& object, const std::string& path);
 /// Every field, in the form that lora_args_from_json() reads.
 nlohmann::json to_json(const LoraArgs& args);

@@ -37,10 +37,12 @@ struct AddRows {
 /// out's columns in AddRows. A norm's backward adds its share to dw and db [1, H]. A sum of squares
 /// is fp32 lanes over each 4096 elements, double above: ranges that begin at multiples of 4096 give
 /// the same sum.
-#define DSJ_CPU_OPERATIONS(_)                                                              \
-  _(RmsNorm)                                                                               \
-  _(RmsNormBackward) _(LayerNorm) _(LayerNormBackward) _(Rope) _(Swiglu) _(SwigluBackward) \
-      _(GeluNew) _(GeluNewBackward) _(CrossEntropy) _(AddRows) _(SumOfSquares)
+#define DSJ_CPU_OPERATIONS(_)                                                            \
+  _(RmsNorm)                                                                             \
+  _(RmsNormBackward)                                                                     \
+  _(LayerNorm)                                                                           \
+  _(LayerNormBackward) _(Rope) _(Swiglu) _(SwigluBackward) _(GeluNew) _(GeluNewBackward) \
+      _(CrossEntropy) _(AddRows) _(SumOfSquares)
 
 class Table {
  public:

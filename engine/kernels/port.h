@@ -206,11 +206,13 @@ struct LambCoefficients {
 };
 
 /// All operations: DSJ_OPERATIONS(_) is _(RmsNorm) _(RmsNormBackward) ...
-#define DSJ_OPERATIONS(_)                                                                         \
-  _(RmsNorm)                                                                                      \
-  _(RmsNormBackward) _(LayerNorm) _(LayerNormBackward) _(HeadNorm) _(HeadNormBackward) _(SumRows) \
-      _(Rope) _(Swiglu) _(SwigluBackward) _(GeluNew) _(GeluNewBackward) _(CrossEntropy)           \
-          _(ScatterRows) _(SumOfSquares) _(UpdateSpans) _(LambMoments) _(LambCoefficients)
+#define DSJ_OPERATIONS(_)                                                            \
+  _(RmsNorm)                                                                         \
+  _(RmsNormBackward)                                                                 \
+  _(LayerNorm)                                                                       \
+  _(LayerNormBackward) _(HeadNorm) _(HeadNormBackward) _(SumRows) _(Rope) _(Swiglu)  \
+      _(SwigluBackward) _(GeluNew) _(GeluNewBackward) _(CrossEntropy) _(ScatterRows) \
+          _(SumOfSquares) _(UpdateSpans) _(LambMoments) _(LambCoefficients)
 
 class Port {
  public:

@@ -68,10 +68,11 @@ at::Tensor project_base(const zero::UnitParameters& p, const Projection& project
   const int count = static_cast<int>(projection.sizes.size());
   const bool has_bias = projection.bias >= 0;
   at::Tensor out = at::empty({x.size(0), projection.width()}, x.options());
-  const at::Tensor w = p.stacked_weight(projection.weight, count);
   at::Tensor b = has_bias ? p.stacked_weight(projection.bias, count) : at::Tensor();
   if (b.defined() && projection.slice >= 0) b = b.select(0, projection.slice);
-  if (w.defined() && b.defined() == has_bias) {
+  const at::Tensor w =
+      b.defined() == has_bias ? p.stacked_weight(projection.weight, count) : at::Tensor();
+  if (w.defined()) {
     gemm::linear(out, x, oriented(projection, w), b);
     return out;
   }
@@ -107,10 +108,11 @@ void no_gradient(const zero::UnitParameters& p, const Projection& projection) {
   if (projection.bias >= 0) each_gradient(p, projection.bias, count, zero_if_new);
 }
 
-at::Tensor project_backward(const zero::UnitParameters& p, const Projection& projection,
-                            const at::Tensor& gradient, const at::Tensor& x,
-                            DropoutKey dropout_key) {
-  const at::Tensor dy = gradient.to(x.scalar_type());
+namespace {
+
+/// Without the biases and the adapters.
+at::Tensor base_backward(const zero::UnitParameters& p, const Projection& projection,
+                         const at::Tensor& dy, const at::Tensor& x) {
   const int count = static_cast<int>(projection.sizes.size());
   at::Tensor dx = at::empty_like(x);
   // Neighbours in one flat are all trained or all frozen.
@@ -129,6 +131,16 @@ at::Tensor project_backward(const zero::UnitParameters& p, const Projection& pro
       gemm::grad_input(dx, part, oriented(projection, p.weight(projection.weight + i)), i > 0);
     }
   }
+  return dx;
+}
+
+}  // namespace
+
+at::Tensor project_backward(const zero::UnitParameters& p, const Projection& projection,
+                            const at::Tensor& gradient, const at::Tensor& x,
+                            DropoutKey dropout_key) {
+  const at::Tensor dy = gradient.to(x.scalar_type());
+  const at::Tensor dx = base_backward(p, projection, dy, x);
   if (projection.bias >= 0) bias_backward(p, projection, dy);
   adapters_backward(p, projection, dy, x, dropout_key, dx);
   return dx;

@@ -609,9 +609,14 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                                .warn = [&](const std::string& text) { events.warn(text); }};
   zero::ModelState state(in.model, in.config(), device, groups.groups(), trained, host);
   if (trained && env.rank == 0) {
+    std::string base;
+    if (in.lora && in.lora->load_in_4bit)
+      base = std::string("; the base's linear layers are in 4 bits (NF4") +
+             (in.lora->double_quant ? ", scales in 8)" : ")");
     log::info((in.lora ? "LoRA: " : "frozen as in the checkpoint: ") +
               std::to_string(layout::trainable_numel(state.units())) + " of " +
-              std::to_string(layout::total_numel(state.units())) + " parameters are trained");
+              std::to_string(layout::total_numel(state.units())) + " parameters are trained" +
+              base);
   }
   if (env.rank == 0) warn_of_limits(state, in.config(), env.world_size, events);
   if (const auto why = plan::dense_because(state.units(), in.config());

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "common/check.h"
+#include "engine/zero/packed_weights.h"
 
 namespace dsj::zero {
 
@@ -28,13 +29,18 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options, const G
   DSJ_CHECK(layout.world() == (options.stage.shards_update() ? groups.shards->world() : 1));
   replace_owned(false, make_owned(false));
   DSJ_CHECK(owned_->has_parameters() == sharded_parameters());
-  if (!sharded_parameters())
+  DSJ_CHECK(layout.packing() == layout::Packing::None || !sharded_parameters());
+  if (layout.packing() != layout::Packing::None)
+    packed_ = std::make_unique<PackedWeights>(layout_, options_.compute, options_.device);
+  else if (!sharded_parameters())
     working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
   else if (rank_groups_.near != nullptr)
     second_ =
         make(layout_.numel() / rank_groups_.near->world(), gathered_type(), Class::Parameters);
   if (options_.copies && owned_->optimizer_elsewhere()) gradient_.keep_on_host(*options_.copies);
 }
+
+Flat::~Flat() = default;
 
 at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
   memory::MemoryScope scope(klass);
@@ -45,6 +51,7 @@ at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
 
 Status Flat::fill_frozen(const Read& read) {
   DSJ_CHECK(frozen());
+  if (packed_) return packed_->fill(read);
   constexpr int64_t kPiece = 1 << 20;  // elements per read
   memory::MemoryScope scope(Class::Buckets);
   const at::Tensor staged = at::empty({std::min(kPiece, layout_.shard_numel())}, at::kFloat);
@@ -71,7 +78,7 @@ Status Flat::fill_frozen(const Read& read) {
 }
 
 void Flat::start_gather(bool exact) {
-  if (stage_.gathered == layout::Gathered::Never) return;
+  if (stage_.gathered == layout::Gathered::Never || packed_) return;
   DSJ_CHECK(!gather_);
   const comm::Label label{comm::Traffic::Parameters, layout_.name()};
   at::Tensor source;                        // undefined: the working copy's own slices
@@ -144,6 +151,7 @@ void Flat::release() {
 }
 
 at::Tensor Flat::stacked_weight(int slot, int count) const {
+  if (packed_) return packed_->weight(slot, count);
   DSJ_CHECK(working_.defined() && !gather_, "flat %s is not gathered", layout_.name().c_str());
   return parameters_of(layout_, working_, slot, count);
 }

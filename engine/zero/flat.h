@@ -3,7 +3,8 @@
 //
 // The stage (job/layout/stage.h) says what is whole and what is sharded, and when the flat is
 // gathered and reduced. A frozen flat (LoRA) has a working copy only, loaded once in the compute
-// type.
+// type. A packed one (QLoRA) has codes in its place on every rank, and unpacks a weight where it is
+// read (packed_weights.h): there is nothing to gather.
 //
 // Nothing is held twice. The master of a whole working copy is this rank's slices of that
 // copy; where parameters are sharded, the shard that a gather reads is the master. Shard, master
@@ -41,6 +42,8 @@
 
 namespace dsj::zero {
 
+class PackedWeights;
+
 struct FlatOptions {
   layout::Stage stage;                          ///< of this flat (layout::stage_of_flat)
   at::ScalarType compute = at::kFloat;          ///< of working copy and whole gradient
@@ -76,12 +79,15 @@ class Flat {
  public:
   /// What `groups` names outlives it. `layout`: cut for groups.shards, or for 1 rank.
   Flat(const layout::FlatLayout& layout, const FlatOptions& options, const Groups& groups);
+  ~Flat();
   Flat(const Flat&) = delete;
   Flat& operator=(const Flat&) = delete;
 
   const layout::FlatLayout& layout() const { return layout_; }
   at::Device device() const { return options_.device; }
   bool frozen() const { return layout_.frozen(); }
+  /// Of weight().
+  at::ScalarType type() const { return options_.compute; }
   bool sharded_parameters() const { return stage_.shards_parameters(); }
   /// Whether this rank updates a part only.
   bool sharded_update() const { return stage_.shards_update(); }
@@ -90,7 +96,7 @@ class Flat {
 
   // ---- parameters
   /// Frozen flats: fills this rank's part by `read(parameter, first element, values)`, rounded to
-  /// the compute type. publish() follows. Error: read's.
+  /// the compute type; packed ones: all of it. publish() follows. Error: read's.
   using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
   Status fill_frozen(const Read& read);
   /// Starts the gather of the working copy. Called when the stage says (Gathered); where it says
@@ -104,7 +110,8 @@ class Flat {
   void release();
   bool gathered() const { return working_.defined(); }
   /// A view of the working copy: one parameter in its shape, or `count` neighbours stacked on the
-  /// first dimension (undefined if padding lies between them). Compute type; valid until release().
+  /// first dimension (undefined if padding lies between them). Compute type; valid until release(). Of
+  /// a packed flat a tensor of its own, which is made anew for each call.
   at::Tensor weight(int slot) const { return stacked_weight(slot, 1); }
   at::Tensor stacked_weight(int slot, int count) const;
 
@@ -214,7 +221,8 @@ class Flat {
   std::vector<Span> groups_;  ///< spans_, cut where weight decay begins or ends
   int owner_ = 0;             ///< this rank in groups_.shards (0 when nothing is sharded)
 
-  at::Tensor working_;  ///< [numel] compute
+  at::Tensor working_;  ///< [numel] compute; undefined where packed_ is there
+  std::unique_ptr<PackedWeights> packed_;
   std::unique_ptr<OwnedState> owned_;
   GradientSum gradient_;
   device::MarkPtr shard_copied_;  ///< the last copy of the shard to the device

@@ -12,17 +12,20 @@ bool are_neighbours(const layout::FlatLayout& flat, int first, int count) {
   return true;
 }
 
+std::vector<int64_t> stacked_shape(const layout::FlatLayout& flat, int first, int count) {
+  const auto& slots = flat.slots();
+  std::vector<int64_t> shape = slots[first].shape;
+  for (int i = first + 1; i < first + count; ++i) shape[0] += slots[i].shape[0];
+  return shape;
+}
+
 at::Tensor parameters_of(const layout::FlatLayout& flat, const at::Tensor& whole, int first,
                          int count) {
   if (!are_neighbours(flat, first, count)) return {};
   const auto& slots = flat.slots();
-  std::vector<int64_t> shape = slots[first].shape;
-  int64_t numel = slots[first].numel;
-  for (int i = first + 1; i < first + count; ++i) {
-    numel += slots[i].numel;
-    shape[0] += slots[i].shape[0];
-  }
-  return whole.narrow(0, slots[first].offset, numel).view(shape);
+  int64_t numel = 0;
+  for (int i = first; i < first + count; ++i) numel += slots[i].numel;
+  return whole.narrow(0, slots[first].offset, numel).view(stacked_shape(flat, first, count));
 }
 
 std::vector<layout::Range> update_ranges(const layout::FlatLayout& flat, bool sharded, int rank) {

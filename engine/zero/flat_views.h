@@ -14,6 +14,9 @@ namespace dsj::zero {
 
 /// Whether so many parameters from `first` on lie one after the other, without padding.
 bool are_neighbours(const layout::FlatLayout& flat, int first, int count);
+/// The shape of one parameter, or of `count` neighbours from `first` on that are stacked on the first
+/// dimension.
+std::vector<int64_t> stacked_shape(const layout::FlatLayout& flat, int first, int count);
 /// `count` neighbouring parameters of whole [numel], from `first` on, as one tensor: one in its
 /// shape, several stacked on the first dimension. Undefined if they are not neighbours.
 at::Tensor parameters_of(const layout::FlatLayout& flat, const at::Tensor& whole, int first,

@@ -118,6 +118,8 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
     const auto types = plan::types_of_flat(units_, plan_.flats[i], config, world);
+    // A packed weight enters products only.
+    options.compute = plan_.flats[i].packing() == layout::Packing::None ? compute_ : products_;
     options.gathered = scalar_type(types.gathered);
     options.communication = scalar_type(types.wire);
     options.rows = plan::sends_rows(units_, plan_, config, i);
@@ -175,7 +177,7 @@ Status ModelState::read_frozen(const weights::WeightSource& source) {
     DSJ_TRY_STATUS(flat->fill_frozen(
         [&](const std::string& name, int64_t offset, std::span<float> out) -> Status {
           DSJ_TRY_STATUS(source.read(name, offset, out));
-          if (!stays_finite(out, compute_)) bad_frozen_.insert(name);
+          if (!stays_finite(out, flat->type())) bad_frozen_.insert(name);
           return {};
         }));
   }

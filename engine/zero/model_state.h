@@ -36,7 +36,8 @@ class UnitParameters {
  public:
   UnitParameters(ModelState& state, int unit) : state_(&state), unit_(unit) {}
   /// A view of the gathered working copy, in the parameter's shape and its flat's type
-  /// (plan::types_of_flat). Do not keep it beyond the unit's run.
+  /// (plan::types_of_flat); of a packed weight (QLoRA) a copy in the products' type, unpacked for this
+  /// call. Do not keep it beyond the product that reads it.
   at::Tensor weight(int parameter) const;
   /// `count` neighbours stacked on dimension 0 without a copy. Undefined if they are not neighbours
   /// in one flat.

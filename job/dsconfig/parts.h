@@ -45,6 +45,9 @@ void resolve_amp(const Source& in, ResolvedConfig& config, Report& out);
 /// autocast.cc: torch_autocast; after the optimizer.
 void resolve_autocast(const Source& in, ResolvedConfig& config, Report& out);
 
+/// lora.cc: what a base in 4 bits does not go with; after the types are known.
+void check_lora(const Source& in, const ResolvedConfig& config, Report& out);
+
 /// How long a run is and warms up, by the arguments.
 struct Length {
   std::optional<int64_t> total_steps;

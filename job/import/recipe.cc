@@ -305,8 +305,11 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
       {"adapter",
        [](RecipeImport& in, const std::string& key, const json& value) {
          if (value == "lora" || value == "qlora") in.give("use_peft", "True");
-         if (value == "qlora")
-           in.lose(key, "a base of 4 bits is not built: LoRA with a 16-bit base is written");
+         if (value != "qlora") return;
+         if (in.document_.value("load_in_4bit", json()) == true)
+           in.give("bnb_4bit_use_double_quant", "True");  // as axolotl loads it
+         else
+           in.lose(key, "load_in_4bit: true does not stand beside it: the base stays in 16 bits");
        }},
       {"rl",
        [](RecipeImport& in, const std::string&, const json& value) {

@@ -67,6 +67,7 @@ Result<bool> NamePattern::matches(const std::string& name) const {
 
 constexpr char kTargets[] = "lora.targetModules";
 constexpr char kSaved[] = "lora.modulesToSave";
+constexpr char kFourBits[] = "lora.loadIn4bit";
 constexpr char kAllLinear[] = "all-linear";
 constexpr std::string_view kTextModel = "model.text_model.";  // where files name it so too
 
@@ -359,8 +360,15 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
     return bad_input("the text part of a \"" + model.model_type +
                          "\" model has no modules that are saved whole beside adapters",
                      kSaved, "leave it out");
+  if (lora.load_in_4bit && stored_in_out(model))
+    return bad_input("a \"" + model.model_type +
+                         "\" model in 4 bits is not built: its matrices are stored turned "
+                         "([in, out]), and bitsandbytes' blocks run along [out, in]",
+                     kFourBits, "leave it out: the base stays in 16 bits");
   const auto modules = modules_of(model, units_of(model));
   LoraArgs out = lora;
+  out.double_quant = lora.load_in_4bit && lora.double_quant;
+  out.compute_dtype.clear();
   DSJ_TRY_STATUS(check_saved(model, modules, out));
   DSJ_TRY_STATUS(resolve_targets(model, modules, out));
   std::ranges::sort(out.target_modules);  // a set: the order has no meaning
@@ -383,6 +391,11 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
   for (UnitSpec& unit : units) {
     for (Parameter& parameter : unit.parameters)
       parameter.frozen = !is_saved_whole(*lora, module_name(model, parameter.name));
+  }
+  for (const Module& module : modules) {
+    if (!lora->load_in_4bit || module.kind != Module::Kind::Linear) continue;
+    Parameter& weight = units[module.unit].parameters[module.weight];
+    if (weight.frozen) weight.packing = lora->double_quant ? Packing::Nf4TwoLevels : Packing::Nf4;
   }
   // All A before all B: adapters that read one input (q, k, v; gate, up) are neighbours.
   for (const Module& module : modules) {

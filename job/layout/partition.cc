@@ -10,9 +10,12 @@ FlatLayout::FlatLayout(std::string name, const std::vector<Parameter>& parameter
     : name_(std::move(name)), world_(world) {
   DSJ_CHECK(world > 0 && chunk_limit > 0 && !parameters.empty() && align % kAlign == 0);
   frozen_ = parameters.front().frozen;
+  packing_ = parameters.front().packing;
+  DSJ_CHECK(packing_ == Packing::None || (frozen_ && align % kPackedBlock == 0));
   int64_t end = 0;
   for (const auto& parameter : parameters) {
-    DSJ_CHECK(parameter.frozen == frozen_, "%s", parameter.name.c_str());
+    DSJ_CHECK(parameter.frozen == frozen_ && parameter.packing == packing_, "%s",
+              parameter.name.c_str());
     const int64_t numel = parameter.numel(), aligned = round_up(end + numel, align);
     slots_.push_back({parameter.name, parameter.shape, end, numel});
     parameter_numel_ += numel;
@@ -56,13 +59,16 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
   auto add_flat = [&](std::string name, const std::vector<Parameter>& parameters) {
     if (parameters.empty()) return -1;
     const bool frozen = parameters.front().frozen;
-    if (frozen) name += " (frozen)";
+    const bool packed = parameters.front().packing != Packing::None;
+    if (frozen) name += packed ? " (packed)" : " (frozen)";
     plan.flats.emplace_back(std::move(name), parameters, options.shard_world, options.chunk_limit,
-                            frozen ? kAlign : options.align);
+                            packed   ? kPackedBlock
+                            : frozen ? kAlign
+                                     : options.align);
     return static_cast<int>(plan.flats.size()) - 1;
   };
   for (const auto& unit : units) {
-    std::vector<Parameter> own[2];
+    std::vector<Parameter> own[2], packed;
     std::vector<FlatPlan::Place> places;
     std::vector<bool> kept;
     const auto alone = [&](const Parameter& parameter) {
@@ -72,6 +78,12 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
     for (const auto& parameter : unit.parameters)
       if (alone(parameter)) split[parameter.frozen] = true;
     for (const auto& parameter : unit.parameters) {
+      if (parameter.packing != Packing::None) {
+        kept.push_back(false);
+        places.push_back({-1, static_cast<int>(packed.size())});
+        packed.push_back(parameter);
+        continue;
+      }
       const int64_t numel = parameter.numel();
       const bool small = numel <= options.persistence_threshold &&
                          persisted_numel + numel <= options.model_persistence_threshold;
@@ -84,9 +96,13 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
     }
     plan.unit_flat.push_back(add_flat(unit.name, own[0]));
     plan.unit_frozen.push_back(add_flat(unit.name, own[1]));
+    plan.unit_packed.push_back(add_flat(unit.name, packed));
     for (size_t i = 0; i < places.size(); ++i) {
       if (kept[i]) continue;
-      places[i].flat = unit.parameters[i].frozen ? plan.unit_frozen.back() : plan.unit_flat.back();
+      const Parameter& parameter = unit.parameters[i];
+      places[i].flat = parameter.packing != Packing::None ? plan.unit_packed.back()
+                       : parameter.frozen                 ? plan.unit_frozen.back()
+                                                          : plan.unit_flat.back();
     }
     plan.places.push_back(std::move(places));
   }

@@ -2,8 +2,9 @@
 // slice of each chunk a rank owns. Numbers only: no tensors, no torch, no communication.
 //
 //   flat     the parameters of one unit, each aligned to kAlign elements, padded at the end;
-//            trained and frozen parameters (LoRA) have flats of their own. Where an optimizer works
-//            on blocks, trained flats are aligned to these instead
+//            trained, frozen (LoRA) and packed parameters (QLoRA) have flats of their own. Where an
+//            optimizer works on blocks, trained flats are aligned to these instead; packed ones are
+//            aligned to theirs, and every rank keeps them whole
 //   chunk    a run of a flat, at most the bucket size and a multiple of world x the alignment: one
 //            collective
 //   slice    chunk / world; rank r owns slice r of every chunk
@@ -24,6 +25,9 @@ namespace dsj::layout {
 
 /// Elements: 64 bytes in a 16-bit type, 128 in fp32.
 inline constexpr int64_t kAlign = 32;
+
+/// Elements of a packed parameter with one scale (packing.h).
+inline constexpr int64_t kPackedBlock = 64;
 
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -61,7 +65,7 @@ struct Gap {
 class FlatLayout {
  public:
   /// `chunk_limit`: elements, > 0; no chunk is larger, except that world x align is the least. The
-  /// parameters must be all trained or all frozen (DSJ_CHECK). `align`: a multiple of kAlign.
+  /// parameters must be alike in `frozen` and `packing` (DSJ_CHECK). `align`: a multiple of kAlign.
   FlatLayout(std::string name, const std::vector<Parameter>& parameters, int world,
              int64_t chunk_limit, int64_t align = kAlign);
 
@@ -69,6 +73,7 @@ class FlatLayout {
   int world() const { return world_; }
   /// Read only: no gradient, no master, no moments.
   bool frozen() const { return frozen_; }
+  Packing packing() const { return packing_; }
   int64_t numel() const { return numel_; }  ///< with padding
   int64_t shard_numel() const { return numel_ / world_; }
   int64_t parameter_numel() const { return parameter_numel_; }  ///< without padding
@@ -83,6 +88,7 @@ class FlatLayout {
   std::string name_;
   int world_;
   bool frozen_;
+  Packing packing_;
   int64_t numel_ = 0, parameter_numel_ = 0;
   std::vector<Slot> slots_;
   std::vector<Chunk> chunks_;
@@ -98,6 +104,7 @@ struct FlatPlan {
   std::vector<FlatLayout> flats;  ///< sharded ones in unit order, then persisted ones
   std::vector<int> unit_flat;     ///< [unit]: the flat of its trained parameters, or -1
   std::vector<int> unit_frozen;   ///< [unit]: the flat of its frozen parameters, or -1
+  std::vector<int> unit_packed;   ///< [unit]: the flat of its packed parameters, or -1
   int persisted = -1;             ///< the flat of small trained parameters kept whole, or -1
   int persisted_frozen = -1;      ///< the same for frozen ones
   std::vector<std::vector<Place>> places;  ///< [unit][parameter]

@@ -11,12 +11,20 @@
 
 namespace dsj::layout {
 
+/// How a parameter lies in a rank's memory.
+enum class Packing {
+  None,          ///< its elements
+  Nf4,           ///< frozen only: codes of 4 bits, a scale for each block (layout/packing.h)
+  Nf4TwoLevels,  ///< the same with scales of 8 bits, which have scales of their own
+};
+
 struct Parameter {
   std::string name;  ///< as in the Hugging Face checkpoint
   std::vector<int64_t> shape;
   bool frozen = false;  ///< not trained: it has no gradient and no state
   bool routed =
       false;  ///< of one expert or all: only the tokens that the router sends there read it
+  Packing packing = Packing::None;
   int64_t numel() const;
 };
 

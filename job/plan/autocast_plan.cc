@@ -39,10 +39,14 @@ FlatTypes types_of_flat(const std::vector<layout::UnitSpec>& units, const layout
 
 int64_t weight_copies(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
                       const ResolvedConfig& config, int world, int unit) {
-  if (!config.autocast.on()) return 0;
   const layout::Stage& stage = effective_stage(config, world);
   std::map<std::string, int64_t> copies;  // bytes by product
   const auto add = [&](int of, const layout::Parameter& parameter, size_t index) {
+    if (parameter.packing != layout::Packing::None) {
+      copies[product_of(parameter.name)] += bytes_of(product_type(config)) * parameter.numel();
+      return;
+    }
+    if (!config.autocast.on()) return;
     const auto place = plan.places[static_cast<size_t>(of)][index];
     const bool gathered =
         layout::stage_of_flat(stage, plan.is_persisted(place.flat)).shards_parameters();
@@ -57,6 +61,13 @@ int64_t weight_copies(const std::vector<layout::UnitSpec>& units, const layout::
   if (spec.uses_embedding) add(0, units.front().parameters.front(), 0);
   int64_t most = 0;
   for (const auto& [product, bytes] : copies) most = std::max(most, bytes);
+  return most;
+}
+
+int64_t largest_packed(const std::vector<layout::UnitSpec>& units, int unit) {
+  int64_t most = 0;
+  for (const auto& parameter : units[static_cast<size_t>(unit)].parameters)
+    if (parameter.packing != layout::Packing::None) most = std::max(most, parameter.numel());
   return most;
 }
 

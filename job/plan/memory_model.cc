@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/dsconfig/one_bit_steps.h"
+#include "job/layout/packing.h"
 #include "job/plan/activation_model.h"
 #include "job/plan/autocast_plan.h"
 #include "job/plan/eight_bit_plan.h"
@@ -138,7 +139,7 @@ void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const la
     if (input.accelerator && offload.states_leave(i))
       host.gradients += flat.shard_numel() * bytes_of(input.config.grad_accum_dtype);
     if (!layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters())
-      walk.parameters.add(flat.numel() * bytes_of(input.config.precision));
+      walk.parameters.add(layout::whole_bytes(flat, bytes_of(input.config.precision)));
     else if (near > 0)
       walk.parameters.add(flat.numel() / near * gathered_bytes(units, flat, input));
     count_owned(offload, flat, i, input.config, walk, host);
@@ -180,6 +181,11 @@ MemoryModel memory_model(const MemoryInput& input) {
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
     const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
+    if (flat.packing() != layout::Packing::None) {
+      const auto packed = layout::packed_bytes(flat);
+      model.packed_codes += packed.codes;
+      model.packed_scales += packed.scales;
+    }
     if (flat.frozen()) continue;  // loaded once, never updated
     if (of_flat.gathered == layout::Gathered::AfterUpdate)
       count(flat.shard_numel() * others, compute);

@@ -62,6 +62,8 @@ struct MemoryModel {
   int64_t gathers = 0;               ///< flats gathered per step (stage 3)
   int stage = 0;                     ///< the stage that runs
   int64_t parameter_file = 0;        ///< offload_param's part of bytes.nvme
+  /// Of bytes.parameters, a base in 4 bits: its codes, and their scales. 0: there is none.
+  int64_t packed_codes = 0, packed_scales = 0;
 };
 
 MemoryModel memory_model(const MemoryInput& input);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "job/layout/packing.h"
+
 namespace dsj::plan {
 
 using layout::Action;
@@ -32,8 +34,9 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
   for (const auto& flat : plan.flats)
     types_.push_back(types_of_flat(units, flat, input.config, input.world));
   for (int unit = 0; unit < std::ssize(units); ++unit)
-    copies_.push_back(weight_copies(units, plan, input.config, input.world, unit) +
-                      gradient_piece(unit));
+    copies_.push_back(
+        weight_copies(units, plan, input.config, input.world, unit) + gradient_piece(unit) +
+        (input.accelerator ? layout::unpack_scratch(largest_packed(units, unit)) : 0));
 }
 
 int64_t StepWalk::gradient_piece(int unit) const {

@@ -365,6 +365,9 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   if (input.lora && input.lora->dropout > 0)
     return Uncounted{"spec.training.lora.dropout", "dropout of adapters: " + std::string(kNot),
                      "0"};
+  if (input.lora && input.lora->load_in_4bit)
+    return Uncounted{"spec.training.lora.loadIn4bit",
+                     "unpacking a base in 4 bits: " + std::string(kNot), "false"};
   if (config.data_efficiency.random_ltd)
     return Uncounted{"data_efficiency.data_routing.random_ltd", std::string("random-LTD: ") + kNot,
                      "plan without it"};

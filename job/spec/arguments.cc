@@ -41,6 +41,35 @@ const LoraArgument* lora_argument(const std::string& name) {
   return nullptr;
 }
 
+/// An argument of a base in 4 bits, as scripts name it, and its field of spec.training.lora. The first
+/// of a field is transformers' or TRL's.
+struct BaseArgument {
+  enum class Kind { Switch, Bits, Setting } kind;
+  const char* name;
+  const char* field;
+  bool two_levels = false;  ///< its tool quantises the scales, too, unless it is told not to
+};
+constexpr char kIn4Bits[] = "loadIn4bit", kTwoLevels[] = "bnb4bitUseDoubleQuant";
+constexpr BaseArgument kBaseArguments[] = {
+    {BaseArgument::Kind::Switch, "load_in_4bit", kIn4Bits},
+    {BaseArgument::Kind::Switch, "q_lora", kIn4Bits, true},
+    {BaseArgument::Kind::Bits, "quantization_bit", kIn4Bits, true},
+    {BaseArgument::Kind::Bits, "bits", kIn4Bits, true},
+    {BaseArgument::Kind::Setting, "bnb_4bit_quant_type", "bnb4bitQuantType"},
+    {BaseArgument::Kind::Setting, "quantization_type", "bnb4bitQuantType"},
+    {BaseArgument::Kind::Setting, "quant_type", "bnb4bitQuantType"},
+    {BaseArgument::Kind::Setting, "bnb_4bit_use_double_quant", kTwoLevels},
+    {BaseArgument::Kind::Setting, "use_bnb_nested_quant", kTwoLevels},
+    {BaseArgument::Kind::Setting, "double_quantization", kTwoLevels},
+    {BaseArgument::Kind::Setting, "double_quant", kTwoLevels},
+    {BaseArgument::Kind::Setting, "bnb_4bit_compute_dtype", "bnb4bitComputeDtype"}};
+
+const BaseArgument* base_argument(const std::string& name) {
+  const auto* found = std::ranges::find(
+      kBaseArguments, name, [](const BaseArgument& one) { return std::string(one.name); });
+  return found == std::end(kBaseArguments) ? nullptr : found;
+}
+
 /// Whether the argument turns LoRA on or off.
 bool is_lora_switch(const std::string& name) {
   return name == "use_lora" || name == "use_peft";
@@ -63,6 +92,8 @@ bool is_switch(const std::string& name) {
   if (const auto training = training_names().find(name); training != training_names().end())
     return is_training_switch(training->second);
   if (is_lora_switch(name) || name == "use_rslora") return true;
+  if (const BaseArgument* base = base_argument(name))
+    return base->kind == BaseArgument::Kind::Switch || std::string_view(base->field) == kTwoLevels;
   const ArgumentRow* row = argument_row(name);
   if (row != nullptr && !row->field.empty()) return is_training_switch(std::string(row->field));
   return row != nullptr && (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
@@ -168,15 +199,19 @@ class CommandLine {
     if (is_lora_switch(argument.name)) return take_lora_switch(argument, value);
     if (const LoraArgument* lora = lora_argument(argument.name))
       return take_lora(*lora, argument, value);
+    if (const BaseArgument* base = base_argument(argument.name))
+      return take_base(*base, argument, value);
     if (const ArgumentRow* row = argument_row(argument.name))
       return take_row(*row, argument, value);
     return unknown(argument);
   }
 
-  /// Call after the last argument: LoRA's settings count only if LoRA is on.
+  /// Call after the last argument: LoRA's settings count only if LoRA is on, and those of a base in 4
+  /// bits only with such a base.
   Status finish() {
     if (deepspeed_switch_ && !spec_.contains("deepspeed"))
       return bad_input("a value is missing", "--deepspeed", "write --deepspeed ds_config.json");
+    DSJ_TRY_STATUS(finish_base());
     if (use_lora_ == true) spec_["training"]["lora"] = lora_;
     if (lora_first_.empty() || use_lora_ == true) return {};
     if (!use_lora_) {
@@ -275,6 +310,56 @@ class CommandLine {
     return {};
   }
 
+  Status take_base(const BaseArgument& base, const Argument& argument, const std::string& value) {
+    using Kind = BaseArgument::Kind;
+    json field = value;
+    if (base.kind == Kind::Bits) {
+      const auto bits = text::parse_int(value);
+      if (value == "none" || value == "None" || value == "null" || bits == 16 || bits == 32)
+        return {};
+      if (bits == 8)
+        return bad_input("a base in 8 bits (LLM.int8()) is not built", argument.shown,
+                         "write 4, or leave it out");
+      if (bits != 4) return bad_input("found \"" + value + "\", expected 4", argument.shown);
+      field = "true";
+    }
+    const auto read = lora_args_from_json({{base.field, field}}, "");
+    if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
+    if (base.kind != Kind::Setting) {
+      if (!read->load_in_4bit) return {};
+      in_4_bits_ = argument.shown;
+      two_levels_ = two_levels_ || base.two_levels;
+      written[std::string("spec.training.lora.") + kIn4Bits] = argument.shown;
+      return {};
+    }
+    const json typed = std::string_view(base.field) == kTwoLevels
+                           ? json(read->double_quant)
+                           : to_json(*read).value(base.field, field);
+    const auto [before, added] = base_.emplace(base.field, BaseSetting{argument.shown, typed});
+    if (!added && before->second.value != typed)
+      return bad_input("given twice, under two names", argument.shown);
+    return {};
+  }
+
+  Status finish_base() {
+    if (in_4_bits_.empty()) {
+      for (const auto& [field, setting] : base_)
+        findings.push_back({Severity::Warning, setting.shown, "no effect",
+                            "it acts with --load_in_4bit True only"});
+      return {};
+    }
+    if (use_lora_ != true)
+      return bad_input("a base in 4 bits is trained with adapters only", in_4_bits_,
+                       "add --use_peft True");
+    lora_[kIn4Bits] = true;
+    if (two_levels_) lora_[kTwoLevels] = true;
+    for (const auto& [field, setting] : base_) {
+      lora_[field] = setting.value;
+      written["spec.training.lora." + field] = setting.shown;
+    }
+    return {};
+  }
+
   Status take_config(const Argument& argument, const std::string& value) {
     if (!argument.value && argument.name == "deepspeed") {  // DeepSpeed's own examples: a switch
       deepspeed_switch_ = true;
@@ -354,7 +439,14 @@ class CommandLine {
   json lora_ = json::object();
   std::string lora_first_;  ///< the first LoRA argument, for messages
   std::optional<bool> use_lora_;
-  bool deepspeed_switch_ = false;  ///< --deepspeed without a file
+  struct BaseSetting {
+    std::string shown;
+    json value;
+  };
+  std::map<std::string, BaseSetting> base_;  ///< of a base in 4 bits, by field
+  std::string in_4_bits_;                    ///< the argument that asks for one
+  bool two_levels_ = false;                  ///< its tool's default
+  bool deepspeed_switch_ = false;            ///< --deepspeed without a file
 };
 
 /// All errors of a line as one.
@@ -425,6 +517,9 @@ std::string argument_of(const std::string& path) {
   if (path.starts_with(kLora))
     for (const LoraArgument& lora : kLoraArguments)
       if (path.substr(kLora.size()) == lora.field) return std::string("--") + lora.name;
+  if (path.starts_with(kLora))
+    for (const BaseArgument& base : kBaseArguments)
+      if (path.substr(kLora.size()) == base.field) return std::string("--") + base.name;
   if (path == "spec.training.lora") return "--use_lora";
   if (path.starts_with(kTraining))
     for (const auto& [name, field] : training_names())

@@ -177,6 +177,29 @@ TEST_F(PlanTest, LoraCountsOnlyWhatIsTrained) {
   EXPECT_NE(err_.find("did you mean \"q_proj\"?"), std::string::npos) << err_;
 }
 
+TEST_F(PlanTest, ABaseInFourBitsIsCodesAndScales) {
+  const std::string file = write("job.yaml", with("stage: 3", "stage: 2"));
+  const auto parameters = [&](const char* lora) {
+    EXPECT_EQ(run({file, "-o", "json", "--set", std::string("spec.training.lora=") + lora}), 0)
+        << err_;
+    return json::parse(out_)["memory"];
+  };
+  const json whole = parameters("{r: 4}"), packed = parameters("{r: 4, loadIn4bit: true}");
+  const int64_t codes = packed["baseIn4BitsBytes"]["codes"];
+  EXPECT_FALSE(whole.contains("baseIn4BitsBytes"));
+  EXPECT_EQ(packed["baseIn4BitsBytes"]["scales"], codes / 8) << "fp32 for 64 numbers";
+  EXPECT_EQ(whole["bytesPerRank"]["parameters"].get<int64_t>() -
+                packed["bytesPerRank"]["parameters"].get<int64_t>(),
+            4 * 2 * codes - codes - codes / 8);
+  ASSERT_EQ(run({file, "--set", "spec.training.lora={r: 4, loadIn4bit: true}"}), 0) << err_;
+  EXPECT_NE(out_.find("the base in 4 bits: codes"), std::string::npos) << out_;
+  EXPECT_EQ(run({file, "--set", "spec.training.lora={loadIn4bit: true}", "--set",
+                 "spec.deepspeed.config.zero_optimization.stage=3"}),
+            1);
+  EXPECT_NE(err_.find("spec.training.lora.loadIn4bit"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("not built for ZeRO stage 3"), std::string::npos) << err_;
+}
+
 TEST_F(PlanTest, OverridesApply) {
   const std::string file = write("job.yaml", kJob);
   ASSERT_EQ(run({file, "-o", "json", "--set", "spec.training.maxSteps=7", "--set",

@@ -165,7 +165,19 @@ TEST(ArgumentTable, EveryVerdictHasItsGround) {
                                                 "lora_target_modules",
                                                 "lora_modules_to_save",
                                                 "lora_bias",
-                                                "use_rslora"};
+                                                "use_rslora",
+                                                "load_in_4bit",
+                                                "q_lora",
+                                                "quantization_bit",
+                                                "bits",
+                                                "bnb_4bit_quant_type",
+                                                "quantization_type",
+                                                "quant_type",
+                                                "bnb_4bit_use_double_quant",
+                                                "use_bnb_nested_quant",
+                                                "double_quantization",
+                                                "double_quant",
+                                                "bnb_4bit_compute_dtype"};
   for (const ArgumentGroup& group : argument_groups()) {
     for (const ArgumentRow& row : group.rows) {
       if (row.verdict != ArgumentVerdict::Taken) {
@@ -198,7 +210,7 @@ TEST(ArgumentTable, WhatAsksForNothing) {
   for (const char* value : {"0", "0.0", "False", "none", "None", ""})
     EXPECT_TRUE(nothing("pref_ftx", value)) << value;
   EXPECT_FALSE(nothing("pref_ftx", "0.1"));
-  EXPECT_FALSE(nothing("load_in_4bit", "True"));
+  EXPECT_FALSE(nothing("load_in_8bit", "True"));
   EXPECT_FALSE(nothing("save_safetensors", "False")) << "its neutral value is true";
   EXPECT_TRUE(nothing("save_safetensors", "True"));
   EXPECT_TRUE(nothing("ddp_backend", "nccl"));

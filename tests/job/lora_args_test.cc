@@ -26,7 +26,9 @@ TEST(LoraArgsTest, WhatIsReadIsWritten) {
   for (const char* text :
        {R"({"r": 4, "alpha": 16.0, "dropout": 0.1, "targetModules": ["q_proj"]})",
         R"({"r": 4, "alpha": 16.0, "dropout": 0.1, "targetModules": ".*_proj",
-            "modulesToSave": ["lm_head"], "useRslora": true})"}) {
+            "modulesToSave": ["lm_head"], "useRslora": true})",
+        R"({"r": 8, "alpha": 8.0, "dropout": 0.0, "loadIn4bit": true, "bnb4bitUseDoubleQuant": true,
+            "bnb4bitComputeDtype": "bfloat16"})"}) {
     const json object = json::parse(text);
     const auto args = training_args_from_json({{"lora", object}}, "t");
     ASSERT_TRUE(args) << args.error().to_string();
@@ -35,6 +37,22 @@ TEST(LoraArgsTest, WhatIsReadIsWritten) {
   const auto words = lora_args_from_json({{"r", "16"}, {"alpha", "32"}, {"dropout", "5e-2"}}, "l");
   ASSERT_TRUE(words);
   EXPECT_EQ(*words, (LoraArgs{.r = 16, .alpha = 32, .dropout = 0.05}));
+}
+
+TEST(LoraArgsTest, ABaseInFourBitsByTransformersNames) {
+  const auto args = lora_args_from_json({{"loadIn4bit", true},
+                                         {"loadIn8bit", false},
+                                         {"bnb4bitQuantType", "nf4"},
+                                         {"bnb4bitUseDoubleQuant", "True"},
+                                         {"bnb4bitComputeDtype", "torch.bfloat16"}},
+                                        "l");
+  ASSERT_TRUE(args) << args.error().to_string();
+  EXPECT_TRUE(args->load_in_4bit && args->double_quant);
+  EXPECT_EQ(args->compute_dtype, "bfloat16");
+  EXPECT_FALSE(lora_args_from_json(json::object(), "l")->load_in_4bit);
+  LoraArgs sixteen = *args;
+  sixteen.load_in_4bit = false;
+  EXPECT_EQ(differences(*args, sixteen), "loadIn4bit true → (not given)");
 }
 
 TEST(LoraArgsTest, RefusalsSayWhereAndWhat) {
@@ -49,6 +67,12 @@ TEST(LoraArgsTest, RefusalsSayWhereAndWhat) {
            BadText{R"({"targetModules": ["a", "a"]})", "l.targetModules", "twice"},
            BadText{R"({"modulesToSave": "lm_head"})", "l.modulesToSave", "a list"},
            BadText{R"({"bias": "all"})", "l.bias", "only \"none\""},
+           BadText{R"({"loadIn4bit": "perhaps"})", "l.loadIn4bit", "true or false"},
+           BadText{R"({"loadIn8bit": true})", "l.loadIn8bit", "LLM.int8()"},
+           BadText{R"({"bnb4bitQuantType": "fp4"})", "l.bnb4bitQuantType", "only \"nf4\""},
+           BadText{R"({"bnb4bitComputeDtype": "int8"})", "l.bnb4bitComputeDtype", "bfloat16"},
+           BadText{R"({"useBnbNestedQuant": true})", "l.useBnbNestedQuant",
+                   "write \"bnb4bitUseDoubleQuant\" here"},
            BadText{R"({"use_dora": true})", "l.use_dora", "not built"},
            BadText{R"({"rankPattern": {}})", "l.rankPattern", "not built"},
            BadText{R"({"initLoraWeights": "gaussian"})", "l.initLoraWeights", "not built"},

@@ -112,6 +112,12 @@ std::vector<Case> cases() {
   all.back().run.recompute = true;
   all.push_back({"lora", small(3, 2)});
   all.back().run.lora = LoraArgs{.r = 2};
+  for (const bool two_levels : {false, true}) {
+    all.push_back({two_levels ? "four_bits" : "four_bits_one_level", small(2, 2)});
+    auto& lora = all.back().run.lora;
+    lora = LoraArgs{.r = 2, .target_pattern = "all-linear", .load_in_4bit = true};
+    lora->double_quant = two_levels;
+  }
   all.push_back({"checkpoint", small(2, 2), /*checkpoints=*/true});
   all.push_back({"offload_states", offloaded(1, 2, false)});
   all.push_back({"offload_all", offloaded(3, 2, true), /*checkpoints=*/true});
@@ -364,7 +370,7 @@ TEST_P(LateSteps, HaveTheLossesOfTheCpuWhateverTheOrder) {
 /// lies in host memory comes down for the update.
 TEST(LateStops, NothingInAStepStopsTheHostButOneRead) {
   for (const char* name : {"stage0", "stage1", "stage2", "stage3", "one_rank", "recompute", "lora",
-                           "bf16", "one_bit_adam", "offload_states", "offload_all"}) {
+                           "four_bits", "bf16", "one_bit_adam", "offload_states", "offload_all"}) {
     SCOPED_TRACE(name);
     Case test = case_of(name);
     test.run.steps = 3;

@@ -2,101 +2,14 @@
 // their working copy.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
-#include "engine/weights/adapter.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/zero_plan.h"
-#include "tests/engine/train/support.h"
+#include "tests/engine/train/peft_run.h"
 
 namespace dsj::train {
 namespace {
 
 using memory::Class;
-using nlohmann::json;
-
-/// A run of tests/oracle/peft_oracle.py.
-struct PeftRun {
-  explicit PeftRun(const std::string& name) : directory(fixture("lora/" + name)) {
-    data = json::parse(std::ifstream(directory + "/run.json"));
-    PosixFiles files;
-    const auto config = weights::read_adapter_config(files, directory + "/initial");
-    EXPECT_TRUE(config) << config.error().to_string();
-    lora = config->lora;
-  }
-
-  SmallRun small(int world, int stage, bool recompute) const {
-    SmallRun run{.model = data["base"], .world = world, .recompute = recompute, .lora = lora};
-    run.normalization = dsconfig::LossNormalization::MicroBatch;  // the mean of the rows' means
-    const json& adamw = data["adamw"];
-    run.config = small_config(stage, /*micro=*/1, /*accumulation=*/2 / world);
-    run.config.optimizer.lr = adamw["lr"];
-    run.config.optimizer.beta1 = adamw["betas"][0];
-    run.config.optimizer.beta2 = adamw["betas"][1];
-    run.config.optimizer.eps = adamw["eps"];
-    run.config.optimizer.weight_decay = adamw["weight_decay"];
-    run.config.gradient_clipping = adamw["max_grad_norm"];
-    return run;
-  }
-
-  models::MicroBatch row(int64_t index) const {
-    const json& row = data["rows"][index % data["rows"].size()];
-    auto tensor = [](const json& ids) {
-      return at::tensor(ids.get<std::vector<int64_t>>()).unsqueeze(0);
-    };
-    return testing_support::rectangle(tensor(row["input_ids"]), tensor(row["labels"]));
-  }
-
-  std::string directory;
-  json data;
-  LoraArgs lora;
-};
-
-void expect_pefts_numbers(const PeftRun& peft, const SmallRun& run) {
-  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
-    Rank rank(run, collectives);
-    PosixFiles files;
-    const auto base = weights::WeightSource::open(files, fixture(run.model));
-    const auto initial = weights::WeightSource::open_file(
-        files, peft.directory + "/initial/" + weights::kAdapterWeightsFile);
-    ASSERT_TRUE(base && initial);
-    const auto loaded = rank.state.load(*base, {.saved = &*initial});
-    ASSERT_TRUE(loaded) << loaded.error().to_string();
-    EXPECT_EQ(layout::trainable_numel(rank.state.units()), peft.data["trainable"].get<int64_t>());
-    const auto steps = static_cast<int64_t>(peft.data["loss"].size());
-    for (int64_t step = 0; step < steps; ++step) {
-      std::vector<models::MicroBatch> batches;
-      for (int64_t i = 0; i < run.config.gradient_accumulation_steps; ++i)
-        batches.push_back(peft.row(2 * step + i + collectives.rank()));
-      const auto done = rank.stepper.run({.micro_batches = batches,
-                                          .step = step,
-                                          .rates = {.lr = run.config.optimizer.lr},
-                                          .tokens = 1});
-      const double loss = peft.data["loss"][step], norm = peft.data["grad_norm"][step];
-      EXPECT_NEAR(done.loss, loss, 1e-6 * loss) << "step " << step;
-      EXPECT_NEAR(done.grad_norm, norm, 1e-5 * norm) << "step " << step;
-    }
-    const auto trained = weights::WeightSource::open_file(
-        files, peft.directory + "/final/" + weights::kAdapterWeightsFile);
-    ASSERT_TRUE(trained);
-    size_t compared = 0;
-    rank.state.visit_weights(
-        [&](const layout::Slot& slot, const at::Tensor& value) {
-          const std::string name = weights::kAdapterPrefix + slot.name;
-          ASSERT_TRUE(trained->find(name)) << name;
-          at::Tensor want = at::empty({slot.numel});
-          ASSERT_TRUE(
-              trained->read(name, 0, {want.data_ptr<float>(), static_cast<size_t>(slot.numel)}));
-          EXPECT_LT((value.reshape({-1}) - want).norm().item<double>(),
-                    1e-4 * want.norm().item<double>())
-              << name;
-          ++compared;
-        },
-        /*trained_only=*/true);
-    EXPECT_EQ(compared, collectives.rank() == 0 ? trained->tensors().size() : 0);
-  });
-}
 
 struct PeftCase {
   const char* name;

@@ -100,6 +100,21 @@ TEST_F(Resume, NextTwentyLossesAreBitIdentical) {
   }
 }
 
+TEST_F(Resume, OnABaseInFourBits) {
+  for (const int stage : {0, 1, 2}) {
+    for (const auto precision : {dsconfig::Precision::Fp32, dsconfig::Precision::Bf16}) {
+      std::filesystem::remove_all(directory_);
+      auto run = small_on(2, stage, precision);
+      run.lora = LoraArgs{.r = 4, .target_pattern = "all-linear"};
+      run.lora->load_in_4bit = run.lora->double_quant = true;
+      const auto whole = losses(run, 0, 13, false);
+      losses(run, 0, 3, true);
+      const auto resumed = losses(run, 3, 13, false);
+      EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), resumed) << "stage " << stage;
+    }
+  }
+}
+
 TEST_F(Resume, UnderAutocast) {
   for (const auto products : {dsconfig::Precision::Bf16, dsconfig::Precision::Fp16}) {
     std::filesystem::remove_all(directory_);

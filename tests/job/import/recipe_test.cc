@@ -131,8 +131,35 @@ unheard_of: 1
       "saveStrategy": "steps", "saveSteps": 0.5, "weightDecay": 0.1, "eosToken": "</s>", "perDeviceEvalBatchSize": 2,
       "warmupRatio": 0.03})"));
   for (const char* lost :
-       {"adapter: a base of 4 bits", "datasets[1]", "unheard_of: not known here", "bf16: auto"})
+       {"adapter: load_in_4bit", "datasets[1]", "unheard_of: not known here", "bf16: auto"})
     EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
+}
+
+/// Both tools quantise the scales, too, unless the file says otherwise.
+TEST(RecipeTest, ABaseInFourBits) {
+  Folder folder;
+  folder.add("/rows.jsonl", "{}");
+  const std::string axolotl =
+      "base_model: ./llama\noutput_dir: ./o\nadapter: qlora\nload_in_4bit: true\ndatasets:\n"
+      "  - path: /rows.jsonl\n    type: alpaca\n";
+  auto imported = import_text(folder, Recipe::Axolotl, axolotl);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  json lora = imported->manifest["spec"]["training"]["lora"];
+  EXPECT_EQ(lora["loadIn4bit"], true);
+  EXPECT_EQ(lora["bnb4bitUseDoubleQuant"], true);
+  EXPECT_FALSE(any_contains(imported->not_carried, "load_in_4bit"));
+  const std::string factory =
+      "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: lora\noutput_dir: ./o\n"
+      "quantization_bit: 4\nquantization_method: bitsandbytes\n";
+  for (const bool two_levels : {true, false}) {
+    imported = import_text(folder, Recipe::LlamaFactory,
+                           factory + (two_levels ? "" : "double_quantization: false\n"));
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    lora = imported->manifest["spec"]["training"]["lora"];
+    EXPECT_EQ(lora["loadIn4bit"], true) << lora.dump();
+    EXPECT_EQ(lora.value("bnb4bitUseDoubleQuant", false), two_levels) << lora.dump();
+    EXPECT_FALSE(any_contains(imported->not_carried, "quantization_bit"));
+  }
 }
 
 /// What a file leaves out is what its tool would take, not what Trainer would.

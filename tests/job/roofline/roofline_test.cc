@@ -191,6 +191,8 @@ TEST(RooflineTest, WhatIsNotCountedSaysSo) {
             "spec.training.modelNameOrPath");
   EXPECT_EQ(refused([](auto& i) { i.lora = LoraArgs{.dropout = 0.1}; }),
             "spec.training.lora.dropout");
+  EXPECT_EQ(refused([](auto& i) { i.lora = LoraArgs{.load_in_4bit = true}; }),
+            "spec.training.lora.loadIn4bit");
   EXPECT_EQ(refused([](auto& i) { i.config.sparse_gradients = true; }), "sparse_gradients");
   EXPECT_EQ(refused([](auto& i) { i.config.offload.optimizer.device = OffloadDevice::Nvme; }),
             "zero_optimization");

@@ -375,7 +375,10 @@ TEST_F(ArgumentsTest, EveryRowIsWhatHappens) {
         if (row.verdict == ArgumentVerdict::Taken) {
           if (job) {
             for (const auto& finding : job->findings)
-              EXPECT_TRUE(finding.path != flag || row.name.starts_with("lora_"));
+              EXPECT_TRUE(finding.path != flag || row.name.starts_with("lora_") ||
+                          finding.hint.contains("--load_in_4bit") ||
+                          finding.message.contains("--load_in_4bit"))
+                  << "a setting of what is off";
           } else {
             EXPECT_TRUE(said.starts_with(flag)) << "a value that it does not take";
           }
@@ -423,6 +426,42 @@ TEST_F(ArgumentsTest, LoraByItsUsualNames) {
   EXPECT_EQ(off->findings[0].path, "--lora_r");
 }
 
+/// TRL's, LLaMA-Factory's, QLoRA's and FastChat's names, and what each of them does where nothing is said.
+TEST_F(ArgumentsTest, ABaseInFourBitsByItsUsualNames) {
+  const std::pair<const char*, bool> lines[] = {
+      {"--use_peft --load_in_4bit True", false},
+      {"--use_peft --load_in_4bit", false},
+      {"--use_peft --load_in_4bit True --bnb_4bit_quant_type nf4 --use_bnb_nested_quant True",
+       true},
+      {"--load_in_4bit True --bnb_4bit_quant_type nf4 --bnb_4bit_use_double_quant True "
+       "--bnb_4bit_compute_dtype bfloat16 --use_peft",
+       true},
+      {"--finetuning_type lora --quantization_bit 4", true},
+      {"--finetuning_type lora --quantization_bit 4 --quantization_method bnb --quantization_type "
+       "nf4 --double_quantization False",
+       false},
+      {"--use_lora True --bits 4", true},
+      {"--use_lora True --bits 4 --double_quant False --quant_type nf4", false},
+      {"--use_lora True --q_lora True", true}};
+  for (const auto& [line, two_levels] : lines) {
+    const auto job = parse(std::string(kLine) + line);
+    ASSERT_TRUE(job) << line << ": " << job.error().to_string();
+    ASSERT_TRUE(job->training.lora) << line;
+    EXPECT_TRUE(job->training.lora->load_in_4bit) << line;
+    EXPECT_EQ(job->training.lora->double_quant, two_levels) << line;
+  }
+  for (const char* off : {"--use_peft --load_in_4bit False", "--use_peft --bits 16",
+                          "--use_peft --quantization_bit none", "--use_peft --q_lora False"}) {
+    const auto job = parse(std::string(kLine) + off);
+    ASSERT_TRUE(job) << off << ": " << job.error().to_string();
+    EXPECT_FALSE(job->training.lora->load_in_4bit) << off;
+  }
+  const auto unused = parse(std::string(kLine) + "--bnb_4bit_quant_type nf4");
+  ASSERT_TRUE(unused) << unused.error().to_string();
+  ASSERT_EQ(unused->findings.size(), 1u);
+  EXPECT_EQ(unused->findings[0].path, "--bnb_4bit_quant_type");
+}
+
 TEST_F(ArgumentsTest, OverridesApply) {
   const auto job = parse(kLine, {"spec.training.maxSteps=5", "spec.workers.slotsPerWorker=3"});
   ASSERT_TRUE(job) << job.error().to_string();
@@ -445,7 +484,17 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
            BadArgument{"--max_steps many", "--max_steps", "expected a whole number"},
            BadArgument{"--max_steps", "--max_steps", "a value is missing"},
            BadArgument{"--model_max_length 1 --max_seq_length 2", "--max", "twice"},
-           BadArgument{"--load_in_4bit True", "--load_in_4bit", "quantised weights are not built"},
+           BadArgument{"--load_in_4bit True", "--load_in_4bit", "add --use_peft True"},
+           BadArgument{"--load_in_8bit True", "--load_in_8bit", "LLM.int8()"},
+           BadArgument{"--use_peft --quantization_bit 8", "--quantization_bit", "LLM.int8()"},
+           BadArgument{"--use_peft --quantization_bit 3", "--quantization_bit", "expected 4"},
+           BadArgument{"--use_peft --quantization_bit 4 --quantization_method hqq",
+                       "--quantization_method", "bitsandbytes' rule"},
+           BadArgument{"--use_peft --load_in_4bit True --bnb_4bit_quant_type fp4",
+                       "--bnb_4bit_quant_type", "only \"nf4\""},
+           BadArgument{"--use_peft --load_in_4bit True --use_bnb_nested_quant True --double_quant "
+                       "False",
+                       "--double_quant", "twice"},
            BadArgument{"--label_smoothing_factor much", "--label_smoothing_factor", "a number"},
            BadArgument{"--stage ppo", "--stage", "expected sft, dpo"},
            BadArgument{"--objective dpo --stage pt", "--stage", "twice"},
@@ -458,7 +507,7 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
            BadArgument{"--use_lora True --lora_r 0", "--lora_r", "at least 1"},
            BadArgument{"--lora_r 8", "--lora_r", "--use_lora True"},
            BadArgument{"--use_lora --lora_bias all", "--lora_bias", "only \"none\""},
-           BadArgument{"--use_lora --q_lora True", "--q_lora", "quantised"},
+           BadArgument{"--q_lora True", "--q_lora", "add --use_peft True"},
            BadArgument{"--use_lora --lora_alfa 8", "--lora_alfa", "did you mean \"--lora_alpha\"?"},
            BadArgument{"--nnodes 2", "--nnodes", "this machine only"},
            BadArgument{"--nproc_per_node 0", "--nproc_per_node", "at least 1"},

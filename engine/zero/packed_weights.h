@@ -1,0 +1,68 @@
+// A flat's frozen weights in 4 bits (QLoRA): codes and scales by job/layout/packing.h, with the numbers
+// of engine/optim/four_bit.h. Every rank keeps them whole. A weight is unpacked for the product that
+// reads it, and again for the next one. Codes and scales are counted as parameters, all else as buckets.
+// Not thread-safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "job/layout/packing.h"
+
+namespace dsj::zero {
+
+class PackedWeights {
+ public:
+  /// `type`: of the weights as they are read.
+  PackedWeights(const layout::FlatLayout& layout, at::ScalarType type, at::Device device);
+
+  /// Reads and packs every parameter as `read(parameter, first element, values)` gives it, in fp32, a
+  /// piece at a time: no more than that is ever whole. Error: read's.
+  using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
+  Status fill(const Read& read);
+
+  /// `count` neighbours from `first` on, unpacked: one in its shape, several stacked on the first
+  /// dimension. Undefined if padding lies between them.
+  at::Tensor weight(int first, int count) const;
+  /// The same bits as an expression of ATen's, piece by piece: what accelerators run.
+  at::Tensor weight_by_expression(int first, int count) const;
+
+ private:
+  /// What the expression looks up, on the device.
+  struct Tables {
+    at::Tensor pairs;   ///< [256, 2] fp32: both numbers of a byte
+    at::Tensor scales;  ///< [256] fp32: a code of the second level
+  };
+  bool two_levels() const { return layout_.packing() == layout::Packing::Nf4TwoLevels; }
+  Status fill_slot(size_t slot, const Read& read, const at::Tensor& staged,
+                   const at::Tensor& codes);
+  void keep_scales(size_t slot, const at::Tensor& scales);
+  at::Tensor made(int64_t numel, at::ScalarType type) const;
+  /// The weights [numel] in one piece, each by `unpack(slot, [numel])`.
+  template <typename Unpack>
+  at::Tensor unpacked(int first, int count, Unpack unpack) const;
+  template <typename T>
+  void unpack_here(size_t slot, T* out) const;
+  void unpack_by_expression(size_t slot, const at::Tensor& out, const Tables& tables) const;
+  Tables tables() const;
+
+  const layout::FlatLayout& layout_;
+  const at::ScalarType type_;
+  const at::Device device_;
+  const std::vector<layout::PackedSlot> slots_;
+  at::Tensor codes_;   ///< [numel / 2] uint8
+  at::Tensor scales_;  ///< [numel / block] fp32; with two levels uint8
+  at::Tensor groups_;  ///< [groups] fp32; two levels only
+  at::Tensor means_;   ///< [slots] fp32; two levels only
+  /// On an accelerator from the beginning: a step waits for no copy from the host.
+  mutable std::optional<Tables> tables_;
+};
+
+}  // namespace dsj::zero
