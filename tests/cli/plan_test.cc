@@ -178,7 +178,7 @@ TEST_F(PlanTest, LoraCountsOnlyWhatIsTrained) {
 }
 
 TEST_F(PlanTest, ABaseInFourBitsIsCodesAndScales) {
-  const std::string file = write("job.yaml", with("stage: 3", "stage: 2"));
+  const std::string file = with("stage: 3", "stage: 2");
   const auto parameters = [&](const char* lora) {
     EXPECT_EQ(run({file, "-o", "json", "--set", std::string("spec.training.lora=") + lora}), 0)
         << err_;
