@@ -59,6 +59,7 @@ constexpr Architecture kArchitectures[] = {
     {"glm4", "glm4", true, Activation::Silu, kHeadDim | kPartialRope},
     {"hunyuan_v1_dense", "hunyuan-dense", false, Activation::Silu, kHeadDim},
     {"gpt2", "gpt2", false, Activation::GeluTanh, kBiases},
+    {"gpt_bigcode", "starcoder", false, Activation::GeluTanh, kAllBiases},
 };
 
 /// Layers that have no positions, as the architecture has them.

@@ -858,6 +858,114 @@ void read_opt(const json& config, Fields& fields, ModelConfig& out) {
                  "is not 0; dropping whole layers is not built");
 }
 
+/// attention_types, [[["global", "local"], 6]]: which layers have the window, each list so many times.
+void read_gpt_neo_windows(const json& config, Fields& fields, ModelConfig& out) {
+  const int64_t window = fields.positive("window_size", kIndexMax, 256);
+  json types = json::array({json::array({json::array({"global", "local"}), 12})});
+  if (!fields.absent("attention_types")) types = config["attention_types"];
+  bool known = types.is_array();
+  for (const json& part : types) {
+    known = known && part.is_array() && part.size() == 2 && part[0].is_array() &&
+            part[1].is_number_unsigned() && part[1].get<uint64_t>() <= kLayersMax;
+    if (!known) break;
+    for (uint64_t i = 0; i < part[1].get<uint64_t>(); ++i) {
+      for (const json& type : part[0]) {
+        known = known && (type == "global" || type == "local") &&
+                static_cast<int64_t>(out.windows.size()) < out.num_layers;
+        if (!known) break;
+        out.windows.push_back(type == "local" ? window : 0);
+      }
+    }
+  }
+  fields.require(known && static_cast<int64_t>(out.windows.size()) == out.num_layers,
+                 "attention_types",
+                 "does not name global or local attention for each of num_layers layers");
+  out.windows.resize(static_cast<size_t>(out.num_layers));
+}
+
+/// Scores are not scaled.
+void read_gpt_neo(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.layers_key = "num_layers",
+              .heads_key = "num_heads",
+              .kv_heads_key = nullptr,
+              .inner_factor = 4,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_epsilon",
+              .learned_positions = true,
+              .tied = true,
+              .activation_key = "activation_function",
+              .activation = "gelu_new",
+              .has_padding = false},
+             out);
+  read_gpt_neo_windows(config, fields, out);
+  out.scale_attention = false;
+  out.norm = NormKind::Layer;
+  out.norm_bias = out.o_bias = out.mlp_bias = true;
+  out.qkv_bias = false;
+  out.gated = false;
+  out.dropout.embedding = fields.probability("embed_dropout", 0);
+  out.dropout.residual = fields.probability("resid_dropout", 0);
+  out.names = {.base = "transformer.",
+               .embedding = "wte",
+               .positions = "wpe",
+               .layers = "h",
+               .norm = "ln_f",
+               .norm1 = "ln_1",
+               .attention = "attn.attention",
+               .o = "out_proj",
+               .norm2 = "ln_2",
+               .up = "mlp.c_fc",
+               .down = "mlp.c_proj"};
+}
+
+/// GPT-2's layer with one key head for all queries, or with a group of rows for each head.
+void read_gpt_bigcode(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.hidden_key = "n_embd",
+              .layers_key = "n_layer",
+              .heads_key = "n_head",
+              .kv_heads_key = nullptr,
+              .inner_key = "n_inner",
+              .max_position_key = "n_positions",
+              .inner_factor = 4,
+              .max_position = 1024,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "layer_norm_epsilon",
+              .learned_positions = true,
+              .tied = true,
+              .activation_key = "activation_function",
+              .activation = "gelu_pytorch_tanh",
+              .has_padding = false},
+             out);
+  if (fields.flag("multi_query", true)) out.num_kv_heads = 1;
+  out.scale_attention = fields.flag("scale_attn_weights", true);
+  // They ask for fp32 probabilities, which are fp32 here anyway.
+  for (const char* key : {"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"})
+    fields.flag(key, true);
+  fields.require(!fields.flag("add_cross_attention", false), "add_cross_attention",
+                 "is true; an encoder beside the model is not built");
+  out.norm = NormKind::Layer;
+  out.norm_bias = out.qkv_bias = out.o_bias = out.mlp_bias = true;
+  out.fused_qkv = out.qkv_by_group = true;
+  out.gated = false;
+  out.dropout = {.embedding = fields.probability("embd_pdrop", 0.1),
+                 .attention = fields.probability("attn_pdrop", 0.1),
+                 .residual = fields.probability("resid_pdrop", 0.1)};
+  out.names = {.base = "transformer.",
+               .embedding = "wte",
+               .positions = "wpe",
+               .layers = "h",
+               .norm = "ln_f",
+               .norm1 = "ln_1",
+               .attention = "attn",
+               .qkv = "c_attn",
+               .o = "c_proj",
+               .norm2 = "ln_2",
+               .up = "mlp.c_fc",
+               .down = "mlp.c_proj"};
+}
+
 void read_gpt2(const json&, Fields& fields, ModelConfig& out) {
   out.block = Block::Gpt2;
   out.learned_positions = true;
@@ -1052,6 +1160,12 @@ constexpr Family kFamilies[] = {
      read_falcon},
     {"gptj", "GPT-J-6B", "`n_embd` and similar fields, `rotary_dim`, its three dropouts",
      read_gptj},
+    {"gpt_neo", "GPT-Neo, TinyStories",
+     "`num_layers` and similar fields, `attention_types`, `window_size`, its three dropouts",
+     read_gpt_neo},
+    {"gpt_bigcode", "StarCoder, SantaCoder, StarCoderBase",
+     "`n_embd` and similar fields, `multi_query`, `scale_attn_weights`, its three dropouts",
+     read_gpt_bigcode},
     {"hunyuan_v1_dense", "Hunyuan 0.5B to 7B, dense",
      "`attention_bias`, `rope_scaling` with `alpha`", read_hunyuan},
     {"ministral", "Ministral 8B", "`sliding_window`, `layer_types`", read_ministral},

@@ -288,6 +288,22 @@ MODELS |= {
                                              "mscale": 0.707, "mscale_all_dim": 1.0,
                                              "original_max_position_embeddings": 16}),
 }
+GPT_BIGCODE = {
+    "activation_function": "gelu_pytorch_tanh", "attention_softmax_in_fp32": True, "attn_pdrop": 0.0,
+    "bos_token_id": 1, "embd_pdrop": 0.0, "eos_token_id": 2, "initializer_range": 0.02, "layer_norm_epsilon": 1e-5,
+    "model_type": "gpt_bigcode", "n_embd": 32, "n_head": 4, "n_inner": 48, "n_layer": 2, "n_positions": 64,
+    "resid_pdrop": 0.0, "scale_attention_softmax_in_fp32": True, "scale_attn_weights": True, "vocab_size": 128}
+MODELS |= {
+    # Local attention in the second layer.
+    "tiny-gpt-neo": {"activation_function": "gelu_new", "architectures": ["GPTNeoForCausalLM"],
+                     "attention_dropout": 0.0, "attention_types": [[["global", "local"], 1]], "bos_token_id": 1,
+                     "embed_dropout": 0.0, "eos_token_id": 2, "hidden_size": 32, "initializer_range": 0.02,
+                     "intermediate_size": 48, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 64,
+                     "model_type": "gpt_neo", "num_heads": 4, "num_layers": 2, "resid_dropout": 0.0,
+                     "vocab_size": 128, "window_size": 6},
+    "tiny-gpt-bigcode": {"architectures": ["GPTBigCodeForCausalLM"], "multi_query": True, **GPT_BIGCODE},
+    "tiny-gpt-bigcode-heads": {"architectures": ["GPTBigCodeForCausalLM"], "multi_query": False, **GPT_BIGCODE},
+}
 # Their norms multiply by 1 + weight.
 PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma")
 

@@ -80,6 +80,8 @@ MODELS = {
     "gpt-neox": ("fixtures/tiny-gpt-neox", {}),
     "glm4": ("fixtures/tiny-glm4", {}),
     "hunyuan": ("fixtures/tiny-hunyuan", {}),
+    "gpt-bigcode": ("fixtures/tiny-gpt-bigcode", {}),
+    "gpt-bigcode-heads": ("fixtures/tiny-gpt-bigcode-heads", {}),
     "gpt2": ("fixtures/lora/gpt2-base", {"n_ctx": 32}),
 }
 
@@ -281,6 +283,7 @@ def write_tokenizer(base, change, folder):
 # Of a model, where the converter's file cannot be compared: it gives up, or has tensors of the changed config.json.
 NOT_CONVERTED = {
     "gpt-neox": "it needs rotary_pct, which transformers 5 no longer writes",
+    "gpt-bigcode-heads": "it takes one key head",
     "hunyuan": "it takes alpha only of the published models",
     "ernie4.5": "it copies the biases that the changed config.json leaves out",
     "cohere2": "it copies the biases that the changed config.json leaves out",

@@ -71,6 +71,7 @@ bool differs(const std::string& model, const std::string& key) {
       // It takes the sizes of the published Phi-2.
       {"phi", "phi2.attention.head_count_kv"},
       {"phi", "phi2.feed_forward_length"},
+      {"gpt-bigcode", "starcoder.feed_forward_length"},  // and StarCoder's
       // Without scaling nothing reads it.
       {"phi4-mini", "phi3.rope.scaling.original_context_length"},
   };

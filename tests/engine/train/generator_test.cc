@@ -131,12 +131,13 @@ INSTANTIATE_TEST_SUITE_P(
         "tiny-seed-oss", "tiny-ernie4.5", "tiny-helium", "tiny-arcee", "tiny-cwm", "tiny-nemotron",
         "tiny-starcoder2", "tiny-stablelm", "tiny-stablelm-parallel", "tiny-olmo", "tiny-cohere",
         "tiny-cohere2", "tiny-gpt-neox", "tiny-gpt-neox-sequential", "tiny-phi", "tiny-opt",
-        "tiny-falcon", "tiny-falcon-40b", "tiny-falcon-sequential", "tiny-gptj", "tiny-hunyuan",
-        "tiny-ministral", "tiny-internlm3", "tiny-gemma3-vision", "tiny-mistral3",
-        "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-jais2", "tiny-hyperclovax", "tiny-vaultgemma",
-        "tiny-llava", "tiny-smolvlm", "tiny-mixtral", "tiny-olmoe", "tiny-qwen2-moe",
-        "tiny-qwen3-moe", "tiny-qwen3-moe-balanced", "tiny-granitemoe", "tiny-gpt-oss",
-        "tiny-deepseek-v2", "tiny-deepseek-v2-lite", "tiny-gemma-padding", "tiny-llama-padding"),
+        "tiny-falcon", "tiny-falcon-40b", "tiny-falcon-sequential", "tiny-gptj", "tiny-gpt-neo",
+        "tiny-gpt-bigcode", "tiny-gpt-bigcode-heads", "tiny-hunyuan", "tiny-ministral",
+        "tiny-internlm3", "tiny-gemma3-vision", "tiny-mistral3", "tiny-qwen2.5-vl", "tiny-qwen3-vl",
+        "tiny-jais2", "tiny-hyperclovax", "tiny-vaultgemma", "tiny-llava", "tiny-smolvlm",
+        "tiny-mixtral", "tiny-olmoe", "tiny-qwen2-moe", "tiny-qwen3-moe", "tiny-qwen3-moe-balanced",
+        "tiny-granitemoe", "tiny-gpt-oss", "tiny-deepseek-v2", "tiny-deepseek-v2-lite",
+        "tiny-gemma-padding", "tiny-llama-padding"),
     [](const auto& info) {
       std::string name = info.param;
       std::ranges::replace_if(

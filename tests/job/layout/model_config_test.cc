@@ -478,6 +478,27 @@ TEST(ModelConfig, ReleasedModelsOfOtherShapes) {
       "n_positions": 2048, "vocab_size": 50400, "rotary_dim": 64, "n_inner": null})"),
             6'050'882'784)
       << "the size of gpt-j-6b";
+  EXPECT_EQ(parameters(R"({"model_type": "gpt_neo", "hidden_size": 768, "num_layers": 12,
+      "num_heads": 12, "vocab_size": 50257, "max_position_embeddings": 2048,
+      "attention_types": [[["global", "local"], 6]], "window_size": 256,
+      "activation_function": "gelu_new", "intermediate_size": null})"),
+            125'198'592)
+      << "the size of gpt-neo-125m";
+  EXPECT_EQ(parameters(R"({"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40,
+      "n_head": 48, "n_positions": 8192, "n_inner": 24576, "vocab_size": 49152,
+      "multi_query": true, "activation_function": "gelu"})"),
+            15'517'456'384)
+      << "the size of starcoder";
+  const auto neo = [](const char* types) {
+    return refusal(
+        json::parse(std::string(R"({"model_type": "gpt_neo", "hidden_size": 32, "num_layers": 4,
+        "num_heads": 4, "vocab_size": 128, "attention_types": )") +
+                    types + "}"));
+  };
+  for (const char* types : {R"([[["global", "local"], 1]])", R"([[["global", "local"], 3]])",
+                            R"([[["global", "sparse"], 2]])", R"([[["global"], -4]])", "7"})
+    EXPECT_NE(neo(types).find("\"attention_types\" does not name"), std::string::npos)
+        << types << ": " << neo(types);
   const ModelConfig hunyuan = read(json::parse(R"({"model_type": "hunyuan_v1_dense",
       "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 32, "head_dim": 128,
       "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 120818,
