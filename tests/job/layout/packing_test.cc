@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "job/layout/lora.h"
+#include "test_paths.h"
 
 namespace dsj::layout {
 namespace {
@@ -105,6 +108,44 @@ TEST(Packing, LinearLayersArePackedAndNothingElse) {
     EXPECT_FALSE(name.contains(".experts.")) << name;
     EXPECT_FALSE(name.ends_with("mlp.gate.weight")) << "a router";
   }
+}
+
+/// tests/oracle/linear_layers_oracle.py asked transformers. It leaves subclasses of nn.Linear as they are, which
+/// Falcon's layers are; here they are linear layers, too.
+TEST(Packing, TheLayersAreThoseThatTransformersPutsIn4Bits) {
+  const std::string fixtures = DSJ_SOURCE_DIR "/tests/fixtures/";
+  std::ifstream file(fixtures + "linear_layers.json");
+  const auto record = nlohmann::json::parse(file);
+  int families = 0, falcons = 0;
+  for (const auto& [name, modules] : record["modules"].items()) {
+    const auto model = read_model_config(fixtures + name);
+    ASSERT_TRUE(model) << model.error().to_string();
+    if (stored_in_out(*model)) continue;  // refused by name
+    const auto lora = resolve_lora(*model, {.target_pattern = "all-linear", .load_in_4bit = true});
+    ASSERT_TRUE(lora) << name << ": " << lora.error().to_string();
+    std::set<std::string> packed;
+    for (const UnitSpec& unit : units_of(*model, *lora)) {
+      for (const Adapter& adapter : unit.adapters) {  // which have the modules' names
+        EXPECT_NE(unit.parameters[static_cast<size_t>(adapter.weight)].packing, Packing::None);
+        packed.insert(module_of(module_of(unit.parameters[static_cast<size_t>(adapter.a)].name)));
+      }
+      EXPECT_EQ(
+          std::ranges::count_if(unit.parameters,
+                                [](const Parameter& one) { return one.packing != Packing::None; }),
+          std::ssize(unit.adapters))
+          << name;
+    }
+    ++families;
+    if (modules.empty()) {
+      EXPECT_TRUE(name.starts_with("tiny-falcon")) << name;
+      EXPECT_FALSE(packed.empty()) << name;
+      ++falcons;
+      continue;
+    }
+    EXPECT_EQ(packed, modules.get<std::set<std::string>>()) << name;
+  }
+  EXPECT_GE(families, 60);
+  EXPECT_EQ(falcons, 3);
 }
 
 TEST(Packing, PackedParametersHaveAFlatOfTheirOwnInEveryUnit) {
