@@ -13,6 +13,7 @@ std::string to_text(const AgentConfig& config) {
                        {"runDir", config.run_dir},
                        {"key", config.key},
                        {"address", config.address},
+                       {"joinPort", config.join_port},
                        {"rankCommand", config.rank_command},
                        {"userProgram", config.user_program},
                        {"ranksOnHost", config.ranks_on_host},
@@ -40,6 +41,7 @@ Result<AgentConfig> agent_config_from_text(const std::string& text, const std::s
     config.run_dir = object.at("runDir");
     config.key = object.at("key");
     config.address = object.at("address");
+    config.join_port = object.at("joinPort");
     config.rank_command = object.at("rankCommand");
     config.user_program = object.at("userProgram");
     config.ranks_on_host = object.at("ranksOnHost");

@@ -22,8 +22,9 @@ struct AgentConfig {
   std::string run_dir;                ///< for this run's small files: endpoint, job files
   std::string key;                    ///< with it agents prove themselves
   std::string address = "127.0.0.1";  ///< worker 0's: for other agents and the ranks' store
+  int join_port = 0;                  ///< worker 0's, for the other agents; 0: any free one
   std::vector<std::string> rank_command;
-  int ranks_on_host = 1;     ///< ranks that share this machine's cores
+  int ranks_on_host = 1;     ///< ranks that share a machine's cores
   int64_t last_attempt = 0;  ///< from the status; the attempt file may be newer
   bool predecessor = false;  ///< an earlier agent of worker 0 may have left ranks running
   RestartBudget budget;

@@ -7,21 +7,27 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "agent/agent.h"
 #include "agent/orphan.h"
 #include "agent/ranks/spawn.h"
 #include "agent/status/reports.h"
 #include "agent/status/status_publisher.h"
+#include "agent/status/trainer_status.h"
 #include "agent/turns.h"
 #include "agent/wire/http_transport.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/startup_trace.h"
 #include "job/contract.h"
+#include "kube/api_transport.h"
 
 namespace dsj::agent {
 namespace {
+
+/// How long the end of a run waits until Kubeflow Trainer knows of it.
+constexpr Time kLastProgress{5'000};
 
 int exit_code_of(const Error& error) {
   log::error(error.to_string());
@@ -31,13 +37,15 @@ int exit_code_of(const Error& error) {
 /// Passes reports on, and knows the last ones.
 class KeptReports final : public Reports {
  public:
-  explicit KeptReports(PipeReports& pipe) : pipe_(pipe) {}
+  /// `trainer`: Kubeflow Trainer; null: this is no TrainJob.
+  KeptReports(PipeReports& pipe, Reports* trainer) : pipe_(pipe), trainer_(trainer) {}
   void report(const report::Report& told) override {
     if (const auto* end = std::get_if<report::End>(&told)) last_.end = *end;
     if (const auto* saved = std::get_if<report::Checkpoint>(&told)) last_.saved = *saved;
     if (const auto* attempt = std::get_if<report::Attempt>(&told))
       last_.world_size = attempt->world_size;
     pipe_.report(told);
+    if (trainer_) trainer_->report(told);
   }
   bool flush() override { return pipe_.flush(); }
   int fd() const override { return pipe_.fd(); }
@@ -45,8 +53,51 @@ class KeptReports final : public Reports {
 
  private:
   PipeReports& pipe_;
+  Reports* const trainer_;
   LastReports last_;
 };
+
+/// Worker 0's, in a pod of a TrainJob.
+struct TrainJob {
+  std::unique_ptr<kube::Transport> transport;
+  std::unique_ptr<TrainerStatus> status;
+  std::optional<std::string> problem;  ///< why there is no status
+
+  /// Once for each reason.
+  std::optional<std::string> take_problem() {
+    return problem || !status ? std::exchange(problem, std::nullopt) : status->take_problem();
+  }
+};
+
+/// What Trainer offers and cannot be used ends no run.
+TrainJob enter_train_job(int worker) {
+  TrainJob found;
+  if (worker != 0) return found;
+  const auto server = trainer_server([](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  });
+  if (server && !*server) return found;
+  auto transport = server
+                       ? kube::make_api_transport((*server)->access)
+                       : Result<std::unique_ptr<kube::Transport>>(std::unexpected(server.error()));
+  if (!transport) {
+    found.problem = transport.error().to_string();
+    return found;
+  }
+  found.transport = std::move(*transport);
+  found.status =
+      std::make_unique<TrainerStatus>(*found.transport, kube::system_clock(), (*server)->path);
+  return found;
+}
+
+void tell_problem(TrainJob& train_job, Reports& reports) {
+  const auto problem = train_job.take_problem();
+  if (!problem) return;
+  const std::string told = "the progress does not reach Kubeflow Trainer: " + *problem;
+  log::warn(told);
+  reports.report(report::Warning{.message = told});
+}
 
 struct Transports {
   std::unique_ptr<HttpServer> server;
@@ -64,9 +115,9 @@ Result<Transports> open_transports(const AgentConfig& config, int worker) {
                                      Credentials{[key = config.key] { return key; }, {}});
     return transports;
   }
-  DSJ_TRY(
-      transports.server,
-      HttpServer::open(config.address, 0, std::make_shared<KeyGate>(config.key), config.replicas));
+  DSJ_TRY(transports.server,
+          HttpServer::open(config.address, config.join_port, std::make_shared<KeyGate>(config.key),
+                           config.replicas));
   DSJ_TRY_STATUS(write_endpoint(endpoint_file, transports.server->endpoint()));
   return transports;
 }
@@ -84,7 +135,8 @@ Result<int> run(const LoopOptions& options) {
   DSJ_TRY(const int64_t log_bytes, log_bytes_max(std::getenv(kEnvLogBytesMax)));
   PosixRanks ranks(log_bytes);
   PipeReports pipe(options.report_fd);
-  KeptReports reports(pipe);
+  TrainJob train_job = enter_train_job(options.worker);
+  KeptReports reports(pipe, train_job.status.get());
   DSJ_TRY(const Transports transports, open_transports(config, options.worker));
   const AgentPorts ports{.ranks = ranks,
                          .files = files,
@@ -103,10 +155,13 @@ Result<int> run(const LoopOptions& options) {
       }
     }
     agent.turn(steady_time());
+    tell_problem(train_job, reports);
     if (!agent.exit_code()) {
       wait_for_events(agent, signals, ports, agent.next_turn(steady_time()));
     }
   }
+  if (train_job.status) train_job.status->finish(kLastProgress);
+  tell_problem(train_job, reports);
   for (int i = 0; reports.flush() && i < 20; ++i) {  // a slow reader still gets the last reports
     pollfd entry{reports.fd(), POLLOUT, 0};
     poll(&entry, 1, 100);

@@ -125,7 +125,10 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
 }
 
 int ranks_per_host(const jobspec::Job& job) {
-  return job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
+  // Only --nnodes of a line gives it workers.
+  const bool on_nodes = job.written.contains("spec.workers.replicas");
+  const bool here = job.worker_template.is_null() && !on_nodes;
+  return here ? job.world_size() : job.slots_per_worker;
 }
 
 plan::Snapshot snapshot_of(const jobspec::Job& job, const plan::MemoryInput& memory,

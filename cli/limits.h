@@ -51,7 +51,7 @@ struct GivenLimits {
 plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
                        const GivenLimits& given, const Machine& machine);
 
-/// Ranks that share a host. Without a template all workers run on this machine.
+/// Ranks that share a host. Without a template all workers run on this machine, unless a line has --nnodes.
 int ranks_per_host(const jobspec::Job& job);
 
 /// The memory model's input for a job. The resolution must be ok().

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "cli/limits.h"
 #include "common/format.h"
 #include "job/roofline/roofline.h"
 
@@ -43,18 +44,13 @@ json part_json(const roofline::Part& part) {
   return one;
 }
 
-/// GPUs that the fast link joins: without a template all workers run on one machine.
-int gpus_per_machine(const jobspec::Job& job) {
-  return job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
-}
-
 }  // namespace
 
 Result<json> roofline_json(const jobspec::Job& job, const plan::MemoryInput& input,
                            const roofline::Gpu& gpu) {
   if (const auto not_counted = roofline::uncounted(input))
     return bad_input("--device: " + not_counted->what, not_counted->path, not_counted->hint);
-  const roofline::Roofline line = roofline::roofline(input, gpu, gpus_per_machine(job));
+  const roofline::Roofline line = roofline::roofline(input, gpu, ranks_per_host(job));
   json parts = json::array();
   for (const roofline::Part& part : line.parts)
     if (part.seconds > 0) parts.push_back(part_json(part));

@@ -11,7 +11,9 @@
 #include "cli/programs.h"
 #include "cli/result_format.h"
 #include "cli/resume_command.h"
+#include "cli/run_follower.h"
 #include "cli/run_lock.h"
+#include "cli/run_nodes.h"
 #include "cli/run_prepare.h"
 #include "cli/run_program.h"
 #include "cli/run_supervisor.h"
@@ -51,6 +53,10 @@ names another; a finished run is not repeated. Another model, other data, or oth
 are refused; --overwrite_output_dir True starts from the beginning. Ctrl-C or SIGTERM saves one step on
 all ranks and stops; a second one kills the ranks. With -o json the last status is one JSON document on
 stdout, and all lines are on stderr.
+
+On several machines each runs the same line, as with torchrun: --nnodes=N --node_rank=R --master_addr=HOST
+--master_port=PORT, or torchrun's variables PET_NNODES and so on. The output directory is on a volume that all
+of them share. In a TrainJob of Kubeflow Trainer the progress goes to its status (docs/trainer.md).
 
 Environment:
   OMP_NUM_THREADS              threads of a rank (default: cores / ranks)
@@ -168,6 +174,39 @@ Result<bool> begin_startup_trace() {
   return *on;
 }
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// This machine is a node of several, but not node 0.
+Result<int> follow(const Nodes& nodes, const Job& job) {
+  const std::string& output = job.training.output_dir;
+  DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
+  DSJ_TRY(RankProgram program, rank_program(job));
+  DSJ_TRY(const OutputLock lock, OutputLock::take(output, nodes.rank));
+  agent::AgentConfig config;
+  config.job.output_dir = output;
+  config.run_dir = run_directory(output);
+  const SystemRunClock clock;
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  FollowerOptions options{
+      .nodes = nodes,
+      .slots = job.slots_per_worker,
+      .output_dir = output,
+      .config_file = agent_config_file(config),
+      .first_life = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
+  DSJ_TRY(LocalAgents agents, LocalAgents::open({.workers = nodes.rank + 1,
+                                                 .program = agent_program,
+                                                 .config_file = options.config_file,
+                                                 .logs_dir = logs_dir(config),
+                                                 .environment = std::move(program.environment),
+                                                 .lock_fd = lock.fd()}));
+  std::signal(SIGPIPE, SIG_IGN);
+  PosixFiles files;
+  return Follower(std::move(options), {.agents = agents, .files = files, .clock = clock}).run();
+}
+
 /// The arguments for completions and manual pages: they are not read by a parser.
 int show_arguments() {
   ArgumentParser parser{kRunHelp, "dsj run"};
@@ -178,6 +217,10 @@ int show_arguments() {
   add_format(parser, format);
   parser.option("--set", word, "spec.path=value, any number of times");
   parser.option("--nproc_per_node", word, "ranks, as torchrun takes it");
+  parser.option("--nnodes", word, "machines; each runs the same line with its own --node_rank");
+  parser.option("--node_rank", word, "which of them this machine is, from 0");
+  parser.option("--master_addr", word, "the machine of node 0");
+  parser.option("--master_port", word, "the port of node 0's agent");
   parser.option("--deepspeed", word, "the ds_config");
   for (const TrainingField& field : training_fields())
     parser.option("--" + snake_case(field.name), word, field.description);
@@ -194,7 +237,7 @@ nlohmann::json result_of(const std::string& output) {
 }
 
 Result<int> run(Arguments args) {
-  DSJ_TRY(const RunArguments arguments, split_run_arguments(args));
+  DSJ_TRY(const RunArguments arguments, split_run_arguments(args, variable));
   if (arguments.help) {
     std::fputs(kRunHelp, stdout);
     return 0;
@@ -204,12 +247,13 @@ Result<int> run(Arguments args) {
   DSJ_TRY(const auto prepared, prepare_job(arguments));
   if (!prepared) return 1;
   const Job& job = prepared->job;
+  const Nodes& nodes = arguments.nodes;
   const std::string output = job.training.output_dir;
   PosixFiles files;
   const bool overwrites = job.training.overwrite_output_dir.value_or(false);
   auto status = overwrites ? nlohmann::json() : previous_status(output);
   nlohmann::json inputs;
-  if (!job.runs_user_program()) {
+  if (!job.runs_user_program() && nodes.rank == 0) {
     DSJ_TRY(inputs, inputs_of(files, job));
     if (overwrites) {
       DSJ_TRY_STATUS(check_overwrite(job));
@@ -227,7 +271,14 @@ Result<int> run(Arguments args) {
     result.print(result_of(output));
     return 0;
   }
-  DSJ_TRY(const std::string loopback, loopback_address());
+  if (nodes.rank > 0) {
+    DSJ_TRY(const int code, follow(nodes, job));
+    result.print(result_of(output));
+    return code;
+  }
+  SystemNames names;
+  DSJ_TRY(const std::string address,
+          nodes.several() ? own_address(nodes.master_addr, names) : loopback_address());
   SupervisorOptions options;
   DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
   DSJ_TRY(RankProgram program, rank_program(job));
@@ -240,9 +291,15 @@ Result<int> run(Arguments args) {
   DSJ_TRY(config.job.run, random_hex(16));
   config.replicas = job.replicas;
   config.slots = job.slots_per_worker;
-  config.ranks_on_host = job.world_size();
+  config.ranks_on_host = nodes.several() ? job.slots_per_worker : job.world_size();
   config.run_dir = run_directory(output);
-  config.address = loopback;
+  config.address = address;
+  config.join_port = nodes.master_port;
+  if (nodes.several()) {
+    config.predecessor = true;             // the lock says nothing of other machines
+    config.silence = agent::Time(15'000);  // a network has pauses
+    config.lease = agent::Time(10'000);
+  }
   DSJ_TRY(config.key, random_hex(32));
   config.user_program = job.runs_user_program();
   config.rank_command = std::move(program.command);
@@ -257,6 +314,7 @@ Result<int> run(Arguments args) {
         warnings.push_back(recorded.error().to_string());
     return warnings;
   };
+  options.workers_here = nodes.several() ? 1 : config.replicas;
   options.resume_command = resume_command(args, job.training.resume_from_checkpoint, overwrites);
   options.previous_status = status;
   options.told = prepared->told;
@@ -271,10 +329,14 @@ Result<int> run(Arguments args) {
         output.c_str());
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());
+  if (nodes.several())
+    std::printf("this machine is node 0, at %s; the run begins when all %d nodes have joined\n",
+                nodes.master_addr.c_str(), nodes.count);
   std::fflush(stdout);
-  DSJ_TRY(LocalAgents agents, LocalAgents::open({.workers = config.replicas,
+  const std::string config_file = agent_config_file(config);
+  DSJ_TRY(LocalAgents agents, LocalAgents::open({.workers = options.workers_here,
                                                  .program = agent_program,
-                                                 .config_file = agent_config_file(config),
+                                                 .config_file = config_file,
                                                  .logs_dir = logs_dir(config),
                                                  .environment = std::move(program.environment),
                                                  .lock_fd = lock.fd()}));
@@ -286,6 +348,7 @@ Result<int> run(Arguments args) {
                                                            .clock = clock,
                                                            .terminal = isatty(STDOUT_FILENO) == 1})
                                .run();
+  if (nodes.several()) fs::remove(config_file, ignored);  // nobody joins a run that is over
   if (code) result.print(result_of(output));
   return code;
 }

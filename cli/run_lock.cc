@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string lock_path(const std::string& output_dir) {
-  return run_directory(output_dir) + "/lock";
+std::string lock_path(const std::string& output_dir, int node = 0) {
+  return run_directory(output_dir) + "/lock" + (node == 0 ? "" : "-" + std::to_string(node));
 }
 
 Result<int> open_lock(const std::string& path) {
@@ -61,7 +61,7 @@ std::string run_directory(const std::string& output_dir) {
   return output_dir + "/.dsj";
 }
 
-Result<OutputLock> OutputLock::take(const std::string& output_dir) {
+Result<OutputLock> OutputLock::take(const std::string& output_dir, int node) {
   std::error_code problem;
   for (const auto& directory : {output_dir, output_dir + "/" + contract::kCheckpointsDir,
                                 output_dir + "/" + contract::kLogsDir, run_directory(output_dir)}) {
@@ -72,7 +72,7 @@ Result<OutputLock> OutputLock::take(const std::string& output_dir) {
     }
   }
   chmod(run_directory(output_dir).c_str(), 0700);
-  DSJ_TRY(const int fd, open_lock(lock_path(output_dir)));
+  DSJ_TRY(const int fd, open_lock(lock_path(output_dir, node)));
   const std::string pid = std::to_string(getpid()) + "\n";
   if (ftruncate(fd, 0) != 0 ||
       pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
@@ -80,7 +80,7 @@ Result<OutputLock> OutputLock::take(const std::string& output_dir) {
     close(fd);
     return fail(ErrorKind::Environment,
                 std::string("cannot write the lock: ") + std::strerror(number),
-                lock_path(output_dir));
+                lock_path(output_dir, node));
   }
   return OutputLock(fd);
 }

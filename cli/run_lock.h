@@ -17,8 +17,9 @@ std::string run_directory(const std::string& output_dir);
 class OutputLock {
  public:
   /// Makes OUT, OUT/checkpoints, OUT/logs and the run directory OUT/.dsj (for the owner only), then
-  /// locks. BadInput, with the holder's pid: another run holds the lock.
-  static Result<OutputLock> take(const std::string& output_dir);
+  /// locks. Each node of a run on several machines has a lock of its own. BadInput, with the holder's pid: another run
+  /// holds the lock.
+  static Result<OutputLock> take(const std::string& output_dir, int node = 0);
   OutputLock(OutputLock&& other) noexcept;
   OutputLock& operator=(OutputLock&&) = delete;
   ~OutputLock();

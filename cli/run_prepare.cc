@@ -19,7 +19,7 @@ using jobspec::Job;
 
 }  // namespace
 
-Result<RunArguments> split_run_arguments(Arguments args) {
+Result<RunArguments> split_run_arguments(Arguments args, const Variable& variable) {
   RunArguments result;
   JobWords words =
       split_words(args, {{"-o"}, {"--output"}, {"--set"}, {"--help", false}, {"-h", false}});
@@ -55,6 +55,11 @@ Result<RunArguments> split_run_arguments(Arguments args) {
                      "change a field with --set spec.path=value");
   if (!words.file.empty()) result.manifest = words.file[0];
   result.line = std::move(words.line);
+  if (result.line.empty()) {
+    DSJ_TRY_STATUS(one_node(variable));
+  } else {
+    DSJ_TRY(result.nodes, take_nodes(result.line, variable));
+  }
   if (!result.output.empty()) {
     const std::string absolute = fs::absolute(result.output).lexically_normal().string();
     result.overrides.push_back("spec.training.outputDir=" + nlohmann::json(absolute).dump());

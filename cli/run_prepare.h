@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/run_nodes.h"
 #include "cli/verbs.h"
 #include "common/result.h"
 #include "job/spec/job.h"
@@ -19,10 +20,11 @@ struct RunArguments {
   std::string output;                  ///< --output
   std::string format;                  ///< -o: text or json
   std::vector<std::string> overrides;  ///< --set
+  Nodes nodes;
 };
 
-/// Splits `dsj run`'s own arguments from the torchrun line's.
-Result<RunArguments> split_run_arguments(Arguments args);
+/// Splits `dsj run`'s own arguments from the torchrun line's. `variable`: of the environment, for what torchrun reads there.
+Result<RunArguments> split_run_arguments(Arguments args, const Variable& variable);
 
 struct PreparedJob {
   jobspec::Job job;

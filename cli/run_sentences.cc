@@ -88,9 +88,9 @@ std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus&
           [](const Note& note) -> Said { return {{without_line_end(note.text)}}; },
           [](const Exported& exported) -> Said { return {{"model written to " + exported.path}}; },
           [](const Warning& warning) -> Said {
-            return {{"warning: rank " + std::to_string(warning.rank.value_or(-1)) + ": " +
-                         warning.message,
-                     true}};
+            const std::string who =
+                warning.rank ? "rank " + std::to_string(*warning.rank) + ": " : "";
+            return {{"warning: " + who + warning.message, true}};
           },
           [&](const Failure& failure) -> Said {
             return {{about_failure(failure, status, output_dir), true}};

@@ -39,7 +39,7 @@ Supervisor::Supervisor(SupervisorOptions options, SupervisorPorts ports)
               options_.config.replicas, ports_.clock.time_of_day()),
       progress_(ports_.out, ports_.terminal,
                 options_.config.job.training.logging_steps.has_value()),
-      agents_(options_.config.replicas) {}
+      agents_(options_.workers_here > 0 ? options_.workers_here : options_.config.replicas) {}
 
 int Supervisor::run() {
   for (auto& life : agents_) life.start_at = ports_.clock.now();

@@ -20,6 +20,7 @@ namespace dsj::cli {
 
 struct SupervisorOptions {
   agent::AgentConfig config;   ///< written to agent_config_file() before each start of an agent
+  int workers_here = 0;        ///< of its workers, from worker 0, on this machine; 0: all
   std::string resume_command;  ///< printed after an interruption
   nlohmann::json previous_status;
   std::vector<std::string> told;  ///< messages of warnings that were printed before the start

@@ -1,7 +1,6 @@
 // Beats over HTTP/1.1: POST /v1/beat with the JSON of messages.h and a bearer token (join_gate.h).
 // The server stands on common/http with its limits, the client on http_link.h. In a cluster over TLS:
-// the server proves itself first (join_keys.h), so a token goes to nobody else. With `dsj run`, whose
-// agents are on one machine, without.
+// the server proves itself first (join_keys.h), so a token goes to nobody else. With `dsj run` without.
 //
 //   refused before the body is read    a caller that the gate does not admit (401, 403; 503: ask
 //                                      again), another path or method (404, 405), a body without a

@@ -172,6 +172,7 @@ class Import {
     json& deepspeed = spec()["deepspeed"];
     std::string path = deepspeed.value("configFrom", json::object()).value("file", "");
     if (!options_.ds_config.empty()) return inline_config(options_.ds_config);
+    if (deepspeed.contains("config")) return {};  // the line has it itself
     if (path.empty()) {
       spec().erase("deepspeed");
       out_.missing.push_back({"spec.deepspeed.config",

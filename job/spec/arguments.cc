@@ -99,6 +99,13 @@ bool is_switch(const std::string& name) {
   return row != nullptr && (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
 }
 
+/// Where a machine of several is (cli/run_nodes.h).
+bool is_place(const std::string& name) {
+  constexpr std::string_view kPlaces[] = {"node_rank", "master_addr", "master_port",
+                                          "rdzv_endpoint"};
+  return std::ranges::find(kPlaces, name) != std::end(kPlaces);
+}
+
 /// Arguments of several words, which argparse takes until the next "--".
 bool is_list(const std::string& name) {
   constexpr std::string_view kLists[] = {"report_to", "include_for_metrics",  "label_names",
@@ -192,6 +199,8 @@ class CommandLine {
       return take_config(argument, value);
     if (argument.name == "nproc_per_node" || argument.name == "num_gpus")
       return take_count(argument, value, "slotsPerWorker", spec_["workers"], 1);
+    if (argument.name == "nnodes") return take_nodes(argument, value);
+    if (is_place(argument.name)) return {};  // of this machine, not of the job
     if (argument.name == "max_restarts")
       return take_count(argument, value, "backoffLimit", spec_, 0);
     if (argument.name == "finetuning_type" && value == "lora")  // LLaMA-Factory's switch
@@ -367,6 +376,13 @@ class CommandLine {
     }
     if (!argument.value) return bad_input("a value is missing", argument.shown);
     if (spec_.contains("deepspeed")) return bad_input("given twice", argument.shown);
+    if (value.starts_with("{")) {  // as Hugging Face's Trainer takes a ds_config itself
+      json config = json::parse(value, nullptr, false);
+      if (config.is_discarded())
+        return bad_input("the ds_config is not JSON", argument.shown, "or name its file");
+      spec_["deepspeed"] = {{"config", std::move(config)}};
+      return {};
+    }
     spec_["deepspeed"] = {{"configFrom", {{"file", value}}}};
     written["spec.deepspeed.configFrom.file"] = argument.shown;
     return {};
@@ -388,6 +404,15 @@ class CommandLine {
     where[field] = *count;
     written[std::string(&where == &spec_ ? "spec." : "spec.workers.") + field] = argument.shown;
     return {};
+  }
+
+  Status take_nodes(const Argument& argument, const std::string& value) {
+    const size_t colon = value.find(':');
+    if (colon != std::string::npos && value.substr(0, colon) != value.substr(colon + 1))
+      return bad_input("\"" + value + "\": the number of nodes of a run does not change",
+                       argument.shown,
+                       "write one number; on a cluster a DeepSpeedJob has spec.elastic");
+    return take_count(argument, value.substr(0, colon), "replicas", spec_["workers"], 1);
   }
 
   Status take_row(const ArgumentRow& row, const Argument& argument, const std::string& value) {
@@ -508,6 +533,7 @@ Result<Job> job_from_arguments(const std::vector<std::string>& args,
 std::string argument_of(const std::string& path) {
   static const std::map<std::string, std::string> others = {
       {"spec.workers.slotsPerWorker", "--nproc_per_node"},
+      {"spec.workers.replicas", "--nnodes"},
       {"spec.backoffLimit", "--max_restarts"},
       {"spec.deepspeed", "--deepspeed"},
       {"spec.deepspeed.configFrom", "--deepspeed"},

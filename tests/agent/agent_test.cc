@@ -404,12 +404,14 @@ TEST(AgentConfig, RoundTripAndRefusals) {
   config.job.ds_config = {{"zero_optimization", {{"stage", 2}}}};
   config.replicas = 3;
   config.key = "secret";
+  config.join_port = 29500;
   config.rank_command = {"a", "b"};
   config.user_program = true;
   config.budget = {.limit = 4, .used = 1, .total = 2, .saved_step = 10};
   const auto read = agent_config_from_text(to_text(config), "agent.json");
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->replicas, 3);
+  EXPECT_EQ(read->join_port, 29500);
   EXPECT_EQ(read->budget.saved_step, 10);
   EXPECT_EQ(read->rank_command, config.rank_command);
   EXPECT_TRUE(read->user_program);

@@ -3,7 +3,7 @@
 their models and data are not here; those in configs/cluster/ as a cluster takes them (samples_cluster_check.py applies them
 to one). Those in configs/roll/ are not
 ds_configs by themselves: `dsj import roll` makes a job of a pipeline that names one, and the job is checked. What is in a
-folder templates/ is no job: the cluster's check applies it.
+folder templates/ is no job: the cluster's check applies it. Those in configs/trainer/ are run by tests/run/fake/nodes_run_test.cc.
 
 Usage: configs_check.py BIN_DIRECTORY CONFIGS_DIRECTORY GTEST_REPORT. Exit 1 when one is not.
 """
@@ -42,7 +42,7 @@ def job_of(dsj, path, folder):
     os.mkdir(os.path.dirname(pipeline))
     with open(pipeline, "w", encoding="utf-8") as file:
         file.write(PIPELINE.format(name))
-    done = subprocess.run([dsj, "import", "roll", pipeline, "--role", "actor_train", "-o", job], capture_output=True,
+    done = subprocess.run([dsj, "import", "roll", pipeline, "--role", "actor_train", "--output", job], capture_output=True,
                           text=True, check=False)
     expect(done.returncode == 0, f"dsj import roll: {done.stderr}")
     expect(f"configs/roll/{name}.yaml" in done.stderr, f"dsj does not say which file it took: {done.stderr}")
@@ -59,7 +59,7 @@ def check(dsj, path):
 def main():
     dsj, folder, report = os.path.join(sys.argv[1], "dsj"), sys.argv[2], Report("Configs", sys.argv[3])
     names = sorted(os.path.relpath(os.path.join(path, name), folder) for path, _, files in os.walk(folder) for name in files
-                   if name.endswith((".json", ".yaml")) and os.path.basename(path) != "templates")
+                   if name.endswith((".json", ".yaml")) and os.path.basename(path) not in ("templates", "trainer"))
     for name in names:
         report.run(name, lambda name=name: check(dsj, os.path.join(folder, name)))
     return report.write()

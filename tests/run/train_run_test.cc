@@ -6,7 +6,7 @@
 
 #include "common/format.h"
 #include "test_paths.h"
-#include "tests/run/run_support.h"
+#include "tests/run/nodes_support.h"
 #include "tests/support/ipv6_only.h"
 
 namespace dsj::run_test {
@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class TrainRun : public RunTest {
+class TrainRun : public NodesTest {
  protected:
   void SetUp() override {
     if (!has_engine()) GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
@@ -51,6 +51,33 @@ class TrainRun : public RunTest {
     return values;
   }
 };
+
+/// The torchrun line of two nodes: the losses of one node with as many ranks.
+TEST_F(TrainRun, TwoNodesComputeWhatOneComputes) {
+  const std::vector<std::string> line = {"--deepspeed=ds.json",   "--model_name_or_path=model",
+                                         "--data_path=data.json", "--output_dir=out",
+                                         "--max_steps=8",         "--per_device_train_batch_size=1",
+                                         "--learning_rate=3e-3",  "--save_strategy=steps",
+                                         "--save_steps=4"};
+  for (const int stage : {2, 3}) {
+    SCOPED_TRACE("stage " + std::to_string(stage));
+    write_config(stage);
+    auto one = line, each = line;
+    one.push_back("--nproc_per_node=2");
+    each.push_back("--nproc_per_node=1");
+    ASSERT_EQ(run(one), 0);
+    const auto expected = losses();
+    const std::string model = read_text(out() / "model/model.safetensors");
+    fs::remove_all(out());
+    start_nodes(2, each);
+    ASSERT_EQ(finish_node(1), 0) << said(1);
+    ASSERT_EQ(finish_node(0), 0) << said(0);
+    EXPECT_EQ(expected.size(), 8u);
+    EXPECT_EQ(losses(), expected);
+    EXPECT_EQ(read_text(out() / "model/model.safetensors"), model);
+    fs::remove_all(out());
+  }
+}
 
 TEST_F(TrainRun, LearnsAndLeavesAModel) {
   for (const int stage : {0, 3}) {

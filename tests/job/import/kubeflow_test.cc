@@ -285,5 +285,17 @@ TEST(Kubeflow, AConfigInTheContainerIsAskedFor) {
       << done.error().message;
 }
 
+/// As Hugging Face's Trainer takes it: `--deepspeed '{...}'`.
+TEST(Kubeflow, AConfigInTheCommandIsTheJobs) {
+  json object = yaml(kPyTorch);
+  for (const char* type : {"Master", "Worker"})
+    object["spec"]["pytorchReplicaSpecs"][type]["template"]["spec"]["containers"][1]["args"][1] =
+        R"({"train_batch_size": 8})";
+  auto imported = import(KubeflowKind::PyTorchJob, object);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  ASSERT_TRUE(finish(*imported, {})) << finish(*imported, {}).error().to_string();
+  EXPECT_EQ(imported->manifest["spec"]["deepspeed"], json({{"config", {{"train_batch_size", 8}}}}));
+}
+
 }  // namespace
 }  // namespace dsj::jobimport

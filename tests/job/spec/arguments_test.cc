@@ -68,6 +68,8 @@ class ArgumentsTest : public testing::Test {
   fs::path folder_;
 };
 
+const char* kLine = "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o ";
+
 TEST_F(ArgumentsTest, TheLineDeepSpeedsUsersType) {
   const auto job = parse(
       "--nproc_per_node=2 --deepspeed @ds --model_name_or_path @model --data_path /d/alpaca.json "
@@ -158,6 +160,32 @@ TEST_F(ArgumentsTest, NamesOfOtherScriptsAreTakenOrSayWhatToWrite) {
     ASSERT_FALSE(job) << argument;
     EXPECT_NE(job.error().to_string().find(advice), std::string::npos) << job.error().to_string();
   }
+}
+
+/// As Hugging Face's Trainer takes it: a pod's arguments need no file.
+TEST_F(ArgumentsTest, TheDsConfigMayBeTheValueItself) {
+  const std::string rest = " --model_name_or_path @model --data_path /d --output_dir /o";
+  const auto job =
+      parse("--deepspeed={\"train_batch_size\":4,\"bf16\":{\"enabled\":\"auto\"}}" + rest);
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_TRUE(job->ds_config_inline);
+  EXPECT_EQ(job->ds_config["train_batch_size"], 4);
+  const auto broken = parse("--deepspeed={\"train_batch_size\":}" + rest);
+  ASSERT_FALSE(broken);
+  EXPECT_NE(broken.error().to_string().find("not JSON"), std::string::npos);
+}
+
+/// Where each machine of several is concerns `dsj run` alone (cli/run_nodes.h).
+TEST_F(ArgumentsTest, NodesAreWorkersOnMachinesOfTheirOwn) {
+  const auto job = parse(std::string(kLine) +
+                         "--nnodes=2:2 --nproc_per_node=4 --node-rank 1 "
+                         "--master_addr n0 --master-port=29500");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_TRUE(job->findings.empty());
+  EXPECT_EQ(job->replicas, 2);
+  EXPECT_EQ(job->slots_per_worker, 4);
+  EXPECT_TRUE(job->written.contains("spec.workers.replicas"));
+  EXPECT_FALSE(parse(std::string(kLine))->written.contains("spec.workers.replicas"));
 }
 
 /// Which words are the line's, and which are slips of a verb's own options.
@@ -273,8 +301,6 @@ TEST_F(ArgumentsTest, ATildeInAPathIsRefusedWithWhatToWrite) {
     EXPECT_EQ(found->hint, "write /home/ada/x") << argument;
   }
 }
-
-const char* kLine = "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o ";
 
 TEST_F(ArgumentsTest, WhatDoesNotMatterIsSaid) {
   const auto job = parse(std::string(kLine) +
@@ -509,7 +535,10 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
            BadArgument{"--use_lora --lora_bias all", "--lora_bias", "only \"none\""},
            BadArgument{"--q_lora True", "--q_lora", "add --use_peft True"},
            BadArgument{"--use_lora --lora_alfa 8", "--lora_alfa", "did you mean \"--lora_alpha\"?"},
-           BadArgument{"--nnodes 2", "--nnodes", "this machine only"},
+           BadArgument{"--nnodes 1:4", "--nnodes", "spec.elastic"},
+           BadArgument{"--nnodes many", "--nnodes", "at least 1"},
+           BadArgument{"--num_nodes 2", "--num_nodes", "this machine only"},
+           BadArgument{"--node_rank", "--node_rank", "a value is missing"},
            BadArgument{"--nproc_per_node 0", "--nproc_per_node", "at least 1"},
            BadArgument{"finetune.py", "finetune.py", "Python script"},
            BadArgument{"--seed 1 2", "2", "begins with --"},
