@@ -247,8 +247,9 @@ DiskUse disk_use(const MemoryInput& input) {
     if (!flat.frozen())
       saved += flat.parameter_numel() * (1 + states) + eight_bit_saved(flat, input.config);
   }
-  return {.checkpoint = 4 * saved,
-          .model = layout::total_numel(units) * bytes_of(input.config.precision)};
+  // Of LoRA the adapters alone are exported.
+  const int64_t exported = input.lora ? layout::trainable_numel(units) : layout::total_numel(units);
+  return {.checkpoint = 4 * saved, .model = exported * bytes_of(input.config.precision)};
 }
 
 DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {

@@ -131,6 +131,20 @@ TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
   EXPECT_EQ(memory_model(input).bytes.optimizer, 4 * (1 + 3) * p / 4);
 }
 
+/// By hand: in each of 4 layers two targets of 256 to 256, each with A [4, 256] and B [256, 4].
+TEST(MemoryModelTest, LoraWritesItsAdaptersAlone) {
+  for (const bool packed : {false, true}) {
+    MemoryInput input = memory_example(2, 4);
+    EXPECT_EQ(disk_use(input).model, 4 * memory_model(input).parameters);
+    input.lora = LoraArgs{.r = 4, .target_modules = {"q_proj", "v_proj"}, .load_in_4bit = packed};
+    const int64_t adapters = 4 * 2 * (4 * 256 + 256 * 4);
+    EXPECT_EQ(disk_use(input).model, 4 * adapters);
+    EXPECT_EQ(disk_use(input).checkpoint, 4 * adapters * 3) << "master and two moments";
+    input.config.precision = dsconfig::Precision::Bf16;
+    EXPECT_EQ(disk_use(input).model, 2 * adapters);
+  }
+}
+
 TEST(MemoryModelTest, MomentsInEightBits) {
   for (const int stage : {0, 1, 2, 3}) {
     MemoryInput input = memory_example(stage, 4);
