@@ -155,6 +155,11 @@ TEST(ArgumentTable, EveryVerdictHasItsGround) {
                                                 "nproc_per_node",
                                                 "num_gpus",
                                                 "max_restarts",
+                                                "nnodes",  // cli/run_nodes.cc
+                                                "node_rank",
+                                                "master_addr",
+                                                "master_port",
+                                                "rdzv_endpoint",
                                                 "use_lora",
                                                 "use_peft",
                                                 "lora_r",

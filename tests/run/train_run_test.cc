@@ -331,10 +331,10 @@ TEST_F(TrainRun, GroupsOfRanksTrainAsStageThreeAndResumeAtAnySize) {
 
 TEST_F(TrainRun, GroupsThatDoNotDivideTheRanksAreRefused) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1,
-      "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}})");
+      "zero_optimization": {"stage": 3, "mics_shard_size": 8}})");
   write_train_job(2, 2, 1, 2);
   EXPECT_EQ(run({"job.yaml"}), 1);
-  EXPECT_THAT(stderr_text(), HasSubstr("zero_hpz_partition_size is 8, but there are 2 ranks"));
+  EXPECT_THAT(stderr_text(), HasSubstr("mics_shard_size is 8, but there are 2 ranks"));
   EXPECT_FALSE(fs::exists(out()));
 }
 

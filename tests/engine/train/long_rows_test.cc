@@ -192,6 +192,7 @@ TEST(LongRowsMemory, OfRowsThatAreNotCutIsWithinThePlan) {
 
 /// A model of the family in long_model()'s sizes.
 layout::ModelConfig of_family(const layout::Family& family) {
+  const auto gpt_neos = nlohmann::json::parse(R"([[["global", "local", "global"], 1]])");
   nlohmann::json config = {{"model_type", family.model_type},
                            {"vocab_size", 512},
                            {"hidden_size", 128},
@@ -201,6 +202,10 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"num_key_value_heads", 1},
                            {"head_dim", 64},
                            {"sliding_window", 64},
+                           {"attention_types", gpt_neos},
+                           {"window_size", 64},
+                           {"num_layers", 3},
+                           {"num_heads", 2},
                            {"n_embd", 128},
                            {"n_layer", 3},
                            {"n_head", 2},

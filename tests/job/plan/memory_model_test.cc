@@ -135,6 +135,7 @@ TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
 TEST(MemoryModelTest, LoraWritesItsAdaptersAlone) {
   for (const bool packed : {false, true}) {
     MemoryInput input = memory_example(2, 4);
+    input.config.precision = dsconfig::Precision::Fp32;
     EXPECT_EQ(disk_use(input).model, 4 * memory_model(input).parameters);
     input.lora = LoraArgs{.r = 4, .target_modules = {"q_proj", "v_proj"}, .load_in_4bit = packed};
     const int64_t adapters = 4 * 2 * (4 * 256 + 256 * 4);
