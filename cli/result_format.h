@@ -39,8 +39,10 @@ class StdoutAside {
 class JsonResult {
  public:
   explicit JsonResult(const std::string& format) : aside_(format == "json") {}
+  /// Whether print() prints: what costs something is made for it alone.
+  bool wanted() const { return aside_.active(); }
   void print(const nlohmann::json& document) {
-    if (aside_.active()) aside_.print(document_text(document));
+    if (wanted()) aside_.print(document_text(document));
   }
 
  private:

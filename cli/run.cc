@@ -268,12 +268,12 @@ Result<int> run(Arguments args) {
         "to continue, raise max_steps; to start over, name another output directory or give "
         "--overwrite_output_dir True\n",
         static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
-    result.print(result_of(output));
+    if (result.wanted()) result.print(result_of(output));
     return 0;
   }
   if (nodes.rank > 0) {
     DSJ_TRY(const int code, follow(nodes, job));
-    result.print(result_of(output));
+    if (result.wanted()) result.print(result_of(output));
     return code;
   }
   SystemNames names;
@@ -349,7 +349,7 @@ Result<int> run(Arguments args) {
                                                            .terminal = isatty(STDOUT_FILENO) == 1})
                                .run();
   if (nodes.several()) fs::remove(config_file, ignored);  // nobody joins a run that is over
-  if (code) result.print(result_of(output));
+  if (code && result.wanted()) result.print(result_of(output));
   return code;
 }
 

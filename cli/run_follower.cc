@@ -2,12 +2,11 @@
 
 #include <utility>
 
-#include "common/json.h"
-#include "job/contract.h"
-
 #include "agent/gang/rank_end.h"
 #include "cli/run_status.h"
 #include "cli/run_supervisor.h"
+#include "common/json.h"
+#include "job/contract.h"
 
 namespace dsj::cli {
 

@@ -20,8 +20,8 @@ struct FollowerOptions {
   int slots = 1;  ///< of each node, by this node's line
   std::string output_dir;
   std::string config_file;  ///< node 0's: agent_config_file()
-  int64_t first_life =
-      1;  ///< incarnation of the first agent; above those of this node's earlier runs
+  /// Incarnation of the first agent; above those of this node's earlier runs.
+  int64_t first_life = 1;
   /// How long to wait for a node 0 that does not begin, or does not answer any more.
   RunClock::Time patience{900'000};
 };

@@ -148,7 +148,7 @@ Result<int> tune_job(const TuneArguments& args) {
   LocalTrials trials(files);
   TuneLoop loop(space, options, {.files = files, .trials = trials});
   DSJ_TRY(const int code, loop.run());
-  result.print(loop.outcomes());
+  if (result.wanted()) result.print(loop.outcomes());
   return code;
 }
 
