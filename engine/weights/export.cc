@@ -46,11 +46,22 @@ Result<std::string> free_path(Files& files, const std::string& path) {
   }
 }
 
-/// config.json with the weights' dtype, all else unchanged and in order.
+/// Packed weights were unpacked, so they are written plainly.
+void forget_packing(nlohmann::ordered_json& object) {
+  const auto packing = object.find("quantization_config");
+  if (packing == object.end() || !packing->is_object()) return;
+  const auto method = packing->value("quant_method", nlohmann::ordered_json());
+  if (method == "mxfp4" || method == "fp8") object.erase(packing);
+}
+
+/// config.json with the weights' dtype and without their packing, all else unchanged and in order.
 Result<std::string> updated_config(Files& files, const std::string& path, DType dtype) {
   DSJ_TRY(const std::string text, files.read_all(path, kConfigBytesMax));
   auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
+  forget_packing(config);
+  if (config.contains("text_config") && config["text_config"].is_object())
+    forget_packing(config["text_config"]);
   const std::string name(config_dtype_name(dtype));
   // transformers 5 renamed torch_dtype to dtype, and reads both.
   const bool has_new_name = config.contains("dtype");

@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kFiles[] = {"model.safetensors", "model.safetensors.index.json",
                                   "pytorch_model.bin", "pytorch_model.bin.index.json"};
 constexpr int64_t kIndexBytesMax = 100'000'000;
+constexpr int64_t kConfigBytesMax = 16 << 20;
 /// 16-bit weights pass through a buffer that stays in the cache.
 constexpr size_t kReadAtOnce = 128 * 1024;
 
@@ -65,10 +66,8 @@ Status refuse_quantised(const std::vector<TensorInfo>& tensors, const std::strin
                              {".quant_state.bitsandbytes__nf4", "bitsandbytes, in 4 bits"},
                              {".quant_state.bitsandbytes__fp4", "bitsandbytes, in 4 bits"},
                              {".SCB", "bitsandbytes, in 8 bits"},
-                             {".weight_scale_inv", "blocks of 8-bit floats"},
                              {".weight_scale", "compressed-tensors or 8-bit floats"},
                              {".weight_packed", "compressed-tensors"},
-                             {"_blocks", "MXFP4"},
                              {".W_q", "HQQ"}};
   for (const TensorInfo& tensor : tensors) {
     for (const Mark& mark : kMarks) {
@@ -122,6 +121,7 @@ Result<WeightSource> WeightSource::open(Files& files, const std::string& directo
   } else {
     DSJ_TRY_STATUS(source.add_file(files, path_join(directory, found)));
   }
+  DSJ_TRY_STATUS(source.unpack(files, directory));
   source.sort();
   return source;
 }
@@ -131,6 +131,36 @@ Result<WeightSource> WeightSource::open_file(Files& files, const std::string& pa
   DSJ_TRY_STATUS(source.add_file(files, path));
   source.sort();
   return source;
+}
+
+Status WeightSource::unpack(Files& files, const std::string& directory) {
+  const auto packs = [](const TensorInfo& tensor) {
+    return (tensor.dtype == DType::U8 && tensor.name.ends_with("_blocks")) ||
+           tensor.name.ends_with("_scale_inv");
+  };
+  if (std::ranges::none_of(tensors_, packs)) return {};
+  const auto config = files.read_all(path_join(directory, "config.json"), kConfigBytesMax);
+  std::map<std::string, TensorPlace> places;
+  std::map<std::string, size_t> source_of;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Source& source = sources_[source_of_[i]];
+    source_of[tensors_[i].name] = source_of_[i];
+    places[tensors_[i].name] = {tensors_[i], source.file.get(), source.path};
+  }
+  DSJ_TRY(auto unpacked, packed_.take(places, scale_block_of(config.value_or(""))));
+  tensors_.clear();
+  source_of_.clear();
+  by_name_.clear();
+  const auto add = [&](TensorInfo info, size_t source) {
+    tensors_.push_back(std::move(info));
+    source_of_.push_back(source);
+  };
+  for (auto& [name, place] : places) add(std::move(place.info), source_of[name]);
+  for (TensorInfo& info : unpacked) {
+    const size_t source = source_of[packed_.codes(info.name)];
+    add(std::move(info), source);
+  }
+  return {};
 }
 
 void WeightSource::sort() {
@@ -236,6 +266,7 @@ Status WeightSource::read(const std::string& name, int64_t offset, std::span<flo
       offset >= 0 && offset <= tensor.elements && int64_t(out.size()) <= tensor.elements - offset,
       "%s: elements %lld + %zu of %lld", name.c_str(), (long long)offset, out.size(),
       (long long)tensor.elements);
+  if (packed_.has(tensor.name)) return packed_.read(tensor.name, offset, out);
   DSJ_TRY_STATUS(check_weight_type(tensor, source.path));
   int64_t position = tensor.begin + offset * dtype_bytes(tensor.dtype);
   if (tensor.dtype == DType::F32) return source.file->read(position, std::as_writable_bytes(out));

@@ -3,6 +3,8 @@
 //
 // Files, of which the first that exists is taken: model.safetensors, model.safetensors.index.json
 // with its shards, pytorch_model.bin, pytorch_model.bin.index.json with its shards.
+//
+// Packed weights (packed_weights.h) appear as the BF16 tensors that they are.
 #pragma once
 
 #include <map>
@@ -13,6 +15,7 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/weights/packed_weights.h"
 #include "engine/weights/safetensors.h"
 
 namespace dsj::weights {
@@ -46,6 +49,8 @@ class WeightSource {
     std::string path;
     std::unique_ptr<ReadFile> file;
   };
+  /// Once all files are known.
+  Status unpack(Files& files, const std::string& directory);
   void sort();
   std::map<std::string, size_t>::const_iterator place_of(const std::string& name) const;
   Status add_file(Files& files, const std::string& path);
@@ -53,6 +58,7 @@ class WeightSource {
 
   std::vector<Source> sources_;
   std::vector<TensorInfo> tensors_;
+  PackedWeights packed_;
   std::vector<size_t> source_of_;  ///< [tensor]
   std::map<std::string, size_t> by_name_;
 };

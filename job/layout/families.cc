@@ -405,8 +405,6 @@ void read_granitemoe(const json& config, Fields& fields, ModelConfig& out) {
   out.names.stacked_down = "block_sparse_moe.output_linear.weight";
 }
 
-/// Weights of published files lie in MXFP4, which transformers trains after it has turned them into
-/// bf16.
 void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 131072, .head_dim = 64, .norm_eps = 1e-5, .theta = 150000}, out);
@@ -1191,9 +1189,8 @@ constexpr Family kFamilies[] = {
      read_olmoe},
     {"granitemoe", "Granite 3 MoE: 1B-A400M, 3B-A800M",
      "the four multipliers, `num_local_experts`, the auxiliary loss", read_granitemoe},
-    {"gpt_oss", "gpt-oss-20b, gpt-oss-120b, in bf16",
-     "`layer_types`, `sliding_window`, `attention_bias`, `swiglu_limit`, the auxiliary loss; "
-     "MXFP4 weights (`quantization_config`) are refused",
+    {"gpt_oss", "gpt-oss-20b, gpt-oss-120b, in MXFP4 or bf16",
+     "`layer_types`, `sliding_window`, `attention_bias`, `swiglu_limit`, the auxiliary loss",
      read_gpt_oss},
     {"deepseek_v2", "DeepSeek-V2-Lite",
      "latent attention, `n_shared_experts`, `first_k_dense_replace`, `routed_scaling_factor`; "

@@ -32,18 +32,13 @@ double parameters_of(const ModelConfig& c) {
 /// A method of quantization_config, by transformers' name for it.
 struct Quantisation {
   std::string_view method;
-  const char* by;           ///< for people
-  const char* remedy = "";  ///< how its weights become 16-bit ones
+  const char* by;  ///< for people
 };
 constexpr char kTakeTheOriginal[] = "take the model in 16 or 32 bits that it was made from";
 constexpr Quantisation kQuantisations[] = {
     {"gptq", "GPTQ"},
     {"awq", "AWQ"},
-    {"mxfp4", "MXFP4",
-     "load it in transformers with Mxfp4Config(dequantize=True) and save it, or take a bf16 copy"},
-    {"fp8", "blocks of 8-bit floats (fp8)",
-     "load it in transformers with FineGrainedFP8Config(dequantize=True) and save it, or take a "
-     "bf16 copy"},
+    {"mxfp4", "MXFP4, which is built for gpt_oss alone"},
     {"fbgemm_fp8", "8-bit floats (fbgemm_fp8)"},
     {"modelopt", "NVIDIA's ModelOpt"},
     {"compressed-tensors", "compressed-tensors"},
@@ -60,9 +55,14 @@ bool is_true(const json& object, const char* key) {
   return found != object.end() && found->is_boolean() && found->get<bool>();
 }
 
+/// Weights that are unpacked when they are read (engine/weights/packed_weights.h).
+bool is_unpacked(const std::string& method, const std::string& model_type) {
+  return method == "fp8" || (method == "mxfp4" && model_type == "gpt_oss");
+}
+
 /// What transformers does where config.json has such an object: bitsandbytes quantises the weights
 /// as they are read, whatever type they have; the others read quantised ones.
-void refuse_quantised(const json& config, Fields& fields) {
+void refuse_quantised(const json& config, const std::string& model_type, Fields& fields) {
   const json* text = config.contains("text_config") ? &config["text_config"] : nullptr;
   for (const json* part : {&config, text}) {
     if (part == nullptr || !part->is_object()) continue;
@@ -73,6 +73,7 @@ void refuse_quantised(const json& config, Fields& fields) {
       const json object = found->is_object() ? *found : json::object();
       const json named = object.value("quant_method", json());
       const std::string method = named.is_string() ? named.get<std::string>() : "";
+      if (is_unpacked(method, model_type)) continue;
       const bool four = is_true(object, "load_in_4bit") || is_true(object, "_load_in_4bit");
       const bool eight = is_true(object, "load_in_8bit") || is_true(object, "_load_in_8bit");
       if (four || eight || method.starts_with("bitsandbytes")) {
@@ -95,8 +96,7 @@ void refuse_quantised(const json& config, Fields& fields) {
                          (is_known         ? std::string(known->by)
                           : method.empty() ? "no method that is known"
                                            : "\"" + method + "\"") +
-                         ": quantised weights are not trained; " +
-                         (is_known && *known->remedy != 0 ? known->remedy : kTakeTheOriginal));
+                         ": quantised weights are not trained; " + kTakeTheOriginal);
       return;
     }
   }
@@ -114,7 +114,7 @@ Result<ModelConfig> model_config_from_json(const json& config, const std::string
   if (!family)
     return bad_input("model_type \"" + out.model_type + "\" is not known to this engine", where,
                      known_families());
-  refuse_quantised(config, fields);
+  refuse_quantised(config, out.model_type, fields);
   family->read(config, fields, out);
   if (fields.failed()) return std::unexpected(fields.error());
   if (const double count = parameters_of(out); count > kParametersMax)

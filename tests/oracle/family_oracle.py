@@ -304,19 +304,91 @@ MODELS |= {
     "tiny-gpt-bigcode": {"architectures": ["GPTBigCodeForCausalLM"], "multi_query": True, **GPT_BIGCODE},
     "tiny-gpt-bigcode-heads": {"architectures": ["GPTBigCodeForCausalLM"], "multi_query": False, **GPT_BIGCODE},
 }
+SIGMOID = {key: value for key, value in DEEPSEEK.items() if key not in ("topk_method", "router_aux_loss_coef")} | {
+    "n_routed_experts": 8, "n_shared_experts": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5}
+HEADS = {key: value for key, value in SIGMOID.items() if key not in (
+    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "num_key_value_heads")}
+GRANITE = {"attention_multiplier": 0.2, "embedding_multiplier": 3.0, "logits_scaling": 2.5, "residual_multiplier": 0.4}
+MODELS |= {
+    # Two of four groups of two experts.
+    "tiny-deepseek-v3": family("DeepseekV3", "deepseek_v3", num_hidden_layers=3, q_lora_rank=12, rope_interleave=True,
+                               **SIGMOID | {"n_group": 4, "topk_group": 2, "topk_method": "noaux_tc",
+                                            "scoring_func": "sigmoid"},
+                               rope_scaling={"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1,
+                                             "mscale": 1.0, "mscale_all_dim": 1.0,
+                                             "original_max_position_embeddings": 16}),
+    "tiny-glm4-moe": family("Glm4Moe", "glm4_moe", num_hidden_layers=2, head_dim=16, use_qk_norm=True,
+                            partial_rotary_factor=0.5, **HEADS | {"attention_bias": True}),
+    "tiny-glm4-moe-lite": family("Glm4MoeLite", "glm4_moe_lite", num_hidden_layers=2, q_lora_rank=12, head_dim=4,
+                                 mlp_layer_types=["dense", "sparse"], **SIGMOID | {"v_head_dim": 12}),
+    "tiny-dots1": family("Dots1", "dots1", num_hidden_layers=2, head_dim=16, sliding_window=6, max_window_layers=1,
+                         **HEADS | {"norm_topk_prob": False, "routed_scaling_factor": 1.5}),
+    "tiny-solar-open": family("SolarOpen", "solar_open", head_dim=16, **HEADS | {"routed_scaling_factor": 1.0}),
+    # The second layer has a window, and so positions.
+    "tiny-exaone-moe": family("ExaoneMoe", "exaone_moe", num_hidden_layers=2, head_dim=16, sliding_window=6,
+                              sliding_window_pattern="LG", num_experts=8, num_shared_experts=1,
+                              layer_types=["full_attention", "sliding_attention"], first_k_dense_replace=1,
+                              **{key: value for key, value in HEADS.items() if key not in (
+                                  "n_routed_experts", "n_shared_experts", "first_k_dense_replace", "attention_bias")}),
+    "tiny-minimax-m2": family("MiniMaxM2", "minimax_m2", head_dim=16, rotary_dim=8, num_local_experts=6,
+                              num_experts_per_tok=2, hidden_act="silu", rms_norm_eps=1e-6, rope_theta=5000000.0,
+                              tie_word_embeddings=False),
+    "tiny-ernie4.5-moe": family("Ernie4_5_Moe", "ernie4_5_moe", num_hidden_layers=3, hidden_act="silu",
+                                rms_norm_eps=1e-5, rope_theta=500000.0, use_bias=False, moe_num_experts=6, moe_k=2,
+                                moe_intermediate_size=16, moe_num_shared_experts=2, moe_layer_start_index=1,
+                                moe_layer_end_index=-1, moe_layer_interval=1, moe_norm_min=1e-12,
+                                tie_word_embeddings=True),
+    "tiny-hunyuan-moe": family("HunYuanMoEV1", "hunyuan_v1_moe", hidden_act="silu", head_dim=16, rms_norm_eps=1e-5,
+                               attention_bias=False, rope_theta=10000.0, tie_word_embeddings=True, num_experts=4,
+                               moe_topk=[2, 2], intermediate_size=24,
+                               rope_scaling={"alpha": 50.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0,
+                                             "mscale": 1.0, "mscale_all_dim": 1.0, "type": "dynamic"}),
+    "tiny-granitemoeshared": family("GraniteMoeShared", "granitemoeshared", num_local_experts=4,
+                                    shared_intermediate_size=24, **GRANITE, **MOE),
+    # Granite 4.0: dense with positions, and experts without.
+    "tiny-granite4": family("GraniteMoeHybrid", "granitemoehybrid", num_local_experts=0, num_experts_per_tok=0,
+                            shared_intermediate_size=48, layer_types=["attention", "attention"], mamba_n_heads=4,
+                            mamba_d_head=16, position_embedding_type="rope", hidden_act="silu", rms_norm_eps=1e-5,
+                            rope_theta=10000.0, tie_word_embeddings=True, **GRANITE),
+    "tiny-granite4-moe": family("GraniteMoeHybrid", "granitemoehybrid", num_local_experts=4,
+                                shared_intermediate_size=24, layer_types=["attention", "attention"], mamba_n_heads=4,
+                                mamba_d_head=16, position_embedding_type="nope", **GRANITE, **MOE),
+    "tiny-youtu": family("Youtu", "youtu", q_lora_rank=12, rope_interleave=True, attention_bias=False,
+                         **{key: DEEPSEEK[key] for key in ("num_key_value_heads", "kv_lora_rank", "qk_nope_head_dim",
+                                                           "qk_rope_head_dim", "v_head_dim", "hidden_act")},
+                         rms_norm_eps=1e-6, rope_theta=10000.0, tie_word_embeddings=True),
+}
+# As published: experts in MXFP4, or every linear layer in blocks of 8-bit floats. transformers unpacks both on a CPU.
+MODELS |= {
+    "tiny-gpt-oss-mxfp4": MODELS["tiny-gpt-oss"] | {
+        "intermediate_size": 64, "output_router_logits": False, "swiglu_limit": 7.0,
+        "quantization_config": {
+            "quant_method": "mxfp4",
+            "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+                                       "lm_head"]}},
+    "tiny-qwen3-fp8": family("Qwen3", "qwen3", head_dim=16, hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1000000.0,
+                             tie_word_embeddings=False, quantization_config={
+                                 "quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
+                                 "weight_block_size": [16, 16], "modules_to_not_convert": ["lm_head"]}),
+}
 # Their norms multiply by 1 + weight.
+CORRECTION = "e_score_correction_bias"
 PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma")
 
 
 def weights(config, generator):
     """Random weights large enough that every bias, norm and head shows in the logits; tied ones once."""
     auto = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+    config = {key: value for key, value in config.items() if key != "quantization_config"}
     model = auto.from_config(AutoConfig.for_model(**config))
     tensors = {}
-    for name, parameter in model.named_parameters():
+    corrections = [(name, value) for name, value in model.named_buffers() if name.endswith(CORRECTION)]
+    for name, parameter in [*model.named_parameters(), *corrections]:
         shape = parameter.shape
         noise = torch.randn(*shape, generator=generator)
-        if "norm" in name or ".ln_" in name:
+        if name.endswith(CORRECTION):  # enough to change many choices
+            tensors[name] = noise * 0.2
+        elif "norm" in name or ".ln_" in name:
             one = name.endswith("weight") and config["model_type"] not in PLUS_ONE
             tensors[name] = noise * 0.1 + (1.0 if one else 0.0)
         elif name.endswith("bias"):
@@ -347,6 +419,39 @@ def released(config, named):
     for pattern, name in renamed.items():
         named = {re.sub(pattern, name, key): value for key, value in named.items()}
     return named
+
+
+def mxfp4(weight):
+    """[E, in, out] → codes [E, out, in / 32, 16] and exponents [E, out, in / 32]: the format's own rule for the scale,
+    the nearest code for each number."""
+    values = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+    groups = weight.transpose(1, 2).contiguous().unflatten(-1, (-1, 32))
+    exponents = groups.abs().amax(-1).log2().floor() - 2
+    scaled = groups / exponents.exp2().unsqueeze(-1)
+    codes = (scaled.abs().unsqueeze(-1) - values).abs().argmin(-1) + 8 * (scaled < 0)
+    return (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8), (exponents + 127).to(torch.uint8)
+
+
+def fp8(weight, size):
+    """Codes and the factors of size x size blocks: powers of two, which no rounding of a product shows."""
+    blocks = weight.unflatten(1, (-1, size)).unflatten(0, (-1, size))
+    factors = (blocks.abs().amax((1, 3)) / 448).log2().ceil().exp2()
+    codes = (blocks / factors[:, None, :, None]).to(torch.float8_e4m3fn)
+    return codes.reshape(weight.shape), factors
+
+
+def packed(config, tensors):
+    """As a file has the weights that quantization_config packs."""
+    method = config.get("quantization_config", {}).get("quant_method")
+    out = {}
+    for name, tensor in tensors.items():
+        if method == "mxfp4" and name.endswith("_proj") and ".experts." in name:
+            out[name + "_blocks"], out[name + "_scales"] = mxfp4(tensor)
+        elif method == "fp8" and name.endswith("_proj.weight"):
+            out[name], out[name + "_scale_inv"] = fp8(tensor, config["quantization_config"]["weight_block_size"][0])
+        else:
+            out[name] = tensor
+    return out
 
 
 def old_names(name, config, tensors):
@@ -405,7 +510,7 @@ def main():
         os.makedirs(directory, exist_ok=True)
         write_json(os.path.join(directory, "config.json"), config)
         tensors = old_names(name, config, weights(config, generator))
-        save_file(released(config, tensors), os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
+        save_file(packed(config, released(config, tensors)), os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
         os.chmod(os.path.join(directory, "model.safetensors"), 0o644)
         result = oracle(directory, config.get("text_config", config), generator, all_positions=False, rows=rows, complete=greedy, lr=LR)
         result["gradients"] = released(config, result["gradients"])

@@ -93,6 +93,25 @@ TEST_F(Export, DirectoryWithConfigTokenizerAndWeights) {
   EXPECT_EQ(files_.list_dir("/out")->size(), 2u) << "the model, and the record of what was written";
 }
 
+/// The weights were unpacked when they were read; another method's object is not ours to remove.
+TEST_F(Export, ConfigNamesNoPackingThatTheWeightsNoLongerHave) {
+  const auto exported = [&](const char* method, const char* where) {
+    nlohmann::json config = {{"model_type", "gpt_oss"}}, part;
+    part["quantization_config"] = {{"quant_method", method}};
+    if (std::string(where).empty())
+      config.update(part);
+    else
+      config[where] = part;
+    EXPECT_TRUE(files_.write_atomically("/source/config.json", config.dump()));
+    EXPECT_TRUE(run_export(files_, options_, 3));
+    return *files_.read_all("/out/model/config.json");
+  };
+  for (const char* method : {"mxfp4", "fp8"})
+    for (const char* where : {"", "text_config"})
+      EXPECT_EQ(exported(method, where).find("quantization_config"), std::string::npos) << method;
+  EXPECT_NE(exported("bitsandbytes", "").find("quantization_config"), std::string::npos);
+}
+
 TEST_F(Export, AnotherEosTokenIsInEveryFileThatNamesIt) {
   ASSERT_TRUE(files_.write_atomically("/source/generation_config.json", R"({"eos_token_id":256})"));
   ASSERT_TRUE(files_.write_atomically("/source/tokenizer_config.json", R"({"eos_token":"</s>"})"));

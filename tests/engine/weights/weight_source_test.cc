@@ -208,8 +208,7 @@ TEST_F(WeightSourceFake, QuantisedWeightsAreNamedByTheirKind) {
         std::pair{"model.layers.0.mlp.up_proj.weight.absmax", "bitsandbytes, in 4 bits"},
         std::pair{"model.layers.0.mlp.up_proj.weight.quant_state.bitsandbytes__nf4",
                   "bitsandbytes, in 4 bits"},
-        std::pair{"model.layers.0.mlp.up_proj.SCB", "bitsandbytes, in 8 bits"},
-        std::pair{"model.layers.0.mlp.up_proj.weight_scale_inv", "8-bit floats"}}) {
+        std::pair{"model.layers.0.mlp.up_proj.SCB", "bitsandbytes, in 8 bits"}}) {
     write_file(files_, "/m/model.safetensors",
                {{"model.norm.weight", DType::F32, {4}}, {tensor, DType::F32, {4}}});
     const Error error = open_error();

@@ -402,8 +402,6 @@ TEST(ModelConfig, WhatExpertsDoNotHaveIsRefused) {
   refused(R"({"router_aux_loss_coef": -1})", "router_aux_loss_coef");
   refused(R"({"model_type": "mixtral", "router_jitter_noise": 0.1})", "router_jitter_noise");
   refused(R"({"model_type": "olmoe", "clip_qkv": 8.0})", "clip_qkv");
-  refused(R"({"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}})",
-          "quantization_config");
   refused(R"({"model_type": "deepseek_v2", "topk_method": "group_limited_greedy"})", "topk_method");
   refused(R"({"model_type": "deepseek_v2", "v_head_dim": 1024})", "v_head_dim");
 }
@@ -418,7 +416,7 @@ TEST(ModelConfig, QuantisedModelsAreRefusedByName) {
            std::pair{R"({"load_in_8bit": true, "llm_int8_threshold": 6.0})", "bitsandbytes, in 8"},
            std::pair{R"({"quant_method": "gptq", "bits": 4, "group_size": 128})", "GPTQ"},
            std::pair{R"({"quant_method": "awq", "bits": 4, "version": "gemm"})", "AWQ"},
-           std::pair{R"({"quant_method": "fp8", "weight_block_size": [128, 128]})", "fp8"},
+           std::pair{R"({"quant_method": "fbgemm_fp8"})", "fbgemm_fp8"},
            std::pair{R"({"quant_method": "mxfp4"})", "MXFP4"},
            std::pair{R"({"quant_method": "compressed-tensors"})", "compressed-tensors"},
            std::pair{R"({"quant_method": "tomorrows"})", "\"tomorrows\""},
@@ -439,6 +437,14 @@ TEST(ModelConfig, QuantisedModelsAreRefusedByName) {
     config["quantization_config"] = none;
     EXPECT_TRUE(model_config_from_json(config, "config.json")) << none;
   }
+  // What is unpacked when it is read.
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+  EXPECT_TRUE(model_config_from_json(config, "config.json"));
+  json gpt_oss = moe(R"({"model_type": "gpt_oss"})");
+  gpt_oss["quantization_config"] = {
+      {"quant_method", "mxfp4"},
+      {"modules_to_not_convert", {"model.layers.*.self_attn", "model.layers.*.mlp.router"}}};
+  EXPECT_TRUE(model_config_from_json(gpt_oss, "config.json"));
 }
 
 /// The same, of models whose weights have other names and places.
