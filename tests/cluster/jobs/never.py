@@ -2,7 +2,8 @@
 
 violations(changes, now) replays every version of the jobs and pods of a namespace and returns a sentence for each thing that
 must not have been. A pod counts for a worker from its creation until it has ended or is gone. What only whole clusters
-tell (children left behind, writes at rest) is in world.py."""
+tell (children left behind, writes at rest) is in world.py. A worker ends with its container: a kubelet tells the end of the pod
+some time later, and the pod may have a sidecar that runs on."""
 PREFIX = "training.dsj.dev/"
 # Each is worth having: never_check.py has a history that it alone finds.
 RULES = ("attempt_falls", "saved_step_falls", "attempt_begins_behind", "empty_write", "end_taken_back", "complete_and_failed",
@@ -25,6 +26,11 @@ def _label(pod, name):
 
 def ended(pod):
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def worker_ended(pod):
+    containers = pod.get("status", {}).get("containerStatuses") or []
+    return ended(pod) or any(c["name"] == "worker" and "terminated" in c.get("state", {}) for c in containers)
 
 
 def final_step(job):
@@ -105,11 +111,11 @@ class _Replay:
                     if _true(job, kind) and job["metadata"]["generation"] == _status_generation(job):
                         if kind != "Suspended" or job["spec"].get("suspend"):
                             self.say(f"pod_made_when_{kind.lower()}", f"{change.name}: a pod made for a job that is {kind}")
-        if ended(pod):
+        if worker_ended(pod):
             return
         worker = _label(pod, "replica-index")
         same = [other["metadata"]["name"] for other in self.pods.values()
-                if _label(other, "job-name") == job_name and _label(other, "replica-index") == worker and not ended(other)]
+                if _label(other, "job-name") == job_name and _label(other, "replica-index") == worker and not worker_ended(other)]
         if len(same) > 1 and not change.cut:
             self.say("two_pods_of_a_worker", f"two pods of worker {worker}: {' and '.join(sorted(same))}")
 

@@ -23,12 +23,13 @@ def job(version, spec=None, **status):
         "status": dict(status, conditions=conditions, observedGeneration=1, at=version)})
 
 
-def pod(version, worker, life, phase="Running", what="MODIFIED"):
+def pod(version, worker, life, phase="Running", what="MODIFIED", state="running"):
     return Change("pod", what, {
         "metadata": {"name": f"j-worker-{worker}-{life}", "uid": f"p{worker}-{life}", "resourceVersion": str(version),
                      "ownerReferences": [{"uid": "u"}],
                      "labels": {LABEL + "job-name": "j", LABEL + "replica-index": str(worker), LABEL + "incarnation": str(life)}},
-        "status": {"phase": phase}})
+        "status": {"phase": phase, "containerStatuses": [{"name": "sidecar", "state": {"terminated": {}}},
+                                                          {"name": "worker", "state": {state: {}}}]}})
 
 
 def at(attempt, step, saved, **more):
@@ -38,6 +39,10 @@ def at(attempt, step, saved, **more):
 GOOD = [job(1), pod(2, 0, 1), pod(3, 1, 1), job(4, **at(1, 4, 4)), pod(5, 1, 1, "Failed"), pod(6, 1, 2), job(7, **at(2, 10, 10)),
         pod(8, 0, 1, "Succeeded"), pod(9, 1, 2, "Succeeded"), job(10, **at(2, 10, 10, true=["Complete"])),
         pod(11, 1, 1, "Failed", "DELETED")]
+
+
+# A kubelet tells the end of a pod after that of its worker, and a sidecar may keep the pod.
+LATE = GOOD[:4] + [pod(5, 1, 1, state="terminated")] + GOOD[5:]
 
 
 def behind_damage(saved):
@@ -118,6 +123,9 @@ def check_named_after():
 def main():
     report = Report("NeverList", sys.argv[1])
     for name, (changes, wanted) in {"a_good_history": (GOOD, None), "one_behind_damage": (behind_damage(2), None),
+                                       "a_worker_that_ends_before_its_pod": (LATE, None),
+                                       "a_pod_that_outlives_its_worker": (
+                                           [*LATE[:-1], job(12, **at(2, 10, 10, true=["Complete"]))], "runs though its job is over"),
                                        "none_of_those_there_is": (behind_damage(1), "the saved step falls"), **PLANTED}.items():
         report.run(name, lambda changes=changes, wanted=wanted: check(changes, wanted))
     report.run("each_rule_finds_what_no_other_finds", check_each_rule_is_needed)
