@@ -13,6 +13,7 @@
 #include "job/import/accelerate.h"
 #include "job/import/hostfile.h"
 #include "job/import/recipe.h"
+#include "job/import/trl.h"
 #include "job/spec/job.h"
 #include "job/spec/yaml.h"
 
@@ -60,7 +61,7 @@ const Options& options_of(Launcher launcher) {
       "zero3_init_flag= zero3_save_16bit_model= deepspeed_hostfile= "
       "deepspeed_exclusion_filter= deepspeed_inclusion_filter= "
       "deepspeed_multinode_launcher= deepspeed_moe_layer_cls_names= debug");
-  if (launcher == Launcher::Accelerate) return accelerate;
+  if (launcher == Launcher::Accelerate || launcher == Launcher::Trl) return accelerate;
   return launcher == Launcher::Torchrun ? torchrun : deepspeed;
 }
 
@@ -83,6 +84,16 @@ bool is_unknown_variable(const std::string& word) {
 
 std::string base_name(const std::string& word) {
   return std::filesystem::path(word).filename().string();
+}
+
+/// The word behind `trl` names the script, and accelerate's options stand among its arguments.
+Result<Line> take_trl_apart(const std::vector<std::string>& words, size_t first,
+                            const std::string& origin) {
+  if (first >= words.size() || words[first].starts_with("-"))
+    return bad_input("the line ends before TRL's command", origin,
+                     "trl sft --model_name_or_path ...");
+  return Line{.script = "trl/scripts/" + words[first] + ".py",
+              .arguments = {words.begin() + static_cast<ptrdiff_t>(first) + 1, words.end()}};
 }
 
 std::string option_name(const std::string& word) {
@@ -154,10 +165,13 @@ class LineImport {
   }
 
   Result<Imported> run(Launcher launcher) {
+    is_trl_ = launcher == Launcher::Trl;
     DSJ_TRY_STATUS(launcher == Launcher::Torchrun    ? torchrun()
                    : launcher == Launcher::DeepSpeed ? deepspeed()
-                                                     : accelerate());
+                                                     : Status{});
     DSJ_TRY_STATUS(arguments_of_file());
+    if (launcher == Launcher::Trl) DSJ_TRY_STATUS(trl_options());
+    if (launcher == Launcher::Accelerate || launcher == Launcher::Trl) DSJ_TRY_STATUS(accelerate());
     // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
     imported_.manifest = std::move(taken.manifest);
@@ -169,11 +183,11 @@ class LineImport {
     spec["workers"] = workers_;
     if (restarts_) spec["backoffLimit"] = *restarts_;
     if (!settings_.is_null()) take_settings(spec);
+    DSJ_TRY_STATUS(take_trainer(spec["training"]));
     const json training = spec.value("training", json::object());
     if (!training.contains("modelNameOrPath"))
       need("spec.training.modelNameOrPath", "the line has no --model_name_or_path");
-    if (!training.contains("dataPath"))
-      need("spec.training.dataPath", "the line has no --data_path");
+    if (!training.contains("dataPath")) need("spec.training.dataPath", why_no_data());
     if (!spec.contains("deepspeed"))
       need("spec.deepspeed.configFrom.file", "the line has no --deepspeed FILE");
     for (const auto& [name, value] : line_.options)
@@ -194,6 +208,66 @@ class LineImport {
  private:
   void need(const std::string& path, const std::string& why) {
     imported_.missing.push_back({path, why});
+  }
+  std::string why_no_data() const {
+    for (const std::string& word : line_.arguments)
+      if (option_name(word) == "dataset_name")
+        return "--dataset_name is a data set of the hub, and no data set is downloaded";
+    return "the line has no --data_path";
+  }
+  /// What the script's name says: TRL's scripts are called as their trainers.
+  Status take_trainer(json& training) {
+    const std::string name = base_name(line_.script);
+    if (!name.ends_with(".py")) return {};
+    DSJ_TRY(const auto trainer, trl_trainer(name.substr(0, name.size() - 3)));
+    if (!trainer && is_trl_)
+      return bad_input("not a training command of TRL", name.substr(0, name.size() - 3),
+                       "sft, dpo, kto, orpo or reward");
+    if (!trainer) return {};
+    if (!trainer->objective.empty() && !training.contains("objective")) {
+      training["objective"] = trainer->objective;
+      if (!is_trl_)
+        imported_.left_open.push_back("spec.training.objective: " + trainer->objective +
+                                      ", from the script's name " + name);
+    }
+    if (!is_trl_ && !is_script_of_trl(line_.script)) return {};
+    if (const std::string filled = fill_trl_defaults(*trainer, training); !filled.empty())
+      imported_.left_open.push_back("TRL's defaults: " + filled);
+    return {};
+  }
+  /// Moves accelerate's options out of TRL's arguments. What the trainer has under the same name is its.
+  Status trl_options() {
+    std::vector<std::string> rest;
+    for (size_t i = 0; i < line_.arguments.size(); ++i) {
+      const std::string& word = line_.arguments[i];
+      const std::string name = word.starts_with("--") ? option_name(word) : "";
+      const bool of_trainer =
+          name == "gradient_accumulation_steps" || name == "debug" || name == "log_dir";
+      const auto known = options_of(Launcher::Trl).find(name);
+      const bool config = name == "accelerate_config";
+      if (!config && (of_trainer || known == options_of(Launcher::Trl).end())) {
+        rest.push_back(word);
+        continue;
+      }
+      const size_t equals = word.find('=');
+      std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+      if (equals == std::string::npos && (config || known->second)) {
+        if (i + 1 >= line_.arguments.size())
+          return bad_input("a value is missing after " + word, imported_.origin);
+        value = line_.arguments[++i];
+      }
+      line_.options[name] = value;
+    }
+    line_.arguments = std::move(rest);
+    const auto config = option("accelerate_config");
+    if (!config) return {};
+    DSJ_TRY(const bool is_file, files_.exists(*config));
+    if (is_file) {
+      line_.options["config_file"] = *config;
+    } else {
+      DSJ_TRY(settings_, trl_accelerate_config(*config));
+    }
+    return {};
   }
   /// TRL's --config FILE.yaml, and Trainer's only argument FILE.yaml or FILE.json: its keys become
   /// arguments in front of the line's own.
@@ -271,7 +345,9 @@ class LineImport {
 
   /// accelerate's number of processes is that of all machines.
   Status accelerate() {
-    DSJ_TRY(settings_, accelerate_settings(files_, line_.options));
+    DSJ_TRY(const json said, accelerate_settings(files_, line_.options));
+    if (settings_.is_null()) settings_ = json::object();
+    settings_.update(said);
     for (const char* quiet :
          {"quiet", "q", "machine_rank", "main_process_ip", "main_process_port", "rdzv_backend",
           "same_network", "zero3_init_flag", "num_cpu_threads_per_process"})
@@ -395,6 +471,7 @@ class LineImport {
   Imported imported_;
   json workers_ = json::object();
   json settings_;  ///< of accelerate; null: another launcher
+  bool is_trl_ = false;
   std::optional<int64_t> restarts_;
 };
 
@@ -411,7 +488,9 @@ int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
   for (size_t i = 0; i < words.size() && i < last; ++i) {
     const std::string name = base_name(words[i]);
     const bool module = i > 0 && words[i - 1] == "-m";
-    if (launcher == Launcher::Accelerate) {
+    if (launcher == Launcher::Trl) {
+      if (name == "trl") return static_cast<int>(i);
+    } else if (launcher == Launcher::Accelerate) {
       if ((name == "accelerate" && i + 1 < words.size() && words[i + 1] == "launch"))
         return static_cast<int>(i + 1);
       if (name == "accelerate-launch" || (module && words[i] == "accelerate.commands.launch"))
@@ -439,9 +518,12 @@ Result<Imported> import_line(Files& files, const std::vector<std::string>& words
         "not a line of " + std::string(launcher == Launcher::Torchrun
                                            ? "torchrun (python -m torch.distributed.run)"
                                        : launcher == Launcher::DeepSpeed ? "deepspeed"
+                                       : launcher == Launcher::Trl       ? "trl"
                                                                          : "accelerate launch"),
         origin);
-  DSJ_TRY(const Line line, take_apart(words, static_cast<size_t>(at) + 1, launcher, origin));
+  const auto first = static_cast<size_t>(at) + 1;
+  DSJ_TRY(const Line line, launcher == Launcher::Trl ? take_trl_apart(words, first, origin)
+                                                     : take_apart(words, first, launcher, origin));
   return LineImport(files, line, origin).run(launcher);
 }
 

@@ -1,6 +1,6 @@
 // The lines that start a DeepSpeed training: torchrun (also python -m torch.distributed.run and
-// torch.distributed.launch), deepspeed and `accelerate launch`. The launcher's own options give the workers, the
-// script's arguments the rest, by the same table as `dsj run`'s (spec/job.h).
+// torch.distributed.launch), deepspeed, `accelerate launch` and `trl sft`. The launcher's own options give the workers,
+// the script's arguments the rest, by the same table as `dsj run`'s (spec/job.h). A script of TRL's names its objective.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace dsj::jobimport {
 
-enum class Launcher { Torchrun, DeepSpeed, Accelerate };
+enum class Launcher { Torchrun, DeepSpeed, Accelerate, Trl };
 
 /// The index of the launcher's word among a command's; -1: the command is another one. For
 /// `python -m torch.distributed.run` it is that of the module. It may follow srun, docker run, uv run

@@ -46,6 +46,9 @@ class RecipeImport {
   }
 
   Result<Imported> llamafactory() {
+    if (json_flag(document_, "do_predict") && !json_flag(document_, "do_train"))
+      return bad_input("it answers questions (do_predict) and does not train", imported_.origin,
+                       "dsj generate answers the questions of a data file");
     const json& dataset = json_child(document_, "dataset");
     const std::string datasets = is_empty(dataset) ? "" : argument_word(dataset);
     const bool adapters = !says("finetuning_type") || document_["finetuning_type"] == "lora";
@@ -62,6 +65,9 @@ class RecipeImport {
           note("template " + argument_word(value) +
                ": the model's own chat template is used, also for alpaca rows; `dsj data show` "
                "prints the rows as they are read");
+      } else if (key == "pure_bf16") {
+        give("bf16", argument_word(value));
+        if (value == true) note("pure_bf16 is read as bf16: masters and states are fp32");
       } else if (key == "pref_loss" && value == "orpo") {
         give("objective", "orpo");
       } else if (key == "stage" && json_text(document_, "pref_loss") == "orpo") {
@@ -80,7 +86,8 @@ class RecipeImport {
     if (adapters) llamafactory_adapters();
     if (says("stage") && document_["stage"] == "pt" && !says("packing"))
       note(
-          "stage pt: LLaMA-Factory joins the texts and cuts them into rows of cutoff_len tokens; here "
+          "stage pt: LLaMA-Factory joins the texts and cuts them into rows of cutoff_len tokens; "
+          "here "
           "each text is a row, cut at cutoff_len. packing: true computes several at once");
     if (!datasets.empty()) {
       const auto names = split_commas(datasets);

@@ -269,7 +269,16 @@ class CommandLine {
     return only;
   }
 
+  /// HfArgumentParser's --no_NAME of a switch that is on by default.
+  static std::optional<Argument> negated(const Argument& argument) {
+    if (!argument.name.starts_with("no_") || argument.value) return std::nullopt;
+    const std::string name = argument.name.substr(3);
+    if (!is_switch(name)) return std::nullopt;
+    return Argument{argument.shown, name, "false"};
+  }
+
   Status unknown(const Argument& argument) {
+    if (const auto plain = negated(argument)) return take(*plain);
     const std::string near = nearest(argument.name);
     return bad_input(
         "not an argument of dsj run", argument.shown,

@@ -24,6 +24,8 @@ ELSEWHERE = {
     "train.py": "an example: the script of a torchrun line",
     "script.py": "stands for any script",
     "deepspeed_strategy.py": "a file of ROLL",
+    "dpo.py": "a script of TRL, as are the next four",
+    "kto.py": "", "orpo.py": "", "reward.py": "", "grpo.py": "",
     "golden/README.md": "in DSJ_SHARED_DIR",
     "validatepod.volcano.sh": "a webhook of Volcano",
     "queues.scheduling.volcano.sh": "a resource of Volcano",

@@ -65,6 +65,22 @@ resume_from_checkpoint: null
   EXPECT_TRUE(any_contains(imported->not_carried, "trust_remote_code: no effect"));
 }
 
+/// LLaMA-Factory's examples of evaluation, and its switch for weights in bf16.
+TEST(RecipeTest, AFileThatPredictsIsNotTrained) {
+  Folder folder;
+  const std::string file =
+      "model_name_or_path: ./m\nstage: sft\nfinetuning_type: full\ntemplate: llama3\n"
+      "output_dir: o\npure_bf16: true\n";
+  const auto predicts = import_text(folder, Recipe::LlamaFactory, file + "do_predict: true\n");
+  ASSERT_FALSE(predicts);
+  EXPECT_NE(predicts.error().hint.find("dsj generate"), std::string::npos);
+  const auto both =
+      import_text(folder, Recipe::LlamaFactory, file + "do_predict: true\ndo_train: true\n");
+  ASSERT_TRUE(both) << both.error().to_string();
+  EXPECT_EQ(both->manifest["spec"]["training"]["bf16"], true);
+  EXPECT_TRUE(any_contains(both->left_open, "pure_bf16"));
+}
+
 TEST(RecipeTest, ADataSetOfTheHubIsAskedFor) {
   Folder folder;
   folder.add("/data/dataset_info.json", R"({"hub": {"hf_hub_url": "a/b"}})");
