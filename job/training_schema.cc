@@ -159,7 +159,8 @@ const std::vector<TrainingField>& training_fields() {
           "Puts rows of similar length into one batch, as Hugging Face's group_by_length."),
       row("chatTemplate", &A::chat_template,
           "auto: the model's own, for chat rows. model: the model's own, also for questions and "
-          "answers. chatml, qwen, llama3 and others, or a .jinja file: for both.",
+          "answers. chatml, qwen, llama3 and others, a .jinja file, or the text of a template: for "
+          "both.",
           kAny, "auto model chatml qwen qwen2.5 llama2 llama3 mistral"),
       row("chatDate", &A::chat_date,
           "YYYY-MM-DD: the day that a chat template's strftime_now shows; today by default."),

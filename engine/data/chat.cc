@@ -64,6 +64,11 @@ std::vector<std::string> specials_of(const Tokenizer& tokenizer) {
   return specials;
 }
 
+/// Whether it is a template itself, as TRL's recipes and tokenizer_config.json have it.
+bool is_text(const std::string& wanted) {
+  return wanted.contains("{%") || wanted.contains("{{");
+}
+
 bool is_file(const std::string& wanted) {
   return wanted.find('/') != std::string::npos || wanted.ends_with(".jinja");
 }
@@ -146,6 +151,7 @@ Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_d
     }
     return parsed(std::string(one.source), wanted);
   }
+  if (is_text(wanted)) return parsed(wanted, "the job's chatTemplate");
   if (is_file(wanted)) {
     DSJ_TRY(const std::string source, files.read_all(wanted, kTemplateBytesMax));
     return parsed(source, wanted);

@@ -72,6 +72,8 @@ class ChatTemplate {
   }
   const std::vector<std::string>& specials() const { return parts_->specials; }
   const std::string& name() const { return parts_->program.file(); }
+  /// Its program. Not of none.
+  const std::string& source() const { return parts_->source; }
   /// For rows with tools, where the model has another template for those.
   void set_for_tools(const ChatTemplate& other) { for_tools_ = other.parts_; }
   ChatTemplate for_tools() const;
@@ -88,7 +90,8 @@ class ChatTemplate {
   int64_t key_ = 0;
 };
 
-/// The template that `wanted` names: one of the above; or a file (a path with / or ending in .jinja);
+/// The template that `wanted` names: one of the above; or is itself (a text with {% or {{); or a file (a
+/// path with / or ending in .jinja);
 /// else the model's own: chat_template.jinja, else the chat_template of chat_template.json or
 /// tokenizer_config.json, of several the one named default, for rows with tools tool_use. strftime_now
 /// shows `date` (YYYY-MM-DD); if that is empty, SOURCE_DATE_EPOCH if the environment has it, else the

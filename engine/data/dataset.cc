@@ -333,8 +333,8 @@ std::vector<std::string> Dataset::notes() const {
   const bool chats =
       std::ranges::any_of(files_, [](const RowFile& file) { return is_chat(file.found.kind); });
   if (!chats && options_.chat_template != "auto")
-    notes.push_back("its rows have no messages: chatTemplate " + options_.chat_template +
-                    " is not used");
+    notes.push_back("its rows have no messages: chatTemplate " +
+                    options_.chat_template.substr(0, 60) + " is not used");
   std::vector<UnreadField> unread, renamed;
   Counts counts(unread), shapes(renamed);
   for (const RowFile& file : files_) {

@@ -285,6 +285,10 @@ weights::ExportOptions Saver::export_options(int64_t file_bytes_max) const {
       .share = {.rank = state_.collectives().rank(), .world = state_.collectives().world()}};
   if (in_.job.training.eos_token)
     options.eos = {*in_.job.training.eos_token, *in_.tokenizer->eos_id()};
+  const std::string wanted = in_.job.training.chat_template.value_or("auto");
+  const bool own = wanted == "auto" || wanted == "model";
+  if (!own && in_.dataset->chat_template().key() != 0)
+    options.chat_template = in_.dataset->chat_template().source();
   if (in_.lora) {
     options.adapter = {.lora = *in_.lora,
                        .base = in_.job.training.model_name_or_path,

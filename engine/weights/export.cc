@@ -10,20 +10,22 @@ namespace {
 
 constexpr char kConfigFile[] = "config.json";
 constexpr char kGenerationFile[] = "generation_config.json";
+constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
+constexpr char kTemplateFile[] = "chat_template.jinja";
 constexpr int64_t kConfigBytesMax = 16 << 20;
 constexpr int64_t kCopyBytesMax = int64_t{1} << 30;
 
 /// Copied unchanged if they exist.
 constexpr std::array kCopiedFiles = {kGenerationFile,
                                      "tokenizer.json",
-                                     "tokenizer_config.json",
+                                     kTokenizerConfigFile,
                                      "special_tokens_map.json",
                                      "added_tokens.json",
                                      "vocab.json",
                                      "merges.txt",
                                      "tokenizer.model",
                                      "qwen.tiktoken",
-                                     "chat_template.jinja",
+                                     kTemplateFile,
                                      "chat_template.json",
                                      "preprocessor_config.json",
                                      "processor_config.json",
@@ -70,6 +72,14 @@ Result<std::string> updated_config(Files& files, const std::string& path, DType 
   return config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+/// tokenizer_config.json without its chat template, all else in order: transformers 5 writes a template
+/// to a file of its own.
+std::string without_template(const std::string& content) {
+  auto config = nlohmann::ordered_json::parse(content, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object() || config.erase("chat_template") == 0) return content;
+  return config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 Status recover_export(Files& files, const std::string& target_dir) {
@@ -104,7 +114,10 @@ Status ModelExport::make_staging() {
   }
   DSJ_TRY_STATUS(files.make_dir(staging));
   const auto with = [&](const char* name, const std::string& content) {
-    return options_.eos ? with_eos(name, content, *options_.eos) : content;
+    const std::string kept = options_.chat_template && std::string_view(name) == kTokenizerConfigFile
+                                 ? without_template(content)
+                                 : content;
+    return options_.eos ? with_eos(name, kept, *options_.eos) : kept;
   };
   if (options_.adapter) {
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kAdapterConfigFile),
@@ -114,8 +127,12 @@ Status ModelExport::make_staging() {
             updated_config(files, path_join(options_.source_dir, kConfigFile), options_.dtype));
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), with(kConfigFile, config)));
   }
+  if (options_.chat_template)
+    DSJ_TRY_STATUS(
+        files.write_synced(path_join(staging, kTemplateFile), *options_.chat_template));
   for (const char* name : kCopiedFiles) {
     if (options_.adapter && std::string_view(name) == kGenerationFile) continue;
+    if (options_.chat_template && std::string_view(name).starts_with("chat_template.")) continue;
     const std::string source = path_join(options_.source_dir, name);
     DSJ_TRY(const EntryKind found, files.kind(source));
     if (found != EntryKind::File) continue;

@@ -31,6 +31,8 @@ struct ExportOptions {
   std::optional<AdapterConfig> adapter = {};
   /// Set: the model's eos token from now on. Unset: the source's.
   std::optional<EosToken> eos = {};
+  /// Set: the text of the model's chat template from now on. Unset: the source's.
+  std::optional<std::string> chat_template = {};
   /// Another export to the same place may follow, and replaces this one: it is recorded.
   bool is_replaced_later = true;
   /// Which of the ranks that export together this is.

@@ -31,9 +31,11 @@ void check_choice(const TrainingField& field, const std::string& path, const std
     expected += (expected.empty() ? "" : " or ") + word;
   }
   const bool takes_file = std::string_view(field.name) == "chatTemplate";
-  if (takes_file && (found.contains('/') || found.ends_with(".jinja"))) return;
+  if (takes_file && (found.contains('/') || found.ends_with(".jinja") || found.contains("{%") ||
+                     found.contains("{{")))
+    return;
   out.error(path, "\"" + found + "\" is not a choice",
-            "expected " + expected + (takes_file ? ", or a .jinja file" : ""));
+            "expected " + expected + (takes_file ? ", or a .jinja file, or a template" : ""));
 }
 
 }  // namespace

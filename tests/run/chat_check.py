@@ -129,6 +129,19 @@ class Check:
             finally:
                 running.kill()
 
+    def a_named_template_is_the_exported_models(self):
+        rows, out = os.path.join(self.room, "rows.jsonl"), os.path.join(self.room, "trained")
+        messages = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+        with open(rows, "w", encoding="utf-8") as file:
+            file.write((json.dumps({"messages": messages}) + "\n") * 2)
+        self.run("dsj", "run", "--model_name_or_path", self.plain, "--data_path", rows, "--output_dir", out, "--max_steps", "1",
+                 "--chat_template", TEMPLATE, "--deepspeed", json.dumps({"train_micro_batch_size_per_gpu": 1}))
+        model = os.path.join(out, "model")
+        with open(os.path.join(model, "chat_template.jinja"), encoding="utf-8") as file:
+            expect(file.read() == TEMPLATE, model)
+        conversation, = self.chat(["one"], model=model)
+        expect(conversation[1]["content"] == self.generated(messages[:1], model=model), conversation)
+
     def bad_words(self):
         for words, named in ((["--temperature", "warm"], "--temperature"), (["--top-p", "0"], "--top-p"), (["--top-k", "-1"], "--top-k"),
                              (["--chat-template", "/nowhere.jinja"], "/nowhere.jinja")):
@@ -144,7 +157,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dsj-chat-") as room:
         check = Check(os.path.abspath(sys.argv[1]), room)
         for case in (check.answers_as_generate_does, check.forgets, check.without_a_template, check.samples, check.follows_the_models_own_settings,
-                     check.ctrl_c, check.bad_words):
+                     check.ctrl_c, check.a_named_template_is_the_exported_models, check.bad_words):
             report.run(case.__name__, case)
     return report.write()
 

@@ -128,6 +128,23 @@ TEST_F(Export, AnotherEosTokenIsInEveryFileThatNamesIt) {
   EXPECT_EQ(files_.read_all("/out/model/tokenizer.json"), "{\"t\":1}");
 }
 
+/// As transformers 5 saves a tokenizer: the template in a file of its own, and nowhere else.
+TEST_F(Export, AnotherChatTemplateReplacesTheModels) {
+  ASSERT_TRUE(files_.write_atomically("/source/chat_template.jinja", "old"));
+  ASSERT_TRUE(files_.write_atomically("/source/chat_template.json", R"({"chat_template":"old"})"));
+  ASSERT_TRUE(files_.write_atomically("/source/tokenizer_config.json",
+                                      R"({"z":1,"chat_template":"old","eos_token":"</s>"})"));
+  ASSERT_TRUE(run_export(files_, options_, 3));
+  EXPECT_EQ(files_.read_all("/out/model/chat_template.jinja"), "old") << "unless one is named";
+  ExportOptions options = options_;
+  options.chat_template = "{{ messages }}";
+  ASSERT_TRUE(run_export(files_, options, 3));
+  EXPECT_EQ(files_.read_all("/out/model/chat_template.jinja"), "{{ messages }}");
+  EXPECT_FALSE(*files_.exists("/out/model/chat_template.json"));
+  EXPECT_EQ(files_.read_all("/out/model/tokenizer_config.json"),
+            "{\n  \"z\": 1,\n  \"eos_token\": \"</s>\"\n}\n");
+}
+
 TEST_F(Export, NewNameOfTheDtypeIsKept) {
   ASSERT_TRUE(files_.write_atomically("/source/config.json", R"({"dtype":"float32"})"));
   ASSERT_TRUE(run_export(files_, options_, 3));
