@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Tokens per second over a slow network: AdamW beside the 1-bit optimizers behind their freeze.
+"""Tokens per second over a slow network: AdamW beside the 1-bit optimizers behind their freeze, or stage 3 in bf16 beside
+ZeRO++'s codes.
 
-Usage: bench_slow_link.py [--bin build/bin] [--rates 1000,100] [--steps 9] [--micro 1] [--tokens 256]
-Two ranks in two network namespaces, one link between them, held by tc to each rate (Mbit/s, in each direction). Stage 0,
-fp32, the 24 M-parameter shape of bench_train.py, rows of --tokens tokens, one thread per rank. What counts is the ratio
-to AdamW on the same link. Steps before the first compressed one are left out, and as many of AdamW's. Beside the seconds
+Usage: bench_slow_link.py [--set optimizers|stage3] [--bin build/bin] [--rates 1000,100] [--steps 9] [--micro 1] [--tokens 256]
+Two ranks in two network namespaces, one link between them, held by tc to each rate (Mbit/s, in each direction). The
+24 M-parameter shape of bench_train.py, optimizers at stage 0 in fp32, rows of --tokens tokens, one thread per rank. What
+counts is the ratio to the first line on the same link. Steps before the first compressed one are left out, and as many of
+the others. Beside the seconds
 of a step stand a rank's CPU seconds in it and the seconds that its bytes take on the link: on a busy machine a step takes
 longer than their sum. It needs root, ip and tc, and says so where it lacks one.
 """
@@ -20,7 +22,7 @@ WORLD, WARM_UP = 2, 5
 ADDRESS = ("10.77.0.1", "10.77.0.2")
 PORT = 29500
 # The first compressed step is the third: the first two have the counts 1, which updates nothing, and 2.
-OPTIMIZERS = {
+OPTIMIZERS = {name: {"zero_optimization": {"stage": 0}, "optimizer": optimizer} for name, optimizer in {
     "AdamW": {"type": "AdamW", "params": {"lr": 1e-4}},
     "OneBitAdam": {"type": "OneBitAdam", "params": {"lr": 1e-4, "freeze_step": 2}},
     "OneBitLamb": {"type": "OneBitLamb", "params": {"lr": 1e-4, "freeze_step": 2}},
@@ -28,7 +30,12 @@ OPTIMIZERS = {
     "ZeroOneAdam, meeting every 4th step": {
         "type": "ZeroOneAdam",
         "params": {"lr": 1e-4, "var_freeze_step": 1, "local_step_scaler": 1, "local_step_clipper": 4}},
-}
+}.items()}
+WEIGHTS, GRADIENTS = {"zero_quantized_weights": True}, {"zero_quantized_gradients": True}
+STAGE3 = {name: {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3, "stage3_max_reuse_distance": 0, **keys}}
+          for name, keys in {"stage 3": {}, "quantized weights": WEIGHTS, "quantized gradients": GRADIENTS,
+                             "both": WEIGHTS | GRADIENTS}.items()}
+SETS = {"optimizers": OPTIMIZERS, "stage3": STAGE3}
 # Sends bytes for a while, to measure the link as a program sees it.
 RECEIVE = "import socket; s = socket.create_server(('0.0.0.0', 7000)); c = s.accept()[0]\nwhile c.recv(1 << 20): pass"
 SEND = """import socket, time
@@ -104,15 +111,14 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def steps_of(options, link, work, optimizer):
+def steps_of(options, link, work, ds_config):
     """(step events of rank 0 behind the warm-up, CPU seconds of a rank in one of them)."""
     output = os.path.join(work, "out")
     shutil.rmtree(output, ignore_errors=True)
     os.makedirs(os.path.join(output, "checkpoints"))
     with open(os.path.join(output, "checkpoints", "attempt"), "w", encoding="utf-8") as file:
         file.write("1\n")
-    config = {"train_micro_batch_size_per_gpu": options.micro, "zero_optimization": {"stage": 0}, "optimizer": optimizer,
-              "gradient_clipping": 0}
+    config = {"train_micro_batch_size_per_gpu": options.micro, "gradient_clipping": 0, **ds_config}
     training = {"modelNameOrPath": os.path.join(work, "model"), "dataPath": os.path.join(work, "data.json"),
                 "outputDir": output, "maxSteps": options.steps + 1, "maxGradNorm": 0, "maxSeqLength": options.tokens,
                 "saveStrategy": "no", "shuffle": False}
@@ -159,6 +165,7 @@ def main():
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(root, "build", "bin"))
+    parser.add_argument("--set", default="optimizers", choices=SETS)
     parser.add_argument("--rates", default="1000,100")
     parser.add_argument("--steps", type=int, default=WARM_UP + 4)
     parser.add_argument("--micro", type=int, default=1)
@@ -180,8 +187,8 @@ def main():
                       f"{os.getloadavg()[0]:.1f}\n{'':36} {'tokens/s':>9} {'ratio':>6} {'s/step':>7} {'CPU s':>6} {'link s':>7} "
                       f"{'MB/step':>8}")
                 reference = None
-                for name, optimizer in OPTIMIZERS.items():
-                    steps, cpu = steps_of(options, link, work, optimizer)
+                for name, ds_config in SETS[options.set].items():
+                    steps, cpu = steps_of(options, link, work, ds_config)
                     seconds = sum(step["step_seconds"] for step in steps)
                     speed = sum(step["tokens"] for step in steps) / seconds
                     reference = reference or speed

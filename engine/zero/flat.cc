@@ -24,11 +24,12 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options, const G
                  .communication = options.communication,
                  .averaging = options.averaging,
                  .rows = options.rows,
+                 .codes = options.coded_gradients,
                  .device = options.device},
                 stage_, owner_, groups) {
   DSJ_CHECK(layout.world() == (options.stage.shards_update() ? groups.shards->world() : 1));
   replace_owned(false, make_owned(false));
-  DSJ_CHECK(owned_->has_parameters() == sharded_parameters());
+  DSJ_CHECK(owned_->has_parameters() == (sharded_parameters() && !options_.coded_shard));
   DSJ_CHECK(layout.packing() == layout::Packing::None || !sharded_parameters());
   if (layout.packing() != layout::Packing::None)
     packed_ = std::make_unique<PackedWeights>(layout_, options_.compute, options_.device);
@@ -37,6 +38,7 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options, const G
   else if (rank_groups_.near != nullptr)
     second_ =
         make(layout_.numel() / rank_groups_.near->world(), gathered_type(), Class::Parameters);
+  if (options_.coded_gathers || options_.coded_shard) codes_.emplace(layout_);
   if (options_.copies && owned_->optimizer_elsewhere()) gradient_.keep_on_host(*options_.copies);
 }
 
@@ -70,16 +72,24 @@ Status Flat::fill_frozen(const Read& read) {
     return {};
   };
   finish_shard_copies();
-  owned_->for_runs(std::nullopt, Access::ReadWrite, [&](const OwnedRun& run) {
+  const auto fill_run = [&](const OwnedRun& run) {
     for (const auto& range : ranges())
       if (status) status = fill(range, run);
-  });
+  };
+  if (options_.coded_shard) {
+    const at::Tensor shard =
+        make(layout_.shard_numel(), options_.compute, Class::Parameters).zero_();
+    fill_run({0, shard.numel(), {}, shard});
+    coded_shard_ = codes_->message_of(shard);
+  } else {
+    owned_->for_runs(std::nullopt, Access::ReadWrite, fill_run);
+  }
   return status;
 }
 
 void Flat::start_gather(bool exact) {
   if (stage_.gathered == layout::Gathered::Never || packed_) return;
-  DSJ_CHECK(!gather_);
+  DSJ_CHECK(!gathering());
   const comm::Label label{comm::Traffic::Parameters, layout_.name()};
   at::Tensor source;                        // undefined: the working copy's own slices
   std::optional<device::WithLane> copying;  // the gather begins after it
@@ -93,6 +103,7 @@ void Flat::start_gather(bool exact) {
           even_pairs(layout_, working_, second_, rank_groups_.near->world()), label);
       return;
     }
+    if (coded_shard_.defined()) return codes_->start(*rank_groups_.shards, coded_shard_, label);
     source = owned_->whole_parameters();
     if (!source.defined() || source.device() != working_.device() || source.scalar_type() != type) {
       source = at::Tensor();
@@ -102,6 +113,11 @@ void Flat::start_gather(bool exact) {
         copying.emplace(streams, device::Lane::Copy);
       }
       fill_own_slices();
+    }
+    if (options_.coded_gathers && !exact) {
+      comm::Collectives& shards = *rank_groups_.shards;
+      if (!source.defined()) return codes_->start_of_slices(shards, working_, label);
+      return codes_->start_of_shard(shards, source, label);
     }
   }
   gather_ = rank_groups_.shards->all_gather(gather_pairs(layout_, working_, owner_, source), label);
@@ -128,9 +144,13 @@ void Flat::finish_shard_copies() {
 }
 
 void Flat::finish_gather() {
-  if (!gather_) return;
-  gather_->wait();
-  gather_.reset();
+  if (!gathering()) return;
+  if (gather_) {
+    gather_->wait();
+    gather_.reset();
+  } else {
+    codes_->finish(working_);
+  }
   if (second_.defined() && !second_is_fresh_ && !exact_) keep_second();
 }
 
@@ -152,7 +172,7 @@ void Flat::release() {
 
 at::Tensor Flat::stacked_weight(int slot, int count) const {
   if (packed_) return packed_->weight(slot, count);
-  DSJ_CHECK(working_.defined() && !gather_, "flat %s is not gathered", layout_.name().c_str());
+  DSJ_CHECK(working_.defined() && !gathering(), "flat %s is not gathered", layout_.name().c_str());
   return parameters_of(layout_, working_, slot, count);
 }
 
@@ -200,7 +220,7 @@ std::vector<Flat::Span> Flat::split_by_group(const Span& span) const {
 
 void Flat::own(bool whole) {
   if (!options_.stage.shards_update() || whole != stage_.shards_update()) return;
-  DSJ_CHECK(!gather_ && !sharded_parameters());
+  DSJ_CHECK(!gathering() && !sharded_parameters());
   replace_owned(whole, make_owned(whole));
 }
 

@@ -31,6 +31,7 @@
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/averaging.h"
 #include "engine/optim/optimizer.h"
+#include "engine/zero/block_gather.h"
 #include "engine/zero/flat_views.h"
 #include "engine/zero/gradient_sum.h"
 #include "engine/zero/groups.h"
@@ -56,6 +57,9 @@ struct FlatOptions {
   std::vector<bool> decays = {};  ///< [slot]: whether weight decay acts on it; empty: on all
   bool separate_master = false;   ///< the first vector of `optimizer` is the master
   bool rows = false;              ///< gradients travel as rows (row_gradients.h)
+  bool coded_gathers = false;     ///< parameters travel as codes (block_gather.h)
+  bool coded_shard = false;       ///< frozen: the shard is kept as codes, and nowhere else
+  bool coded_gradients = false;   ///< gradients travel as codes (block_reduction.h)
   ShardStoreOptions optimizer = {}, parameters = {};  ///< places of the owned state
   HostCopies* copies = nullptr;  ///< of the device; needed where state is offloaded from one
 };
@@ -100,7 +104,8 @@ class Flat {
   using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
   Status fill_frozen(const Read& read);
   /// Starts the gather of the working copy. Called when the stage says (Gathered); where it says
-  /// never, this does nothing. `exact`: in the parameters' type, not in FlatOptions::gathered.
+  /// never, this does nothing. `exact`: in the parameters' type, not in FlatOptions::gathered, and not as
+  /// codes unless these are all there is.
   /// With hpZ it comes from this rank's own group if that has a second copy of the present values.
   /// Collective: all ranks.
   void start_gather(bool exact = false);
@@ -211,6 +216,7 @@ class Flat {
   void fill_own_slices();
   /// Waits until no copy to the device reads the shard any more: before the host writes it.
   void finish_shard_copies();
+  bool gathering() const { return gather_ || (codes_ && codes_->in_flight()); }
   at::Tensor make(int64_t numel, at::ScalarType type, memory::Class klass) const;
 
   const layout::FlatLayout layout_;
@@ -227,8 +233,10 @@ class Flat {
   GradientSum gradient_;
   device::MarkPtr shard_copied_;  ///< the last copy of the shard to the device
   comm::WorkPtr gather_;
-  bool exact_ = false;  ///< gather_ is, or the last one was
-  at::Tensor second_;   ///< hpZ: [numel / near ranks], as gathered; undefined: none
+  std::optional<BlockGather> codes_;  ///< where parameters may travel as codes
+  at::Tensor coded_shard_;            ///< [1, bytes]: the frozen shard as codes
+  bool exact_ = false;                ///< gather_ is, or the last one was
+  at::Tensor second_;                 ///< hpZ: [numel / near ranks], as gathered; undefined: none
   bool second_is_fresh_ = false;
 };
 

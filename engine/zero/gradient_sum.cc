@@ -108,6 +108,12 @@ void GradientSum::start_reduce(at::Tensor source, bool last) {
                               : source;
     return;
   }
+  if (options_.codes) {
+    if (options_.averaging.before != 1) source.mul_(options_.averaging.before);
+    reduction.out = shard();
+    reduction.codes.emplace(layout_, source, groups_, label);
+    return;
+  }
   if (narrows) source = communicated(layout_.numel(), Class::Buckets).copy_(source);
   if (options_.averaging.before != 1) source.mul_(options_.averaging.before);
   if (sharded) {
@@ -127,6 +133,7 @@ void GradientSum::finish_reduce() {
   for (auto& work : reduction_->works) work->wait();
   reduction_->works.clear();
   at::Tensor out = std::move(reduction_->out);
+  if (reduction_->codes) reduction_->codes->finish(out);
   if (reduction_->rows)
     reduction_->rows->read(update_ranges(layout_, stage_.shards_update(), rank_), out);
   const bool last = reduction_->last;

@@ -22,6 +22,7 @@
 #include "engine/comm/collectives.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/averaging.h"
+#include "engine/zero/block_reduction.h"
 #include "engine/zero/groups.h"
 #include "engine/zero/host_sum.h"
 #include "engine/zero/row_gradients.h"
@@ -36,6 +37,7 @@ struct GradientOptions {
   at::ScalarType communication = at::kFloat;  ///< on the wire
   optim::Averaging averaging;                 ///< factors before and after reduction
   bool rows = false;                          ///< gradients travel as rows (row_gradients.h)
+  bool codes = false;                         ///< they travel as codes (block_reduction.h)
   at::Device device = at::kCPU;
 };
 
@@ -113,9 +115,10 @@ class GradientSum {
 
   struct Reduction {
     std::vector<comm::WorkPtr> works;
-    std::unique_ptr<RowGradients> rows;  ///< it goes by rows
-    at::Tensor out;                      ///< [numel] or [shard], communication
-    bool last = false;                   ///< of the last micro-step
+    std::unique_ptr<RowGradients> rows;   ///< it goes by rows
+    std::optional<BlockReduction> codes;  ///< it goes as codes
+    at::Tensor out;                       ///< [numel] or [shard], communication
+    bool last = false;                    ///< of the last micro-step
   };
 
   const layout::FlatLayout& layout_;

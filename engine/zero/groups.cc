@@ -26,12 +26,16 @@ Result<RunGroups> RunGroups::make(comm::Collectives& world, const plan::RankGrou
     DSJ_TRY(run.near_, group("hpz", sizes.near));
     run.groups_.near = run.near_.get();
   }
+  if (sizes.rails) {
+    DSJ_TRY(run.rail_, place("rail", sizes.near));
+    run.groups_.rail = run.rail_.get();
+  }
   return run;
 }
 
 std::vector<comm::Collectives*> RunGroups::all() const {
   std::vector<comm::Collectives*> all = {groups_.world};
-  for (const auto* part : {&shards_, &replicas_, &near_})
+  for (const auto* part : {&shards_, &replicas_, &near_, &rail_})
     if (*part) all.push_back(part->get());
   return all;
 }

@@ -25,6 +25,9 @@ struct Groups {
   comm::Collectives* replicas = nullptr;
   /// hpZ: the ranks that share a second copy of gathered parameters. Null: there is none.
   comm::Collectives* near = nullptr;
+  /// Quantized gradients between groups of near ranks: the ranks that have this rank's place in each.
+  /// Null: gradients go to all ranks at once.
+  comm::Collectives* rail = nullptr;
 
   /// Whether this rank is the first of those that have its shard: it saves the shard, and counts it.
   bool first() const { return replicas == nullptr || replicas->rank() == 0; }
@@ -48,7 +51,7 @@ class RunGroups {
   explicit RunGroups(comm::Collectives& world) : groups_(world) {}
   std::vector<comm::Collectives*> all() const;
 
-  std::unique_ptr<comm::Collectives> shards_, replicas_, near_;
+  std::unique_ptr<comm::Collectives> shards_, replicas_, near_, rail_;
   Groups groups_;
 };
 

@@ -123,6 +123,10 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     options.gathered = scalar_type(types.gathered);
     options.communication = scalar_type(types.wire);
     options.rows = plan::sends_rows(units_, plan_, config, i);
+    const bool sharded = options.stage.shards_parameters();
+    options.coded_shard = plan::keeps_codes(plan_.flats[i], options.stage, config);
+    options.coded_gathers = plan::gathers_codes(plan_.flats[i], options.stage, config);
+    options.coded_gradients = sharded && config.zero.quantized_gradients;
     options.separate_master = plan::separate_master(config) && !frozen;
     options.states = plan::states_of_flat(plan_.flats[i], config);
     options.decays = plan::decays_of_flat(plan_.flats[i], config);

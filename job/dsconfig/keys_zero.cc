@@ -6,7 +6,7 @@ std::vector<Key> zero_keys() {
   using enum Type;
   using enum State;
   const std::string zero = "zero_optimization.";
-  const char* plus_plus = "ZeRO++'s quantized communication is not built in this version";
+  const char* loco = "LoCo's error feedback is not built in this version";
   std::vector<Key> keys = {
       {.path = "zero_optimization", .type = Section},
       {.path = zero + "stage",
@@ -147,26 +147,26 @@ std::vector<Key> zero_keys() {
                "train_tests:RankGroups.HpzGathersOnceAStepFromAllRanks"},
       {.path = zero + "zero_quantized_weights",
        .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = plus_plus,
-       .stages = "3"},
+       .stages = "3",
+       .field = to<&ResolvedConfig::zero, &ZeroConfig::quantized_weights>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "train_tests:WireCodes.WeightsAreTheirNearestCodes"},
       {.path = zero + "zero_quantized_nontrainable_weights",
        .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = plus_plus,
-       .stages = "3"},
+       .stages = "3",
+       .field = to<&ResolvedConfig::zero, &ZeroConfig::quantized_frozen_weights>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "train_tests:WireCodes.AFrozenShardIsKeptAsCodes"},
       {.path = zero + "zero_quantized_gradients",
        .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = plus_plus,
-       .stages = "3"},
+       .stages = "3",
+       .field = to<&ResolvedConfig::zero, &ZeroConfig::quantized_gradients>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "train_tests:WireCodes.GradientsCostWhatThePlanSays"},
       {.path = zero + "zeropp_loco_param",
        .type = Section,
        .state = Unsupported,
-       .reason = plus_plus,
+       .reason = loco,
        .gate = Gate::Presence,
        .stages = "3"},
       {.path = zero + "zeropp_loco_param.err_beta", .type = Float, .state = WithSection},

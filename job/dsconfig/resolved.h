@@ -57,6 +57,10 @@ struct ZeroConfig {
   int64_t max_reuse_distance = 1'000'000'000;       ///< stage 3: not released if used again within
   int64_t hpz_partition_size = 1;  ///< stage 3: ranks that share a second copy; 0, 1: none
   int64_t mics_shard_size = -1;    ///< stage 3: ranks that share all state; below 1: all ranks
+  // ZeRO++: what travels at stage 3 as codes (job/wire_blocks.h).
+  bool quantized_weights = false;         ///< parameters on their way to their use
+  bool quantized_frozen_weights = false;  ///< frozen shards are kept as codes, too
+  bool quantized_gradients = false;
   bool overlap_comm = false;
 };
 

@@ -57,6 +57,9 @@ void resolve_zero(const Source& in, ResolvedConfig& config, Report& out) {
                 "write the number of elements you want");
   }
   resolve_groups(in, config, out);
+  if (zero.stage == 3 && zero.quantized_gradients && zero.mics_shard_size > 0)
+    out.error("zero_optimization.zero_quantized_gradients", "it does not go with mics_shard_size",
+              "leave out one of them: MiCS reduces gradients within its groups already");
 }
 
 }  // namespace dsj::dsconfig

@@ -63,7 +63,7 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
     if (frozen) name += packed ? " (packed)" : " (frozen)";
     plan.flats.emplace_back(std::move(name), parameters, options.shard_world, options.chunk_limit,
                             packed   ? kPackedBlock
-                            : frozen ? kAlign
+                            : frozen ? options.frozen_align
                                      : options.align);
     return static_cast<int>(plan.flats.size()) - 1;
   };
@@ -87,7 +87,8 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
       const int64_t numel = parameter.numel();
       const bool small = numel <= options.persistence_threshold &&
                          persisted_numel + numel <= options.model_persistence_threshold;
-      const bool keep = !alone(parameter) && (small || split[parameter.frozen]);
+      const bool whole = options.whole != nullptr && options.whole(parameter);
+      const bool keep = whole || (!alone(parameter) && (small || split[parameter.frozen]));
       auto& list = (keep ? persisted : own)[parameter.frozen];
       if (keep) persisted_numel += numel;
       kept.push_back(keep);

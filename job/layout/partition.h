@@ -120,9 +120,12 @@ struct FlatPlanOptions {
   /// Parameters whose flats hold nothing else, whatever the threshold: the others of their units, if
   /// trained like them or frozen like them, are persisted. Null: none.
   std::function<bool(const Parameter&)> alone = nullptr;
+  /// Parameters that are persisted whatever the thresholds. Null: none.
+  std::function<bool(const Parameter&)> whole = nullptr;
   /// Elements, a multiple of kAlign: no run of this length from a trained parameter's start on, in
   /// steps of it, is cut between two ranks.
   int64_t align = kAlign;
+  int64_t frozen_align = kAlign;  ///< the same for frozen ones that are not packed
 };
 
 FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& options);

@@ -12,6 +12,7 @@
 #include "job/plan/rank_groups.h"
 #include "job/plan/step_walk.h"
 #include "job/plan/zero_plan.h"
+#include "job/wire_blocks.h"
 
 namespace dsj::plan {
 namespace {
@@ -114,7 +115,12 @@ class Gathers {
     const bool near = second_[flat];
     const int64_t ranks = near ? groups_.near : groups_.shards;
     const int64_t elements = layout.numel() / ranks * (ranks - 1);
-    const int64_t bytes = elements * gathered_bytes(units_, layout, input_);
+    const layout::Stage& stage = layout::stage_of_flat(effective_stage(input_.config, input_.world),
+                                                       plan_.is_persisted(flat));
+    const int64_t bytes =
+        !near && gathers_codes(layout, stage, input_.config)
+            ? (ranks - 1) * wire::message_bytes(layout.shard_numel(), wire::kWeightBits)
+            : elements * gathered_bytes(units_, layout, input_);
     wire.parameter_elements += elements;
     wire.parameter_bytes += bytes;
     if (near) wire.near_parameter_bytes += bytes;
@@ -138,7 +144,10 @@ void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const la
     const layout::FlatLayout& flat = plan.flats[i];
     if (input.accelerator && offload.states_leave(i))
       host.gradients += flat.shard_numel() * bytes_of(input.config.grad_accum_dtype);
-    if (!layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters())
+    const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
+    if (keeps_codes(flat, of_flat, input.config))
+      walk.parameters.add(wire::message_bytes(flat.shard_numel(), wire::kWeightBits));
+    if (!of_flat.shards_parameters())
       walk.parameters.add(layout::whole_bytes(flat, bytes_of(input.config.precision)));
     else if (near > 0)
       walk.parameters.add(flat.numel() / near * gathered_bytes(units, flat, input));
@@ -212,6 +221,8 @@ MemoryModel memory_model(const MemoryInput& input) {
   model.wire.gradient_elements = walk.reduced_elements;
   model.wire.gradient_bytes = walk.reduced_bytes;
   model.wire.gradient_bytes_over_groups = walk.bytes_over_groups;
+  model.wire.near_gradient_bytes = walk.near_bytes;
+  model.wire.exchanged_gradient_bytes = walk.exchanged_bytes;
   if (!keeps_gradients_local(input.config, input.world)) return model;
   const OneBitPlan one_bit = one_bit_plan(units, plan, input.config, input.world);
   for (const bool local : {false, true}) {

@@ -42,6 +42,9 @@ struct WireCount {
   /// Of these, what does not go to all ranks: hpZ's gathers within a group, and the sum of MiCS's
   /// groups, which goes from group to group. MiCS's other bytes go within a group.
   int64_t near_parameter_bytes = 0, gradient_bytes_over_groups = 0;
+  /// Of these, gradients that go as codes, each rank's part to it: within a group of near ranks (and
+  /// then from group to group, as counted above), or where there are no groups to all ranks.
+  int64_t near_gradient_bytes = 0, exchanged_gradient_bytes = 0;
   /// A 1-bit optimizer's compressed steps send these in place of the gradients, a bit per element;
   /// its warm-up steps send gradients. 0: it never compresses.
   int64_t momentum_elements = 0, momentum_bytes = 0;

@@ -23,6 +23,7 @@ RankGroups rank_groups(const dsconfig::ResolvedConfig& config, int world) {
   groups.shards = shard_ranks(config.zero, world);
   const int64_t near = config.zero.hpz_partition_size;
   if (near > 1 && near < world) groups.near = static_cast<int>(near);
+  groups.rails = groups.near > 0 && config.zero.quantized_gradients;
   return groups;
 }
 

@@ -20,6 +20,8 @@ struct RankGroups {
   int shards = 1;
   /// hpZ: ranks that share a second copy of what was gathered. 0: there is none.
   int near = 0;
+  /// Quantized gradients are summed in these groups first, and then from group to group.
+  bool rails = false;
 
   /// MiCS: ranks that have the same shard.
   int replicas() const { return world / shards; }

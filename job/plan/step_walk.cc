@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "job/layout/packing.h"
+#include "job/wire_blocks.h"
 
 namespace dsj::plan {
 
@@ -27,7 +29,8 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
       flats_(plan.flats.size()) {
   const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
   for (size_t flat = 0; flat < flats_.size(); ++flat)
-    flats_[flat].leaves = input.accelerator && offload.states_leave(static_cast<int>(flat));
+    flats_[flat] = {.second = groups_.near > 0 && plan.flats[flat].frozen(),
+                    .leaves = input.accelerator && offload.states_leave(static_cast<int>(flat))};
   for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
     gauge->all = &all;
   activations.add(activation_.step);
@@ -71,12 +74,13 @@ void StepWalk::visit(const Action& action) {
   }
   switch (action.kind) {
     case Action::Kind::Gather:
-      return parameters.add(gathered(action.flat));
+      return gather(action.flat);
     case Action::Kind::Release:
       return parameters.add(-gathered(action.flat));
     case Action::Kind::Forward:
       return forward(action.unit);
     case Action::Kind::Turn: {
+      arrive(action.unit);
       const int64_t sum = head_sum(action.unit);
       write_gradients(action.unit);
       return use(activation_.head, activation_.head_products + sum + copies(action.unit));
@@ -92,6 +96,52 @@ void StepWalk::visit(const Action& action) {
 void StepWalk::finish() {
   while (!reducing_.empty()) finish_first();
   keep_leaving(0);
+}
+
+int64_t StepWalk::gather_codes(int flat) const {
+  return gathers_codes(plan_.flats[flat], stage_of(flat), input_.config)
+             ? groups_.shards * wire::message_bytes(shard(flat), wire::kWeightBits)
+             : 0;
+}
+
+void StepWalk::gather(int flat) {
+  FlatState& state = flats_[flat];
+  parameters.add(gathered(flat));
+  state.codes = state.second ? 0 : gather_codes(flat);
+  state.second = groups_.near > 0;
+  buckets.add(state.codes);
+  if (state.codes > 0) code(flat);
+}
+
+void StepWalk::code(int flat) {
+  if (input_.accelerator) use(0, wire::scratch_bytes(numel(flat)));
+}
+
+void StepWalk::arrive(int unit) {
+  const int embedding = units_[unit].uses_embedding ? 0 : unit;
+  for (const int flat : {plan_.unit_flat[unit], plan_.unit_frozen[unit], plan_.unit_flat[embedding],
+                         plan_.unit_frozen[embedding]})
+    if (flat >= 0 && flats_[flat].codes > 0) {
+      code(flat);
+      buckets.add(-std::exchange(flats_[flat].codes, 0));
+    }
+}
+
+StepWalk::CodeCost StepWalk::code_cost(int flat) const {
+  const auto message = [](int64_t elements) {
+    return wire::message_bytes(elements, wire::kGradientBits);
+  };
+  const int64_t near = groups_.rails ? groups_.near : groups_.shards,
+                owners = groups_.shards / near;
+  CodeCost cost{.near = (near - 1) * message(owners * shard(flat)),
+                .rail = (owners - 1) * message(shard(flat)),
+                .messages = 2 * near * message(owners * shard(flat))};
+  if (owners == 1) return cost;
+  // The sums in fp32 live beside what came, and then beside the second hop's messages.
+  const int64_t sums = 4 * owners * shard(flat);
+  cost.finishing = std::max<int64_t>(
+      {0, sums - cost.messages / 2, sums + 2 * owners * message(shard(flat)) - cost.messages});
+  return cost;
 }
 
 void StepWalk::use(int64_t activation_bytes, int64_t bucket_bytes) {
@@ -111,6 +161,7 @@ int64_t StepWalk::kept(int unit) const {
 }
 
 void StepWalk::forward(int unit) {
+  arrive(unit);
   if (unit == 0) return activations.add(activation_.boundary);
   const ActivationModel& a = layer(unit);
   // The input stays, for backward or to recompute from.
@@ -121,6 +172,7 @@ void StepWalk::forward(int unit) {
 }
 
 void StepWalk::backward(int unit) {
+  if (unit > 0) arrive(unit);  // the embedding's gather may be the next micro-step's
   const int64_t sums = mlp_sums(unit);
   write_gradients(unit);
   if (unit == 0) {
@@ -171,6 +223,7 @@ void StepWalk::reduce(int flat, bool last) {
     if (next >= 0 && !stage_of(next).shards_update()) fetch(next);
   }
   if (!every && (!last || groups_.shards == 1 || local_)) return;
+  if (reduces_codes(flat)) return reduce_as_codes(flat, last);
   const int64_t source = !every && state.whole ? accumulate_ : compute_;
   const int64_t wire = wire_of(flat);
   if (every) {  // freed once the reduction is done
@@ -198,11 +251,32 @@ void StepWalk::reduce(int flat, bool last) {
   const bool sends_rows = plan::sends_rows(units_, plan_, input_.config, flat);
   if (sends_rows) state.bucket += rows.scratch();
   buckets.add(state.bucket);
-  state.last = last;
   count_wire(rows, sends_rows);
   if (last && groups_.replicas() > 1) count_over_groups(flat);
+  start_reduction(flat, last);
+}
+
+void StepWalk::start_reduction(int flat, bool last) {
+  flats_[flat].last = last;
   reducing_.push_back(flat);
   while (reducing_.size() > overlap_) finish_first();
+}
+
+void StepWalk::reduce_as_codes(int flat, bool last) {
+  FlatState& state = flats_[flat];
+  const CodeCost cost = code_cost(flat);
+  const int64_t own = shard(flat) * wire_of(flat);
+  if (!state.shard) gradients.add(own);
+  state.bucket = cost.messages + (state.shard ? own : 0);
+  buckets.add(state.bucket);
+  code(flat);
+  gradients.add(-numel(flat) * compute_);  // it is codes now
+  state.grad = false;
+  reduced_elements += numel(flat) - shard(flat);
+  reduced_bytes += cost.near + cost.rail;
+  (groups_.rails ? near_bytes : exchanged_bytes) += cost.near;
+  bytes_over_groups += cost.rail;
+  start_reduction(flat, last);
 }
 
 RowCost StepWalk::rows_of(int flat, const layout::Stage& stage) const {
@@ -243,6 +317,10 @@ void StepWalk::finish_first() {
   FlatState& state = flats_[flat];
   const layout::Stage& stage = stage_of(flat);
   const bool every = stage.reduces_every_micro_step();
+  if (reduces_codes(flat)) {
+    use(0, code_cost(flat).finishing);
+    code(flat);
+  }
   buckets.add(-state.bucket);
   gradients.add(-state.gradient_in_flight);
   state.bucket = state.gradient_in_flight = 0;

@@ -46,13 +46,18 @@ class StepWalk {
 
   Gauge parameters, gradients, optimizer, buckets, activations, all;
   int64_t reduced_elements = 0, reduced_bytes = 0;  ///< that one rank sends
-  int64_t bytes_over_groups = 0;                    ///< of these: MiCS, from group to group
+  int64_t bytes_over_groups = 0;                    ///< of these: from group to group
+  // Of these, codes of gradients: within a group, from group to group (with bytes_over_groups), and
+  // where there are no groups to all.
+  int64_t near_bytes = 0, exchanged_bytes = 0;
 
  private:
   struct FlatState {
     bool grad = false, whole = false, shard = false;
     int64_t bucket = 0, gradient_in_flight = 0;
     bool last = false;
+    int64_t codes = 0;    ///< bytes of a gather's messages
+    bool second = false;  ///< a group has the present values (hpZ)
     bool leaves = false;  ///< the sum goes to host memory (engine/zero/host_sum.h)
     bool there = false;   ///< it is there
   };
@@ -64,6 +69,16 @@ class StepWalk {
   int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
   /// Bytes of a gathered copy.
   int64_t gathered(int flat) const { return numel(flat) * bytes_of(types_[flat].gathered); }
+  /// Bytes of the messages of a gather, of all ranks. 0: parameters travel as they are.
+  int64_t gather_codes(int flat) const;
+  bool reduces_codes(int flat) const {
+    return input_.config.zero.quantized_gradients && stage_of(flat).shards_parameters();
+  }
+  void gather(int flat);
+  /// The device codes a flat's numbers, or reads them.
+  void code(int flat);
+  /// The gathers that a unit waits for have come.
+  void arrive(int unit);
   int64_t wire_of(int flat) const { return bytes_of(types_[flat].wire); }
   /// What the unit's products copy of its weights, or a piece of a weight's gradient before it is
   /// widened.
@@ -85,9 +100,18 @@ class StepWalk {
   void backward(int unit);
   void write_gradients(int unit);
   void reduce(int flat, bool last);
+  void reduce_as_codes(int flat, bool last);
+  void start_reduction(int flat, bool last);
   /// A reduction of a flat by rows: the most that its tokens can touch.
   RowCost rows_of(int flat, const layout::Stage& stage) const;
   void count_wire(const RowCost& cost, bool sends_rows);
+  /// Bytes that a reduction as codes sends in each of its two hops, and keeps until its end.
+  struct CodeCost {
+    int64_t near = 0, rail = 0;  ///< sent
+    int64_t messages = 0;        ///< of the first hop, to and from this rank
+    int64_t finishing = 0;       ///< beyond these, while it ends
+  };
+  CodeCost code_cost(int flat) const;
   /// The sum of a flat over MiCS's groups.
   void count_over_groups(int flat);
   void finish_first();

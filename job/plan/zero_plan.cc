@@ -5,6 +5,7 @@
 #include "job/plan/eight_bit_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/safe_modules.h"
+#include "job/wire_blocks.h"
 
 namespace dsj::plan {
 
@@ -29,6 +30,13 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
     options.model_persistence_threshold = zero.model_persistence_threshold;
   }
   if (config.optimizer.eight_bit) options.align = kEightBitBlock;
+  if (stage.shards_parameters() &&
+      (zero.quantized_weights || zero.quantized_frozen_weights || zero.quantized_gradients)) {
+    static_assert(wire::kWireBlock % kEightBitBlock == 0);
+    options.align = options.frozen_align = wire::kWireBlock;
+    // As in DeepSpeed: only what has two dimensions or more is quantized.
+    options.whole = [](const layout::Parameter& one) { return one.shape.size() < 2; };
+  }
   if (is_muon(config))
     options.alone = [](const layout::Parameter& one) { return is_orthogonalised(one); };
   else if (config.autocast.on() && stage.shards_update())
@@ -36,6 +44,18 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
       return is_safe(one.name, tied, config);
     };
   return layout::plan_flats(units, options);
+}
+
+bool keeps_codes(const layout::FlatLayout& flat, const layout::Stage& stage,
+                 const ResolvedConfig& config) {
+  return config.zero.quantized_frozen_weights && flat.frozen() && stage.shards_parameters() &&
+         flat.packing() == layout::Packing::None;
+}
+
+bool gathers_codes(const layout::FlatLayout& flat, const layout::Stage& stage,
+                   const ResolvedConfig& config) {
+  return keeps_codes(flat, stage, config) ||
+         (config.zero.quantized_weights && stage.shards_parameters());
 }
 
 bool separate_master(const ResolvedConfig& config) {
@@ -121,12 +141,13 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
   int64_t largest = 0;
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const int64_t shard = plan.flats[i].shard_numel();
-    const bool sharded = layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters();
+    const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
+    const bool kept = of_flat.shards_parameters() && !keeps_codes(plan.flats[i], of_flat, config);
     largest = std::max(largest, shard);
     input.flats.push_back(
         {.shard_numel = shard,
          .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
-         .parameter_bytes = sharded ? static_cast<int>(bytes_of(config.precision)) : 0});
+         .parameter_bytes = kept ? static_cast<int>(bytes_of(config.precision)) : 0});
   }
   // A buffer is one vector of sub_group_size elements, and never larger than the largest shard.
   const dsconfig::OffloadOptimizer& o = offload.optimizer;

@@ -17,6 +17,13 @@ namespace dsj::plan {
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
                             const dsconfig::ResolvedConfig& config, int world);
 
+/// Whether a frozen flat of this stage keeps its shard as codes (zero_quantized_nontrainable_weights).
+bool keeps_codes(const layout::FlatLayout& flat, const layout::Stage& stage,
+                 const dsconfig::ResolvedConfig& config);
+/// Whether a flat's parameters travel as codes (zero_quantized_weights); a shard that is kept as codes
+/// always does.
+bool gathers_codes(const layout::FlatLayout& flat, const layout::Stage& stage,
+                   const dsconfig::ResolvedConfig& config);
 /// Where optimizer state and parameter shards lie.
 layout::OffloadPlan plan_offload(const layout::FlatPlan& plan,
                                  const dsconfig::ResolvedConfig& config, int world);

@@ -123,7 +123,7 @@ CASES = [
     ("offload to an unknown device", WEBHOOK, "offload_optimizer.device", config(zero_optimization={"offload_optimizer": {"device": "tape"}})),
     ("a section that is a number", WEBHOOK, "spec.deepspeed.config.fp16", config(fp16=3)),
     ("steps_per_print: -1", WEBHOOK, "steps_per_print", config(steps_per_print=-1)),
-    ("known, but not built: ZeRO++", ACCEPTED, "zero_quantized_weights", config(zero_optimization={"stage": 3, "zero_quantized_weights": True})),
+    ("known, but not built: LoCo", ACCEPTED, "zeropp_loco_param", config(zero_optimization={"stage": 3, "zeropp_loco_param": {"err_beta": 0.8}})),
     ("known, but not built: AMP's O3", ACCEPTED, "amp.opt_level", config(zero_optimization={"stage": 0}, amp={"enabled": True, "opt_level": "O3"})),
     ("AMP with ZeRO", WEBHOOK, "amp.enabled", config(zero_optimization={"stage": 2}, amp={"enabled": True})),
     # ---- training arguments

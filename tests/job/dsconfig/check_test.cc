@@ -160,8 +160,8 @@ TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
            std::pair{R"({"zero_optimization": {"offload_optimizer": {"super_offload": true}}})",
                      "zero_optimization.offload_optimizer.super_offload"},
            std::pair{R"({"aio": {"use_gds": true}})", "aio.use_gds"},
-           std::pair{R"({"zero_optimization": {"zero_quantized_weights": true}})",
-                     "zero_optimization.zero_quantized_weights"},
+           std::pair{R"({"zero_optimization": {"zeropp_loco_param": {"err_beta": 0.8}}})",
+                     "zero_optimization.zeropp_loco_param"},
            std::pair{R"({"tensor_parallel": {"autotp_size": 2}})", "tensor_parallel"},
            std::pair{R"({"progressive_layer_drop": {"enabled": true}})", "progressive_layer_drop"},
            std::pair{R"({"data_efficiency": {"data_sampling":

@@ -91,6 +91,12 @@ const std::vector<KeyReading>& readings() {
        "/zero_optimization/zero_hpz_partition_size", "0", kStage3},
       {"zero_optimization.mics_shard_size", "1", "/zero_optimization/mics_shard_size", "1",
        kStage3},
+      {"zero_optimization.zero_quantized_weights", "true",
+       "/zero_optimization/zero_quantized_weights", "true", kStage3},
+      {"zero_optimization.zero_quantized_nontrainable_weights", "true",
+       "/zero_optimization/zero_quantized_nontrainable_weights", "true", kStage3},
+      {"zero_optimization.zero_quantized_gradients", "true",
+       "/zero_optimization/zero_quantized_gradients", "true", kStage3},
       {"zero_optimization.stage3_max_reuse_distance", "7000",
        "/zero_optimization/stage3_max_reuse_distance", "7000", kStage3},
   };

@@ -115,6 +115,28 @@ TEST(FlatPlan, SomeParametersHaveFlatsOfTheirOwn) {
   }
 }
 
+/// What travels as codes: no block of a matrix is cut between two ranks, frozen or not.
+TEST(FlatPlan, VectorsStayWholeAndMatricesBeginABlock) {
+  auto units = units_of(tiny_qwen2(false, 3));
+  for (auto& parameter : units[2].parameters) parameter.frozen = true;
+  const auto plan =
+      plan_flats(units, {.shard_world = 3,
+                         .chunk_limit = 5000,
+                         .whole = [](const Parameter& one) { return one.shape.size() < 2; },
+                         .align = 512,
+                         .frozen_align = 512});
+  ASSERT_GE(plan.persisted, 0);
+  ASSERT_GE(plan.persisted_frozen, 0);
+  for (size_t f = 0; f < plan.flats.size(); ++f) {
+    const bool persisted = plan.is_persisted(static_cast<int>(f));
+    for (const auto& slot : plan.flats[f].slots()) {
+      EXPECT_EQ(slot.shape.size() < 2, persisted) << slot.name;
+      EXPECT_EQ(slot.offset % 512, 0) << slot.name;
+    }
+    for (const auto& chunk : plan.flats[f].chunks()) EXPECT_EQ(chunk.slice % 512, 0);
+  }
+}
+
 TEST(FlatPlan, FusedNeighboursAreContiguous) {
   const auto units = units_of(tiny_qwen2(true, 3));
   const auto plan = plan_flats(units, {.shard_world = 2});

@@ -78,6 +78,35 @@ TEST(RankGroupsPlan, BetweenHostsMicsSendsTheShardsSumOnly) {
             bytes_between_hosts(wire_of_groups(plain, 8), 2, 4, rank_groups(plain, 8)).parameters);
 }
 
+/// Two hosts of four ranks, groups of a host's ranks: of the sums that a host's four ranks form, each
+/// rank sends the other host's part of its own place, in 4 bits and a scale for 512 numbers.
+TEST(RankGroupsPlan, BetweenHostsCodesLeaveAGroupOnce) {
+  auto config = groups_config(3, 4, -1);
+  config.gradient_accumulation_steps = 1;
+  const auto exact = wire_of_groups(config, 8);
+  config.zero.quantized_gradients = true;
+  EXPECT_TRUE(rank_groups(config, 8).rails);
+  const WireCount wire = wire_of_groups(config, 8);
+  int64_t codes = 0, vectors = 0;
+  const auto plan = plan_flats(layout::units_of(example_model()), config, 8);
+  for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
+    const int64_t shard = plan.flats[i].shard_numel();
+    if (plan.is_persisted(i))
+      vectors += 4 * plan.flats[i].numel();
+    else
+      codes += (shard / 2 + 4 * (shard / 512) + 7) / 8 * 8;  // whole words
+  }
+  EXPECT_EQ(wire.gradient_bytes_over_groups, codes) << "one rank's, to one other group";
+  const HostWire sent = bytes_between_hosts(wire, 2, 4, rank_groups(config, 8));
+  EXPECT_EQ(sent.gradients, 4 * codes + vectors / 2);
+  // Without groups each rank's own gradient goes to the other host, not the sum of four.
+  config.zero.hpz_partition_size = 1;
+  const WireCount one_hop = wire_of_groups(config, 8);
+  EXPECT_EQ(one_hop.exchanged_gradient_bytes, 7 * codes);
+  EXPECT_EQ(one_hop.gradient_bytes_over_groups, 0);
+  EXPECT_LT(one_hop.gradient_bytes, exact.gradient_bytes / 4);
+}
+
 TEST(RankGroupsPlan, MemoryIsAGroupsShare) {
   const auto bytes = [](const dsconfig::ResolvedConfig& config, int world) {
     return memory_model(

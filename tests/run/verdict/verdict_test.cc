@@ -241,6 +241,8 @@ class World {
         {{"wandb", {{"enabled", true}}}},
         {{"nebula", {{"enabled", true}}}},
         {{"zero_optimization", {{"zero_quantized_weights", true}, {"stage", 3}}}},
+        {{"zero_optimization", {{"zeropp_loco_param", {{"reset_T", 8}}}, {"stage", 3}}}},
+        {{"zero_optimization", {{"zero_quantized_gradients", true}, {"stage", 3}}}},
         {{"zero_optimization", {{"stage", 9}}}},
         {{"zero_optimization", {{"stage", 3}, {"offload_param", {{"device", "cpu"}}}}}},
         {{"zero_optimization", {{"stage", 2}, {"offload_optimizer", {{"device", "cpu"}}}}}},
