@@ -58,6 +58,7 @@ ExpertMlp::ExpertMlp(const layout::ModelConfig& config)
   first_ = static_cast<int>(roles.size());
   router_ = {at(Role::Router), config_.router_bias ? at(Role::RouterBias) : -1, {config_.count}};
   shared_up_ = {at(Role::SharedGate), -1, {shared, shared}};
+  if (config.names.shared_gate_up) shared_up_.sizes = {2 * shared};
   shared_down_ = {at(Role::SharedDown), -1, {hidden_}};
   shared_scale_ = {at(Role::SharedScale), -1, {1}};
 }
@@ -110,7 +111,8 @@ void ExpertMlp::activated_backward(const at::Tensor& da, const at::Tensor& inner
 at::Tensor ExpertMlp::inner(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key,
                             ExpertsSaved& saved) const {
   const at::Tensor read = config_.exact_router ? h.to(at::kFloat) : h;
-  saved.routing = route(config_, project(p, router_, read, key));
+  saved.routing = route(config_, project(p, router_, read, key), h.scalar_type(),
+                        config_.corrected ? p.buffer(0) : at::Tensor());
   const at::Tensor& tokens = saved.routing.tokens;
   at::Tensor inner = at::empty({tokens.size(0), 2 * config_.inner}, h.options());
   each_expert(

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/device/device.h"
 
@@ -10,12 +11,38 @@ namespace dsj::models {
 
 using layout::ExpertsConfig;
 
-Routing route(const ExpertsConfig& config, const at::Tensor& logits) {
+namespace {
+
+/// [N, E]: what the choice goes by; -inf where an expert's group is not taken.
+at::Tensor choosing_scores(const ExpertsConfig& config, const at::Tensor& scores,
+                           const at::Tensor& correction) {
+  const at::Tensor corrected = correction.defined() ? scores + correction : scores;
+  if (config.groups == 1) return corrected;
+  const at::Tensor grouped = corrected.view({scores.size(0), config.groups, -1});
+  const at::Tensor best = std::get<0>(grouped.topk(2, -1)).sum(-1);
+  const at::Tensor taken = std::get<1>(best.topk(config.groups_taken, -1));
+  const at::Tensor left = at::ones_like(best, best.options().dtype(at::kBool));
+  return grouped.masked_fill(left.scatter(1, taken, false).unsqueeze(-1), -INFINITY)
+      .view_as(corrected);
+}
+
+/// Of each token's weights, [N, 1].
+at::Tensor sum_of(const ExpertsConfig& config, const at::Tensor& weights) {
+  return weights.sum(-1, true).clamp_min_(config.least_sum);
+}
+
+}  // namespace
+
+Routing route(const ExpertsConfig& config, const at::Tensor& logits, at::ScalarType type,
+              const at::Tensor& correction) {
   Routing r;
-  r.probabilities = logits.softmax(-1, at::kFloat);
-  auto [weights, experts] = r.probabilities.topk(config.per_token, -1);
-  if (config.normalized) weights.div_(weights.sum(-1, true));
-  if (config.rounds_weights) weights = weights.to(logits.scalar_type()).to(at::kFloat);
+  r.probabilities =
+      config.sigmoid ? logits.to(at::kFloat).sigmoid() : logits.softmax(-1, at::kFloat);
+  const at::Tensor choosing = choosing_scores(config, r.probabilities, correction);
+  const at::Tensor experts = std::get<1>(choosing.topk(config.per_token, -1));
+  at::Tensor weights = r.probabilities.gather(1, experts);
+  if (config.normalized) weights.div_(sum_of(config, weights));
+  if (config.rounds_weights) weights = weights.to(type).to(at::kFloat);
   r.weights = config.scale == 1 ? weights : weights.mul(config.scale);
   r.experts = experts;
   const at::Tensor flat = experts.reshape({-1});
@@ -37,11 +64,13 @@ at::Tensor route_backward(const ExpertsConfig& config, const Routing& routing,
   const at::Tensor& p = routing.probabilities;
   at::Tensor d = config.scale == 1 ? dweights : dweights.mul(config.scale);
   if (config.normalized) {
-    const at::Tensor chosen = p.gather(1, routing.experts), sum = chosen.sum(-1, true);
-    d = (d - (d * chosen / sum).sum(-1, true)) / sum;
+    const at::Tensor chosen = p.gather(1, routing.experts), sum = sum_of(config, chosen);
+    const at::Tensor through = (d * chosen / sum).sum(-1, true);
+    d = (d - through.masked_fill_(sum.eq(config.least_sum), 0)) / sum;
   }
   at::Tensor dp = at::zeros_like(p).scatter_(1, routing.experts, d);
   if (dprobability.defined()) dp.add_(dprobability);
+  if (config.sigmoid) return dp.mul_(p).mul_(1 - p);
   return dp.sub_((dp * p).sum(-1, true)).mul_(p);
 }
 

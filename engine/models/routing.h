@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <vector>
@@ -15,15 +16,17 @@ namespace dsj::models {
 
 /// Where each token of [N, H] goes. E: experts, K: experts of a token.
 struct Routing {
-  at::Tensor probabilities;     ///< [N, E] fp32
-  at::Tensor experts;           ///< [N, K] int64, the likeliest first
+  at::Tensor probabilities;     ///< [N, E] fp32: the scores, before a correction
+  at::Tensor experts;           ///< [N, K] int64, the best first
   at::Tensor weights;           ///< [N, K] fp32
   at::Tensor tokens;            ///< [N K] int64: tokens in the order of experts, then of tokens
   at::Tensor places;            ///< [N, K] int64: where each token's choices are in `tokens`
   std::vector<int64_t> starts;  ///< [E + 1]: where each expert's tokens begin in `tokens`
 };
-/// logits [N, E], of the router's product.
-Routing route(const layout::ExpertsConfig& config, const at::Tensor& logits);
+/// logits [N, E], of the router's product. type: of what experts read. correction [E] fp32: on the
+/// scores that choose; undefined: there is none.
+Routing route(const layout::ExpertsConfig& config, const at::Tensor& logits, at::ScalarType type,
+              const at::Tensor& correction = {});
 /// The gradient of the logits, [N, E] fp32. dweights [N, K] fp32. dprobability [E] fp32: what is
 /// added to the gradient of each token's probabilities; undefined: nothing.
 at::Tensor route_backward(const layout::ExpertsConfig& config, const Routing& routing,

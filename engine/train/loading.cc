@@ -150,7 +150,10 @@ Status Loading::check_lora(const checkpoint::SavedRun& from) const {
 }
 
 Status Loading::load_base() {
-  if (!in_.lora && frozen_of(in_, state_).empty()) return {};
+  const auto has_buffers = [](const layout::UnitSpec& unit) { return !unit.buffers.empty(); };
+  if (!in_.lora && frozen_of(in_, state_).empty() &&
+      std::ranges::none_of(state_.units(), has_buffers))
+    return {};
   const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
   DSJ_TRY_STATUS(agree(source));
   return state_.load_frozen(*source);

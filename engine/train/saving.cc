@@ -223,8 +223,8 @@ Status Saver::take_back(int64_t step) {
 
 namespace {
 
-/// The weights of a model of which only the text part was trained: where they are, and which of them
-/// no unit has. None of another model.
+/// What an export copies from the model directory: buffers, and where only the text part was trained,
+/// the weights that no unit has.
 struct RestOfModel {
   std::optional<weights::WeightSource> source;
   std::vector<weights::TensorInfo> tensors;
@@ -233,7 +233,10 @@ struct RestOfModel {
                                   const layout::ModelConfig& model,
                                   const std::vector<layout::UnitSpec>& units) {
     RestOfModel rest;
-    if (!model.is_text_part) return rest;
+    std::set<std::string> buffers;
+    for (const layout::UnitSpec& unit : units)
+      for (const layout::Parameter& buffer : unit.buffers) buffers.insert(buffer.name);
+    if (!model.is_text_part && buffers.empty()) return rest;
     DSJ_TRY(rest.source, weights::WeightSource::open(files, directory));
     // A tied head's old copy would be read back as a head of its own.
     std::set<std::string> ours = {std::string(model.names.head) + ".weight"};
@@ -241,8 +244,10 @@ struct RestOfModel {
       for (const layout::Parameter& parameter : unit.parameters)
         if (const auto* found = rest.source->find(parameter.name)) ours.insert(found->name);
     for (const weights::TensorInfo& tensor : rest.source->tensors()) {
-      const bool buffer = !weights::is_weight_dtype(tensor.dtype);  // transformers makes it again
-      if (!buffer && !ours.contains(tensor.name)) rest.tensors.push_back(tensor);
+      const bool made_again = !weights::is_weight_dtype(tensor.dtype);  // by transformers
+      const bool copied = model.is_text_part ? !made_again && !ours.contains(tensor.name)
+                                             : buffers.contains(tensor.name);
+      if (copied) rest.tensors.push_back(tensor);
     }
     return rest;
   }
@@ -309,7 +314,9 @@ void Saver::deal(weights::ModelExport& model) {
 
 Status Saver::export_model(int64_t file_bytes_max) {
   const auto options = export_options(file_bytes_max);
-  const auto rest = RestOfModel::open(files_, options.source_dir, in_.model, state_.units());
+  const auto rest = in_.lora
+                        ? Result<RestOfModel>()  // the base has it
+                        : RestOfModel::open(files_, options.source_dir, in_.model, state_.units());
   DSJ_TRY_STATUS(agree(rest));
   auto begun = weights::ModelExport::begin(files_, options, exported_tensors(rest->tensors));
   DSJ_TRY_STATUS(agree(begun));

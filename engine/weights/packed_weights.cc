@@ -178,8 +178,7 @@ Result<TensorInfo> PackedWeights::add_mxfp4(const std::string& name, TensorPlace
 Result<TensorInfo> PackedWeights::add_fp8(const std::string& name, TensorPlace codes,
                                           TensorPlace scales, ScaleBlock block) {
   const DType of = scales.info.dtype;
-  const bool known =
-      is_weight_dtype(of) || of == DType::F8E8M0 || of == DType::U8;
+  const bool known = is_weight_dtype(of) || of == DType::F8E8M0 || of == DType::U8;
   if (codes.info.dtype != DType::F8E4M3 || !known)
     return bad_input("tensor \"" + name + "\" is " + std::string(dtype_name(codes.info.dtype)) +
                          " with scales of " + std::string(dtype_name(of)) +
@@ -196,8 +195,8 @@ Result<TensorInfo> PackedWeights::add_fp8(const std::string& name, TensorPlace c
     tensor.block_columns = std::max<int64_t>(tensor.columns, 1);
     if (codes.info.elements != tensor.rows * tensor.columns) return misfit(codes, scales);
   } else {
-    const bool same = grid.size() == shape.size() &&
-                      std::equal(grid.begin(), grid.end() - 2, shape.begin());
+    const bool same =
+        grid.size() == shape.size() && std::equal(grid.begin(), grid.end() - 2, shape.begin());
     if (!same) return misfit(codes, scales);
     tensor.scale_rows = grid[grid.size() - 2];
     tensor.scale_columns = grid.back();
@@ -266,8 +265,8 @@ Status PackedWeights::read_fp8(const Tensor& tensor, int64_t offset, std::span<f
     const int64_t matrix = offset / per_matrix, place = offset % per_matrix;
     const int64_t row = place / tensor.columns, band = row / tensor.block_rows;
     const int64_t end = std::min((band + 1) * tensor.block_rows, tensor.rows) * tensor.columns;
-    const auto count = static_cast<size_t>(
-        std::min({end - place, kAtOnce, static_cast<int64_t>(out.size())}));
+    const auto count =
+        static_cast<size_t>(std::min({end - place, kAtOnce, static_cast<int64_t>(out.size())}));
     const std::span<float> part = out.first(count);
     codes.resize(count);
     factors.resize(static_cast<size_t>(grid));

@@ -57,7 +57,7 @@ class PackedWeights {
   struct Tensor {
     TensorPlace codes, scales;
     bool mxfp4 = false;
-    int64_t rows = 0, columns = 0;              ///< of a matrix: of one expert's codes, of the last two
+    int64_t rows = 0, columns = 0;  ///< of a matrix: of one expert's codes, of the last two
     int64_t block_rows = 1, block_columns = 1;  ///< fp8
     int64_t scale_rows = 1, scale_columns = 1;  ///< fp8: of the grid of factors
   };

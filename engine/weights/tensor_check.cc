@@ -25,11 +25,19 @@ Status check_tensor(const WeightSource& source, const std::string& name,
   return check_weight_type(*found, file);
 }
 
+Status check_buffer(const WeightSource& source, const layout::Parameter& buffer) {
+  const TensorInfo* found = source.find(buffer.name);
+  return check_tensor(source, buffer.name,
+                      found && found->elements == buffer.numel() ? found->shape : buffer.shape);
+}
+
 Status check_tensors(const WeightSource& source, const std::vector<layout::UnitSpec>& units) {
-  for (const auto& unit : units)
+  for (const auto& unit : units) {
     for (const auto& parameter : unit.parameters)
       if (!is_adapter_tensor(parameter.name))
         DSJ_TRY_STATUS(check_tensor(source, parameter.name, parameter.shape));
+    for (const auto& buffer : unit.buffers) DSJ_TRY_STATUS(check_buffer(source, buffer));
+  }
   return {};
 }
 

@@ -16,7 +16,10 @@ namespace dsj::weights {
 Status check_tensor(const WeightSource& source, const std::string& name,
                     const std::vector<int64_t>& shape);
 
-/// The same for every parameter of a model, but for the adapters that LoRA adds to it. The first
+/// The same for a buffer (layout::UnitSpec), whose shape may have more dimensions of 1.
+Status check_buffer(const WeightSource& source, const layout::Parameter& buffer);
+
+/// The same for every parameter and buffer of a model, but for the adapters that LoRA adds to it. The first
 /// that is wrong is the error.
 Status check_tensors(const WeightSource& source, const std::vector<layout::UnitSpec>& units);
 

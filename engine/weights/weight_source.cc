@@ -7,6 +7,7 @@
 
 #include "common/check.h"
 #include "common/files/file_form.h"
+#include "common/json_depth.h"
 #include "engine/weights/adapter.h"
 #include "engine/weights/torch_file.h"
 #include "engine/weights/weight_type.h"
@@ -133,13 +134,31 @@ Result<WeightSource> WeightSource::open_file(Files& files, const std::string& pa
   return source;
 }
 
+/// A tied model's file may hold the head alone: as in transformers, it is the embedding.
+static void name_tied_head(std::vector<TensorInfo>& tensors, const std::string& config_json) {
+  if (json_depth(config_json) > kJsonDepthMax) return;
+  const auto parsed = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  const auto model = layout::model_config_from_json(parsed, "config.json");
+  if (!model || !model->tied) return;
+  const auto called = [&](const std::string& name) {
+    const std::string bare = layout::name_without_prefix(name);
+    return std::ranges::find_if(tensors, [&](const TensorInfo& tensor) {
+      return tensor.name == name || (!bare.empty() && tensor.name == bare);
+    });
+  };
+  const std::string embedding = layout::units_of(*model).front().parameters.front().name;
+  const auto head = called(std::string(model->names.head) + ".weight");
+  if (head != tensors.end() && called(embedding) == tensors.end()) head->name = embedding;
+}
+
 Status WeightSource::unpack(Files& files, const std::string& directory) {
+  const auto config = files.read_all(path_join(directory, "config.json"), kConfigBytesMax);
+  if (config) name_tied_head(tensors_, *config);
   const auto packs = [](const TensorInfo& tensor) {
     return (tensor.dtype == DType::U8 && tensor.name.ends_with("_blocks")) ||
            tensor.name.ends_with("_scale_inv");
   };
   if (std::ranges::none_of(tensors_, packs)) return {};
-  const auto config = files.read_all(path_join(directory, "config.json"), kConfigBytesMax);
   std::map<std::string, TensorPlace> places;
   std::map<std::string, size_t> source_of;
   for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -169,6 +188,7 @@ void WeightSource::sort() {
   std::ranges::sort(order, {}, [&](size_t i) -> const std::string& { return tensors_[i].name; });
   std::vector<TensorInfo> tensors;
   std::vector<size_t> source_of;
+  by_name_.clear();
   for (const size_t i : order) {
     by_name_[tensors_[i].name] = tensors.size();
     tensors.push_back(std::move(tensors_[i]));

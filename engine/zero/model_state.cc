@@ -60,6 +60,10 @@ bool UnitParameters::trained(int parameter) const {
   return !state_->units_[unit_].parameters[parameter].frozen;
 }
 
+at::Tensor UnitParameters::buffer(int index) const {
+  return state_->buffers_.at(static_cast<size_t>(unit_)).at(static_cast<size_t>(index));
+}
+
 const layout::Adapter* UnitParameters::adapter(int weight) const {
   const auto& adapters = state_->units_[unit_].adapters;
   const auto found = std::ranges::find(adapters, weight, &layout::Adapter::weight);
@@ -136,6 +140,12 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, groups));
     if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
+  memory::MemoryScope scope(memory::Class::Parameters);
+  for (const layout::UnitSpec& unit : units_) {
+    auto& buffers = buffers_.emplace_back();
+    for (const layout::Parameter& buffer : unit.buffers)
+      buffers.push_back(at::zeros({buffer.numel()}, at::TensorOptions(device).dtype(at::kFloat)));
+  }
   std::vector<Flat*> all;
   for (const auto& flat : flats_) all.push_back(flat.get());
   method_ = make_update_method({.config = config,
@@ -173,7 +183,22 @@ bool stays_finite(std::span<float> values, at::ScalarType type) {
 
 }  // namespace
 
+Status ModelState::read_buffers(const weights::WeightSource& source) {
+  std::vector<float> values;
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    for (size_t i = 0; i < buffers_[unit].size(); ++i) {
+      const layout::Parameter& buffer = units_[unit].buffers[i];
+      DSJ_TRY_STATUS(weights::check_buffer(source, buffer));
+      values.resize(static_cast<size_t>(buffer.numel()));
+      DSJ_TRY_STATUS(source.read(buffer.name, 0, values));
+      buffers_[unit][i].copy_(at::from_blob(values.data(), {buffer.numel()}, at::kFloat));
+    }
+  }
+  return {};
+}
+
 Status ModelState::read_frozen(const weights::WeightSource& source) {
+  DSJ_TRY_STATUS(read_buffers(source));
   for (auto& flat : flats_) {
     if (!flat->frozen()) continue;
     for (const auto& slot : flat->layout().slots())

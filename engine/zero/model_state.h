@@ -42,6 +42,8 @@ class UnitParameters {
   /// `count` neighbours stacked on dimension 0 without a copy. Undefined if they are not neighbours
   /// in one flat.
   at::Tensor stacked_weight(int parameter, int count) const;
+  /// [numel] fp32, of the unit's buffers (layout::UnitSpec).
+  at::Tensor buffer(int index) const;
   /// Of what enters matrix products; and of all else that a unit reads and passes on. They differ
   /// under torch_autocast alone.
   at::ScalarType product_type() const;
@@ -99,7 +101,8 @@ class ModelState {
   /// Reads the masters from a Hugging Face directory. Error: a tensor is missing or has another
   /// shape, or a read failed.
   Status load(const weights::WeightSource& source, const AdapterStart& adapters = {});
-  /// Loads the frozen parameters alone. Call it before restore(), which loads the others.
+  /// Loads the frozen parameters and the buffers alone. Call it before restore(), which loads the
+  /// others.
   Status load_frozen(const weights::WeightSource& source);
 
   // ---- a step, called in schedule order
@@ -171,6 +174,7 @@ class ModelState {
   friend class UnitParameters;
   /// The first of `names` that is bad on any rank; empty: none. Collective.
   std::string first_of(const std::vector<std::string>& names, const std::set<std::string>& bad);
+  Status read_buffers(const weights::WeightSource& source);
   Status read_frozen(const weights::WeightSource& source);
   Status read_trained(const weights::WeightSource& source, const AdapterStart& adapters);
   Status read_checkpoint(checkpoint::SavedRun& saved);
@@ -195,7 +199,8 @@ class ModelState {
   std::vector<int> reductions_;
   std::unique_ptr<UpdateMethod> method_;
   bool local_ = false;
-  std::set<std::string> bad_frozen_;  ///< found by this rank while it read
+  std::vector<std::vector<at::Tensor>> buffers_;  ///< [unit]
+  std::set<std::string> bad_frozen_;              ///< found by this rank while it read
 };
 
 }  // namespace dsj::zero

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "job/layout/expert_families.h"
 #include "job/layout/family_fields.h"
 
 namespace dsj::layout {
@@ -11,29 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// ---- which layers have a window, where config.json does not list layer_types
-
-bool every_layer(int64_t) {
-  return true;
-}
-/// All but each pattern-th; 0: none.
-auto but_each(int64_t pattern) {
-  return [pattern](int64_t layer) { return pattern > 0 && (layer + 1) % pattern != 0; };
-}
-
 // ---- Llama and what differs from it in data alone
-
-void all_biases(Fields& fields, const char* key, bool fallback, ModelConfig& out) {
-  out.qkv_bias = out.o_bias = fields.flag(key, fallback);
-}
-void all_biases(Fields& fields, const char* key, ModelConfig& out) {
-  all_biases(fields, key, false, out);
-}
-
-void no_slices(Fields& fields) {
-  fields.require(fields.whole("pretraining_tp", 0, INT64_MAX, 1) == 1, "pretraining_tp",
-                 "is not 1; sliced products are not built, and 1 computes the same numbers");
-}
 
 void read_llama(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {}, out);
@@ -43,7 +22,7 @@ void read_llama(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_mistral(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 131072}, out);
+  read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
   out.qkv_bias = false;
   read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
 }
@@ -58,19 +37,19 @@ void read_qwen_windows(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_qwen2(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 32768}, out);
+  read_shape(config, fields, {.max_position = 32768, .kv_heads = 32}, out);
   read_qwen_windows(config, fields, out);
 }
 
 void read_qwen3(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 32768, .head_dim = 128}, out);
+  read_shape(config, fields, {.max_position = 32768, .head_dim = 128, .kv_heads = 32}, out);
   all_biases(fields, "attention_bias", out);
   out.qk_norm = true;
   read_qwen_windows(config, fields, out);
 }
 
 void read_ministral(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 131072}, out);
+  read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
   out.qkv_bias = false;
   read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
 }
@@ -105,9 +84,42 @@ void read_hunyuan(const json& config, Fields& fields, ModelConfig& out) {
   if (alpha > 0) out.rope.theta *= std::pow(alpha, dim / (dim - 2));
 }
 
+/// As many for every layer, in files a number or a list.
+void one_for_all_layers(json& config, Fields& fields, const char* key) {
+  const auto list = config.find(key);
+  if (list == config.end() || !list->is_array()) return;
+  const bool alike = !list->empty() && std::ranges::all_of(*list, [&](const json& one) {
+    return one == list->front();
+  });
+  fields.require(alike, key, "has another value for some layers, which is not built");
+  if (alike) config[key] = json(list->front());
+}
+
+/// With one more MLP that every token passes.
+void read_hunyuan_moe(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  for (const char* key : {"num_experts", "moe_topk"}) one_for_all_layers(plain, fields, key);
+  Fields part(plain, {}, "");
+  read_hunyuan(plain, part, out);
+  read_experts(part,
+               {.count_default = 1,
+                .inner = "intermediate_size",
+                .per_token = 1,
+                .balance = 0,
+                .per_token_key = "moe_topk"},
+               out);
+  fields.inherit(part);
+  out.experts.balance = 0;  // its class has no auxiliary loss
+  out.experts.normalized = true;
+  out.experts.shared_inner = out.intermediate_size;
+  out.names.router = "mlp.gate.wg";
+  out.names.shared = "mlp.shared_mlp";
+}
+
 /// Llama with one name for each bias.
 void read_internlm3(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 32768, .head_dim = 128, .norm_eps = 1e-5}, out);
+  read_shape(config, fields,
+             {.max_position = 32768, .head_dim = 128, .norm_eps = 1e-5, .kv_heads = 2}, out);
   all_biases(fields, fields.absent("qkv_bias") ? "attention_bias" : "qkv_bias", out);
   out.mlp_bias = fields.flag(fields.absent("bias") ? "mlp_bias" : "bias", false);
   fields.require(out.mlp_bias == out.o_bias, "bias",
@@ -136,7 +148,8 @@ void read_hyperclovax(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_smollm3(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 32768, .theta = 2e6, .tied = true, .padding = 128004},
+  read_shape(config, fields,
+             {.max_position = 32768, .theta = 2e6, .tied = true, .padding = 128004, .kv_heads = 4},
              out);
   all_biases(fields, "attention_bias", out);
   out.mlp_bias = fields.flag("mlp_bias", false);
@@ -157,7 +170,8 @@ void read_smollm3(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_seed_oss(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 524288, .head_dim = 128, .padding = 1}, out);
+  read_shape(config, fields, {.max_position = 524288, .head_dim = 128, .padding = 1, .kv_heads = 8},
+             out);
   out.qkv_bias = fields.flag("attention_bias", true);
   out.o_bias = fields.flag("attention_out_bias", false);
   out.mlp_bias = fields.flag("mlp_bias", false);
@@ -176,8 +190,10 @@ void read_phi3(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_cwm(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields,
-             {.max_position = 131072, .head_dim = 128, .norm_eps = 1e-5, .theta = 1e6}, out);
+  read_shape(
+      config, fields,
+      {.max_position = 131072, .head_dim = 128, .norm_eps = 1e-5, .theta = 1e6, .kv_heads = 8},
+      out);
   out.qkv_bias = false;
   if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
     out.rope = {
@@ -194,18 +210,60 @@ void read_ernie(const json& config, Fields& fields, ModelConfig& out) {
               .norm_eps = 1e-5,
               .theta = 500000,
               .tied = true,
-              .padding = 0},
+              .padding = 0,
+              .kv_heads = 2},
              out);
   all_biases(fields, "use_bias", out);
   out.mlp_bias = out.o_bias;
   out.rope_in_pairs = true;
 }
 
+/// Probabilities, corrected for the choice alone.
+void read_ernie_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072,
+              .norm_eps = 1e-5,
+              .theta = 500000,
+              .tied = true,
+              .padding = 0,
+              .kv_heads = 4},
+             out);
+  out.dropout.attention = 0;  // transformers reads none
+  out.qkv_bias = false;
+  out.rope_in_pairs = true;
+  fields.require(!fields.flag("use_bias", false), "use_bias",
+                 "is true; biases of experts are not built");
+  read_experts(fields,
+               {.count = "moe_num_experts",
+                .count_default = 64,
+                .inner_default = 1536,
+                .per_token = 6,
+                .per_token_key = "moe_k"},
+               out);
+  no_auxiliary_loss(fields);
+  ExpertsConfig& experts = out.experts;
+  experts.corrected = experts.normalized = experts.exact_router = true;
+  experts.least_sum = fields.number("moe_norm_min", 1e-12, 0, 1);
+  experts.shared_inner = fields.whole("moe_num_shared_experts", 0, kExpertsMax, 2) * experts.inner;
+  const int64_t every = fields.positive("moe_layer_interval", kIndexMax, 1);
+  const int64_t first = fields.whole("moe_layer_start_index", 0, kLayersMax, 1);
+  const int64_t last = fields.whole("moe_layer_end_index", -1, kLayersMax, -1);
+  experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < out.num_layers; ++layer)
+    experts.dense[layer] = (layer + 1) % every != 0 || layer < first || (last >= 0 && layer > last);
+  out.names.correction = "mlp.moe_statics.e_score_correction_bias";
+  out.names.shared = "mlp.shared_experts";
+}
+
 void read_helium(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(
-      config, fields,
-      {.max_position = 4096, .head_dim = 128, .norm_eps = 1e-8, .theta = 100000, .padding = 3},
-      out);
+  read_shape(config, fields,
+             {.max_position = 4096,
+              .head_dim = 128,
+              .norm_eps = 1e-8,
+              .theta = 100000,
+              .padding = 3,
+              .kv_heads = 20},
+             out);
   out.norm = NormKind::RmsOnce;
   out.qkv_bias = fields.flag("attention_bias", false);
   out.mlp_bias = fields.flag("mlp_bias", false);
@@ -255,11 +313,12 @@ void read_olmo3(const json& config, Fields& fields, ModelConfig& out) {
   out.local_rope = of("sliding_attention");
 }
 
-void read_exaone4(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.norm_eps = 1e-5}, out);
+/// Attention of EXAONE 4.0 and what follows it: full layers have no rope.
+void read_exaone_attention(const json& config, Fields& fields, const Defaults& defaults,
+                           ModelConfig& out) {
+  read_shape(config, fields, defaults, out);
   out.qkv_bias = false;
-  out.pre_norms = false;
-  out.post_norms = out.qk_norm = true;
+  out.qk_norm = true;
   // 32B writes its pattern as letters: "LLLG".
   const json pattern = config.value("sliding_window_pattern", json(4));
   int64_t every = 4;
@@ -274,13 +333,31 @@ void read_exaone4(const json& config, Fields& fields, ModelConfig& out) {
     out.no_rope[layer] = hybrid && out.windows[layer] == 0;
 }
 
+void read_exaone4(const json& config, Fields& fields, ModelConfig& out) {
+  read_exaone_attention(config, fields, {.norm_eps = 1e-5, .kv_heads = 32}, out);
+  out.pre_norms = false;
+  out.post_norms = true;
+}
+
+void read_exaone_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_exaone_attention(config, fields, {.norm_eps = 1e-5, .padding = 0, .kv_heads = 32}, out);
+  read_sigmoid_experts(fields,
+                       {.experts = {.count_default = 64, .inner_default = 1024, .per_token = 8},
+                        .scale = 2.5,
+                        .shared = "num_shared_experts"},
+                       out);
+  read_first_layers(config, fields, 1, out);
+  out.names.correction = "mlp.e_score_correction_bias";
+}
+
 void read_glm_shape(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 131072,
               .head_dim = 128,
               .norm_eps = 1.5625e-7,
               .partial_rotary = 0.5,
-              .padding = 151329},
+              .padding = 151329,
+              .kv_heads = 2},
              out);
   out.qkv_bias = fields.flag("attention_bias", true);
   out.fused_gate_up = out.rope_in_pairs = true;
@@ -294,34 +371,6 @@ void read_glm4(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 // ---- mixtures of experts
-
-/// The keys of a family's experts, where families differ.
-struct ExpertKeys {
-  const char* count = "num_experts";
-  int64_t count_default = 8;
-  const char* inner = "moe_intermediate_size";
-  int64_t inner_default = 0;  ///< 0: required
-  int64_t per_token = 2;
-  double balance = 0.001;
-};
-
-/// How many experts, how many a token passes, their width, and the auxiliary loss, which counts only
-/// with output_router_logits, as in transformers.
-void read_experts(Fields& fields, const ExpertKeys& keys, ModelConfig& out) {
-  ExpertsConfig& experts = out.experts;
-  // transformers 5 saves some families' count under another family's name.
-  const char* count = keys.count;
-  for (const char* other : {"num_experts", "num_local_experts"})
-    if (fields.absent(count)) count = other;
-  if (fields.absent(count)) count = keys.count;
-  experts.count = fields.positive(count, kExpertsMax, keys.count_default);
-  experts.per_token = fields.positive("num_experts_per_tok", kExpertsMax, keys.per_token);
-  experts.inner = fields.positive(keys.inner, kInnerMax, keys.inner_default);
-  fields.require(experts.per_token <= experts.count, "num_experts_per_tok",
-                 "is above " + std::to_string(experts.count) + ", the number of experts");
-  const double balance = fields.number("router_aux_loss_coef", keys.balance, 0, kFactorMax);
-  if (fields.flag("output_router_logits", false)) experts.balance = balance;
-}
 
 /// Qwen: which layers keep a plain MLP.
 void read_plain_layers(const json& config, Fields& fields, ModelConfig& out) {
@@ -340,7 +389,7 @@ void read_plain_layers(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_qwen2_moe(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 32768}, out);
+  read_shape(config, fields, {.max_position = 32768, .kv_heads = 16}, out);
   out.qkv_bias = fields.flag("qkv_bias", true);
   const int64_t window =
       fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
@@ -356,7 +405,7 @@ void read_qwen2_moe(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_qwen3_moe(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 32768}, out);
+  read_shape(config, fields, {.max_position = 32768, .kv_heads = 4}, out);
   all_biases(fields, "attention_bias", out);
   out.qk_norm = true;
   const int64_t window =
@@ -368,7 +417,8 @@ void read_qwen3_moe(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_mixtral(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields, {.max_position = 131072, .norm_eps = 1e-5, .theta = 1e6}, out);
+  read_shape(config, fields,
+             {.max_position = 131072, .norm_eps = 1e-5, .theta = 1e6, .kv_heads = 8}, out);
   out.qkv_bias = false;
   read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
   read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
@@ -405,9 +455,44 @@ void read_granitemoe(const json& config, Fields& fields, ModelConfig& out) {
   out.names.stacked_down = "block_sparse_moe.output_linear.weight";
 }
 
+/// Its MLP, or the expert that every token passes.
+void read_granitemoeshared(const json& config, Fields& fields, ModelConfig& out) {
+  read_granitemoe(config, fields, out);
+  out.experts.shared_inner = fields.whole("shared_intermediate_size", 0, kInnerMax, 0);
+  out.names.shared_gate_up = "shared_mlp.input_linear";
+  out.names.shared = "shared_mlp";
+  out.names.shared_down = "output_linear";
+}
+
+/// Granite 4.0 without its mamba layers.
+void read_granitemoehybrid(const json& config, Fields& fields, ModelConfig& out) {
+  const bool has_experts = fields.whole("num_local_experts", 0, kExpertsMax, 8) > 0;
+  if (has_experts) {
+    read_granitemoeshared(config, fields, out);
+    out.experts.shared_inner = fields.positive("shared_intermediate_size", kInnerMax, 1024);
+  } else {
+    read_granite(config, fields, out);
+    out.intermediate_size = fields.positive("shared_intermediate_size", kInnerMax, 1024);
+    out.fused_gate_up = true;
+    out.names.gate_up = "shared_mlp.input_linear";
+    out.names.down = "shared_mlp.output_linear";
+  }
+  const json types = config.value("layer_types", json());
+  const bool attends = types.is_array() && static_cast<int64_t>(types.size()) == out.num_layers &&
+                       std::ranges::all_of(types, [](const json& one) {
+                         return one == "attention" || one == "full_attention";
+                       });
+  fields.require(attends, "layer_types",
+                 "does not say \"attention\" for every layer; mamba layers are not built");
+  const std::string positions = fields.text("position_embedding_type", "nope");
+  out.no_rope.assign(static_cast<size_t>(out.num_layers), positions != "rope");
+}
+
 void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
-  read_shape(config, fields,
-             {.max_position = 131072, .head_dim = 64, .norm_eps = 1e-5, .theta = 150000}, out);
+  read_shape(
+      config, fields,
+      {.max_position = 131072, .head_dim = 64, .norm_eps = 1e-5, .theta = 150000, .kv_heads = 8},
+      out);
   if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
     out.rope = read_rope_object({{"rope_type", "yarn"},
                                  {"factor", 32.0},
@@ -434,44 +519,10 @@ void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
   out.names.router = "mlp.router";
 }
 
-/// What a scaled rope's mscale_all_dim puts on the scores, twice.
-double mscale_of_scores(const json& config, Fields& fields, const RopeConfig& rope) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto it = config.find(key);
-    if (it == config.end() || !it->is_object() || it->empty()) continue;
-    Fields object(*it, {}, std::string(key) + ".");
-    const double all = object.number("mscale_all_dim", 0, 0, kFactorMax);
-    fields.inherit(object);
-    const bool scaled = rope.scaling != RopeConfig::Scaling::Default && rope.factor > 1;
-    return scaled && all > 0 ? 0.1 * all * std::log(rope.factor) + 1 : 1;
-  }
-  return 1;
-}
-
 /// Latent attention, and experts that every token passes as well.
 void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
-  const bool no_rank = is_null(config, "q_lora_rank");
-  LatentConfig latent{.query_rank = no_rank ? 0 : fields.positive("q_lora_rank", kWidthMax, 1536),
-                      .rank = fields.positive("kv_lora_rank", kWidthMax, 512),
-                      .plain = fields.positive("qk_nope_head_dim", kWidthMax, 128),
-                      .rotated = fields.positive("qk_rope_head_dim", kWidthMax, 64),
-                      .value = fields.positive("v_head_dim", kWidthMax, 128)};
-  json plain = config;
-  plain["head_dim"] = std::min(latent.plain + latent.rotated, kWidthMax);
-  Fields shape(plain, {}, "");
-  read_shape(plain, shape, {.kv_heads_key = nullptr}, out);
-  fields.inherit(shape);
-  out.latent = latent;
-  if (const double mscale = mscale_of_scores(config, fields, out.rope); mscale != 1)
-    out.attention_multiplier = out.attention_scale(0) * mscale * mscale;
-  out.rotary_dim = std::max<int64_t>(2, latent.rotated - latent.rotated % 2);
-  out.rope_in_pairs = true;
-  all_biases(fields, "attention_bias", out);
+  read_latent(config, fields, {}, out);
   out.mlp_bias = fields.flag("mlp_bias", false);
-  fields.require(latent.rotated % 2 == 0, "qk_rope_head_dim",
-                 "is odd; rotary embedding needs pairs");
-  fields.require(latent.value <= latent.plain + latent.rotated, "v_head_dim",
-                 "is above qk_nope_head_dim + qk_rope_head_dim, which is not built");
   fields.require(!out.mlp_bias, "mlp_bias", "is true; biases of experts are not built");
   no_slices(fields);
 
@@ -514,7 +565,7 @@ void read_gemma_shape(const json& config, Fields& fields, Defaults defaults, Mod
 }
 
 void read_gemma(const json& config, Fields& fields, ModelConfig& out) {
-  read_gemma_shape(config, fields, {.max_position = 8192}, out);
+  read_gemma_shape(config, fields, {.max_position = 8192, .kv_heads = 16}, out);
 }
 
 /// Gemma 2 and 3: norms on both sides, a scale of its own, caps.
@@ -528,7 +579,8 @@ void read_gemma_layers(Fields& fields, double logits_cap, double scores_cap, Mod
 }
 
 void read_gemma2(const json& config, Fields& fields, ModelConfig& out) {
-  read_gemma_shape(config, fields, {.max_position = 8192, .activation_key = "hidden_activation"},
+  read_gemma_shape(config, fields,
+                   {.max_position = 8192, .activation_key = "hidden_activation", .kv_heads = 4},
                    out);
   const bool no_logits = is_null(config, "final_logit_softcapping");
   const bool no_scores = is_null(config, "attn_logit_softcapping");
@@ -543,10 +595,12 @@ void read_vaultgemma(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
-  read_gemma_shape(
-      config, fields,
-      {.max_position = 131072, .rope_by_layer_type = true, .activation_key = "hidden_activation"},
-      out);
+  read_gemma_shape(config, fields,
+                   {.max_position = 131072,
+                    .rope_by_layer_type = true,
+                    .activation_key = "hidden_activation",
+                    .kv_heads = 4},
+                   out);
   read_gemma_layers(fields, 0, 0, out);
   out.qk_norm = true;
   read_windows(config, fields, read_window(config, fields, 4096),
@@ -575,7 +629,8 @@ void read_starcoder2(const json& config, Fields& fields, ModelConfig& out) {
               .norm_eps = 1e-5,
               .norm_eps_key = "norm_epsilon",
               .tied = true,
-              .activation = "gelu_pytorch_tanh"},
+              .activation = "gelu_pytorch_tanh",
+              .kv_heads = 2},
              out);
   out.norm = NormKind::Layer;
   out.norm_bias = true;
@@ -593,7 +648,8 @@ void read_stablelm(const json& config, Fields& fields, ModelConfig& out) {
              {.max_position = 4096,
               .norm_eps = 1e-5,
               .norm_eps_key = "layer_norm_eps",
-              .partial_rotary = 0.25},
+              .partial_rotary = 0.25,
+              .kv_heads = 32},
              out);
   out.norm = NormKind::Layer;
   out.norm_bias = true;
@@ -1196,6 +1252,35 @@ constexpr Family kFamilies[] = {
      "latent attention, `n_shared_experts`, `first_k_dense_replace`, `routed_scaling_factor`; "
      "`topk_method` must be greedy",
      read_deepseek_v2},
+    {"deepseek_v3", "DeepSeek-V3, R1, Moonlight",
+     "latent attention, `rope_interleave`; the router's groups, correction, `norm_topk_prob`, "
+     "`routed_scaling_factor`; `first_k_dense_replace`",
+     read_deepseek_v3},
+    {"glm4_moe", "GLM-4.5, 4.6, 4.7 and GLM-4.5-Air",
+     "`attention_bias`, `use_qk_norm`, `partial_rotary_factor`; the router as deepseek_v3",
+     read_glm4_moe},
+    {"glm4_moe_lite", "GLM-4.7-Flash", "as deepseek_v3; `mlp_layer_types`", read_glm4_moe_lite},
+    {"dots1", "dots.llm1", "`attention_bias`, windows; the router as deepseek_v3", read_dots1},
+    {"solar_open", "Solar Open 100B", "`attention_bias`; the router as deepseek_v3",
+     read_solar_open},
+    {"exaone_moe", "K-EXAONE", "attention as exaone4; the router as deepseek_v3; `mlp_layer_types`",
+     read_exaone_moe},
+    {"minimax_m2", "MiniMax-M2, M2.1",
+     "`rotary_dim` or `partial_rotary_factor`; a corrected router of sigmoids; the auxiliary loss "
+     "is refused",
+     read_minimax_m2},
+    {"ernie4_5_moe", "ERNIE 4.5: 21B-A3B, 300B-A47B",
+     "`moe_k`, `moe_norm_min`, `moe_layer_start_index`, `moe_layer_interval`; a corrected router; "
+     "`use_bias` and the auxiliary loss are refused",
+     read_ernie_moe},
+    {"hunyuan_v1_moe", "Hunyuan-A13B",
+     "as hunyuan_v1_dense; `moe_topk`, `num_experts`, one number for all layers", read_hunyuan_moe},
+    {"granitemoeshared", "Granite 3.1 MoE with a shared MLP",
+     "as granitemoe; `shared_intermediate_size`", read_granitemoeshared},
+    {"granitemoehybrid", "Granite 4.0 without mamba layers: 350M, 1B, Micro",
+     "as granitemoeshared; `position_embedding_type`; `layer_types` must all be attention",
+     read_granitemoehybrid},
+    {"youtu", "Youtu-LLM", "latent attention, `rope_interleave`", read_youtu},
     {"gpt2", "GPT-2",
      "`n_embd` and similar fields, `n_inner`, `scale_attn_weights`, "
      "`scale_attn_by_inverse_layer_idx`; `activation_function` must be gelu_new",

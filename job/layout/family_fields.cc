@@ -198,9 +198,13 @@ void read_shape(const json& config, Fields& fields, const Defaults& defaults, Mo
       fields.positive(defaults.inner_key, kInnerMax, defaults.inner_factor * out.hidden_size);
   out.num_layers = fields.positive(defaults.layers_key, kLayersMax);
   out.num_heads = fields.positive(defaults.heads_key, kWidthMax);
-  out.num_kv_heads = defaults.kv_heads_key
-                         ? fields.positive(defaults.kv_heads_key, kWidthMax, out.num_heads)
-                         : out.num_heads;
+  out.num_kv_heads = out.num_heads;
+  if (const char* key = defaults.kv_heads_key) {
+    const bool missing = defaults.kv_heads > 0 && !config.contains(key);
+    // Where the class's own number cannot be, the tensors' shapes decide.
+    const bool can_be = missing && out.num_heads % defaults.kv_heads == 0;
+    out.num_kv_heads = fields.positive(key, kWidthMax, can_be ? defaults.kv_heads : out.num_heads);
+  }
   out.max_position = fields.positive(defaults.max_position_key, kIndexMax, defaults.max_position);
   if (defaults.norm_eps_key)
     out.norm_eps = fields.number(defaults.norm_eps_key, defaults.norm_eps, 0, 1);
@@ -236,6 +240,132 @@ void read_shape(const json& config, Fields& fields, const Defaults& defaults, Mo
                  std::string("does not divide ") + defaults.heads_key);
   out.activation = read_activation(fields, defaults);
   out.dropout.attention = fields.probability("attention_dropout", 0.0);
+}
+
+void all_biases(Fields& fields, const char* key, bool fallback, ModelConfig& out) {
+  out.qkv_bias = out.o_bias = fields.flag(key, fallback);
+}
+
+void all_biases(Fields& fields, const char* key, ModelConfig& out) {
+  all_biases(fields, key, false, out);
+}
+
+void no_slices(Fields& fields) {
+  fields.require(fields.whole("pretraining_tp", 0, INT64_MAX, 1) == 1, "pretraining_tp",
+                 "is not 1; sliced products are not built, and 1 computes the same numbers");
+}
+
+void read_experts(Fields& fields, const ExpertKeys& keys, ModelConfig& out) {
+  ExpertsConfig& experts = out.experts;
+  // transformers 5 saves some families' count under another family's name.
+  const char* count = keys.count;
+  for (const char* other : {"num_experts", "num_local_experts"})
+    if (fields.absent(count)) count = other;
+  if (fields.absent(count)) count = keys.count;
+  const bool other_name = fields.absent(keys.per_token_key);
+  const char* per_token = other_name ? "num_experts_per_tok" : keys.per_token_key;
+  experts.count = fields.positive(count, kExpertsMax, keys.count_default);
+  experts.per_token = fields.positive(per_token, kExpertsMax, keys.per_token);
+  experts.inner = fields.positive(keys.inner, kInnerMax, keys.inner_default);
+  fields.require(experts.per_token <= experts.count, per_token,
+                 "is above " + std::to_string(experts.count) + ", the number of experts");
+  const double balance = fields.number("router_aux_loss_coef", keys.balance, 0, kFactorMax);
+  if (fields.flag("output_router_logits", false)) experts.balance = balance;
+}
+
+void read_sigmoid_experts(Fields& fields, const SigmoidKeys& keys, ModelConfig& out) {
+  read_experts(fields, keys.experts, out);
+  ExpertsConfig& experts = out.experts;
+  experts.balance = 0;
+  experts.sigmoid = experts.corrected = experts.exact_router = true;
+  experts.rounds_weights = false;
+  experts.least_sum = 1e-20;
+  experts.normalized = fields.flag("norm_topk_prob", keys.normalized);
+  experts.scale = fields.number("routed_scaling_factor", keys.scale, kTiny, kFactorMax);
+  experts.groups = fields.positive("n_group", kExpertsMax, keys.groups);
+  experts.groups_taken = fields.positive("topk_group", kExpertsMax, keys.groups_taken);
+  if (keys.shared)
+    experts.shared_inner = fields.positive(keys.shared, kExpertsMax, 1) * experts.inner;
+  out.names.shared = "mlp.shared_experts";
+  const int64_t in_group = experts.count / experts.groups;
+  fields.require(
+      experts.count % experts.groups == 0 && (experts.groups == 1 || in_group > 1), "n_group",
+      "does not divide " + std::to_string(experts.count) + " experts into groups of two or more");
+  fields.require(experts.groups_taken <= experts.groups &&
+                     experts.per_token <= experts.groups_taken * in_group,
+                 "topk_group", "is above n_group, or leaves fewer experts than a token passes");
+  for (const auto& [key, built] :
+       {std::pair{"topk_method", "noaux_tc"}, std::pair{"scoring_func", "sigmoid"}}) {
+    const std::string value = fields.text(key, built);
+    fields.require(value == built, key, "is \"" + value + "\"; built is " + built);
+  }
+}
+
+void read_first_layers(const json& config, Fields& fields, int64_t fallback, ModelConfig& out) {
+  const int64_t first = fields.whole("first_k_dense_replace", 0, kLayersMax, fallback);
+  out.experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < std::min(first, out.num_layers); ++layer)
+    out.experts.dense[layer] = true;
+  if (fields.absent("mlp_layer_types")) return;
+  const json& types = config["mlp_layer_types"];
+  const bool fits =
+      types.is_array() && static_cast<int64_t>(types.size()) == out.num_layers &&
+      std::ranges::all_of(types, [](const json& one) { return one == "dense" || one == "sparse"; });
+  fields.require(fits, "mlp_layer_types",
+                 "is not a list of \"dense\" or \"sparse\" for each layer");
+  for (int64_t layer = 0; fits && layer < out.num_layers; ++layer)
+    out.experts.dense[layer] = types[layer] == "dense";
+}
+
+void no_auxiliary_loss(Fields& fields) {
+  fields.require(!fields.flag("output_router_logits", false), "output_router_logits",
+                 "is true; the auxiliary loss of this family is not built");
+}
+
+namespace {
+
+/// What a scaled rope's mscale_all_dim puts on the scores, twice.
+double mscale_of_scores(const json& config, Fields& fields, const RopeConfig& rope) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = config.find(key);
+    if (it == config.end() || !it->is_object() || it->empty()) continue;
+    Fields object(*it, {}, std::string(key) + ".");
+    const double all = object.number("mscale_all_dim", 0, 0, kFactorMax);
+    fields.inherit(object);
+    const bool scaled = rope.scaling != RopeConfig::Scaling::Default && rope.factor > 1;
+    return scaled && all > 0 ? 0.1 * all * std::log(rope.factor) + 1 : 1;
+  }
+  return 1;
+}
+
+}  // namespace
+
+void read_latent(const json& config, Fields& fields, const LatentDefaults& defaults,
+                 ModelConfig& out, const Defaults& shape) {
+  const bool no_rank = is_null(config, "q_lora_rank");
+  const LatentConfig latent{
+      .query_rank = no_rank ? 0 : fields.positive("q_lora_rank", kWidthMax, defaults.query_rank),
+      .rank = fields.positive("kv_lora_rank", kWidthMax, defaults.rank),
+      .plain = fields.positive("qk_nope_head_dim", kWidthMax, defaults.plain),
+      .rotated = fields.positive("qk_rope_head_dim", kWidthMax, defaults.rotated),
+      .value = fields.positive("v_head_dim", kWidthMax, defaults.value)};
+  json plain = config;
+  plain["head_dim"] = std::min(latent.plain + latent.rotated, kWidthMax);
+  Fields of_shape(plain, {}, "");
+  Defaults without_kv = shape;
+  without_kv.kv_heads_key = nullptr;
+  read_shape(plain, of_shape, without_kv, out);
+  fields.inherit(of_shape);
+  out.latent = latent;
+  if (const double mscale = mscale_of_scores(config, fields, out.rope); mscale != 1)
+    out.attention_multiplier = out.attention_scale(0) * mscale * mscale;
+  out.rotary_dim = std::max<int64_t>(2, latent.rotated - latent.rotated % 2);
+  out.rope_in_pairs = true;
+  all_biases(fields, "attention_bias", out);
+  fields.require(latent.rotated % 2 == 0, "qk_rope_head_dim",
+                 "is odd; rotary embedding needs pairs");
+  fields.require(latent.value <= latent.plain + latent.rotated, "v_head_dim",
+                 "is above qk_nope_head_dim + qk_rope_head_dim, which is not built");
 }
 
 }  // namespace dsj::layout

@@ -47,6 +47,9 @@ struct Defaults {
   const char* activation = "silu";
   int64_t padding = -1;     ///< pad_token_id; -1: null
   bool has_padding = true;  ///< whether the embedding has a padding_idx
+  /// Key heads where the field is missing, if they divide the query heads. 0, and null in a file: as
+  /// many as query heads.
+  int64_t kv_heads = 0;
 };
 
 /// Sizes, norm_eps, ties, padding, rope, activation and attention_dropout.
@@ -62,6 +65,59 @@ void read_windows(const nlohmann::json& config, Fields& fields, int64_t window,
 bool is_null(const nlohmann::json& config, const char* key);
 /// The object of a type of layer in rope_parameters; {}: there is none.
 nlohmann::json rope_object_of(const nlohmann::json& config, const char* layer_type);
+/// q, k and v and the output have biases, or none has.
+void all_biases(Fields& fields, const char* key, ModelConfig& out);
+void all_biases(Fields& fields, const char* key, bool fallback, ModelConfig& out);
+/// Refuses products that were trained in slices.
+void no_slices(Fields& fields);
+
+// Which layers have a window where config.json does not list layer_types.
+inline bool every_layer(int64_t) {
+  return true;
+}
+/// All but each pattern-th; 0: none.
+inline auto but_each(int64_t pattern) {
+  return [pattern](int64_t layer) { return pattern > 0 && (layer + 1) % pattern != 0; };
+}
+
+/// The keys of a family's experts, where families differ.
+struct ExpertKeys {
+  const char* count = "num_experts";
+  int64_t count_default = 8;
+  const char* inner = "moe_intermediate_size";
+  int64_t inner_default = 0;  ///< 0: required
+  int64_t per_token = 2;
+  double balance = 0.001;
+  const char* per_token_key = "num_experts_per_tok";
+};
+
+/// How many experts, how many a token passes, their width, and the auxiliary loss, which counts only
+/// with output_router_logits, as in transformers.
+void read_experts(Fields& fields, const ExpertKeys& keys, ModelConfig& out);
+/// Experts that are chosen by sigmoids and a correction (DeepSeek-V3). Their classes have no auxiliary
+/// loss.
+struct SigmoidKeys {
+  ExpertKeys experts = {.count = "n_routed_experts", .count_default = 128, .per_token = 8};
+  double scale = 1;
+  bool normalized = true;
+  int64_t groups = 1, groups_taken = 1;
+  const char* shared = "n_shared_experts";  ///< how many experts every token passes; null: none
+};
+void read_sigmoid_experts(Fields& fields, const SigmoidKeys& keys, ModelConfig& out);
+/// Layers with a plain MLP: mlp_layer_types, else the first by first_k_dense_replace.
+void read_first_layers(const nlohmann::json& config, Fields& fields, int64_t fallback,
+                       ModelConfig& out);
+/// Refuses an auxiliary loss that is not the one of routing.h.
+void no_auxiliary_loss(Fields& fields);
+
+/// Sizes of latent attention where the file does not say them.
+struct LatentDefaults {
+  int64_t query_rank = 1536, rank = 512, plain = 128, rotated = 64, value = 128;
+};
+/// read_shape, and latent attention. Its rope turns pairs.
+void read_latent(const nlohmann::json& config, Fields& fields, const LatentDefaults& defaults,
+                 ModelConfig& out, const Defaults& shape = {});
+
 /// A rope object under `key`, with this theta unless it names one.
 RopeConfig read_rope_object(const nlohmann::json& object, const std::string& key, double theta,
                             Fields& fields, const ModelConfig& sizes);

@@ -61,6 +61,7 @@ struct Names {
   const char* post_attention_norm = "post_attention_layernorm";  ///< of attention's output
   const char* norm2 = "post_attention_layernorm";                ///< before the MLP
   const char* post_mlp_norm = "post_feedforward_layernorm";      ///< of the MLP's output
+  const char* gate_up = "mlp.gate_up_proj";                      ///< where one weight holds both
   const char* up = "mlp.up_proj";
   const char* down = "mlp.down_proj";
   // Of a layer with experts:
@@ -71,7 +72,10 @@ struct Names {
   const char* expert_down = "down_proj";
   const char* stacked_up = "mlp.experts.gate_up_proj";  ///< where one tensor holds all experts'
   const char* stacked_down = "mlp.experts.down_proj";
+  const char* correction = "mlp.gate.e_score_correction_bias";
   const char* shared = "mlp.shared_expert";
+  const char* shared_gate_up = nullptr;  ///< where one weight holds both
+  const char* shared_down = "down_proj";
   const char* shared_scale = "mlp.shared_expert_gate";
 };
 
@@ -88,9 +92,17 @@ struct ExpertsConfig {
   int64_t shared_inner = 0;    ///< of the expert that every token passes as well; 0: there is none
   bool shared_scaled = false;  ///< its result is multiplied by the sigmoid of one more product
   std::vector<bool> dense = {};  ///< [layer]: it has a plain MLP; empty: none has
-  bool normalized = false;       ///< the weights of a token's experts add up to 1
-  bool rounds_weights = true;    ///< they are rounded to the type of the router's product
-  double scale = 1;              ///< on the weights
+  bool sigmoid = false;          ///< an expert's score is the sigmoid of its logit, not a softmax
+  /// The choice goes by scores plus a bias for each expert. It is not trained, stays in fp32, and
+  /// weights do not have it (names.correction).
+  bool corrected = false;
+  /// The choice is among the experts of `groups_taken` of so many groups of neighbours: those whose two
+  /// best scores add up to most.
+  int64_t groups = 1, groups_taken = 1;
+  bool normalized = false;     ///< the weights of a token's experts add up to 1
+  double least_sum = 0;        ///< what their sum is at least, before they are divided by it
+  bool rounds_weights = true;  ///< they are rounded to the type of what experts read
+  double scale = 1;            ///< on the weights
   /// Coefficient of the auxiliary loss that balances the experts' loads; 0: it is not computed.
   double balance = 0;
   bool stacked = false;  ///< one tensor [count, out, in] holds gate and up of all experts, one down

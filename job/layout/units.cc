@@ -62,7 +62,7 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
     case Role::Norm2Bias:
       return {named(c.names.norm2, "bias"), {hidden}};
     case Role::Gate:
-      if (c.fused_gate_up) return {"mlp.gate_up_proj.weight", {2 * inner, hidden}};
+      if (c.fused_gate_up) return {named(c.names.gate_up, "weight"), {2 * inner, hidden}};
       return {"mlp.gate_proj.weight", {inner, hidden}};
     case Role::Up:
       return {named(c.names.up, "weight"), {inner, hidden}};
@@ -99,11 +99,14 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
     case Role::RouterBias:
       return {named(c.names.router, "bias"), {c.experts.count}};
     case Role::SharedGate:
+      if (c.names.shared_gate_up)
+        return {named(c.names.shared_gate_up, "weight"), {2 * c.experts.shared_inner, hidden}};
       return {named(c.names.shared, "gate_proj.weight"), {c.experts.shared_inner, hidden}};
     case Role::SharedUp:
       return {named(c.names.shared, "up_proj.weight"), {c.experts.shared_inner, hidden}};
     case Role::SharedDown:
-      return {named(c.names.shared, "down_proj.weight"), {hidden, c.experts.shared_inner}};
+      return {named(c.names.shared, c.names.shared_down) + ".weight",
+              {hidden, c.experts.shared_inner}};
     case Role::SharedScale:
       return {named(c.names.shared_scale, "weight"), {1, hidden}};
   }
@@ -155,6 +158,8 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
       std::ranges::move(expert_parameters(c), std::back_inserter(unit.parameters));
     const std::string prefix = base + c.names.layers + "." + std::to_string(layer) + ".";
     for (Parameter& parameter : unit.parameters) parameter.name.insert(0, prefix);
+    if (c.experts.corrected && c.has_experts(layer))
+      unit.buffers.push_back({prefix + c.names.correction, {c.experts.count}, /*frozen=*/true});
     units.push_back(std::move(unit));
   }
   UnitSpec head{"head", {}, c.tied};
@@ -240,7 +245,10 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts) {
   if (experts) {
     add(true, {Role::Router});
     add(c.experts.router_bias, {Role::RouterBias});
-    add(c.experts.shared_inner > 0, {Role::SharedGate, Role::SharedUp, Role::SharedDown});
+    const bool shared = c.experts.shared_inner > 0;
+    add(shared, {Role::SharedGate});
+    add(shared && !c.names.shared_gate_up, {Role::SharedUp});
+    add(shared, {Role::SharedDown});
     add(c.experts.shared_scaled, {Role::SharedScale});
     return roles;
   }

@@ -40,6 +40,9 @@ struct UnitSpec {
   std::vector<Parameter> parameters;
   bool uses_embedding = false;  ///< head of a tied model: it uses the embedding's weight
   std::vector<Adapter> adapters = {};
+  /// Not trained and no state: every rank reads them whole, in fp32, from the model directory; an
+  /// export copies them.
+  std::vector<Parameter> buffers = {};
 };
 
 /// A name without its model's prefix ("model.", "transformer.", "gpt_neox."), as in files saved from

@@ -135,6 +135,13 @@ class Gathers {
   std::vector<bool> second_;  ///< [flat]: a group has the present values (hpZ)
 };
 
+int64_t buffer_numel(const std::vector<layout::UnitSpec>& units) {
+  int64_t total = 0;
+  for (const auto& unit : units)
+    for (const auto& buffer : unit.buffers) total += buffer.numel();
+  return total;
+}
+
 /// What lies on this rank between two steps.
 void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const layout::Stage& stage,
                 const layout::OffloadPlan& offload, const std::vector<layout::UnitSpec>& units,
@@ -154,6 +161,7 @@ void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const la
     count_owned(offload, flat, i, input.config, walk, host);
   }
   walk.optimizer.add(eight_bit_bytes(plan, input.config));
+  walk.parameters.add(4 * buffer_numel(units));
 }
 
 }  // namespace

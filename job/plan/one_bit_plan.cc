@@ -85,7 +85,17 @@ constexpr std::string_view kTransformerModules[] = {
     ".ln_mlp.",
 };
 
-Modules modules_of(const std::string& name) {
+/// Those of Granite 4.0.
+constexpr std::string_view kSharedMlpModules[] = {
+    ".input_layernorm.", ".post_attention_layernorm.",
+    ".input_linear.",    ".output_linear.",
+    ".q_proj.",          ".k_proj.",
+    ".v_proj.",          ".o_proj.",
+};
+
+/// `shared_mlp`: the model's layers have a module of this name.
+Modules modules_of(const std::string& name, bool shared_mlp) {
+  if (shared_mlp) return kSharedMlpModules;
   if (name.starts_with("transformer.")) return kTransformerModules;
   if (name.starts_with("gpt_neox.")) return kNeoXModules;
   if (name.starts_with("model.decoder.")) return kOptModules;
@@ -93,8 +103,8 @@ Modules modules_of(const std::string& name) {
 }
 
 /// Where the module of this name comes in its layer; at the front: it is no layer's.
-int module_rank(const std::string& name) {
-  const Modules modules = modules_of(name);
+int module_rank(const std::string& name, bool shared_mlp) {
+  const Modules modules = modules_of(name, shared_mlp);
   const auto found =
       std::ranges::find_if(modules, [&](std::string_view module) { return name.contains(module); });
   return found == modules.end() ? -1 : static_cast<int>(found - modules.begin());
@@ -107,11 +117,16 @@ std::vector<std::pair<size_t, size_t>> registration_order(
   std::vector<std::pair<size_t, size_t>> order;
   for (size_t unit = 0; unit < units.size(); ++unit)
     for (size_t i = 0; i < units[unit].parameters.size(); ++i) order.emplace_back(unit, i);
+  const bool shared_mlp = std::ranges::any_of(units, [](const layout::UnitSpec& unit) {
+    return std::ranges::any_of(unit.parameters, [](const layout::Parameter& parameter) {
+      return parameter.name.contains(".shared_mlp.");
+    });
+  });
   std::ranges::stable_sort(order, {}, [&](const auto& place) {
     const std::string& name = units[place.first].parameters[place.second].name;
     // OPT's class makes the last norm before the layers.
     if (name.starts_with("model.decoder.final_layer_norm.")) return std::pair(size_t{0}, 0);
-    return std::pair(place.first, module_rank(name));
+    return std::pair(place.first, module_rank(name, shared_mlp));
   });
   return order;
 }

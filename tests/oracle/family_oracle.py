@@ -353,7 +353,8 @@ MODELS |= {
     "tiny-granite4-moe": family("GraniteMoeHybrid", "granitemoehybrid", num_local_experts=4,
                                 shared_intermediate_size=24, layer_types=["attention", "attention"], mamba_n_heads=4,
                                 mamba_d_head=16, position_embedding_type="nope", **GRANITE, **MOE),
-    "tiny-youtu": family("Youtu", "youtu", q_lora_rank=12, rope_interleave=True, attention_bias=False,
+    # Its class makes the padding token's row 0 after it has read it.
+    "tiny-youtu": family("Youtu", "youtu", pad_token_id=None, q_lora_rank=12, rope_interleave=True, attention_bias=False,
                          **{key: DEEPSEEK[key] for key in ("num_key_value_heads", "kv_lora_rank", "qk_nope_head_dim",
                                                            "qk_rope_head_dim", "v_head_dim", "hidden_act")},
                          rms_norm_eps=1e-6, rope_theta=10000.0, tie_word_embeddings=True),
@@ -513,6 +514,9 @@ def main():
         save_file(packed(config, released(config, tensors)), os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
         os.chmod(os.path.join(directory, "model.safetensors"), 0o644)
         result = oracle(directory, config.get("text_config", config), generator, all_positions=False, rows=rows, complete=greedy, lr=LR)
+        for record in (result, result["adamw"]):  # transformers gives the unpacked tensors the names of their codes
+            for key in {"gradients", "final_weights"} & record.keys():
+                record[key] = {name.removesuffix("_blocks"): value for name, value in record[key].items()}
         result["gradients"] = released(config, result["gradients"])
         result["adamw"]["final_weights"] = released(config, result["adamw"]["final_weights"])
         write_json(os.path.join(root, name + ".oracle.json"), result)

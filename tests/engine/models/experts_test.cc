@@ -26,10 +26,23 @@ layout::ModelConfig model_of(const std::string& name) {
   return *read;
 }
 
+/// What the choice goes by: of the groups whose two best experts have the largest sums.
+at::Tensor plain_choice(const ExpertsConfig& config, const at::Tensor& corrected) {
+  if (config.groups == 1) return corrected;
+  const at::Tensor by_group = corrected.view({corrected.size(0), config.groups, -1});
+  const at::Tensor best =
+      std::get<0>(by_group.sort(-1, /*descending=*/true)).narrow(-1, 0, 2).sum(-1);
+  const at::Tensor least =
+      std::get<0>(best.sort(-1, /*descending=*/true)).narrow(-1, config.groups_taken - 1, 1);
+  return at::where(best.lt(least).unsqueeze(-1), -1e9, by_group).view_as(corrected);
+}
+
 /// The router's rule in plain words: the weight of every expert for every token, [N, E]; 0 where it
 /// is not chosen.
-at::Tensor plain_weights(const ExpertsConfig& config, const at::Tensor& probabilities) {
-  const auto chosen = std::get<1>(probabilities.topk(config.per_token, -1));
+at::Tensor plain_weights(const ExpertsConfig& config, const at::Tensor& probabilities,
+                         const at::Tensor& correction) {
+  const at::Tensor corrected = correction.defined() ? probabilities + correction : probabilities;
+  const auto chosen = std::get<1>(plain_choice(config, corrected).topk(config.per_token, -1));
   const at::Tensor mask = at::zeros_like(probabilities).scatter(1, chosen, 1.0);
   at::Tensor weights = probabilities * mask;
   if (config.normalized) weights = weights / weights.sum(-1, true);
@@ -50,10 +63,12 @@ struct Twin {
   const layout::ModelConfig& model;
   const std::string prefix;  ///< "model.layers.0."
   Weights weights;
+  at::Tensor correction = {};
 
   at::Tensor w(const std::string& name) const { return weights.at(prefix + name); }
   at::Tensor probabilities(const at::Tensor& h) const {
-    return at::linear(h, w(std::string(model.names.router) + ".weight")).softmax(-1);
+    const at::Tensor logits = at::linear(h, w(std::string(model.names.router) + ".weight"));
+    return model.experts.sigmoid ? logits.sigmoid() : logits.softmax(-1);
   }
   /// silu(gate) * up → down.
   static at::Tensor mlp(const at::Tensor& h, const at::Tensor& gate, const at::Tensor& up,
@@ -71,7 +86,7 @@ struct Twin {
                w(name + model.names.expert_down + ".weight"));
   }
   at::Tensor output(const at::Tensor& h) const {
-    const at::Tensor weights = plain_weights(model.experts, probabilities(h));
+    const at::Tensor weights = plain_weights(model.experts, probabilities(h), correction);
     at::Tensor y = at::zeros_like(h);
     for (int64_t i = 0; i < model.experts.count; ++i)
       y = y + weights.narrow(1, i, 1) * expert(h, i);
@@ -89,6 +104,7 @@ struct Case {
   std::string model;
   int64_t tokens = 40;
   double balance = 0;  ///< the auxiliary loss's weight
+  int64_t groups = 1, groups_taken = 1;
   dsconfig::Precision precision = dsconfig::Precision::Fp32;
   double tolerance = 2e-5;
 };
@@ -102,7 +118,9 @@ double apart(const at::Tensor& got, const at::Tensor& want) {
 void compare(const Case& c) {
   SCOPED_TRACE(c.model + ", " + std::to_string(c.tokens) + " tokens");
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
-    const auto model = model_of(c.model);
+    auto model = model_of(c.model);
+    model.experts.groups = c.groups;
+    model.experts.groups_taken = c.groups_taken;
     dsconfig::ResolvedConfig config;
     config.precision = config.grad_accum_dtype = config.communication_dtype = c.precision;
     zero::ModelState state(model, config, at::kCPU, collectives);
@@ -120,6 +138,8 @@ void compare(const Case& c) {
       p.grad(static_cast<int>(i)).tensor.fill_(1e6);
     }
     state.clear_grad();
+    if (model.experts.corrected)
+      twin.correction = p.buffer(0).copy_(at::randn({model.experts.count}).mul_(0.3)).clone();
 
     const at::Tensor h = at::randn({c.tokens, model.hidden_size}).to(type);
     const at::Tensor dy = at::randn({c.tokens, model.hidden_size}).to(type);
@@ -140,7 +160,10 @@ void compare(const Case& c) {
     objective.backward();
     const c10::AutoGradMode disabled(false);
     EXPECT_LT(apart(y, want), c.tolerance);
-    EXPECT_NEAR(balance.loss().item<double>(), auxiliary.item<double>(), 1e-2 * c.tolerance * 1e3);
+    if (!model.experts.corrected) {
+      EXPECT_NEAR(balance.loss().item<double>(), auxiliary.item<double>(),
+                  1e-2 * c.tolerance * 1e3);
+    }
     EXPECT_LT(apart(dh, x.grad()), c.tolerance);
     const auto roles = layout::decoder_roles(model, /*experts=*/true);
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -165,6 +188,25 @@ TEST(Experts, EqualThePlainTwin) {
   }
 }
 
+/// Sigmoids, a correction that chooses and does not weigh, groups, one more expert for every token.
+TEST(Experts, ChosenByCorrectedSigmoidsEqualThePlainTwin) {
+  for (const char* model : {"tiny-solar-open", "tiny-minimax-m2", "tiny-hunyuan-moe"})
+    compare({.model = model});
+  for (const int64_t taken : {1, 2, 4})
+    compare({.model = "tiny-solar-open", .groups = 4, .groups_taken = taken});
+}
+
+/// Weights that add up to nearly nothing are divided by the least sum, which has no gradient.
+TEST(Routing, TheLeastSumBoundsTheWeights) {
+  const ExpertsConfig config{
+      .count = 3, .per_token = 1, .sigmoid = true, .normalized = true, .least_sum = 1e-4};
+  const at::Tensor logits = at::full({1, 3}, -20.0f);
+  const Routing r = route(config, logits, at::kFloat);
+  EXPECT_NEAR(r.weights.item<float>(), 2.0612e-9 / 1e-4, 1e-9);
+  const at::Tensor d = route_backward(config, r, at::ones({1, 1}), {});
+  EXPECT_NEAR(d.sum().item<double>(), 2.0612e-9 / 1e-4, 1e-9);
+}
+
 TEST(Experts, InSixteenBitsTheyAreAsFarAsRounding) {
   for (const char* model : {"tiny-qwen3-moe", "tiny-qwen2-moe", "tiny-granitemoe"})
     compare({.model = model, .precision = dsconfig::Precision::Bf16, .tolerance = 0.03});
@@ -174,7 +216,8 @@ TEST(Routing, SortsTokensByExpertAndFindsThemAgain) {
   at::manual_seed(1);
   for (const auto& [experts, chosen, tokens] :
        {std::tuple{5, 2, 33}, {3, 3, 8}, {64, 8, 1}, {1, 1, 4}}) {
-    const Routing r = route({.count = experts, .per_token = chosen}, at::randn({tokens, experts}));
+    const Routing r =
+        route({.count = experts, .per_token = chosen}, at::randn({tokens, experts}), at::kFloat);
     ASSERT_EQ(r.starts.size(), static_cast<size_t>(experts) + 1);
     EXPECT_EQ(r.starts.front(), 0);
     EXPECT_EQ(r.starts.back(), tokens * chosen);
@@ -197,7 +240,7 @@ TEST(Routing, WeightsFollowTheFamily) {
   const at::Tensor logits = at::tensor({1.0f, 3.0f, 2.0f, -1.0f}).view({1, 4});
   const at::Tensor p = logits.softmax(-1);
   const auto weights = [&](const ExpertsConfig& config, const at::Tensor& of) {
-    return route(config, of).weights;
+    return route(config, of, of.scalar_type()).weights;
   };
   const at::Tensor plain = weights({.count = 4, .per_token = 2}, logits);
   EXPECT_FLOAT_EQ(plain[0][0].item<float>(), p[0][1].item<float>());
@@ -216,7 +259,8 @@ TEST(Routing, WeightsFollowTheFamily) {
 TEST(RouterBalance, AddsUpLayersAndTakesNoGradientOfTheShares) {
   at::manual_seed(5);
   const ExpertsConfig config{.count = 4, .per_token = 2};
-  const Routing one = route(config, at::randn({10, 4})), two = route(config, at::randn({6, 4}));
+  const Routing one = route(config, at::randn({10, 4}), at::kFloat),
+                two = route(config, at::randn({6, 4}), at::kFloat);
   RouterBalance balance(4, 3.0, at::kCPU);
   balance.add(one), balance.add(two);
   double loss = 0;

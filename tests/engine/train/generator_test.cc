@@ -137,6 +137,9 @@ INSTANTIATE_TEST_SUITE_P(
         "tiny-jais2", "tiny-hyperclovax", "tiny-vaultgemma", "tiny-llava", "tiny-smolvlm",
         "tiny-mixtral", "tiny-olmoe", "tiny-qwen2-moe", "tiny-qwen3-moe", "tiny-qwen3-moe-balanced",
         "tiny-granitemoe", "tiny-gpt-oss", "tiny-deepseek-v2", "tiny-deepseek-v2-lite",
+        "tiny-deepseek-v3", "tiny-glm4-moe", "tiny-glm4-moe-lite", "tiny-dots1", "tiny-solar-open",
+        "tiny-exaone-moe", "tiny-minimax-m2", "tiny-ernie4.5-moe", "tiny-hunyuan-moe",
+        "tiny-granitemoeshared", "tiny-granite4", "tiny-granite4-moe", "tiny-youtu",
         "tiny-gemma-padding", "tiny-llama-padding"),
     [](const auto& info) {
       std::string name = info.param;

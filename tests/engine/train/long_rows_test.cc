@@ -217,6 +217,11 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"num_experts", 8},
                            {"num_local_experts", 8},
                            {"n_routed_experts", 8},
+                           {"n_shared_experts", 1},
+                           {"first_k_dense_replace", 1},
+                           {"n_group", 4},
+                           {"topk_group", 2},
+                           {"shared_intermediate_size", 512},
                            {"num_experts_per_tok", 2},
                            {"moe_intermediate_size", 256},
                            {"shared_expert_intermediate_size", 512},
@@ -229,6 +234,8 @@ layout::ModelConfig of_family(const layout::Family& family) {
   for (const char* dropout :
        {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout", "attention_dropout"})
     config[dropout] = 0;
+  if (config["model_type"] == "granitemoehybrid")
+    config["layer_types"] = {"attention", "attention", "attention"};
   return layout::model_config_from_json(config, family.model_type).value();
 }
 

@@ -186,8 +186,23 @@ constexpr const char* kVariants[] = {"tiny-llama-yarn",
                                      "tiny-olmoe",
                                      "tiny-granitemoe",
                                      "tiny-gpt-oss",
+                                     "tiny-gpt-oss-mxfp4",
+                                     "tiny-qwen3-fp8",
                                      "tiny-deepseek-v2-lite",
-                                     "tiny-deepseek-v2"};
+                                     "tiny-deepseek-v2",
+                                     "tiny-deepseek-v3",
+                                     "tiny-glm4-moe",
+                                     "tiny-glm4-moe-lite",
+                                     "tiny-dots1",
+                                     "tiny-solar-open",
+                                     "tiny-exaone-moe",
+                                     "tiny-minimax-m2",
+                                     "tiny-ernie4.5-moe",
+                                     "tiny-hunyuan-moe",
+                                     "tiny-granitemoeshared",
+                                     "tiny-granite4",
+                                     "tiny-granite4-moe",
+                                     "tiny-youtu"};
 
 struct AdamWRun {
   std::string name;

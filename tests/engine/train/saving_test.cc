@@ -290,7 +290,8 @@ Exported exported(const SmallRun& run, int64_t file_bytes, bool apart = false) {
     EXPECT_TRUE(files->make_dirs("/out"));
     EXPECT_TRUE(files->make_dirs("/source"));
     EXPECT_TRUE(files->write_synced("/source/config.json", "{}"));
-    if (!fixture_model(run.model).is_text_part) continue;
+    const auto model = fixture_model(run.model);
+    if (!model.is_text_part && !model.experts.corrected) continue;  // nothing is copied
     const auto weights = PosixFiles().read_all(fixture(run.model) + "/model.safetensors");
     EXPECT_TRUE(files->write_synced("/source/model.safetensors", weights.value()));
   }
@@ -370,6 +371,24 @@ TEST(ExportTest, OfEveryFamilyHasTheNamesAndValuesOfItsFiles) {
     ++families;
   }
   EXPECT_GE(families, 50);
+}
+
+/// A bias that no optimizer moves keeps its values and its type, whatever the run's type is.
+TEST(ExportTest, CorrectionsOfTheRouterAreCopied) {
+  PosixFiles posix;
+  const auto source = tensors_of(posix, fixture("tiny-deepseek-v3"));
+  for (const auto& [stage, world] : {std::pair{0, 1}, {3, 2}}) {
+    SmallRun run = small(stage, world);
+    run.model = "tiny-deepseek-v3";
+    const auto got = exported(run, kFileBytes).tensors;
+    int corrections = 0;
+    for (const auto& [name, values] : source) {
+      if (!name.ends_with("e_score_correction_bias")) continue;
+      EXPECT_TRUE(got.at(name) == values) << name;
+      ++corrections;
+    }
+    EXPECT_EQ(corrections, 2);
+  }
 }
 
 TEST(ExportTest, WhatATextPartLeavesIsCopied) {

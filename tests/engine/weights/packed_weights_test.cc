@@ -40,9 +40,9 @@ TEST(PackedWeights, AreTheTensorsOfTransformersBitForBit) {
       ASSERT_EQ(bits(values[at]), bits(numbers[at])) << tensor.name << " " << at;
     // Any stretch is the same as the whole.
     using Stretch = std::pair<size_t, size_t>;
-    for (const auto& [first, count] : {Stretch{values.size() / 3, 17},
-                                       Stretch{values.size() - 4, 4},
-                                       Stretch{1, values.size() - 2}}) {
+    for (const auto& [first, count] :
+         {Stretch{values.size() / 3, 17}, Stretch{values.size() - 4, 4},
+          Stretch{1, values.size() - 2}}) {
       if (first + count > values.size()) continue;
       std::vector<float> part(count, NAN);
       ASSERT_TRUE(source->read(tensor.name, static_cast<int64_t>(first), part));
@@ -85,9 +85,9 @@ TEST(PackedWeights, WhatDoesNotFitIsRefusedWithTheTensorsName) {
   EXPECT_EQ(refusal({place("e_blocks", DType::U8, {2, 3, 1, 16}),
                      place("e_scales", DType::U8, {2, 1, 3})}),
             "tensor \"e_scales\" [2,1,3] does not have the scales of \"e_blocks\" [2,3,1,16]");
-  EXPECT_EQ(refusal({place("w", DType::F8E4M3, {256, 128}),
-                     place("w_scale_inv", DType::F32, {3, 1})}),
-            "tensor \"w_scale_inv\" [3,1] does not have the scales of \"w\" [256,128]");
+  EXPECT_EQ(
+      refusal({place("w", DType::F8E4M3, {256, 128}), place("w_scale_inv", DType::F32, {3, 1})}),
+      "tensor \"w_scale_inv\" [3,1] does not have the scales of \"w\" [256,128]");
   EXPECT_NE(refusal({place("w", DType::I8, {128, 128}), place("w_scale_inv", DType::F32, {1, 1})})
                 .find("\"w\" is I8 with scales of F32"),
             std::string::npos);
@@ -99,9 +99,9 @@ TEST(PackedWeights, TheBlockIsThatOfTheConfig) {
             ScaleBlock(128, 128));
   EXPECT_EQ(scale_block_of(R"({"quantization_config": {"weight_block_size": [64, 32]}})"),
             ScaleBlock(64, 32));
-  EXPECT_EQ(scale_block_of(
-                R"({"text_config": {"quantization_config": {"weight_block_size": [16, 8]}}})"),
-            ScaleBlock(16, 8));
+  EXPECT_EQ(
+      scale_block_of(R"({"text_config": {"quantization_config": {"weight_block_size": [16, 8]}}})"),
+      ScaleBlock(16, 8));
 }
 
 }  // namespace

@@ -217,6 +217,27 @@ TEST_F(WeightSourceFake, QuantisedWeightsAreNamedByTheirKind) {
   }
 }
 
+/// transformers takes such files, and so does it where the head has been moved to the embedding.
+TEST_F(WeightSourceFake, ATiedModelsFileMayHoldItsHeadAlone) {
+  const auto holds = [&](const char* tied, const char* tensor) {
+    const std::string config = std::string(R"({"model_type": "llama", "vocab_size": 2,
+        "hidden_size": 2, "intermediate_size": 4, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "tie_word_embeddings": )") +
+                               tied + "}";
+    EXPECT_TRUE(files_.write_synced("/m/config.json", config));
+    write_file(files_, "/m/model.safetensors", {{tensor, DType::F32, {2, 2}}});
+    const auto source = WeightSource::open(files_, "/m");
+    EXPECT_TRUE(source) << source.error().to_string();
+    std::vector<float> values(4, NAN);
+    return source->find("model.embed_tokens.weight") &&
+           source->read("model.embed_tokens.weight", 0, values) && values == ramp(4, 0);
+  };
+  EXPECT_TRUE(holds("true", "lm_head.weight"));
+  EXPECT_FALSE(holds("false", "lm_head.weight"));
+  EXPECT_TRUE(holds("true", "model.embed_tokens.weight"));
+  EXPECT_TRUE(holds("true", "embed_tokens.weight"));
+}
+
 TEST_F(WeightSourceFake, EveryTruncationIsRefused) {
   write_file(files_, "/m/model.safetensors", {{"a", DType::F32, {2}}});
   const std::string whole = *files_.read_all("/m/model.safetensors");

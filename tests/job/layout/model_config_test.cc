@@ -352,6 +352,102 @@ json moe(const char* more = "{}") {
   return config;
 }
 
+/// The sums of the parameters of transformers' own classes, without the corrections.
+TEST(ModelConfig, ReleasedModelsWithACorrectedRouter) {
+  const auto parameters = [](const char* text) {
+    return total_numel(units_of(read(json::parse(text))));
+  };
+  EXPECT_EQ(parameters(R"({"model_type": "deepseek_v3", "hidden_size": 7168,
+      "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
+      "num_attention_heads": 128, "num_key_value_heads": 128, "q_lora_rank": 1536,
+      "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
+      "first_k_dense_replace": 3, "moe_layer_freq": 1, "n_group": 8, "topk_group": 4,
+      "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": true,
+      "routed_scaling_factor": 2.5, "num_nextn_predict_layers": 1, "vocab_size": 129280,
+      "max_position_embeddings": 163840, "tie_word_embeddings": false, "quantization_config": {
+      "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
+      "weight_block_size": [128, 128]}, "rope_theta": 10000, "rope_scaling": {"beta_fast": 32,
+      "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+      "original_max_position_embeddings": 4096, "type": "yarn"}})"),
+            671'026'404'352);
+  EXPECT_EQ(parameters(R"({"model_type": "glm4_moe", "attention_bias": true,
+      "first_k_dense_replace": 1, "head_dim": 128, "hidden_size": 4096,
+      "intermediate_size": 10944, "max_position_embeddings": 131072,
+      "moe_intermediate_size": 1408, "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1,
+      "norm_topk_prob": true, "num_attention_heads": 96, "num_experts_per_tok": 8,
+      "num_hidden_layers": 46, "num_key_value_heads": 8, "num_nextn_predict_layers": 1,
+      "pad_token_id": 151329, "partial_rotary_factor": 0.5, "rope_scaling": null,
+      "rope_theta": 1000000, "routed_scaling_factor": 1.0, "topk_group": 1, "use_qk_norm": false,
+      "vocab_size": 151552})"),
+            106'852'245'504)
+      << "GLM-4.5-Air";
+  EXPECT_EQ(parameters(R"({"model_type": "ernie4_5_moe", "hidden_size": 2560,
+      "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_hidden_layers": 28,
+      "num_attention_heads": 20, "num_key_value_heads": 4, "head_dim": 128, "moe_num_experts": 64,
+      "moe_num_shared_experts": 2, "moe_k": 6, "moe_layer_start_index": 1,
+      "moe_layer_end_index": 27, "moe_layer_interval": 1, "vocab_size": 103424,
+      "tie_word_embeddings": true, "use_bias": false})"),
+            21'825'436'160);
+  const ModelConfig minimax = read(json::parse(R"({"model_type": "minimax_m2",
+      "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,
+      "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128,
+      "num_local_experts": 256, "num_experts_per_tok": 8, "scoring_func": "sigmoid",
+      "use_routing_bias": true, "num_mtp_modules": 3, "use_qk_norm": true, "rotary_dim": 64,
+      "shared_intermediate_size": 0, "router_jitter_noise": 0.0, "rope_theta": 5000000,
+      "vocab_size": 200064})"));
+  EXPECT_EQ(total_numel(units_of(minimax)), 228'689'748'992);
+  EXPECT_EQ(minimax.rotary_dim, 64);
+  EXPECT_EQ(units_of(minimax)[1].buffers.at(0).name,
+            "model.layers.0.block_sparse_moe.e_score_correction_bias");
+}
+
+TEST(ModelConfig, WhatACorrectedRouterDoesNotHaveIsRefused) {
+  const auto refused = [](const char* more, const char* field) {
+    const std::string text = refusal(moe(more));
+    EXPECT_NE(text.find(field), std::string::npos) << text;
+  };
+  refused(R"({"model_type": "deepseek_v3", "n_group": 3})", "n_group");
+  refused(R"({"model_type": "deepseek_v3", "n_group": 8})", "groups of two or more");
+  refused(R"({"model_type": "deepseek_v3", "n_group": 4, "topk_group": 5})", "topk_group");
+  refused(R"({"model_type": "deepseek_v3", "n_group": 4, "num_experts_per_tok": 6,
+              "topk_group": 2})",
+          "topk_group");
+  refused(R"({"model_type": "glm4_moe", "scoring_func": "softmax",
+              "num_key_value_heads": 2})",
+          "scoring_func");
+  refused(R"({"model_type": "minimax_m2", "output_router_logits": true, "head_dim": 8,
+              "num_key_value_heads": 2})",
+          "output_router_logits");
+  refused(R"({"model_type": "ernie4_5_moe", "use_bias": true})", "use_bias");
+  refused(R"({"model_type": "hunyuan_v1_moe", "moe_topk": [1, 2, 1, 1]})", "moe_topk");
+  refused(R"({"model_type": "dots1", "num_key_value_heads": 4})", "n_routed_experts");
+  refused(R"({"model_type": "granitemoehybrid",
+              "layer_types": ["mamba", "attention", "mamba", "mamba"]})",
+          "mamba");
+  refused(R"({"model_type": "granitemoehybrid"})", "layer_types");
+}
+
+/// transformers 5 leaves out what its class has as a default.
+TEST(ModelConfig, MissingKeyHeadsAreThoseOfTheClass) {
+  const auto key_heads = [](const char* model_type, const json& heads) {
+    json config = json::parse(R"({"vocab_size": 96, "hidden_size": 64, "intermediate_size": 48,
+        "num_hidden_layers": 2, "num_attention_heads": 64, "head_dim": 8, "num_experts": 8,
+        "moe_intermediate_size": 16})");
+    config["model_type"] = model_type;
+    if (!heads.is_string()) config["num_key_value_heads"] = heads;
+    return read(config).num_kv_heads;
+  };
+  const json missing = "missing";
+  for (const auto& [model_type, heads] :
+       {std::pair{"qwen3_moe", 4}, std::pair{"qwen2_moe", 16}, std::pair{"mixtral", 8},
+        std::pair{"gpt_oss", 8}, std::pair{"mistral", 8}, std::pair{"qwen3", 32},
+        std::pair{"glm4", 2}, std::pair{"llama", 64}})
+    EXPECT_EQ(key_heads(model_type, missing), heads) << model_type;
+  EXPECT_EQ(key_heads("mixtral", json()), 64) << "null: as many as query heads";
+  EXPECT_EQ(key_heads("mixtral", 16), 16);
+}
+
 TEST(ModelConfig, WhichLayersHaveExperts) {
   const auto layers = [](const char* more) {
     const ModelConfig model = read(moe(more));

@@ -142,7 +142,10 @@ TEST(Packing, TheLayersAreThoseThatTransformersPutsIn4Bits) {
       ++falcons;
       continue;
     }
-    EXPECT_EQ(packed, modules.get<std::set<std::string>>()) << name;
+    auto want = modules.get<std::set<std::string>>();
+    // A router is no layer for adapters here, Hunyuan's neither, which is a linear layer there.
+    std::erase_if(want, [](const std::string& module) { return module.ends_with(".gate.wg"); });
+    EXPECT_EQ(packed, want) << name;
   }
   EXPECT_GE(families, 60);
   EXPECT_EQ(falcons, 3);
