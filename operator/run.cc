@@ -91,6 +91,7 @@ class Process {
                     {.settings = options.settings,
                      .may_write = [this] { return may_write(); },
                      .token_keys = [this] { return keys_.get(); },
+                     .trials = trials_,
                      .creates_at_once = kCreatesAtOnce},
                     metrics_) {}
 
@@ -153,11 +154,11 @@ class Process {
   }
 
   /// What a ConfigMap or a template says is left to condition Accepted.
-  std::string try_pods(const Json& object) {
+  PodAnswer try_pods(const Json& object) {
     const JobView job = job_view(object);
     const Verdict verdict = judge(job.name, job.spec, std::nullopt, "");
-    if (!verdict.accepted) return "";
-    return refusal_of_pod(reviewing_, job, options_.settings, *verdict.accepted);
+    if (!verdict.accepted) return {};
+    return trials_->try_pod(reviewing_, job, options_.settings, *verdict.accepted, wall_of(clock_));
   }
 
   std::string metrics_text() { return metrics_.text(cache_, queue_, leads()); }
@@ -280,6 +281,7 @@ class Process {
   LeaderTransport leaders_;
   kube::Client writer_;  ///< the controller's
   TokenKeys keys_;
+  const std::shared_ptr<PodTrials> trials_ = std::make_shared<PodTrials>();
   Queue queue_{kRest};
   Cache cache_;
   KubeEvents events_;

@@ -12,9 +12,28 @@ namespace {
 
 using kube::ApiError;
 
+/// Before anything is tried again in a namespace that is being deleted.
+constexpr Milliseconds kNamespaceEnds{15'000};
+
 /// Kubernetes takes 32 KiB of a condition's message. Errors are shorter.
 std::string beginning_of(const std::string& text) {
   return text.size() > 1000 ? text::first_bytes(text, 997) + "..." : text;
+}
+
+/// Of an object that is there and not this job's. Nothing of it is taken over: pods may belong to it.
+Refusal taken_by_another(const std::string& what, const Json& found, const std::string& job) {
+  const bool of_this_name = label_of(found, contract::kLabelJobName) == job;
+  if (of_this_name && !owner_of(found).empty())
+    return {"EarlierJob",
+            what + " is of an earlier job of this name, and goes; this job waits for it"};
+  if (!of_this_name) return {"NameTaken", what + " belongs to somebody else; it is left alone"};
+  return {"NameTaken",
+          what +
+              " has no owner: a job of this name was deleted with --cascade=orphan; delete what is "
+              "left of it "
+              "(kubectl delete "
+              "pods,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -l " +
+              contract::kLabelJobName + "=" + job + "), or give this job another name"};
 }
 
 }  // namespace
@@ -158,8 +177,8 @@ bool Application::existing(const Create& create, const kube::Resource& resource)
     writes_.wrote(create.kind, *found);
     return true;
   }
-  result.problem = create.kind + " " + create.name + " belongs to somebody else";
-  result.refusal = Refusal{"NameTaken", result.problem + "; it is left alone"};
+  result.refusal = taken_by_another(create.kind + " " + create.name, *found, o_.name);
+  result.problem = result.refusal->message;
   return false;
 }
 
@@ -174,9 +193,13 @@ bool Application::failed(const ApiError& error, const std::string& what, bool of
   if (error.status >= 500 && result.create_problem.empty())
     result.create_problem = beginning_of(what + ": " + error.message);
   if (error.kind == ApiError::Kind::Forbidden) {
-    const bool quota = error.message.find("exceeded quota") != std::string::npos;
-    result.refusal =
-        Refusal{quota ? "QuotaExceeded" : "Forbidden", beginning_of(what + ": " + error.message)};
+    const bool quota = error.message.contains("exceeded quota"), ends = namespace_ends(error);
+    result.refusal = Refusal{ends    ? "NamespaceTerminating"
+                             : quota ? "QuotaExceeded"
+                                     : "Forbidden",
+                             beginning_of(what + ": " + error.message)};
+    // The job goes with its namespace, sooner or later.
+    if (ends) result.retry_after = std::max(result.retry_after, kNamespaceEnds);
   } else if (error.kind == ApiError::Kind::Invalid) {
     result.refusal = Refusal{"Invalid", beginning_of(what + ": " + error.message)};
   }

@@ -42,7 +42,8 @@ Json event_object(const JobView& job, const Event& event, const std::string& ins
 void KubeEvents::tell(const JobView& job, const Event& event) {
   const auto made = client_.create(kube::resources::events(), job.ns,
                                    event_object(job, event, instance_, clock_.wall()));
-  if (!made && made.error().kind != kube::ApiError::Kind::AlreadyExists) {
+  if (!made && made.error().kind != kube::ApiError::Kind::AlreadyExists &&
+      !namespace_ends(made.error())) {
     log::warn("event " + event.reason + " of " + job.ns + "/" + job.name +
               " is lost: " + made.error().to_string());
   }

@@ -35,4 +35,10 @@ kube::Resource resource_of(const std::string& kind) {
   return jobs_resource();
 }
 
+bool namespace_ends(const kube::ApiError& error) {
+  return error.kind == kube::ApiError::Kind::Forbidden &&
+         error.message.contains("unable to create new content in namespace") &&
+         error.message.contains("because it is being terminated");
+}
+
 }  // namespace dsj::op

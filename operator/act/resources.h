@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "kube/api_error.h"
 #include "kube/resource.h"
 
 namespace dsj::op {
@@ -13,5 +14,8 @@ kube::Resource job_templates_resource();
 kube::Resource pod_groups_resource();
 /// The resource of a kind that a plan names.
 kube::Resource resource_of(const std::string& kind);
+
+/// Whether an object was refused because its namespace is being deleted, and none will be taken any more.
+bool namespace_ends(const kube::ApiError& error);
 
 }  // namespace dsj::op

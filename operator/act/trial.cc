@@ -1,12 +1,18 @@
 // Tested by: tests/operator/trial_test.cc
 #include "operator/act/trial.h"
 
+#include <functional>
+
 #include "operator/observe/own_status.h"
 #include "operator/render/render_config.h"
 #include "operator/render/render_pod.h"
 
 namespace dsj::op {
 namespace {
+
+/// A server is asked again after so long: it may be another version by then.
+constexpr Seconds kRemembered{3600};
+constexpr size_t kPodsMax = 1000;
 
 /// What a job has as its name and uid before it is stored.
 constexpr char kNoName[] = "job", kNoUid[] = "00000000-0000-0000-0000-000000000000";
@@ -22,6 +28,17 @@ Json trial_pod(JobView job, const Settings& settings, const Accepted& accepted) 
   return pod;
 }
 
+JobView nameless(JobView job) {
+  job.name.clear();
+  job.uid.clear();
+  return job;
+}
+
+/// The namespace is in it.
+size_t hash_of(const Json& pod) {
+  return std::hash<std::string>()(pod.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 /// 422, or 400 from the server's own decoder. Other answers with 400 speak of this request, such as those of a webhook without
 /// dry runs.
 bool is_final(const kube::ApiError& error) {
@@ -31,11 +48,34 @@ bool is_final(const kube::ApiError& error) {
 
 }  // namespace
 
-std::string refusal_of_pod(kube::Client& client, const JobView& job, const Settings& settings,
-                           const Accepted& accepted) {
+bool PodTrials::taken(size_t pod, Time now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = taken_.find(pod);
+  return found != taken_.end() && now < found->second + kRemembered;
+}
+
+void PodTrials::remember(size_t pod, Time now) {
+  const std::lock_guard lock(mutex_);
+  if (taken_.size() >= kPodsMax)
+    std::erase_if(taken_, [&](const auto& one) { return now >= one.second + kRemembered; });
+  if (taken_.size() >= kPodsMax) taken_.clear();
+  taken_[pod] = now;
+}
+
+PodAnswer PodTrials::try_pod(kube::Client& client, const JobView& job, const Settings& settings,
+                             const Accepted& accepted, Time now) {
+  const size_t pod = hash_of(trial_pod(nameless(job), settings, accepted));
+  if (taken(pod, now)) return {};
   const auto answer =
       client.try_create(kube::resources::pods(), job.ns, trial_pod(job, settings, accepted));
-  return answer || !is_final(answer.error()) ? "" : answer.error().message;
+  if (answer) {
+    remember(pod, now);
+    return {};
+  }
+  const kube::ApiError& error = answer.error();
+  if (is_final(error)) return {.refusal = error.message};
+  if (error.kind == kube::ApiError::Kind::Forbidden) return {.doubt = error.message};
+  return {};
 }
 
 }  // namespace dsj::op

@@ -157,6 +157,8 @@ class Pass {
   // reconcile_conditions.cc
   void conditions();
   void scheduled_condition();
+  std::string unheard();
+  std::pair<const PodView*, std::string> silent_pod();
   void initialized_condition();
   void progressing_condition();
 

@@ -1,6 +1,7 @@
 // The conditions: what a pass says about what it saw.
 #include <algorithm>
 
+#include "common/json.h"
 #include "operator/decide/fetching.h"
 #include "operator/decide/pass.h"
 
@@ -10,6 +11,15 @@ namespace {
 bool cannot_start(const std::string& reason) {
   return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "InvalidImageName" ||
          reason == "ErrImageNeverPull";
+}
+
+/// How long a pod may be without a word before somebody is asked about it, and how often that is done.
+constexpr Seconds kSilence{20}, kAskAgain{30};
+
+/// It has a node and no container, and does not say why.
+bool is_silent(const PodView& pod) {
+  return pod.phase == PodView::Phase::Pending && pod.scheduled && !pod.deleting_from &&
+         pod.waiting_reason.empty();
 }
 
 /// Sets what data_ready() says, and takes the condition of a job without initializers away.
@@ -26,6 +36,48 @@ void note_data(const std::optional<Condition>& found, int64_t generation, Time n
 }
 
 }  // namespace
+
+/// Asks about pods that are silent for a while. Result: the first of which something is known, and what.
+std::pair<const PodView*, std::string> Pass::silent_pod() {
+  std::pair<const PodView*, std::string> first{nullptr, ""};
+  std::vector<std::string> silent;
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (!pod || !is_silent(*pod)) continue;
+    const Time from = pod->created.value_or(now_) + kSilence;
+    if (now_ < from) {
+      due(from);
+      continue;
+    }
+    if (silent.size() < kPodsAskedAbout) silent.push_back(pod->uid);
+    const auto words = o_.words.of.find(pod->uid);
+    if (!first.first && words != o_.words.of.end() && !words->second.empty())
+      first = {pod, words->second};
+  }
+  if (silent.empty()) return first;
+  const bool new_one = std::ranges::any_of(
+      silent, [&](const std::string& uid) { return !o_.words.of.contains(uid); });
+  if (new_one || now_ >= o_.words.read + kAskAgain) plan_.ask = std::move(silent);
+  due((plan_.ask.empty() ? o_.words.read : now_) + kAskAgain);
+  return first;
+}
+
+/// A pod without a node of which no scheduler has said anything for a while; empty: there is none.
+std::string Pass::unheard() {
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (!pod || pod->ended() || pod->scheduled || pod->gated || !pod->unscheduled.empty()) continue;
+    const Time from = pod->created.value_or(now_) + kSilence;
+    if (now_ < from) {
+      due(from);
+      continue;
+    }
+    const std::string name = json_text(json_child(spec().worker_template, "spec"), "schedulerName");
+    return "no scheduler has said anything of " + pod->name +
+           (name.empty() ? "" : "; its schedulerName is " + name);
+  }
+  return "";
+}
 
 void Pass::scheduled_condition() {
   if (o_.refusal) return set("Scheduled", false, o_.refusal->reason, o_.refusal->message);
@@ -47,8 +99,9 @@ void Pass::scheduled_condition() {
     return set("Scheduled", false, "NoPods", "no pod is wanted");
   }
   if (held()) return set("Scheduled", false, "Waiting", "a queue holds the pods");
-  const std::string count =
+  std::string count =
       std::to_string(placed) + " of " + std::to_string(slots_.size()) + " pods have a node";
+  if (const std::string who = unheard(); !who.empty()) count += "; " + who;
   const bool all = placed == static_cast<int>(slots_.size());
   set("Scheduled", all, all ? "AllScheduled" : "Waiting", all ? "every pod has a node" : count);
 }
@@ -68,6 +121,8 @@ void Pass::initialized_condition() {
                cannot_start(pod.waiting_reason) ? "ImagePullBackOff" : "ContainerCannotStart",
                pod.name + ": " + pod.waiting_reason + ": " + pod.waiting_message);
   }
+  if (const auto [pod, words] = silent_pod(); pod != nullptr)
+    return set("Initialized", false, "ContainerCannotStart", pod->name + ": " + words);
   if (is_true(st_.conditions, "Initialized")) return;  // it stays true; Restarting says the rest
   const Condition* data = find_condition(st_.conditions, kDataReady);
   if (data && data->reason == kFetching) {

@@ -42,6 +42,11 @@ void Pass::make_keys() {
   plan_.keys = key_change(job(), keys_, seen, plan, now_);
   plan_.keys->may_move =
       !seen && std::ranges::none_of(live(), [&](const PodView* pod) { return pod->keys == keys_; });
+  // Somebody deleted the ConfigMap of a gang that lives, and perhaps its first Secret. A kubelet keeps what it has mounted
+  // of an immutable Secret, whatever has the name by now: the new key gets another.
+  auto& slots = plan_.keys->slots;
+  if (!seen && !plan_.keys->may_move && !slots.empty())
+    std::ranges::rotate(slots, slots.begin() + 1);
 }
 
 /// Deletes the sets that no pod has and none will get. A key that is used no more must not lie about.

@@ -70,6 +70,8 @@ const std::vector<ConditionKind>& condition_kinds() {
         {"Unschedulable", Tell::Warning},
         {"QuotaExceeded", Tell::Warning},
         {"Forbidden", Tell::Warning},
+        {"NamespaceTerminating", Tell::No},
+        {"EarlierJob", Tell::Normal},
         {"NameTaken", Tell::Warning},
         {"Invalid", Tell::Warning},
         {"CannotCreate", Tell::Warning},

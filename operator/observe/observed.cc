@@ -295,6 +295,25 @@ std::optional<PodView> pod_view(const Json& object) {
   return pod;
 }
 
+std::string words_of(const std::vector<Json>& warnings, Time now) {
+  std::string words;
+  Time newest = now - kWordsAge;
+  for (const Json& warning : warnings) {
+    const std::string reason = name_of(warning, "reason");
+    if (reason == "FailedScheduling") continue;
+    Time told{};
+    for (const std::string& text :
+         {json_text(json_child(warning, "series"), "lastObservedTime"),
+          json_text(warning, "eventTime"), json_text(warning, "deprecatedLastTimestamp"),
+          json_text(json_child(warning, "metadata"), "creationTimestamp")})
+      told = std::max(told, time_from_text(text).value_or(Time{}));
+    if (told <= newest) continue;
+    newest = told;
+    words = reason + ": " + sentence_of(warning, "note");
+  }
+  return words;
+}
+
 ChildView child_view(const Json& object) {
   const Json& metadata = json_child(object, "metadata");
   const Json& data = json_child(object, "data");

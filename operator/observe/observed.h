@@ -135,6 +135,15 @@ struct Settings {
   NodeMarks node_marks = NodeMarks::None;  ///< what is left on nodes that agents find unfit
 };
 
+/// What was said of pods that have a node and no container: a volume that cannot be mounted, a network that cannot be set
+/// up. A kubelet says such things in events alone.
+struct PodWords {
+  Time read{};
+  std::map<std::string, std::string> of;  ///< by the pod's uid: "FailedMount: ..."
+};
+/// Pods that are asked about at a time.
+inline constexpr size_t kPodsAskedAbout = 3;
+
 struct Observed {
   std::string ns, name;        ///< the job's
   std::optional<JobView> job;  ///< nullopt: the API server does not have it
@@ -144,6 +153,7 @@ struct Observed {
   std::shared_ptr<const Accepted> in_force;  ///< the last accepted spec, if that is another
   std::map<std::string, NodeView> nodes;     ///< empty if nodes may not be read
   std::optional<Refusal> refusal;
+  PodWords words;          ///< as of the last time that a plan asked
   Time pods_full{};        ///< when the bucket of its pods is full again (pod_pace.h)
   std::string taken_set;   ///< a set of keys of which no Secret can be made (apply.h); empty: none
   std::string token_keys;  ///< the cluster's public keys (a JWKS); empty: cannot be read
@@ -168,6 +178,10 @@ std::optional<report::FailureRecord> agents_failure(const Json& told);
 /// nullopt: not a pod of a job.
 std::optional<PodView> pod_view(const Json& object);
 ChildView child_view(const Json& object);
+/// The newest of a pod's warnings that is younger than kWordsAge, "REASON: NOTE", cut; empty: none. Those of schedulers are
+/// left out: the pod has a node by now.
+std::string words_of(const std::vector<Json>& warnings, Time now);
+inline constexpr std::chrono::seconds kWordsAge{300};
 NodeView node_view(const Json& object);
 /// A label's value; empty: it has no such label.
 std::string label_of(const Json& object, const char* name);

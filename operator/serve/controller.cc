@@ -197,12 +197,13 @@ std::optional<std::optional<ChildView>> Controller::kept_spec(const Observed& ob
 }
 
 /// An accepted spec whose pods are new to this job is put to the API server, too. False: nothing was asked.
-bool Controller::try_pod(const Observed& observed, Verdict& wanted) {
+bool Controller::try_pod(const Observed& observed, Verdict& wanted, Time wall) {
   if (!wanted.accepted || taken_up(observed)) return false;
   const OwnStatus status = own_status_from_json(observed.job->own_status);
   if (status.revision == wanted.accepted->revision) return false;
   const std::string sentence =
-      refusal_of_pod(client_, *observed.job, options_.settings, *wanted.accepted);
+      options_.trials->try_pod(client_, *observed.job, options_.settings, *wanted.accepted, wall)
+          .refusal;
   if (!sentence.empty()) wanted = refused_by_server(*wanted.accepted, sentence);
   return true;
 }
@@ -243,7 +244,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
         job.queue_label, judge(job.name, job.spec, text, problem, template_text(observed)));
     memory.wanted =
         possible_with(std::move(memory.wanted), options_.settings.volcano, options_.settings.kueue);
-    tried = try_pod(observed, memory.wanted);
+    tried = try_pod(observed, memory.wanted, wall);
     memory.generation = job.generation;
     memory.judged = wall;
   }
@@ -265,10 +266,26 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   observed.wanted = memory.wanted;
   observed.refusal = memory.refusal;
   observed.taken_set = memory.taken_set;
+  observed.words = memory.words;
   observed.pods_full = memory.pods_full;
   const std::lock_guard lock(mutex_);
   memory_[key] = std::move(memory);
   return true;
+}
+
+/// Reads what was said of pods that say nothing themselves. A server that does not let them be read has nothing to say.
+void Controller::read_words(const std::string& key, const Observed& observed,
+                            const std::vector<std::string>& pods, Time wall) {
+  PodWords words{.read = wall};
+  for (const std::string& uid : pods) {
+    std::vector<Json> warnings;
+    (void)client_.list(kube::resources::events(), observed.ns,
+                       {.field_selector = "regarding.uid=" + uid + ",type=Warning"},
+                       [&](const Json& event) { warnings.push_back(event); });
+    words.of[uid] = words_of(warnings, wall);
+  }
+  const std::lock_guard lock(mutex_);
+  memory_[key].words = std::move(words);
 }
 
 /// What a server cannot take now, it may take a moment later. What it did not take three times is told as a refusal is.
@@ -329,7 +346,8 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     }
   }
   if (!applied.done) {
-    if (!applied.problem.empty() && !applied.overtaken && !overtaken()) {
+    const bool told = applied.refusal && !refusal_is_new;  // in the log, too
+    if (!applied.problem.empty() && !applied.overtaken && !told && !overtaken()) {
       log::warn(key + ": " + applied.problem);
     }
     // The decision may rest on an old object: the next pass decides on what the server has.
@@ -341,6 +359,10 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     return again(refusal_is_new ? Milliseconds(0) : applied.retry_after);
   }
   queue_.finish(key, clock.monotonic());
+  if (!plan.ask.empty()) {
+    read_words(key, observed, plan.ask, wall);
+    queue_.add(key, started);
+  }
   if (may_change_by_itself(observed.wanted)) queue_.add(key, started + kLookAgain);
   if (plan.again) {
     const auto delay = std::chrono::ceil<Milliseconds>(*plan.again - wall);

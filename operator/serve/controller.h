@@ -10,6 +10,7 @@
 
 #include "kube/clock.h"
 #include "operator/act/apply.h"
+#include "operator/act/trial.h"
 #include "operator/decide/reconcile.h"
 #include "operator/observe/cache.h"
 #include "operator/serve/queue.h"
@@ -34,6 +35,7 @@ struct ControllerOptions {
   Settings settings;
   std::function<bool()> may_write;          ///< true: this process leads
   std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: cannot be read
+  std::shared_ptr<PodTrials> trials = std::make_shared<PodTrials>();  ///< the webhook's, too
   std::function<Plan(const Observed&, Time)> decide = reconcile;
   int creates_at_once = 1;  ///< pods of one job
   Crew crew = work_on_threads;
@@ -64,6 +66,7 @@ class Controller {
     std::optional<Refusal> refusal;
     int create_problems = 0;  ///< passes in a row (applied.h)
     std::string taken_set;
+    PodWords words;
     Time pods_full{};
   };
 
@@ -79,7 +82,9 @@ class Controller {
                                                     const std::string& name);
   std::optional<std::string> config_text(const Observed& observed, std::string& problem);
   TemplateText template_text(const Observed& observed);
-  bool try_pod(const Observed& observed, Verdict& wanted);
+  bool try_pod(const Observed& observed, Verdict& wanted, Time wall);
+  void read_words(const std::string& key, const Observed& observed,
+                  const std::vector<std::string>& pods, Time wall);
 
   kube::Client& client_;
   Cache& cache_;

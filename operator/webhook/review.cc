@@ -169,10 +169,13 @@ Result<Reviewed> review(const std::string& text, const TryPods& try_pods) {
   }
   if (errors.empty() && try_pods &&
       at(before, "/spec/workers/template") != at(object, "/spec/workers/template")) {
-    if (std::string sentence = try_pods(object); !sentence.empty())
+    const PodAnswer answer = try_pods(object);
+    if (!answer.refusal.empty())
       errors.push_back({Severity::Error, "spec.workers.template",
-                        "the API server refuses worker 0's pod: " + sentence,
+                        "the API server refuses worker 0's pod: " + answer.refusal,
                         "kubectl explain pod.spec lists what it knows"});
+    if (!answer.doubt.empty())
+      warnings.push_back("as things are no pod of it can be made: " + answer.doubt);
   }
   if (before.is_object() && errors.empty()) {
     if (std::string note = note_of(before, object); !note.empty()) warnings.push_back(note);

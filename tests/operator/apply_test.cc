@@ -115,6 +115,8 @@ TEST_P(CrashTest, AroundAnyWriteEndsInTheSameObjects) {
   for (int64_t at = 0; at < writes; ++at) {
     for (const bool after : {false, true}) {
       SCOPED_TRACE(std::to_string(at) + (after ? " after" : " before"));
+      clock.now = Milliseconds(
+          0);  // the status says of pods that are old that no scheduler has looked at them
       FakeApiServer one;
       serve(one);
       kube::Client user(one, clock);
@@ -183,6 +185,57 @@ TEST_F(ApplyTest, ANameThatSomebodyElseHasIsLeftAlone) {
   EXPECT_NE(find_condition(own_status_from_json(own_part(job()["status"])).conditions, "Scheduled")
                 ->reason,
             "NameTaken");
+}
+
+/// kubectl replace --force: the pods of the job before save and go.
+TEST_F(ApplyTest, WhatAnEarlierJobOfTheNameHasIsWaitedFor) {
+  ASSERT_TRUE(client.create(kube::resources::pods(), "n",
+                            {{"apiVersion", "v1"},
+                             {"kind", "Pod"},
+                             {"metadata",
+                              {{"name", "j-worker-1-1"},
+                               {"namespace", "n"},
+                               {"labels", {{contract::kLabelJobName, "j"}}},
+                               {"ownerReferences", Json::array({{{"kind", jobspec::kKind},
+                                                                 {"name", "j"},
+                                                                 {"uid", "earlier"},
+                                                                 {"controller", true}}})}}}}));
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  const auto scheduled = [&] {
+    const auto status = own_status_from_json(own_part(job()["status"]));
+    const Condition* found = find_condition(status.conditions, "Scheduled");
+    return found ? found->reason + ": " + found->message : "";
+  };
+  EXPECT_EQ(scheduled(),
+            "EarlierJob: Pod j-worker-1-1 is of an earlier job of this name, and goes; this job "
+            "waits for it");
+  (void)client.remove(kube::resources::pods(), "n", "j-worker-1-1", {.grace_seconds = 0});
+  turns(op, 70);
+  EXPECT_EQ(names("Pod").size(), 2u);
+}
+
+/// Garbage collection has taken their owner off. What to do is said; they are not taken over, because pods may be among them.
+TEST_F(ApplyTest, WhatAnOrphaningDeletionLeftIsNamedAsThat) {
+  ASSERT_TRUE(client.create(kube::resources::services(), "n",
+                            {{"apiVersion", "v1"},
+                             {"kind", "Service"},
+                             {"metadata",
+                              {{"name", "j-worker"},
+                               {"namespace", "n"},
+                               {"labels", {{contract::kLabelJobName, "j"}}}}}}));
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  const auto status = own_status_from_json(own_part(job()["status"]));
+  const Condition* scheduled = find_condition(status.conditions, "Scheduled");
+  ASSERT_NE(scheduled, nullptr);
+  EXPECT_EQ(scheduled->reason, "NameTaken");
+  EXPECT_THAT(scheduled->message,
+              ::testing::HasSubstr("Service j-worker has no owner: a job of this name was deleted "
+                                   "with --cascade=orphan; delete what is left of it"));
+  EXPECT_TRUE(names("Pod").empty());
 }
 
 TEST_F(ApplyTest, AQuotaIsShownAndTriedAgain) {
@@ -321,6 +374,7 @@ TEST_F(ApplyTest, WhatSomebodyChangedInAChildIsMended) {
   turns(op);
   EXPECT_EQ(server.objects(kube::resources::roles())[0]["rules"], role["rules"]);
   EXPECT_EQ(server.objects(kube::resources::network_policies())[0]["spec"], policy["spec"]);
+  turns(op, 20);  // the status says that no scheduler has looked at the pods
   const int64_t writes = op.transport.writes;
   turns(op, 20);
   EXPECT_EQ(op.transport.writes, writes);

@@ -48,6 +48,7 @@ class Passes {
       if (job["metadata"]["name"] == name) return own_status_from_json(job.value("status", Json()));
     return {};
   }
+  int64_t posts() const { return server_.requests("POST"); }
   void refuse(const char* collection, int status) {
     server_.set_fault([=](const kube::Request& request) {
       using Fault = kube::testing::Fault;
@@ -129,6 +130,63 @@ TEST(Controller, WhatTheServerCannotCreateIsToldAfterThreeTries) {
     const OwnStatus later = passes.status_of("j");
     EXPECT_NE(find_condition(later.conditions, "Scheduled")->reason, "CannotCreate") << collection;
   }
+}
+
+/// A server whose namespace is being deleted.
+class EndingNamespace final : public kube::Transport {
+ public:
+  std::expected<kube::Response, kube::NetError> call(const kube::Request& request,
+                                                     const kube::Cancel& cancel) override {
+    if (!ends || request.method != "POST") return server.call(request, cancel);
+    ++refused;
+    const Json answer = {{"kind", "Status"},
+                         {"code", 403},
+                         {"reason", "Forbidden"},
+                         {"message",
+                          "pods \"j-worker-0-1\" is forbidden: unable to create new content in "
+                          "namespace n because it "
+                          "is being terminated"}};
+    return kube::Response{403, {}, answer.dump()};
+  }
+  std::expected<kube::StreamResponse, kube::NetError> open(const kube::Request& request,
+                                                           const kube::Cancel& cancel) override {
+    return server.open(request, cancel);
+  }
+  kube::testing::FakeApiServer server;
+  bool ends = false;
+  int refused = 0;
+};
+
+/// The job may stay there for long, if somebody's finalizer keeps the namespace.
+TEST(Controller, InANamespaceThatEndsNothingIsTriedOften) {
+  spdlog::set_level(spdlog::level::off);
+  EndingNamespace transport;
+  transport.server.serve(jobs_resource(), true);
+  transport.server.serve(pod_groups_resource(), true);
+  sim::SimClock clock;
+  sim::Chance chance{1};
+  kube::Client user(transport, clock);
+  create_job(user, "j");
+  transport.ends = true;
+  sim::SimOperator op(transport, clock, chance, nullptr);
+  for (int i = 0; i < 120; ++i) {
+    clock.now += Seconds(1);
+    op.turn();
+  }
+  const auto status =
+      own_status_from_json(own_part(transport.server.objects(jobs_resource())[0]["status"]));
+  const Condition* scheduled = find_condition(status.conditions, "Scheduled");
+  ASSERT_NE(scheduled, nullptr);
+  EXPECT_EQ(scheduled->reason, "NamespaceTerminating");
+  EXPECT_NE(scheduled->message.find("being terminated"), std::string::npos);
+  // A pass tries at most one object of each kind that needs no other; with every pass 15 s apart.
+  EXPECT_LE(transport.refused, 10 * 16);
+  const int before = transport.refused;
+  for (int i = 0; i < 60; ++i) {
+    clock.now += Seconds(1);
+    op.turn();
+  }
+  EXPECT_LE(transport.refused - before, 5 * 8) << "every 15 s at most";
 }
 
 /// A job that was accepted and then edited to something refused, and a controller whose cache has the job

@@ -117,6 +117,18 @@ TEST(Keys, ARunWhoseSetCannotBeMadeTakesTheNextNumber) {
   EXPECT_FALSE(renewal.keys->may_move);
 }
 
+/// kubectl delete configmaps,secrets --all: the kubelets of the gang that lives have the first Secret still.
+TEST(Keys, WhatSomebodyDeletedIsMadeUnderAnotherName) {
+  World world;
+  world.to_running();
+  ASSERT_EQ(sets_of(world).size(), 1u);
+  std::erase_if(world.o.children, [](const ChildView& child) { return child.key_set == "1"; });
+  const Plan plan = reconcile(world.o, world.now);
+  ASSERT_TRUE(plan.keys);
+  EXPECT_EQ(plan.keys->set, "1") << "the pods that live mount it";
+  EXPECT_EQ(plan.keys->slots, (std::vector<int>{1, 2, 3, 0}));
+}
+
 TEST(Keys, AnAnnouncedSlotIsClearedOnlyWhileItIsFree) {
   const Time now = *time_from_text("2026-01-31T12:00:00Z");
   const JobView job{.ns = "n", .name = "j", .uid = "u"};

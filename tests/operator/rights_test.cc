@@ -26,7 +26,7 @@ using kube::testing::FakeApiServer;
 /// "GROUP/RESOURCE VERB"
 using Rights = std::set<std::string>;
 
-std::vector<std::string> words_of(const std::string& list) {
+std::vector<std::string> words_in(const std::string& list) {
   std::vector<std::string> words;
   const std::regex word("[^ ,\"]+|\"\"");
   for (std::sregex_iterator at(list.begin(), list.end(), word), end; at != end; ++at) {
@@ -47,7 +47,7 @@ Rights rights_of_the_chart() {
     for (std::string line; std::getline(file, line);) {
       std::smatch found;
       if (!std::regex_match(line, found, field)) continue;
-      const auto words = words_of(found[2]);
+      const auto words = words_in(found[2]);
       if (found[1] == "apiGroups") groups = words;
       if (found[1] == "resources") resources = words;
       if (found[1] == "resourceNames" || found[1] == "nonResourceURLs") resources.clear();
@@ -199,6 +199,19 @@ TEST(Rights, OfTheChartAreThoseThatAreUsed) {
     const auto left = server.objects(jobs_resource());
     ASSERT_EQ(left.size(), 1u);
     EXPECT_EQ(left[0]["status"]["phase"], "Refused");
+    // Pods that have a node and do not start: their events are read.
+    ASSERT_TRUE(user.create(jobs_resource(), "n",
+                            {{"apiVersion", jobspec::kApiVersion},
+                             {"kind", jobspec::kKind},
+                             {"metadata", {{"name", "s"}, {"namespace", "n"}}},
+                             {"spec", quick_spec()}}));
+    for (int i = 0; i < 10; ++i) {
+      clock.now += Seconds(10);
+      op.turn();
+      for (const Json& pod : server.objects(kube::resources::pods()))
+        server.edit(kube::resources::pods(), "n", pod["metadata"]["name"],
+                    [](Json& object) { object["spec"]["nodeName"] = "bad"; });
+    }
   }
   Rights used = recorder.used, granted = rights_of_the_chart();
   // Held for what it grants: a job's Role, owner references that block a deletion, the key policy.

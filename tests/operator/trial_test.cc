@@ -53,11 +53,18 @@ class TrialTest : public ::testing::Test {
     server.server.serve(job_templates_resource(), false);
     op = std::make_unique<sim::SimOperator>(server, clock, chance, nullptr);
   }
+  /// By somebody who remembers nothing.
+  PodAnswer ask(const World& world) {
+    return PodTrials().try_pod(client, *world.o.job, {}, *world.o.wanted.accepted, world.now);
+  }
   std::string refusal(int status, const std::string& sentence) {
     World world;
     server.status = status;
     server.sentence = sentence;
-    return refusal_of_pod(client, *world.o.job, {}, *world.o.wanted.accepted);
+    const PodAnswer answer = ask(world);
+    EXPECT_TRUE(answer.refusal.empty() || answer.doubt.empty());
+    doubt = answer.doubt;
+    return answer.refusal;
   }
   void submit() {
     ASSERT_TRUE(client.create(jobs_resource(), "n",
@@ -84,6 +91,7 @@ class TrialTest : public ::testing::Test {
   size_t count(const kube::Resource& resource) { return server.server.objects(resource).size(); }
 
   TrialServer server;
+  std::string doubt;  ///< of the last answer
   sim::SimClock clock;
   sim::Chance chance{1};
   kube::Client client{server, clock};
@@ -96,9 +104,41 @@ TEST_F(TrialTest, OnlyAnAnswerThatHoldsWhateverTheTimeRefuses) {
   EXPECT_EQ(refusal(201, ""), "");
   EXPECT_EQ(refusal(400, kNoDryRun), "");
   EXPECT_EQ(refusal(403, "exceeded quota"), "");
+  EXPECT_EQ(doubt, "exceeded quota") << "as things are";
   EXPECT_EQ(refusal(409, "pods \"j-worker-0-1\" already exists"), "");
   EXPECT_EQ(refusal(500, "failed calling webhook"), "");
   EXPECT_EQ(refusal(0, ""), "");
+}
+
+/// Of a hundred jobs with one template the first costs a request.
+TEST_F(TrialTest, APodThatWasTakenIsNotPutToTheServerAgain) {
+  PodTrials trials;
+  World world;
+  const auto asked = [&](World& of) {
+    server.asked.clear();
+    (void)trials.try_pod(client, *of.o.job, {}, *of.o.wanted.accepted, of.now);
+    return server.asked.size();
+  };
+  EXPECT_EQ(asked(world), 1u);
+  EXPECT_EQ(asked(world), 0u);
+  World another;
+  another.o.job->name = "another";
+  another.o.job->uid = "another-uid";
+  EXPECT_EQ(asked(another), 0u) << "it differs in the name";
+  another.o.job->ns = "elsewhere";
+  EXPECT_EQ(asked(another), 1u) << "its namespace may have other rules";
+  World image;
+  image.edit("/workers/template/spec/containers",
+             Json::parse(R"([{"name": "worker", "image": "i:2"}])"));
+  EXPECT_EQ(asked(image), 1u);
+  world.now += std::chrono::hours(2);
+  EXPECT_EQ(asked(world), 1u) << "the server may be another version by now";
+  // What it does not take is asked each time.
+  World refused;
+  refused.edit("/workers/template/spec/priorityClassName", "nope");
+  server.status = 403;
+  EXPECT_EQ(asked(refused), 1u);
+  EXPECT_EQ(asked(refused), 1u);
 }
 
 TEST_F(TrialTest, ThePodIsWorkerZerosUnderAnAccountThatIsThere) {
@@ -111,14 +151,14 @@ TEST_F(TrialTest, ThePodIsWorkerZerosUnderAnAccountThatIsThere) {
   EXPECT_TRUE(server.server.objects(kube::resources::pods()).empty());
   World named;
   named.edit("/workers/template/spec/serviceAccountName", "theirs");
-  (void)refusal_of_pod(client, *named.o.job, {}, *named.o.wanted.accepted);
+  (void)ask(named);
   EXPECT_EQ(Json::parse(server.asked[1].body)["spec"]["serviceAccountName"], "theirs");
 }
 
 TEST_F(TrialTest, AJobBeforeItIsStoredHasNoUidAndPerhapsNoName) {
   World world;
   world.o.job->name = world.o.job->uid = "";
-  (void)refusal_of_pod(client, *world.o.job, {}, *world.o.wanted.accepted);
+  (void)ask(world);
   const Json pod = Json::parse(server.asked.at(0).body);
   EXPECT_EQ(pod["metadata"]["name"], "job-worker-0-1");
   EXPECT_FALSE(pod["metadata"]["ownerReferences"][0]["uid"].get<std::string>().empty());

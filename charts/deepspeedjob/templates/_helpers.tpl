@@ -115,7 +115,7 @@ grants only what it holds, and needs neither `escalate` nor `bind`. It reads no 
   resources: [pods]
   verbs: [patch]
 {{- end }}
-- apiGroups: [events.k8s.io]
+- apiGroups: [events.k8s.io]  # list: why a pod with a node has no container
   resources: [events]
-  verbs: [create]
+  verbs: [list, create]
 {{- end }}

@@ -292,7 +292,9 @@ TEST_F(RealOperator, KeepsAndJudgesFieldsThatTheSchemaDoesNotKnow) {
     ASSERT_TRUE(world.o.wanted.accepted) << "seed " << seed << ": " << world.o.wanted.message;
     world.o.job->ns = ns_;
     const std::string sentence =
-        refusal_of_pod(*client_, *world.o.job, {}, *world.o.wanted.accepted);
+        PodTrials()
+            .try_pod(*client_, *world.o.job, {}, *world.o.wanted.accepted, world.now)
+            .refusal;
     ASSERT_THAT(sentence, HasSubstr("unknown field \"spec")) << "seed " << seed << pod.dump(1);
     ASSERT_THAT(sentence, HasSubstr("." + unknown.name + "\"")) << "seed " << seed;
     ++refused;

@@ -69,12 +69,13 @@ std::string warnings(const json& response) {
 }
 
 /// Whether a review with this answer of the API server allows the job, and how often that was asked.
-std::pair<json, int> tried(const std::string& text, const std::string& sentence) {
+std::pair<json, int> tried(const std::string& text, const std::string& sentence,
+                           const std::string& doubt = "") {
   int asked = 0;
   const auto reviewed = review(text, [&](const json& job) {
     EXPECT_EQ(job["kind"], "DeepSpeedJob");
     ++asked;
-    return sentence;
+    return PodAnswer{sentence, doubt};
   });
   return {reviewed ? reviewed->answer["response"] : json(), asked};
 }
@@ -93,6 +94,19 @@ TEST(Review, ANewTemplateIsPutToTheApiServer) {
   EXPECT_EQ(tried(request(good_job()), "no").second, 0);
   EXPECT_EQ(tried(request(changed(with, "/spec/suspend", true), with), "no").second, 0);
   EXPECT_EQ(tried(request(changed(with, "/spec/training/outputDir", "o")), "no").second, 0);
+}
+
+/// A priority class that is not there, a namespace's level of Pod Security, a quota: they may be another when the pods are made.
+TEST(Review, WhatKeepsThePodsAwayNowIsAWarning) {
+  const json with = changed(good_job(), "/spec/workers/template/spec/priorityClassName", "nope");
+  const auto [response, asked] =
+      tried(request(with), "",
+            "pods \"tune-worker-0-1\" is forbidden: no PriorityClass with name nope was found");
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(response["allowed"], true);
+  EXPECT_THAT(warnings(response),
+              HasSubstr("as things are no pod of it can be made: pods \\\"tune-worker-0-1\\\" is "
+                        "forbidden: no PriorityClass with name nope was found"));
 }
 
 TEST(Review, AGoodJobIsAllowedWithoutAWord) {
