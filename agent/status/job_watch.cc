@@ -54,9 +54,12 @@ JobView job_view(const nlohmann::json& job) {
   };
   const auto attempt =
       report::told<&report::Attempt::attempt>(json_child(status, report::kTraining));
+  const auto& finalizers = json_child(metadata, "finalizers");
+  const bool deleted = metadata.contains("deletionTimestamp");
   return {.uid = json_text(metadata, "uid"),
           .suspend = json_flag(json_child(job, "spec"), "suspend"),
-          .deleted = metadata.contains("deletionTimestamp"),
+          .deleted = deleted,
+          .orphaned = deleted && std::ranges::count(finalizers, "orphan") > 0,
           .revision = json_text(status, "revision"),
           .attempt = attempt.value_or(0),
           .failed = failure_in(status),
@@ -68,6 +71,7 @@ JobView job_view(const nlohmann::json& job) {
 }
 
 std::string stop_reason(const JobView& view, const std::string& own_revision) {
+  if (view.deleted && view.orphaned) return "";
   if (view.deleted) return "the job is being deleted";
   if (view.suspend) return "the job is suspended";
   if (!view.failed.empty()) return "the job has failed: " + view.failed;
@@ -116,7 +120,10 @@ void JobWatch::list_done() {
 
 void JobWatch::upserted(const kube::Json& object) {
   const std::lock_guard lock(mutex_);
-  view_ = job_view(object);
+  JobView seen = job_view(object);
+  // The finalizer goes before the job does.
+  seen.orphaned |= view_ && view_->orphaned && view_->uid == seen.uid;
+  view_ = std::move(seen);
 }
 
 void JobWatch::deleted(const kube::Json&) {

@@ -13,12 +13,13 @@ namespace dsj::agent {
 
 /// What agent 0 reads from its DeepSpeedJob (contract.h names the fields).
 struct JobView {
-  std::string uid;       ///< empty: the job was gone before the first answer
-  bool suspend = false;  ///< spec.suspend
-  bool deleted = false;  ///< is being deleted
-  std::string revision;  ///< status.revision; empty: not set by the operator yet
-  int64_t attempt = 0;   ///< status.training.attempt
-  std::string failed;    ///< the reason, if the operator has ended the job as failed
+  std::string uid;        ///< empty: the job was gone before the first answer
+  bool suspend = false;   ///< spec.suspend
+  bool deleted = false;   ///< is being deleted
+  bool orphaned = false;  ///< deleted with --cascade=orphan: its pods go on
+  std::string revision;   ///< status.revision; empty: not set by the operator yet
+  int64_t attempt = 0;    ///< status.training.attempt
+  std::string failed;     ///< the reason, if the operator has ended the job as failed
   /// status.restarts, if the operator has written it; `accounted`: the newest attempt in it.
   std::optional<RestartBudget> restarts;
   int64_t accounted = 0;

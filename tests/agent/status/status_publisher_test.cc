@@ -210,6 +210,26 @@ TEST_F(PublisherTest, TheWatchSeesSuspensionRevisionAndDeletion) {
   ASSERT_TRUE(soon([&] { return watch.view()->deleted; }));
 }
 
+/// kubectl delete --cascade=orphan: whoever deletes a job that way wants its pods to go on.
+TEST_F(PublisherTest, AnOrphanedGangGoesOn) {
+  JobWatch watch(client, kube::system_clock(), "team", "tune");
+  ASSERT_TRUE(soon([&] { return watch.view().has_value(); }));
+  server.edit(job_resource(), "team", "tune", [](kube::Json& object) {
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+    object["metadata"]["finalizers"] = {"orphan"};
+  });
+  ASSERT_TRUE(soon([&] { return watch.view()->deleted; }));
+  EXPECT_EQ(stop_reason(*watch.view(), ""), "");
+  server.edit(job_resource(), "team", "tune",
+              [](kube::Json& object) { object["metadata"]["finalizers"] = kube::Json::array(); });
+  usleep(300'000);
+  EXPECT_TRUE(watch.view()->deleted);
+  EXPECT_EQ(stop_reason(*watch.view(), ""), "") << "the finalizer goes before the job does";
+  const JobView other = job_view(json::parse(
+      R"({"metadata":{"uid":"u","deletionTimestamp":"t","finalizers":["foregroundDeletion"]}})"));
+  EXPECT_EQ(stop_reason(other, ""), "the job is being deleted");
+}
+
 TEST_F(PublisherTest, AJobThatGoesWhileNoWatchIsOpenIsSeenToBeGone) {
   JobWatch watch(client, kube::system_clock(), "team", "tune");
   ASSERT_TRUE(soon([&] { return watch.view().has_value(); }));
