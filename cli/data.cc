@@ -112,8 +112,9 @@ std::string shown(const JobRows& open, std::span<const int32_t> ids) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Of a pair, which of its two rows begins at a token.
+/// Of a pair, which of its two rows begins at a token; of a marked answer, its mark.
 void print_heading(const data::Sample& sample, size_t at) {
+  if (at == 0 && sample.good) std::puts(*sample.good ? "good:" : "bad:");
   if (sample.second == 0) return;
   if (at == 0) std::puts("chosen:");
   if (at == static_cast<size_t>(sample.second)) std::puts("rejected:");
@@ -268,8 +269,10 @@ Result<int> check(const DataOptions& options) {
     return 1;
   }
   DSJ_TRY(const auto rows, measured(**opened));
-  std::vector<data::RowSize> kept;  // of pairs, whose two rows are cut each
-  if (how.aim == data::RowAim::Pairs && !rows.empty()) {
+  std::vector<data::RowSize>
+      kept;  // of answers whose prompts are cut by themselves, and their rows
+  const bool two_cuts = how.aim == data::RowAim::Pairs || how.aim == data::RowAim::Marked;
+  if (two_cuts && !rows.empty()) {
     how.max_seq_length = open.how.max_seq_length;
     DSJ_TRY(const auto cut_rows, data::Dataset::open(path, open.tokenizer.get(), how));
     DSJ_TRY(kept, measured(*cut_rows));

@@ -190,6 +190,10 @@ class Look {
       add(Severity::Warning, "spec.training.dataPath", note);
     around_.facts.dataset_rows = open->rows->rows();
     around_.data = open;
+    if (const Status split =
+            open->rows->check_split(dsconfig::held_out_rows(open->rows->rows(), job_.training));
+        !split)
+      problem("dataPath", split.error());
     pack();
     const auto& eval = job_.training.eval_data_path;
     if (!eval || eval->empty()) return;

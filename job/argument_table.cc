@@ -322,7 +322,7 @@ constexpr std::array kScripts = {
                 "full lora"},
     ArgumentRow{"objective", Taken, "docs/objectives.md"},
     ArgumentRow{"stage", Taken, "sft, dpo, kto or pt: the objective (LLaMA-Factory's)"},
-    ArgumentRow{"loss_type", Taken, "of dpo; nll is that of sft"},
+    ArgumentRow{"loss_type", Taken, "of dpo and kto; nll is that of sft"},
     ArgumentRow{"pref_loss", Taken, "loss_type (LLaMA-Factory's)", {}, "lossType"},
     ArgumentRow{"beta", Taken, "of dpo, kto and orpo"},
     ArgumentRow{"pref_beta", Taken, "beta (LLaMA-Factory's)", {}, "beta"},

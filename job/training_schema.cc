@@ -189,11 +189,11 @@ const std::vector<TrainingField>& training_fields() {
           "weight of the odds ratio. 0.1 by default.",
           above(0), "", "prefBeta"),
       row("lossType", &A::loss_type,
-          "The loss of dpo: sigmoid (the default), hinge, ipo and others of TRL; nll is that of "
-          "sft.",
+          "The loss of dpo: sigmoid (the default), hinge, ipo and others of TRL; of kto: kto (the "
+          "default) or apo_zero_unpaired; nll is that of sft.",
           kAny,
           "nll sigmoid hinge ipo robust exo_pair nca_pair bco_pair sppo_hard apo_zero apo_down "
-          "sigmoid_norm",
+          "sigmoid_norm kto apo_zero_unpaired",
           "prefLoss"),
       row("labelSmoothing", &A::label_smoothing,
           "Of dpo: the share of pairs whose answers are taken to be swapped; 0 by default.",

@@ -19,6 +19,14 @@ AnswerPart part_of(const Sample& sample, int64_t row, int64_t begin, int64_t end
   return part;
 }
 
+/// Of a marked row.
+void add_part(const Sample& sample, Batch& batch) {
+  AnswerPart part = part_of(sample, 0, 0, std::ssize(sample.input_ids));
+  if (!sample.reference.empty()) part.reference = sample.reference[0];
+  part.good = *sample.good;
+  batch.parts.push_back(part);
+}
+
 void add_parts(const Sample& sample, Batch& batch) {
   const int64_t second = sample.second, end = std::ssize(sample.input_ids);
   if (sample.answer >= 0) batch.parts.push_back(part_of(sample, 0, 0, sample.answer));
@@ -37,19 +45,25 @@ void add_parts(const Sample& sample, Batch& batch) {
 Batch collate(std::span<const Sample> samples) {
   DSJ_CHECK(!samples.empty());
   Batch batch;
+  std::vector<Sample> beside;
   for (const Sample& sample : samples) {
     DSJ_CHECK(!sample.input_ids.empty() && sample.input_ids.size() == sample.labels.size());
     batch.input_ids.insert(batch.input_ids.end(), sample.input_ids.begin(), sample.input_ids.end());
     batch.labels.insert(batch.labels.end(), sample.labels.begin(), sample.labels.end());
-    DSJ_CHECK((sample.second > 0) == (samples.front().second > 0));
+    DSJ_CHECK((sample.second > 0) == (samples.front().second > 0) &&
+              sample.good.has_value() == samples.front().good.has_value() &&
+              sample.beside.size() == samples.front().beside.size());
+    beside.insert(beside.end(), sample.beside.begin(), sample.beside.end());
     const int64_t length = std::ssize(sample.input_ids);
     DSJ_CHECK(sample.second >= 0 && sample.second < length && sample.answer <= sample.second);
+    if (sample.good) add_part(sample, batch);
     if (sample.second > 0) {
       batch.row_lengths.push_back(sample.second);
       add_parts(sample, batch);
     }
     batch.row_lengths.push_back(length - sample.second);
   }
+  if (!beside.empty()) batch.beside.push_back(collate(beside));
   return batch;
 }
 

@@ -14,6 +14,7 @@ struct AnswerPart {
   int64_t targets = 0;   ///< tokens that another one predicts
   int64_t tokens = 0;    ///< with the row's first token, if it is of the answer
   double reference = 0;  ///< of Sample::reference; 0: it has none
+  bool good = true;      ///< of Sample::good
 };
 
 /// Rows laid end to end. Nothing is padded: the model is told where each row ends.
@@ -22,12 +23,13 @@ struct Batch {
   std::vector<int64_t> labels;       ///< beside their own tokens; not shifted
   std::vector<int64_t> row_lengths;  ///< in tokens, each at least 1
   /// Of pairs in turn: the chosen answer, the rejected one; before them the chosen row's prompt if it
-  /// is learned (Sample::answer). Empty: the samples are single rows.
+  /// is learned (Sample::answer). Of marked rows the answer of each. Empty: the samples are other rows.
   std::vector<AnswerPart> parts;
+  std::vector<Batch> beside;  ///< of Sample::beside: one batch of as many rows, or none
   int64_t tokens() const { return static_cast<int64_t>(input_ids.size()); }
 };
 
-/// `samples`: at least one, none of them empty; all of them pairs or none (DSJ_CHECK).
+/// `samples`: at least one, none of them empty; all of them pairs, or marked, or none (DSJ_CHECK).
 Batch collate(std::span<const Sample> samples);
 
 }  // namespace dsj::data

@@ -62,18 +62,20 @@ class Counts {
   std::map<std::string, size_t> places_;
 };
 
-/// The rows of a file by their kind: one kind is the file's, a row of another is bad.
+/// The rows of a file by their kind: one kind is the file's, a row of another is bad. Pairs are a kind of
+/// their own.
 class Kinds {
  public:
+  using Form = std::pair<RowKind, bool>;
   explicit Kinds(int64_t listed_max) : listed_max_(listed_max) {}
 
   void add(const RowPlace& place, const ShapedRow& row) {
-    Seen& seen = seen_[row.kind];
+    Seen& seen = seen_[{row.kind, !row.rejected.empty()}];
     if (seen.rows++ == 0) seen.shape = row.shape;
     if (std::ssize(seen.first) < listed_max_) seen.first.push_back(place);
   }
-  /// The kind of most rows; of two as frequent ones that which comes first in the file.
-  std::optional<RowKind> most() const {
+  /// Of most rows; of two as frequent ones that which comes first in the file.
+  std::optional<Form> most() const {
     const auto found = std::ranges::max_element(seen_, [](const auto& one, const auto& other) {
       return std::pair(one.second.rows, -one.second.first.front().row) <
              std::pair(other.second.rows, -other.second.first.front().row);
@@ -82,10 +84,10 @@ class Kinds {
   }
   /// Reports every row that is not of the file's kind. True: there are none.
   bool tell_others(const std::string& path, BadRows& bad) const {
-    const auto kind = most();
+    const auto most = this->most();
     for (const auto& [other, seen] : seen_) {
-      if (other == kind) continue;
-      const Seen& main = seen_.at(*kind);
+      if (other == most) continue;
+      const Seen& main = seen_.at(*most);
       const std::string what = "is of shape " + seen.shape + ", but " + std::to_string(main.rows) +
                                " rows of the file are of shape " + main.shape;
       for (int64_t i = 0; i < seen.rows; ++i)
@@ -102,7 +104,7 @@ class Kinds {
     std::vector<RowPlace> first;
   };
   int64_t listed_max_;
-  std::map<RowKind, Seen> seen_;
+  std::map<Form, Seen> seen_;
 };
 
 /// A label or id that the model cannot have. The tokenizer produced it.
@@ -211,7 +213,14 @@ Result<int64_t> Dataset::count_rows(Files& files, const std::string& path,
     for (const std::string& name : source.files) {
       DSJ_TRY(const RowFile file,
               RowFile::open(files, name, source.names, unpack_options(options), options.aim));
-      DSJ_TRY_STATUS(file.scan([&rows](const RowPlace&, std::string_view) { ++rows.back(); }));
+      DSJ_TRY_STATUS(file.scan([&](const RowPlace&, std::string_view text) {
+        const bool first = rows.size() == 1 && rows.back() == 0;
+        if (first && options.aim == RowAim::Marked) {
+          const auto row = file.shaped(text);
+          counted.unpaired_ = row && !row->rejected.empty();
+        }
+        ++rows.back();
+      }));
     }
   }
   DSJ_TRY_STATUS(counted.select(rows));
@@ -240,6 +249,7 @@ Status Dataset::open_files(Files& files) {
   }
   DSJ_TRY_STATUS(bad.status(all_rows_, path_));
   DSJ_TRY_STATUS(need);
+  DSJ_TRY_STATUS(find_pairs());
   return select(rows);
 }
 
@@ -249,9 +259,55 @@ Status Dataset::select(const std::vector<int64_t>& rows) {
   return {};
 }
 
+Status Dataset::find_pairs() {
+  if (options_.aim != RowAim::Marked) return {};
+  for (RowFile& file : files_) {
+    DSJ_TRY(const std::string raw, file.raw(0));
+    const auto first = file.shaped(raw);
+    file.pairs = first && !first->rejected.empty();
+    if (file.pairs != files_.front().pairs)
+      return bad_input(std::string("holds ") + (file.pairs ? "pairs" : "marked answers") +
+                           ", and " + files_.front().path() +
+                           (file.pairs ? " marked answers" : " pairs"),
+                       file.path(), "train on one of the two forms");
+  }
+  unpaired_ = files_.front().pairs;
+  return {};
+}
+
+Status Dataset::check_split(int64_t held_out) const {
+  if (!unpaired_ || held_out == 0) return {};
+  return bad_input(
+      "objective kto trains each answer of a pair as a row, and a split of those rows would part "
+      "the pairs",
+      path_, "write evalDataPath, or rows with label instead of chosen and rejected");
+}
+
+void Dataset::rotate_answers(int64_t block, int64_t held_out) {
+  DSJ_CHECK(block >= 0 && held_out >= 0 && held_out <= rows());
+  rotated_ = block;
+  held_out_ = held_out;
+}
+
+int64_t Dataset::answer_beside(int64_t row) const {
+  const bool held = row < held_out_;
+  const int64_t first = held ? 0 : held_out_, end = held ? held_out_ : rows();
+  const int64_t begin = row - (row - first) % rotated_;
+  return row == begin ? std::min(begin + rotated_, end) - 1 : row - 1;
+}
+
+Dataset::Half Dataset::half_of(int64_t row) const {
+  if (!unpaired_) return {row, false};
+  constexpr int64_t kTogether = 1000;  // datasets.map's batch, in which TRL parts the pairs
+  const int64_t first = row / (2 * kTogether) * kTogether;
+  const int64_t pairs = std::min(kTogether, file_rows() - first), place = row - 2 * first;
+  return {first + place % pairs, place >= pairs};
+}
+
 std::pair<const RowFile*, int64_t> Dataset::place_of(int64_t row) const {
   DSJ_CHECK(row >= 0 && row < rows(), "row %lld", static_cast<long long>(row));
-  const int64_t number = order_.empty() ? row : order_[static_cast<size_t>(row)];
+  const int64_t chosen = half_of(row).row;
+  const int64_t number = order_.empty() ? chosen : order_[static_cast<size_t>(chosen)];
   const auto file = std::ranges::upper_bound(firsts_, number) - 1;
   return {&files_[static_cast<size_t>(file - firsts_.begin())], number - *file};
 }
@@ -339,7 +395,7 @@ std::vector<std::string> Dataset::notes() const {
   Counts counts(unread), shapes(renamed);
   for (const RowFile& file : files_) {
     for (const UnreadField& one : file.found.unread) counts.add(one.name, one.rows);
-    if (file.found.kind != RowKind::Alpaca || options_.aim == RowAim::Pairs) continue;
+    if (file.found.kind != RowKind::Alpaca || options_.aim == RowAim::Pairs || file.pairs) continue;
     for (const UnreadField& one : file.found.shapes)
       if (one.name != kAlpacaShape) shapes.add(one.name, one.rows);
   }
@@ -446,7 +502,7 @@ Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Statu
   }));
   if (file.found.places.empty()) return bad_input("has no rows", file.path());
   good = kinds.tell_others(file.path(), bad) && good;
-  file.found.kind = kinds.most().value_or(RowKind::Alpaca);
+  file.found.kind = kinds.most().value_or(Kinds::Form{RowKind::Alpaca, false}).first;
   file.found.chat_template = is_chat(file.found.kind) ? chat_template_.key() : 0;
   const Status& its = needs[file.found.kind];
   if (!its && need) need = its;
@@ -466,30 +522,63 @@ Result<Sample> Dataset::whole(int64_t row) const {
   return std::move(cut.sample);
 }
 
-Result<Cut> Dataset::read(int64_t row, int64_t max_seq_length) const {
+Result<ShapedRow> Dataset::shaped(int64_t row) const {
   const auto [file, number] = place_of(row);
-  const std::string where = file->path() + ": row " + std::to_string(number);
   DSJ_TRY(const std::string raw, file->raw(number));
   // Rows were checked when the file was opened. What is wrong now has changed since.
   const auto changed = [&](const std::string& what) {
-    return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what, where);
+    return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what,
+                file->path() + ": row " + std::to_string(number));
   };
-  const auto shaped = file->shaped(raw);
+  auto shaped = file->shaped(raw);
   if (!shaped) return changed(shaped.error().what);
-  if (shaped->kind != file->found.kind) return changed("it is of shape " + shaped->shape);
+  if (shaped->kind != file->found.kind || (file->pairs && shaped->rejected.empty()))
+    return changed("it is of shape " + shaped->shape);
   if (const auto problem = check_row(*shaped, options_.vocab_size))
     return changed(problem->field + " " + problem->what);
-  auto cut = shaped->rejected.empty()
-                 ? row_sample(*shaped, tokenizer_, chat_template_, options_.learning,
-                              options_.keeps_end ? kAnyLength : max_seq_length)
-                 : pair_sample(*shaped, *tokenizer_, chat_template_,
-                               {.max_prompt_length = options_.max_prompt_length,
-                                .max_length = max_seq_length,
-                                .keeps_end = options_.keeps_end,
-                                .prompt_learned = options_.prompt_learned});
-  if (!cut) return bad_input(cut.error().message, where);
-  if (options_.keeps_end && shaped->rejected.empty()) keep_end(*cut, max_seq_length);
-  if (tokenizer_ != nullptr && shaped->kind != RowKind::Tokens)
+  if (!file->pairs) return std::move(*shaped);
+  const bool rejected = half_of(row).rejected;
+  ShapedRow half = std::move(rejected ? shaped->rejected.front() : *shaped);
+  half.good = !rejected;
+  half.rejected.clear();
+  return half;
+}
+
+Result<Cut> Dataset::read_judged(int64_t row, const ShapedRow& shaped,
+                                 int64_t max_seq_length) const {
+  const PairLengths lengths{.max_prompt_length = options_.max_prompt_length,
+                            .max_length = max_seq_length,
+                            .keeps_end = options_.keeps_end};
+  DSJ_TRY(const JudgedIds own, judged_ids(shaped, *tokenizer_, chat_template_));
+  Cut cut = judged_sample(own.prompt, own.answer, *shaped.good, lengths);
+  if (cut.sample.input_ids.empty()) return bad_input("an answer and its prompt have no tokens");
+  if (rotated_ == 0) return cut;
+  DSJ_TRY(const ShapedRow before, this->shaped(answer_beside(row)));
+  DSJ_TRY(const JudgedIds other, judged_ids(before, *tokenizer_, chat_template_));
+  Cut beside = judged_sample(own.prompt, other.answer, *shaped.good, lengths);
+  if (beside.sample.input_ids.empty())
+    return bad_input("a prompt and another row's answer have no tokens");
+  cut.sample.beside.push_back(std::move(beside.sample));
+  return cut;
+}
+
+Result<Cut> Dataset::read(int64_t row, int64_t max_seq_length) const {
+  const auto [file, number] = place_of(row);
+  const std::string where = file->path() + ": row " + std::to_string(number);
+  DSJ_TRY(const ShapedRow shaped, this->shaped(row));
+  const bool pair = !shaped.rejected.empty();
+  auto cut = shaped.good ? read_judged(row, shaped, max_seq_length)
+             : pair      ? pair_sample(shaped, *tokenizer_, chat_template_,
+                                       {.max_prompt_length = options_.max_prompt_length,
+                                        .max_length = max_seq_length,
+                                        .keeps_end = options_.keeps_end,
+                                        .prompt_learned = options_.prompt_learned})
+                         : row_sample(shaped, tokenizer_, chat_template_, options_.learning,
+                                 options_.keeps_end ? kAnyLength : max_seq_length);
+  if (!cut && cut.error().where.empty()) return bad_input(cut.error().message, where);
+  if (!cut) return std::unexpected(cut.error());
+  if (options_.keeps_end && !pair && !shaped.good) keep_end(*cut, max_seq_length);
+  if (tokenizer_ != nullptr && shaped.kind != RowKind::Tokens)
     if (const auto problem = outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size))
       return bad_input(problem->what, where);
   return cut;

@@ -17,7 +17,9 @@
 //   segments         {"segments": [{"text", "label"}...]}: those with label true are learned.
 //   pre-tokenized    {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
 // Read for pairs (DatasetOptions::aim) a row has a prompt and two answers, chosen and rejected, and
-// becomes two rows in one sample (pair_shape.h, Sample::second).
+// becomes two rows in one sample (pair_shape.h, Sample::second). Read for marked answers it has a label
+// beside a prompt and an answer (row_mark.h); pairs become two such rows each, as in TRL: of 1,000 pairs
+// first those with the chosen answers, then those with the rejected ones.
 // Fields that show another objective, or need what is not built, are refused by name; what else
 // nothing reads is counted (row_fields.h, notes()).
 // Rows longer than max_seq_length are cut at the right, as in Hugging Face, or at the left. A label
@@ -51,8 +53,9 @@ namespace dsj::data {
 
 struct DatasetOptions {
   RowAim aim = RowAim::Answers;
-  int64_t max_prompt_length = 0;  ///< of pairs: a longer prompt keeps its last tokens; 0: any
-  bool prompt_learned = false;    ///< of pairs: the chosen row's prompt, too (orpo)
+  int64_t max_prompt_length =
+      0;  ///< of pairs and marked answers: a longer prompt keeps its last tokens; 0: any
+  bool prompt_learned = false;  ///< of pairs: the chosen row's prompt, too (orpo)
   int64_t max_seq_length = 2048;
   int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;
@@ -73,8 +76,9 @@ struct DatasetOptions {
 /// `max_samples` of them; 0: all.
 DatasetOptions evaluation_options(DatasetOptions options, int64_t max_samples);
 
-struct Cut;     // rows.h
-class BadRows;  // dataset.cc
+struct Cut;        // rows.h
+struct ShapedRow;  // shaped_row.h
+class BadRows;     // dataset.cc
 
 class Dataset {
  public:
@@ -89,7 +93,15 @@ class Dataset {
   static Result<int64_t> count_rows(Files& files, const std::string& path,
                                     const DatasetOptions& options = {});
 
-  int64_t rows() const { return order_.empty() ? all_rows_ : std::ssize(order_); }
+  int64_t rows() const { return file_rows() * (unpaired_ ? 2 : 1); }
+  /// Whether the files have pairs, of which each answer is a row.
+  bool is_unpaired() const { return unpaired_; }
+  /// BadInput: the first `held_out` rows cannot be held out, because that would part pairs.
+  Status check_split(int64_t held_out) const;
+  /// From now on a marked answer has another row beside it (Sample::beside), as TRL's KTOTrainer: of each
+  /// `block` rows in turn, the prompt with the answer of the row before, the first with that of the last.
+  /// The first `held_out` rows have blocks of their own. 0: no longer.
+  void rotate_answers(int64_t block, int64_t held_out);
   /// Of the rows of the first file.
   RowKind kind() const;
   /// "200 rows of shape alpaca (instruction, output)": for people.
@@ -128,8 +140,22 @@ class Dataset {
   Status open_files(Files& files);
   /// Chooses among the rows that each data set has.
   Status select(const std::vector<int64_t>& rows);
+  /// The rows that are chosen, before pairs become two.
+  int64_t file_rows() const { return order_.empty() ? all_rows_ : std::ssize(order_); }
+  struct Half {
+    int64_t row;    ///< as file_rows() numbers them
+    bool rejected;  ///< of a pair that became two
+  };
+  Half half_of(int64_t row) const;
+  /// The row whose answer stands beside the prompt of `row`.
+  int64_t answer_beside(int64_t row) const;
+  /// Whether the files have pairs; all of them must agree.
+  Status find_pairs();
   /// The file of a row, and the row's number in it.
   std::pair<const RowFile*, int64_t> place_of(int64_t row) const;
+  /// A row as it was when it was checked.
+  Result<ShapedRow> shaped(int64_t row) const;
+  Result<Cut> read_judged(int64_t row, const ShapedRow& shaped, int64_t max_seq_length) const;
 
   /// Fills file.found, by a cache or by check_all().
   Status check(Files& files, RowFile& file, BadRows& bad, Status& need);
@@ -153,6 +179,8 @@ class Dataset {
   std::vector<int64_t> firsts_;  ///< of each file, its first row in the numbers through all files
   int64_t all_rows_ = 0;
   std::vector<int64_t> order_;  ///< those numbers as rows are numbered; empty: the same
+  bool unpaired_ = false;
+  int64_t rotated_ = 0, held_out_ = 0;  ///< of rotate_answers()
   mutable std::atomic<int64_t> truncated_{0}, without_target_{0};
 };
 

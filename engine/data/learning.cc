@@ -29,6 +29,7 @@ void cut_at(const ChatPiece& piece, std::string_view token, bool learned,
 
 RowAim aim_of(std::string_view objective) {
   if (objective == "dpo" || objective == "orpo") return RowAim::Pairs;
+  if (objective == "kto") return RowAim::Marked;
   return objective == "pretrain" ? RowAim::Texts : RowAim::Answers;
 }
 

@@ -30,7 +30,8 @@ struct Learning {
 /// The choices of spec.training. `train_on_eos`: turn, all, last or none, as dsconfig has checked.
 Learning learning_of(bool train_on_inputs, bool mask_history, std::string_view train_on_eos);
 
-/// What spec.training's objective reads rows for: dpo and orpo pairs, pretrain texts.
+/// What spec.training's objective reads rows for: dpo and orpo pairs, kto marked answers, pretrain
+/// texts.
 RowAim aim_of(std::string_view objective);
 
 /// Leaves of the turns that are learned only the last, if `learning` says so.

@@ -1,4 +1,4 @@
-// What a preference row becomes. Functions of rows.h.
+// What a row becomes whose answers are compared or judged. Functions of rows.h.
 #include <algorithm>
 #include <utility>
 
@@ -74,7 +74,9 @@ Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
   for (const auto& row : rows)
     common = std::min(common, std::ranges::mismatch(asked, row).in1 - asked.begin());
   Cut cut;
-  auto& [ids, labels, second, answer, reference] = cut.sample;
+  auto& ids = cut.sample.input_ids;
+  auto& labels = cut.sample.labels;
+  int64_t &second = cut.sample.second, &answer = cut.sample.answer;
   for (auto& row : rows) {
     int64_t prompt = common;
     cut.truncated = cut_row(row, prompt, lengths) || cut.truncated;
@@ -87,6 +89,33 @@ Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
     if (!first || !lengths.prompt_learned)
       std::fill_n(labels.begin() + second, prompt, kIgnoredLabel);
   }
+  return cut;
+}
+
+Result<JudgedIds> judged_ids(const ShapedRow& row, const Tokenizer& tokenizer,
+                             const ChatTemplate& chat_template) {
+  DSJ_TRY(const Texts texts, texts_of(row, tokenizer, chat_template));
+  const EncodeOptions options{.add_special_tokens = texts.special};
+  JudgedIds ids;
+  DSJ_TRY(ids.prompt, tokenizer.encode(texts.prompt, options));
+  DSJ_TRY(ids.answer, tokenizer.encode(texts.whole, options));
+  const auto [asked, answered] = std::ranges::mismatch(ids.prompt, ids.answer);
+  ids.answer.erase(ids.answer.begin(), answered);
+  ids.prompt.erase(asked, ids.prompt.end());
+  return ids;
+}
+
+Cut judged_sample(const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer, bool good,
+                  const PairLengths& lengths) {
+  Cut cut;
+  Sample& sample = cut.sample;
+  sample.good = good;
+  sample.input_ids = prompt;
+  sample.input_ids.insert(sample.input_ids.end(), answer.begin(), answer.end());
+  int64_t asked = std::ssize(prompt);
+  cut.truncated = cut_row(sample.input_ids, asked, lengths);
+  sample.labels = sample.input_ids;
+  std::fill_n(sample.labels.begin(), asked, kIgnoredLabel);
   return cut;
 }
 

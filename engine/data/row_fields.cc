@@ -159,8 +159,8 @@ std::optional<RowProblem> refused_field(const json& row) {
     const bool is_class = !value.is_boolean() && row.contains("text");
     if (says_no(value) && !is_class) {
       return RowProblem{label, "is " + value.dump() +
-                                   ": KTO's mark of an answer that must not be learned, and KTO is "
-                                   "not built; leave the row out"};
+                                   ": KTO's mark of an answer that must not be learned; objective "
+                                   "kto reads it, else leave the row out"};
     }
   }
   return std::nullopt;
@@ -178,6 +178,20 @@ std::string refused_part(const std::string& type) {
 
 const char* turns_field(const json& row) {
   return holds(row, "messages") || !row.contains("conversations") ? "messages" : "conversations";
+}
+
+std::optional<std::string> role_of(const std::string& speaker) {
+  constexpr std::pair<std::string_view, const char*> kSpeakers[] = {
+      {"human", "user"},        {"prompter", "user"},       {"gpt", "assistant"},
+      {"chatgpt", "assistant"}, {"bing", "assistant"},      {"bard", "assistant"},
+      {"model", "assistant"},   {"bot", "assistant"},       {"observation", "tool"},
+      {"function", "tool"},     {"tool_response", "tool"},  {"function_response", "tool"},
+      {"system", "system"},     {"user", "user"},           {"assistant", "assistant"},
+      {"tool", "tool"},         {"developer", "developer"}, {"ipython", "ipython"}};
+  std::string word = speaker;
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto found = std::ranges::find(kSpeakers, word, [](const auto& one) { return one.first; });
+  return found == std::end(kSpeakers) ? std::nullopt : std::optional<std::string>(found->second);
 }
 
 const char* role_field(const json& row, const json& turn) {

@@ -7,8 +7,8 @@
 //                                            read for pairs (pair_shape.h), chosen and rejected are
 //     preferred_output, better_response_id,
 //     response_0 beside response_1 ...
-//   label or kto_tag: false, 0, "False"      KTO's mark of an answer that must not be learned; a label
-//                                            beside a "text" is a class
+//   label or kto_tag: false, 0, "False"      KTO's mark of an answer that must not be learned, read for
+//                                            marked answers (row_mark.h); a label beside a "text" is a class
 //   images, videos, audios (and singular)    only text is read
 //   functions; a turn's function_call        the old form of tools and tool_calls
 //   a turn's train_detail                    (axolotl) parts of a turn
@@ -45,6 +45,8 @@ std::string refused_part(const std::string& type);
 
 /// The field that lists a conversation's turns: messages, else conversations.
 const char* turns_field(const nlohmann::json& row);
+/// A speaker's role in templates: "assistant" of "gpt". nullopt: not one of the known speakers.
+std::optional<std::string> role_of(const std::string& speaker);
 /// The names of a turn's speaker and text. ShareGPT's are from and value.
 const char* role_field(const nlohmann::json& row, const nlohmann::json& turn);
 const char* content_field(const nlohmann::json& row, const nlohmann::json& turn);

@@ -40,7 +40,7 @@ Result<bool> begins_with_json(const ReadFile& file) {
   return head[first] == '{' && nlohmann::json::accept(head.substr(first, end - first));
 }
 
-/// A pair's row as turns, the answer behind those that ask.
+/// A row whose answer is compared or judged as turns, the answer behind those that ask.
 ShapedRow as_asked(ShapedRow row) {
   const bool asks = row.kind == RowKind::Alpaca;
   ShapedRow made = as_turns(std::move(row));
@@ -75,7 +75,10 @@ std::string RowFile::form() const {
                      : header_                                  ? "csv"
                      : rows_.lines || path_.ends_with(".jsonl") ? "lines"
                                                                 : "json";
-  const char* aim = aim_ == RowAim::Pairs ? " pairs" : aim_ == RowAim::Texts ? " texts" : "";
+  const char* aim = aim_ == RowAim::Pairs    ? " pairs"
+                    : aim_ == RowAim::Marked ? " marked"
+                    : aim_ == RowAim::Texts  ? " texts"
+                                             : "";
   return std::string(form) + (turns ? " turns" : "") +
          (names_.empty() ? std::string() : " " + names_.text()) + aim;
 }
@@ -112,7 +115,7 @@ std::expected<ShapedRow, RowProblem> RowFile::shaped(std::string_view raw) const
   const auto text = json_text(raw);
   if (!text) return std::unexpected(RowProblem{"", text.error().message});
   auto row = shaped_row(names_, *text, aim_);
-  if (row && turns && aim_ == RowAim::Pairs) {
+  if (row && turns && (aim_ == RowAim::Pairs || aim_ == RowAim::Marked)) {
     std::vector<ShapedRow> rejected = std::move(row->rejected);
     row = as_asked(std::move(*row));
     for (ShapedRow& one : rejected) row->rejected.push_back(as_asked(std::move(one)));

@@ -47,7 +47,9 @@ class RowFile {
   Result<std::string> raw(int64_t row) const;
   int64_t rows() const { return static_cast<int64_t>(found.places.size()); }
 
-  CheckedRows found;   ///< filled by whoever checks the rows
+  CheckedRows found;  ///< filled by whoever checks the rows
+  /// Read for marked answers: its rows are pairs, as the first one shows. Filled by the same.
+  bool pairs = false;
   bool turns = false;  ///< a chat template was named, so it renders questions and answers, too
 
  private:

@@ -30,6 +30,7 @@ constexpr auto kColumns = std::to_array<Known>({{"prompt", "prompt"},
                                                 {"messages", "messages"},
                                                 {"conversations", "messages"},
                                                 {"text", "text"},
+                                                {"kto_tag", "label"},
                                                 {"chosen", "chosen"},
                                                 {"rejected", "rejected"}});
 constexpr auto kTags = std::to_array<Known>({{"role_tag", "role"}, {"content_tag", "content"}});
@@ -38,11 +39,11 @@ constexpr auto kRoles = std::to_array<Known>({{"user_tag", "user"},
                                               {"observation_tag", "tool"},
                                               {"function_tag", "function_call"},
                                               {"system_tag", "system"}});
-constexpr std::array kPreferenceKeys = {"kto_tag"};
 constexpr std::array kMediaKeys = {"images", "videos", "audios"};
 /// What a row must have if a column names it; the others may be missing.
-constexpr std::array<std::string_view, 8> kNeeded = {
-    "instruction", "output", "prompt", "completion", "messages", "text", "chosen", "rejected"};
+constexpr std::array<std::string_view, 9> kNeeded = {"instruction", "output",   "prompt",
+                                                     "completion",  "messages", "text",
+                                                     "label",       "chosen",   "rejected"};
 /// Names that decide on a row's shape.
 constexpr std::array<std::string_view, 17> kOfShapes = {
     "instruction", "input",  "output",     "history",       "system",  "tools",
@@ -68,9 +69,6 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
                      "write {\"prompt\": \"question\", \"response\": \"answer\"}");
   for (const auto& [key, value] : columns.items()) {
     if (value.is_null()) continue;
-    if (is_one_of(kPreferenceKeys, key))
-      return bad_input("\"" + key + "\" is of KTO's rows, which are not trained on", where,
-                       "name the answer to learn as response");
     if (is_one_of(kMediaKeys, key))
       return bad_input("\"" + key + "\" holds media, and only text is read", where, "leave it out");
     if (!value.is_string() || value.get_ref<const std::string&>().empty())
@@ -85,7 +83,7 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
     else
       return bad_input("\"" + key + "\" is not a column or a tag", where,
                        "expected prompt, query, response, history, system, tools, messages, "
-                       "completion, text, chosen, rejected, or a tag such as role_tag");
+                       "completion, text, kto_tag, chosen, rejected, or a tag such as role_tag");
   }
   const auto prompt = names.columns_.find("prompt");
   if (prompt != names.columns_.end() && !names.columns_.contains("completion")) {

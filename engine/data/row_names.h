@@ -3,7 +3,7 @@
 // names that the shapes go by (row_shape.h). Internal to engine/data.
 //
 //   columns  prompt, query, response (alpaca's instruction, input, output), history, system, tools,
-//            messages, chosen, rejected; ours: completion, text
+//            messages, kto_tag (the field label), chosen, rejected; ours: completion, text
 //   tags     role_tag, content_tag; user_tag, assistant_tag, observation_tag, function_tag, system_tag
 #pragma once
 
@@ -20,8 +20,8 @@ namespace dsj::data {
 
 class RowNames {
  public:
-  /// Of an object of columns and tags. BadInput at `where`: an unknown key, a column of KTO's
-  /// rows or of media, a value that is no name.
+  /// Of an object of columns and tags. BadInput at `where`: an unknown key, a column of media, a value
+  /// that is no name.
   static Result<RowNames> of(const nlohmann::json& columns, const std::string& where);
   /// Of an entry of dataset_info.json, with LLaMA-Factory's defaults.
   static Result<RowNames> of_entry(const nlohmann::json& entry, const std::string& where);

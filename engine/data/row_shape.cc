@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/data/pair_shape.h"
+#include "engine/data/row_mark.h"
 #include "engine/data/text_file.h"
 
 namespace dsj::data {
@@ -189,8 +190,20 @@ class Shaper {
   ShapedRow made_;
 };
 
+std::expected<ShapedRow, RowProblem> shaped_mark(json row, const std::string& text) {
+  if (holds(row, "chosen") && holds(row, "rejected")) return shaped_pair(std::move(row), text);
+  auto unmarked = without_mark(std::move(row), text);
+  if (!unmarked) return std::unexpected(std::move(unmarked.error()));
+  if (auto problem = refused_field(unmarked->row)) return std::unexpected(std::move(*problem));
+  auto shaped = Shaper(std::move(unmarked->row), std::move(unmarked->text)).run();
+  if (shaped) shaped = to_judge(std::move(*shaped));
+  if (shaped) shaped->good = unmarked->good;
+  return shaped;
+}
+
 std::expected<ShapedRow, RowProblem> shaped_as(RowAim aim, json row, std::string text) {
   if (aim == RowAim::Pairs) return shaped_pair(std::move(row), std::move(text));
+  if (aim == RowAim::Marked) return shaped_mark(std::move(row), text);
   if (auto problem = refused_field(row)) return std::unexpected(std::move(*problem));
   auto shaped = Shaper(std::move(row), std::move(text)).run();
   if (shaped && aim == RowAim::Texts && shaped->kind != RowKind::Text &&
@@ -219,7 +232,7 @@ std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::stri
   if (!row->is_object())
     return std::unexpected(RowProblem{"", "is " + kind_of(*row) + ", expected an object"});
   if (names.empty()) return shaped_as(aim, std::move(*row), std::string(text));
-  if (aim != RowAim::Pairs)
+  if (aim == RowAim::Answers || aim == RowAim::Texts)
     if (auto problem = refused_field(*row)) return std::unexpected(std::move(*problem));
   auto renamed = names.renamed(ordered_json::parse(text));
   if (!renamed) return std::unexpected(std::move(renamed.error()));

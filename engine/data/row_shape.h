@@ -22,6 +22,9 @@
 //   chosen, rejected               texts or turns that begin alike: the prompt     the same
 //   question, chosen, rejected     as question, answer above                       Alpaca
 //
+// Read for marked answers (RowAim::Marked), a row has a label (row_mark.h) beside a prompt and an answer,
+// in one of the first four shapes, of which messages become ChatPrompt; or it is a pair.
+//
 // A turn of a call (function_call, its text the JSON of {name, arguments} or of a list of them)
 // becomes an assistant's turn with tool_calls.
 #pragma once

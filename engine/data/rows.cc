@@ -136,21 +136,6 @@ std::optional<RowProblem> check_tokens(const json& row, int64_t vocab_size) {
 
 namespace {
 
-/// nullopt: not one of the known speakers.
-std::optional<std::string> role_of(const std::string& name) {
-  constexpr std::pair<std::string_view, const char*> kSpeakers[] = {
-      {"human", "user"},        {"prompter", "user"},       {"gpt", "assistant"},
-      {"chatgpt", "assistant"}, {"bing", "assistant"},      {"bard", "assistant"},
-      {"model", "assistant"},   {"bot", "assistant"},       {"observation", "tool"},
-      {"function", "tool"},     {"tool_response", "tool"},  {"function_response", "tool"},
-      {"system", "system"},     {"user", "user"},           {"assistant", "assistant"},
-      {"tool", "tool"},         {"developer", "developer"}, {"ipython", "ipython"}};
-  std::string word = name;
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
-  const auto found = std::ranges::find(kSpeakers, word, [](const auto& one) { return one.first; });
-  return found == std::end(kSpeakers) ? std::nullopt : std::optional<std::string>(found->second);
-}
-
 std::string unknown_role(const json& name) {
   return "is " + name.dump() + ", expected system, user, assistant or tool";
 }

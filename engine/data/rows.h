@@ -45,6 +45,16 @@ struct PairLengths {
 /// Text and Stanford's prompt: eos is behind an answer that does not end with it.
 Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
                         const ChatTemplate& chat_template, const PairLengths& lengths);
+/// What a marked row's answer and its prompt are in tokens; it was checked. As TRL: the answer begins where
+/// the tokens of the prompt alone and those of prompt and answer differ. eos as of pairs.
+struct JudgedIds {
+  std::vector<int32_t> prompt, answer;
+};
+Result<JudgedIds> judged_ids(const ShapedRow& row, const Tokenizer& tokenizer,
+                             const ChatTemplate& chat_template);
+/// A prompt and an answer as one row, cut as pairs are.
+Cut judged_sample(const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer, bool good,
+                  const PairLengths& lengths);
 /// A ChatPrompt row's two texts. BadInput: the template has no form for the turns.
 struct PromptAndWhole {
   std::string prompt, whole;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace dsj::data {
@@ -19,6 +20,11 @@ struct Sample {
   int64_t answer = -1;
   /// Of an answer that is judged as a whole: of each of its parts, by the caller (batch.h).
   std::vector<double> reference;
+  /// Of an answer that is marked (RowAim::Marked): whether it is good. nullopt: no answer is.
+  std::optional<bool> good;
+  /// Of a marked answer, if Dataset::rotate_answers asked for it: the row's prompt with another row's
+  /// answer. One sample or none.
+  std::vector<Sample> beside;
 };
 
 /// What rows are read for. A file of another one's rows is refused.
@@ -26,6 +32,7 @@ enum class RowAim {
   Answers,  ///< to learn their answers
   Texts,    ///< to learn every token of texts
   Pairs,    ///< to compare two answers to one prompt: prompt, chosen, rejected
+  Marked,   ///< to judge answers that a label marks good or bad; of a pair each answer by itself
 };
 
 /// The forms that rows.h reads.

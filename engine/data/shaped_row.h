@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ struct ShapedRow {
   }
   /// Of a pair: the row with the rejected answer, of the same kind; else empty.
   std::vector<ShapedRow> rejected;
+  /// Of a row whose answer is judged (row_mark.h): whether it is good. nullopt: no mark was read.
+  std::optional<bool> good;
 };
 
 }  // namespace dsj::data

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <string_view>
 
 #include "common/check.h"
 
@@ -81,47 +81,107 @@ std::vector<int64_t> targets_of(std::span<const Answer> answers) {
   return targets;
 }
 
-const std::vector<std::string>& metric_names(const dsconfig::Objective& objective) {
-  DSJ_CHECK(objective.pairs());
-  static const std::vector<std::string> dpo = {"logps/chosen",       "logps/rejected",
-                                               "rewards/accuracies", "rewards/chosen",
-                                               "rewards/margins",    "rewards/rejected"};
-  static const std::vector<std::string> orpo = [] {
-    std::vector<std::string> names = dpo;
-    names.insert(names.begin(), {"log_odds_chosen", "log_odds_ratio"});
-    names.insert(std::ranges::find(names, "rewards/accuracies"), "nll_loss");
-    return names;
-  }();
-  return objective.kind == dsconfig::Objective::Kind::Orpo ? orpo : dpo;
+const std::vector<std::string>& tally_names(const dsconfig::Objective& objective) {
+  using Kind = dsconfig::Objective::Kind;
+  DSJ_CHECK(objective.judges());
+  static const std::vector<std::string> dpo = {
+      "logps/chosen", "logps/rejected", "rewards/accuracies", "rewards/chosen", "rewards/rejected"};
+  static const std::vector<std::string> orpo = {
+      "log_odds_chosen", "log_odds_ratio",     "logps/chosen",   "logps/rejected",
+      "nll_loss",        "rewards/accuracies", "rewards/chosen", "rewards/rejected"};
+  static const std::vector<std::string> kto = {"kl", "logps/chosen", "logps/rejected",
+                                               "rewards/chosen", "rewards/rejected"};
+  if (objective.kind == Kind::Orpo) return orpo;
+  return objective.kind == Kind::Dpo ? dpo : kto;
+}
+
+std::map<std::string, double> metrics_of(const dsconfig::Objective& objective,
+                                         std::span<const Tally> tallies) {
+  const auto& names = tally_names(objective);
+  DSJ_CHECK(tallies.size() % names.size() == 0);
+  std::map<std::string, Tally> means;
+  const auto count = [&](const std::string& name, double value) {
+    means[name].sum += value;
+    ++means[name].count;
+  };
+  for (size_t first = 0; first < tallies.size(); first += names.size()) {
+    std::map<std::string, double> step;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const Tally& one = tallies[first + i];
+      if (one.count > 0) step[names[i]] = one.sum / one.count;
+    }
+    for (const auto& [name, value] : step) count(name, value);
+    const auto chosen = step.find("rewards/chosen"), rejected = step.find("rewards/rejected");
+    if (chosen != step.end() && rejected != step.end())
+      count("rewards/margins", chosen->second - rejected->second);
+  }
+  std::map<std::string, double> metrics;
+  for (const auto& [name, mean] : means) metrics[name] = mean.sum / mean.count;
+  return metrics;
+}
+
+Tally moved(std::span<const Answer> answers) {
+  Tally tally;
+  for (const Answer& answer : answers) {
+    if (answer.targets == 0) continue;
+    tally.sum += answer.logp - answer.reference;
+    ++tally.count;
+  }
+  return tally;
+}
+
+double kl_of(const Tally& means) {
+  return means.count > 0 ? std::max(0.0, means.sum / means.count) : 0;
 }
 
 namespace {
 
-void add_rewards(double share, double chosen, double rejected, Judged& judged) {
-  judged.metrics["rewards/chosen"] += share * chosen;
-  judged.metrics["rewards/rejected"] += share * rejected;
-  judged.metrics["rewards/accuracies"] += chosen > rejected ? share : 0;
-  judged.metrics["rewards/margins"] += share * (chosen - rejected);
-}
+/// Adds to Judged::tallies by name.
+class Tallies {
+ public:
+  Tallies(const dsconfig::Objective& objective, std::vector<Tally>& to)
+      : names_(tally_names(objective)), to_(to) {
+    to_.assign(names_.size(), {});
+  }
+  void add(std::string_view name, double value) {
+    const auto found = std::ranges::find(names_, name);
+    DSJ_CHECK(found != names_.end());
+    Tally& tally = to_[static_cast<size_t>(found - names_.begin())];
+    tally.sum += value;
+    ++tally.count;
+  }
+  void add_pair(double chosen, double rejected, double chosen_logp, double rejected_logp) {
+    add("rewards/chosen", chosen);
+    add("rewards/rejected", rejected);
+    add("rewards/accuracies", chosen > rejected ? 1 : 0);
+    add("logps/chosen", chosen_logp);
+    add("logps/rejected", rejected_logp);
+  }
+
+ private:
+  const std::vector<std::string>& names_;
+  std::vector<Tally>& to_;
+};
 
 /// log(1 - exp(x)), x < 0.
 double log_one_minus_exp(double x) {
   return x < -0.6931471805599453 ? std::log1p(-std::exp(x)) : std::log(-std::expm1(x));
 }
 
-Judged judge_odds(const dsconfig::Objective& objective, std::span<const Answer> parts,
-                  Judged judged) {
+void judge_odds(const dsconfig::Objective& objective, std::span<const Answer> parts,
+                Tallies tallies, Judged& judged) {
   const auto is_left = [&](size_t prompt) {
     return parts[prompt + 1].targets > 0 && parts[prompt + 2].targets > 0;
   };
   double targets = 0;
   for (size_t i = 0; i < parts.size(); i += 3) {
     if (!is_left(i)) continue;
-    ++judged.pairs;
+    ++judged.judged;
     targets += static_cast<double>(parts[i].targets + parts[i + 1].targets);
   }
-  if (judged.pairs == 0) return judged;
-  const double share = 1 / static_cast<double>(judged.pairs), b = objective.beta;
+  if (judged.judged == 0) return;
+  const double pairs = static_cast<double>(judged.judged), share = 1 / pairs;
+  const double b = objective.beta;
   for (size_t i = 0; i < parts.size(); i += 3) {
     if (!is_left(i)) continue;
     const Answer &c = parts[i + 1], &r = parts[i + 2];
@@ -134,24 +194,21 @@ Judged judge_odds(const dsconfig::Objective& objective, std::span<const Answer> 
     judged.slopes[i] = -1 / targets;
     judged.slopes[i + 1] = -1 / targets + pull / std::expm1(mc) / nc;
     judged.slopes[i + 2] = -pull / std::expm1(mr) / nr;
-    add_rewards(share, b * mc, b * mr, judged);
-    judged.metrics["logps/chosen"] += share * mc;
-    judged.metrics["logps/rejected"] += share * mr;
-    judged.metrics["nll_loss"] += nll;
-    judged.metrics["log_odds_ratio"] += share * ratio;
-    judged.metrics["log_odds_chosen"] += share * odds;
+    tallies.add_pair(b * mc, b * mr, mc, mr);
+    tallies.add("nll_loss", pairs * nll);  // a mean over targets, not over pairs
+    tallies.add("log_odds_ratio", ratio);
+    tallies.add("log_odds_chosen", odds);
   }
-  return judged;
 }
 
-Judged judge_pairs(const dsconfig::Objective& objective, std::span<const Answer> answers,
-                   Judged judged) {
+void judge_pairs(const dsconfig::Objective& objective, std::span<const Answer> answers,
+                 Tallies tallies, Judged& judged) {
   const auto is_left = [&](size_t chosen) {
     return answers[chosen].targets > 0 || answers[chosen + 1].targets > 0;
   };
-  for (size_t i = 0; i < answers.size(); i += 2) judged.pairs += is_left(i);
-  if (judged.pairs == 0) return judged;
-  const double share = 1 / static_cast<double>(judged.pairs);
+  for (size_t i = 0; i < answers.size(); i += 2) judged.judged += is_left(i);
+  if (judged.judged == 0) return;
+  const double share = 1 / static_cast<double>(judged.judged);
   for (size_t i = 0; i < answers.size(); i += 2) {
     if (!is_left(i)) continue;
     const Answer &c = answers[i], &r = answers[i + 1];
@@ -159,26 +216,51 @@ Judged judge_pairs(const dsconfig::Objective& objective, std::span<const Answer>
     judged.loss += share * value.loss;
     judged.slopes[i] = share * value.chosen;
     judged.slopes[i + 1] = share * value.rejected;
-    add_rewards(share, objective.beta * (c.logp - c.reference),
-                objective.beta * (r.logp - r.reference), judged);
-    judged.metrics["logps/chosen"] += share * c.logp;
-    judged.metrics["logps/rejected"] += share * r.logp;
+    tallies.add_pair(objective.beta * (c.logp - c.reference),
+                     objective.beta * (r.logp - r.reference), c.logp, r.logp);
   }
-  return judged;
+}
+
+void judge_marked(const dsconfig::Objective& objective, std::span<const Answer> answers, double kl,
+                  Tallies tallies, Judged& judged) {
+  tallies.add("kl", kl);
+  for (const Answer& answer : answers) judged.judged += answer.targets > 0;
+  if (judged.judged == 0) return;
+  const double share = 1 / static_cast<double>(judged.judged), b = objective.beta;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Answer& answer = answers[i];
+    if (answer.targets == 0) continue;
+    const double weight =
+        share * (answer.good ? objective.desirable_weight : objective.undesirable_weight);
+    const double ratio = answer.logp - answer.reference, sign = answer.good ? 1 : -1;
+    const double h = sign * b * (ratio - kl);
+    judged.loss += weight * sigmoid(-h);
+    judged.slopes[i] = -weight * sign * b * bump(h);
+    tallies.add(answer.good ? "rewards/chosen" : "rewards/rejected", b * ratio);
+    tallies.add(answer.good ? "logps/chosen" : "logps/rejected", answer.logp);
+  }
 }
 
 }  // namespace
 
-Judged judge(const dsconfig::Objective& objective, std::span<const Answer> answers) {
+Judged judge(const dsconfig::Objective& objective, std::span<const Answer> answers, double kl) {
+  using Kind = dsconfig::Objective::Kind;
   Judged judged;
   judged.slopes.assign(answers.size(), 0);
-  for (const std::string& name : metric_names(objective)) judged.metrics[name] = 0;
-  if (objective.kind == dsconfig::Objective::Kind::Orpo) {
-    DSJ_CHECK(answers.size() % 3 == 0);
-    return judge_odds(objective, answers, std::move(judged));
+  Tallies tallies(objective, judged.tallies);
+  switch (objective.kind) {
+    case Kind::Kto:
+      judge_marked(objective, answers, kl, tallies, judged);
+      break;
+    case Kind::Orpo:
+      DSJ_CHECK(answers.size() % 3 == 0);
+      judge_odds(objective, answers, tallies, judged);
+      break;
+    default:
+      DSJ_CHECK(answers.size() % 2 == 0);
+      judge_pairs(objective, answers, tallies, judged);
   }
-  DSJ_CHECK(answers.size() % 2 == 0);
-  return judge_pairs(objective, answers, std::move(judged));
+  return judged;
 }
 
 }  // namespace dsj::optim

@@ -11,19 +11,36 @@
 namespace dsj::train {
 namespace {
 
-/// Two rows of a token each, without a target: for a rank that has no batch of its own in a round.
-data::Sample no_pair(const dsconfig::Objective& objective) {
+/// Rows of a token each, without a target: for a rank that has no batch of its own in a round.
+data::Sample no_answers(const dsconfig::Objective& objective) {
+  using Kind = dsconfig::Objective::Kind;
+  if (objective.kind == Kind::Kto) {
+    data::Sample one{.input_ids = {0}, .labels = {data::kIgnoredLabel}};
+    one.good = true;
+    if (objective.estimates_kl()) one.beside = {one};
+    return one;
+  }
   return {.input_ids = {0, 0},
           .labels = {data::kIgnoredLabel, data::kIgnoredLabel},
           .second = 1,
-          .answer = objective.kind == dsconfig::Objective::Kind::Orpo ? 0 : -1};
+          .answer = objective.kind == Kind::Orpo ? 0 : -1};
+}
+
+/// A batch's answers with their log-probabilities.
+Answers answers_seen(Stepper& stepper, const data::Batch& batch, at::Device device) {
+  Answers answers = answers_of(batch);
+  device::HostRead read(stepper.answer_losses(on_device(batch, device), answers));
+  const double* losses = read.get().const_data_ptr<double>();
+  for (size_t i = 0; i < answers.size(); ++i) answers[i].logp = -losses[i];
+  return answers;
 }
 
 /// Walks `rows` in rounds of a batch per rank. visit(first row of this rank's batch, its answers with
-/// their log-probabilities). False: all ranks stop.
-Result<bool> each_batch(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
-                        int64_t batch_size, at::Device device, const std::function<bool()>& stop,
-                        const std::function<void(int64_t first, const Answers&)>& visit) {
+/// their log-probabilities, and those beside them). False: all ranks stop.
+Result<bool> each_batch(
+    Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows, int64_t batch_size,
+    at::Device device, const std::function<bool()>& stop,
+    const std::function<void(int64_t first, Answers answers, const Answers& beside)>& visit) {
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
   for (int64_t round = 0; round < batches; round += collectives.world()) {
     if (stop && comm::max_over_ranks(collectives, device, {stop() ? 1.0 : 0.0})[0] > 0)
@@ -34,13 +51,11 @@ Result<bool> each_batch(Stepper& stepper, comm::Collectives& collectives, const 
       DSJ_TRY(data::Sample sample, rows.at(i));
       samples.push_back(std::move(sample));
     }
-    if (samples.empty()) samples.push_back(no_pair(stepper.objective()));
+    if (samples.empty()) samples.push_back(no_answers(stepper.objective()));
     const data::Batch batch = data::collate(samples);
-    Answers answers = answers_of(batch);
-    device::HostRead read(stepper.answer_losses(on_device(batch, device), answers));
-    const double* losses = read.get().const_data_ptr<double>();
-    for (size_t i = 0; i < answers.size(); ++i) answers[i].logp = -losses[i];
-    visit(first, answers);
+    Answers beside;
+    for (const data::Batch& other : batch.beside) beside = answers_seen(stepper, other, device);
+    visit(first, answers_seen(stepper, batch, device), beside);
   }
   return true;
 }
@@ -57,52 +72,64 @@ at::Tensor summed_over_ranks(comm::Collectives& collectives, at::Device device,
 Answers answers_of(const data::Batch& batch) {
   Answers answers;
   for (const data::AnswerPart& part : batch.parts)
-    answers.push_back(
-        {.reference = part.reference, .tokens = part.tokens, .targets = part.targets});
+    answers.push_back({.reference = part.reference,
+                       .tokens = part.tokens,
+                       .targets = part.targets,
+                       .good = part.good});
   return answers;
 }
 
 Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collectives,
                                     const EvalRows& rows, int64_t batch_size, at::Device device,
                                     const std::function<bool()>& stop) {
-  const auto& names = optim::metric_names(stepper.objective());
-  const int64_t metrics = std::ssize(names), columns = metrics + 3;
+  const dsconfig::Objective& objective = stepper.objective();
   const int64_t together = batch_size * collectives.world();
   const int64_t rounds = (rows.count + together - 1) / together;
-  // Of each round, over its pairs: the sums of loss and metrics; pairs, targets.
-  const at::Tensor sums = at::zeros({rounds, columns}, at::kDouble);
-  auto* to = sums.mutable_data_ptr<double>();
+  std::vector<Answers> seen;  // this rank's, of each round
+  const at::Tensor moved = at::zeros({rounds, 2}, at::kDouble);
+  auto* mean = moved.mutable_data_ptr<double>();
   DSJ_TRY(const bool whole, each_batch(stepper, collectives, rows, batch_size, device, stop,
-                                       [&](int64_t first, const Answers& answers) {
-                                         const optim::Judged judged =
-                                             optim::judge(stepper.objective(), answers);
-                                         const auto pairs = static_cast<double>(judged.pairs);
-                                         double* at = to + first / together * columns;
-                                         for (const auto& [name, value] : judged.metrics)
-                                           *at++ += pairs * value;
-                                         *at++ += pairs * judged.loss;
-                                         *at++ += pairs;
-                                         for (const optim::Answer& answer : answers)
-                                           *at += static_cast<double>(answer.targets);
+                                       [&](int64_t, Answers answers, const Answers& beside) {
+                                         const optim::Tally own = optim::moved(beside);
+                                         if (own.count > 0) {
+                                           mean[2 * seen.size()] = own.sum / own.count;
+                                           mean[2 * seen.size() + 1] = 1;
+                                         }
+                                         seen.push_back(std::move(answers));
                                        }));
   if (!whole) return EvalResult{.stopped = true};
-  const at::Tensor all = summed_over_ranks(collectives, device, sums, "evaluate");
+  at::Tensor means = moved;
+  if (objective.estimates_kl()) means = summed_over_ranks(collectives, device, moved, "kl");
+  const auto* sum = means.const_data_ptr<double>();
+  const int64_t tallies = std::ssize(optim::tally_names(objective)), columns = 2 * tallies + 3;
+  // Of each round: sum and count of each tally; the loss over what was judged, how much that is, targets.
+  const at::Tensor own = at::zeros({rounds, columns}, at::kDouble);
+  auto* to = own.mutable_data_ptr<double>();
+  for (size_t round = 0; round < seen.size(); ++round) {
+    const double kl = optim::kl_of({sum[2 * round], sum[2 * round + 1]});
+    const optim::Judged judged = optim::judge(objective, seen[round], kl);
+    const auto count = static_cast<double>(judged.judged);
+    for (const optim::Tally& tally : judged.tallies) *to++ = tally.sum, *to++ = tally.count;
+    *to++ = count * judged.loss;
+    *to++ = count;
+    for (const optim::Answer& answer : seen[round]) *to += static_cast<double>(answer.targets);
+    ++to;
+  }
+  const at::Tensor all = summed_over_ranks(collectives, device, own, "evaluate");
   const auto* from = all.const_data_ptr<double>();
   EvalResult result{.rows = rows.count};
-  double loss = 0, pairs = 0, judged_rounds = 0;
+  std::vector<optim::Tally> of_rounds;
+  double loss = 0, judged = 0;
   for (int64_t round = 0; round < rounds; ++round, from += columns) {
-    const double own = from[metrics + 1];
-    result.targets += static_cast<int64_t>(from[metrics + 2]);
-    if (own == 0) continue;
-    for (int64_t i = 0; i < metrics; ++i)
-      result.metrics[names[static_cast<size_t>(i)]] += from[i] / own;
-    loss += from[metrics];
-    pairs += own;
-    ++judged_rounds;
+    result.targets += static_cast<int64_t>(from[columns - 1]);
+    if (from[columns - 2] == 0) continue;
+    for (int64_t i = 0; i < tallies; ++i) of_rounds.push_back({from[2 * i], from[2 * i + 1]});
+    loss += from[columns - 3];
+    judged += from[columns - 2];
   }
-  for (auto& [name, value] : result.metrics) value /= judged_rounds;
-  if (pairs > 0) result.loss = loss / pairs;
-  result.rows_without_target = rows.count - static_cast<int64_t>(pairs);
+  result.metrics = optim::metrics_of(objective, of_rounds);
+  if (judged > 0) result.loss = loss / judged;
+  result.rows_without_target = rows.count - static_cast<int64_t>(judged);
   return result;
 }
 
@@ -113,13 +140,17 @@ Result<std::optional<ReferenceLogps>> reference_logps(Stepper& stepper,
                                                       const std::function<bool()>& stop) {
   const EvalRows rows{.dataset = &dataset, .first = 0, .count = dataset.rows()};
   ReferenceLogps logps(static_cast<size_t>(rows.count));
-  DSJ_TRY(const bool whole, each_batch(stepper, collectives, rows, batch_size, device, stop,
-                                       [&](int64_t first, const Answers& answers) {
-                                         if (first >= rows.count) return;  // no batch of its own
-                                         for (size_t i = 0; i < answers.size(); ++i)
-                                           logps[static_cast<size_t>(first) + i / 2][i % 2] =
-                                               answers[i].logp;
-                                       }));
+  const bool pairs = stepper.objective().pairs();
+  DSJ_TRY(const bool whole,
+          each_batch(stepper, collectives, rows, batch_size, device, stop,
+                     [&](int64_t first, const Answers& answers, const Answers& beside) {
+                       if (first >= rows.count) return;  // no batch of its own
+                       const auto row = static_cast<size_t>(first);
+                       for (size_t i = 0; i < answers.size(); ++i)
+                         logps[row + (pairs ? i / 2 : i)][pairs ? i % 2 : 0] = answers[i].logp;
+                       for (size_t i = 0; i < beside.size(); ++i)
+                         logps[row + i][1] = beside[i].logp;
+                     }));
   if (!whole) return std::nullopt;
   sum_over_ranks(collectives, device, logps);
   return logps;

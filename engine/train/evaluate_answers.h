@@ -1,8 +1,9 @@
 // An evaluation of an objective that judges whole answers, forward only, shared among the ranks as
 // evaluate.h's.
 //
-// As TRL's trainers: eval_loss is the mean over all pairs of the pair's loss. A metric is first the mean
-// over the pairs that the ranks run side by side, and then the mean of those means.
+// As TRL's trainers: eval_loss is the mean over all pairs, or marked answers, of the loss. A metric is
+// first the mean over those that the ranks run side by side, and then the mean of those means. kto's KL
+// term is that of the rows side by side.
 // Tested by: tests/engine/train/preference_test.cc
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace dsj::train {
 
-/// The answers of a batch of pairs. Empty: it has none.
+/// The answers of a batch of pairs or marked rows. Empty: it has none.
 Answers answers_of(const data::Batch& batch);
 
 /// As evaluate(). Collective.
@@ -19,9 +20,8 @@ Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collect
                                     const EvalRows& rows, int64_t batch_size, at::Device device,
                                     const std::function<bool()>& stop);
 
-/// Of pairs first, first + 1 ... of `dataset`, count of them, the answers' log-probabilities under the
-/// weights as they are: the same on all ranks. nullopt: a rank was asked to stop. Error: a row cannot
-/// be read. Collective.
+/// Of each row of `dataset` the answers' log-probabilities under the weights as they are: the same on all
+/// ranks. nullopt: a rank was asked to stop. Error: a row cannot be read. Collective.
 Result<std::optional<ReferenceLogps>> reference_logps(Stepper& stepper,
                                                       comm::Collectives& collectives,
                                                       const data::Dataset& dataset,

@@ -59,6 +59,13 @@ Status measure_rows(Inputs& in, int64_t max_seq_length) {
   return {};
 }
 
+void rotate_answers(const Inputs& in, data::Dataset& dataset, int64_t held_out) {
+  if (in.objective.estimates_kl())
+    dataset.rotate_answers(
+        dsconfig::rotated_rows(in.config().micro_batch_size, in.config().train_batch_size),
+        held_out);
+}
+
 /// Reads the data files once.
 Result<nlohmann::json> record_data(const Inputs& in, const data::DatasetOptions& options) {
   PosixFiles files;
@@ -97,6 +104,7 @@ Result<data::Sample> sample_at(const data::Dataset& dataset, int64_t row,
   if (reference) {
     const auto& own = (*reference)[static_cast<size_t>(row)];
     sample.reference.assign(own.begin(), own.end());
+    for (data::Sample& beside : sample.beside) beside.reference = {own[1]};
   }
   return sample;
 }
@@ -177,6 +185,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   if (in.packs) facts.packed_rows = in.packs->count();
   in.resolution = dsconfig::resolve(in.job.ds_config, training, facts);
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
+  DSJ_TRY_STATUS(in.dataset->check_split(in.first_row()));
+  rotate_answers(in, *in.dataset, in.first_row());
   const auto units = layout::units_of(in.model, in.lora);
   DSJ_TRY_STATUS(plan::check_muon(units, in.config()));
   DSJ_TRY_STATUS(plan::check_one_bit(units, in.config()));
@@ -187,6 +197,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
             data::Dataset::open(
                 *training.eval_data_path, in.tokenizer.get(),
                 data::evaluation_options(options, training.max_eval_samples.value_or(0))));
+    rotate_answers(in, *in.eval_dataset, 0);
   }
   if (env.rank == 0) {
     DSJ_TRY(in.data_record, record_data(in, options));

@@ -22,8 +22,8 @@
 
 namespace dsj::train {
 
-/// Of each row of a data set its answers' log-probabilities, chosen and rejected, under the model that
-/// the run starts from (references.h).
+/// Of each row of a data set its answers' log-probabilities under the model that the run starts from
+/// (references.h): chosen and rejected, or of kto its own and the one beside it.
 using ReferenceLogps = std::vector<std::array<double, 2>>;
 /// A row with its reference. Null: it has none.
 Result<data::Sample> sample_at(const data::Dataset& dataset, int64_t row,

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "engine/comm/agree.h"
 #include "engine/train/run_state.h"
+#include "engine/weights/export_record.h"
 #include "engine/weights/weight_source.h"
 
 namespace dsj::train {
@@ -16,11 +17,38 @@ std::string reference_path(const Inputs& in) {
   return path_join(in.job.output_dir, dsconfig::kReferenceFile);
 }
 
-/// What the numbers follow from. Of rank 0, which alone knows the data.
+/// The model's configuration and weights, as far as they are there: each file's mark.
+json model_key(Files& files, const std::string& directory) {
+  json marks = json::object();
+  const auto entries = files.list_dir(directory);
+  if (!entries) return marks;
+  for (const DirEntry& entry : *entries) {
+    const std::string& name = entry.name;
+    if (name != "config.json" && !name.ends_with(".safetensors") && !name.ends_with(".bin"))
+      continue;
+    const std::string path = path_join(directory, name);
+    if (files.kind(path).value_or(EntryKind::Absent) != EntryKind::File) continue;
+    if (const auto mark = weights::mark_of(files, path)) marks[name] = {mark->bytes, mark->ends};
+  }
+  return marks;
+}
+
+/// Whether no file of the model has changed since. Weights that were removed are not needed any more.
+bool is_same_model(const json& saved, const json& now) {
+  if (!saved.is_object()) return false;
+  for (const auto& [name, mark] : now.items())
+    if (saved.value(name, json()) != mark) return false;
+  return true;
+}
+
+/// What the numbers follow from beside the model. Of rank 0, which alone knows the data.
 json reference_key(const Inputs& in) {
   return {{"data", in.data_record},
-          {"model", in.job.training.model_name_or_path},
           {"max_prompt_length", in.objective.max_prompt_length},
+          {"rotated_rows",
+           in.objective.estimates_kl()
+               ? dsconfig::rotated_rows(in.config().micro_batch_size, in.config().train_batch_size)
+               : 0},
           {"truncation_side", in.job.training.truncation_side.value_or("right")},
           {"products", in.config().precision == dsconfig::Precision::Fp32 ? "fp32" : "16 bits"}};
 }
@@ -41,14 +69,17 @@ int64_t eval_rows_of(const Inputs& in) {
   return in.eval_dataset ? in.eval_dataset->rows() : 0;
 }
 
-/// nullopt: there is no such file, or it is of other rows, or damaged: they are computed again.
+/// nullopt: there is no such file, or it is of other rows or another model, or damaged: they are computed again.
 std::optional<References> read_references(Files& files, const Inputs& in) {
   const std::string path = reference_path(in);
   if (!files.exists(path).value_or(false)) return std::nullopt;
   const auto text = files.read_all(path, kFileBytesMax);
   if (!text) return std::nullopt;
   const json saved = json::parse(*text, nullptr, false);
-  if (!saved.is_object() || saved.value("key", json()) != reference_key(in)) return std::nullopt;
+  if (!saved.is_object() || saved.value("key", json()) != reference_key(in) ||
+      !is_same_model(saved.value("model", json()),
+                     model_key(files, in.job.training.model_name_or_path)))
+    return std::nullopt;
   auto train = logps_of(saved, "train", in.dataset->rows());
   auto eval = logps_of(saved, "eval", eval_rows_of(in));
   if (!train || !eval) return std::nullopt;
@@ -56,8 +87,10 @@ std::optional<References> read_references(Files& files, const Inputs& in) {
 }
 
 Status write_references(Files& files, const Inputs& in, const References& references) {
-  const json saved = {
-      {"key", reference_key(in)}, {"train", references.train}, {"eval", references.eval}};
+  const json saved = {{"key", reference_key(in)},
+                      {"model", model_key(files, in.job.training.model_name_or_path)},
+                      {"train", references.train},
+                      {"eval", references.eval}};
   return files.write_atomically(reference_path(in), saved.dump() + "\n");
 }
 

@@ -1,5 +1,5 @@
-// The log-probabilities of a job's answers under the model that the run starts from: what dpo compares
-// with. One pass over the rows computes them before the first step, as TRL's precompute_ref_log_probs,
+// The log-probabilities of a job's answers under the model that the run starts from: what dpo and kto
+// compare with. One pass over the rows computes them before the first step, as TRL's precompute_ref_log_probs,
 // and the output directory keeps them, so that later attempts need neither the pass nor the old weights.
 // Tested by: tests/engine/train/preference_test.cc
 #pragma once

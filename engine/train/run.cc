@@ -175,7 +175,7 @@ class Loop {
     DSJ_TRY_STATUS(load_best(progress));
     flight_.enter(FlightPhase::Exporting, progress.step);
     if (const auto why = guard_.keeps_back(); !why.empty()) return give_up(why);
-    DSJ_TRY_STATUS(saver_.export_model());
+    DSJ_TRY_STATUS(saver_.export_model(figures(progress)));
     events_.emit(report::Done{.step = progress.step});
     return static_cast<int>(contract::kExitDone);
   }
@@ -208,6 +208,18 @@ class Loop {
   void tell_early_stop(const Progress& progress) const {
     note("early stopping: eval_loss has not improved in " + std::to_string(progress.best.failures) +
          " evaluations; the run ends after step " + std::to_string(progress.step));
+  }
+
+  /// Of the model that is exported.
+  CardFigures figures(const Progress& progress) const {
+    const auto best = in_.config().eval.best.load ? progress.best.checkpoint : std::nullopt;
+    if (best && *best != progress.step)
+      return {.step = *best, .eval_loss = progress.best.loss, .eval_step = progress.best.step};
+    return {.step = progress.step,
+            .loss = last_loss_,
+            .eval_loss = last_evaluation_.loss,
+            .eval_step = evaluated_step_,
+            .eval_metrics = last_evaluation_.metrics};
   }
 
   /// Where load_best_model_at_end asks for it: the model becomes the best checkpoint's.
@@ -249,6 +261,8 @@ class Loop {
     if (result.stopped) return result;
     const std::chrono::duration<double> seconds = Clock::now() - start;
     watching_.after_evaluation(progress.step, result, seconds.count());
+    last_evaluation_ = result;
+    evaluated_step_ = progress.step;
     return result;
   }
 
@@ -343,11 +357,15 @@ class Loop {
     if (!ahead_) ahead_ = read(rows, progress.step);
     DSJ_TRY(const StepRows own, *std::exchange(ahead_, std::nullopt));
     tried_.reset();  // a step holds its own rows alone, as the plan counts
-    std::vector<models::MicroBatch> batches;
-    std::vector<Answers> answers;
+    std::vector<models::MicroBatch> batches, beside;
+    std::vector<Answers> answers, beside_answers;
     for (const data::Batch& batch : own.micro_batches) {
       batches.push_back(on_device(batch, device_));
       if (in_.objective.judges()) answers.push_back(answers_of(batch));
+      for (const data::Batch& other : batch.beside) {
+        beside.push_back(on_device(other, device_));
+        beside_answers.push_back(answers_of(other));
+      }
     }
     flight_.enter(FlightPhase::Training, progress.step + 1);
     if (first_) startup::recorder().stage_ends("first rows");
@@ -356,6 +374,8 @@ class Loop {
     const StepResult result =
         stepper_.run({.micro_batches = batches,
                       .answers = answers,
+                      .beside = beside,
+                      .beside_answers = beside_answers,
                       .step = progress.step,
                       .rates = rates,
                       .tokens = own.tokens,
@@ -369,6 +389,7 @@ class Loop {
       startup::append_line(startup_file_, in_.job.attempt);
     }
     targets_ = result.next_targets;
+    last_loss_ = result.loss;
     ++progress.step;
     progress.skipped += result.skipped;
     report(progress, result, rates.lr, std::chrono::duration<double>(Clock::now() - start).count(),
@@ -472,6 +493,9 @@ class Loop {
   std::optional<models::MicroBatch> tried_;  ///< the last step's first one
   std::optional<Result<StepRows>> ahead_;    ///< of the next step, once they are read
   std::optional<int64_t> targets_;           ///< of all ranks in that step
+  std::optional<double> last_loss_;          ///< of the last step of this attempt
+  EvalResult last_evaluation_;               ///< of this attempt
+  int64_t evaluated_step_ = 0;
   bool warned_of_targets_ = false;
   const std::string startup_file_;
   bool first_ = true;

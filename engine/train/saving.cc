@@ -312,8 +312,9 @@ void Saver::deal(weights::ModelExport& model) {
                  in_.job.output_dir);
 }
 
-Status Saver::export_model(int64_t file_bytes_max) {
-  const auto options = export_options(file_bytes_max);
+Status Saver::export_model(const CardFigures& figures, int64_t file_bytes_max) {
+  auto options = export_options(file_bytes_max);
+  options.card = model_card(in_, figures, state_.collectives().world(), version());
   const auto rest = in_.lora
                         ? Result<RestOfModel>()  // the base has it
                         : RestOfModel::open(files_, options.source_dir, in_.model, state_.units());

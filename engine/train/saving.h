@@ -15,6 +15,7 @@
 #include "engine/checkpoint/retention.h"
 #include "engine/comm/agree.h"
 #include "engine/train/events.h"
+#include "engine/train/model_card.h"
 #include "engine/train/run_state.h"
 #include "engine/weights/export.h"
 #include "job/plan/snapshot.h"
@@ -52,10 +53,10 @@ class Saver {
   /// Reads the checkpoint of `step` back, whose run this is: its parameters, and the states. Collective,
   /// one verdict for all ranks. Any error of a checkpoint that is damaged or gone.
   Status take_back(int64_t step);
-  /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout. A model of several
+  /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout, and a model card. A model of several
   /// files is written by several ranks, each its files, if all see the directory; if not, rank 0
   /// says so and writes all. `file_bytes_max`: of a file. Collective.
-  Status export_model(int64_t file_bytes_max = weights::kShardBytesMax);
+  Status export_model(const CardFigures& figures, int64_t file_bytes_max = weights::kShardBytesMax);
 
  private:
   checkpoint::WriteOptions write_options(const Progress& progress) const;

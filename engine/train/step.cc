@@ -22,6 +22,7 @@ using layout::Action;
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
   const Answers* answers = nullptr;       ///< null: nothing is judged
+  double kl = 0;                          ///< kto's
   double weight = 0;                      ///< of its mean loss (optim::loss_weights)
   uint64_t dropout_key = 0;               ///< made of step, micro-step and rank
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
@@ -226,11 +227,10 @@ void Stepper::judge_turn(int unit, MicroStep& micro, const at::Tensor& loss) {
       models::head_part_losses(p, model_, micro.x, *micro.batch, parts, options_.pieces));
   const double* losses = read.get().const_data_ptr<double>();
   for (size_t i = 0; i < answers.size(); ++i) answers[i].logp = -losses[i];
-  const optim::Judged judged = optim::judge(options_.objective, answers);
+  const optim::Judged judged = optim::judge(options_.objective, answers, micro.kl);
   loss.add_(micro.weight * judged.loss);
   if (micro.balance) loss.add_(micro.balance->loss().mul_(balance_weight()));
-  size_t metric = 0;
-  for (const auto& [name, value] : judged.metrics) metrics_[metric++] += micro.weight * value;
+  tallies_.insert(tallies_.end(), judged.tallies.begin(), judged.tallies.end());
   const at::Tensor weights = at::empty({micro.batch->targets().count}, at::kFloat);
   float* weight = weights.mutable_data_ptr<float>();
   for (size_t i = 0; i < answers.size(); ++i)
@@ -306,6 +306,34 @@ std::vector<double> Stepper::weights_of(const StepInput& input) {
   return optim::loss_weights(options_.normalization, targets, all, collectives.world());
 }
 
+std::vector<double> Stepper::kls_of(const StepInput& input) {
+  std::vector<double> kls(input.micro_batches.size(), 0);
+  if (!options_.objective.estimates_kl()) return kls;
+  DSJ_CHECK(input.beside.size() == kls.size() && input.beside_answers.size() == kls.size());
+  std::vector<at::Tensor> losses;
+  for (size_t i = 0; i < kls.size(); ++i)
+    losses.push_back(answer_losses(input.beside[i], input.beside_answers[i]));
+  device::HostRead read(at::cat(losses));
+  const double* loss = read.get().const_data_ptr<double>();
+  const at::Tensor means = at::zeros({std::ssize(kls), 2}, at::kDouble);
+  auto* mean = means.mutable_data_ptr<double>();
+  for (size_t i = 0; i < kls.size(); ++i) {
+    Answers answers = input.beside_answers[i];
+    for (optim::Answer& answer : answers) answer.logp = -*loss++;
+    const optim::Tally moved = optim::moved(answers);
+    if (moved.count == 0) continue;
+    mean[2 * i] = moved.sum / moved.count;
+    mean[2 * i + 1] = 1;
+  }
+  auto& collectives = state_.collectives();
+  const at::Tensor sums = device::upload(means, device_);
+  const auto work = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "kl"});
+  const at::Tensor all = comm::on_host(*work, sums);
+  const auto* sum = all.const_data_ptr<double>();
+  for (size_t i = 0; i < kls.size(); ++i) kls[i] = optim::kl_of({sum[2 * i], sum[2 * i + 1]});
+  return kls;
+}
+
 double Stepper::balance_weight() const {
   return model_.experts.balance / static_cast<double>(micro_steps_);
 }
@@ -317,7 +345,8 @@ StepResult Stepper::run(const StepInput& input) {
   const bool judges = !input.answers.empty();
   DSJ_CHECK(judges == options_.objective.judges() &&
             (!judges || input.answers.size() == input.micro_batches.size()));
-  metrics_.assign(judges ? optim::metric_names(options_.objective).size() : 0, 0);
+  const std::vector<double> kls = kls_of(input);
+  tallies_.clear();
   MicroStep micro;
   const bool local = state_.update_method().keeps_gradients_local(updates_);
   state_.keep_gradients_local(local);
@@ -328,6 +357,7 @@ StepResult Stepper::run(const StepInput& input) {
       micro.batch = batch;
       if (judges) micro.answers = &input.answers[static_cast<size_t>(action.micro_step)];
       micro.weight = weights[static_cast<size_t>(action.micro_step)];
+      micro.kl = kls[static_cast<size_t>(action.micro_step)];
       if (model_.experts.balance > 0)
         micro.balance.emplace(model_.experts.count, loss_scaler_.scale() * balance_weight(),
                               device_);
@@ -359,8 +389,9 @@ StepResult Stepper::run(const StepInput& input) {
       static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0,
       input.next_targets ? static_cast<double>(input.next_targets()) : 0.0};
   numbers.insert(numbers.end(), input.votes.begin(), input.votes.end());
-  const size_t first_metric = 2 + numbers.size();  // behind loss and squares
-  numbers.insert(numbers.end(), metrics_.begin(), metrics_.end());
+  const size_t first_tally = 2 + numbers.size();  // behind loss and squares
+  for (const optim::Tally& tally : tallies_)
+    numbers.insert(numbers.end(), {tally.sum, tally.count});
   const at::Tensor counts = at::tensor(numbers, at::kDouble);
   const at::Tensor sums = at::cat({loss.view({1}), squares, device::upload(counts, device_)});
   const auto summed = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"});
@@ -376,8 +407,9 @@ StepResult Stepper::run(const StepInput& input) {
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0,
                     .votes = {sum[5], sum[6], sum[7]}};
-  for (size_t i = 0; i < metrics_.size(); ++i)
-    result.metrics[optim::metric_names(options_.objective)[i]] = sum[first_metric + i] / world;
+  for (size_t i = 0; i < tallies_.size(); ++i)
+    tallies_[i] = {sum[first_tally + 2 * i], sum[first_tally + 2 * i + 1]};
+  if (judges) result.metrics = optim::metrics_of(options_.objective, tallies_);
   if (input.next_targets) result.next_targets = static_cast<int64_t>(sum[4]);
   if (input.before_update) input.before_update();
   update(result, input.rates, std::isfinite(sum[1]));

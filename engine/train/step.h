@@ -56,9 +56,13 @@ struct StepInput {
   /// as many.
   std::span<const models::MicroBatch> micro_batches;
   std::span<const Answers> answers = {};  ///< of each micro-batch; empty: nothing is judged
-  int64_t step = 0;                       ///< the step's number; part of the keys of draws
-  optim::Rates rates;                     ///< of this step
-  int64_t tokens = 0;                     ///< of this rank
+  /// Where the objective estimates the KL term: of each micro-batch, the rows with other rows' answers,
+  /// and those answers. They are run before the step, forward only.
+  std::span<const models::MicroBatch> beside = {};
+  std::span<const Answers> beside_answers = {};
+  int64_t step = 0;    ///< the step's number; part of the keys of draws
+  optim::Rates rates;  ///< of this step
+  int64_t tokens = 0;  ///< of this rank
   /// Of all ranks' micro-batches, as the step before said (StepResult::next_targets). nullopt: the
   /// ranks add them up first, if the normalization needs them.
   std::optional<int64_t> targets = {};
@@ -84,7 +88,7 @@ struct StepResult {
   int64_t tokens = 0;            ///< of all ranks
   bool stop = false;             ///< a rank was asked to stop; the same on all ranks
   StepVotes votes = {};          ///< the sums over the ranks
-  /// optim::Judged::metrics, the means over micro-batches and ranks.
+  /// optim::metrics_of() the micro-steps of all ranks.
   std::map<std::string, double> metrics = {};
   /// Of all ranks in the next step; nullopt: nobody knew.
   std::optional<int64_t> next_targets = {};
@@ -134,6 +138,8 @@ class Stepper {
   std::vector<double> weights_of(const StepInput& input);
   /// `loss` [] double, on the device: a head pass adds its mean, weighed.
   void execute(const layout::Action& action, MicroStep& micro, const at::Tensor& loss);
+  /// kto's k of each micro-step, 0 where the objective has none. Collective.
+  std::vector<double> kls_of(const StepInput& input);
   /// The head's pass where the objective judges answers: their log-probabilities, the loss and its
   /// slopes by them, and each target's gradient with its answer's slope.
   void judge_turn(int unit, MicroStep& micro, const at::Tensor& loss);
@@ -179,7 +185,8 @@ class Stepper {
   const optim::Averaging averaging_;
   optim::LossScaler loss_scaler_;
   int64_t updates_ = 0;
-  std::vector<double> metrics_;  ///< of this step so far, as optim::metric_names
+  std::vector<optim::Tally>
+      tallies_;  ///< of this rank in this step, one micro-step after the other
   observe::StepObserver* observer_ = nullptr;
 };
 

@@ -149,7 +149,11 @@ void Watching::log_line(const report::Step& step) {
   logged_loss_ += *step.loss;
   ++logged_steps_;
   if (step.metrics)
-    for (const auto& [name, value] : *step.metrics) logged_metrics_[name] += value;
+    for (const auto& [name, value] : *step.metrics) {
+      optim::Tally& tally = logged_metrics_[name];
+      tally.sum += value;
+      ++tally.count;
+    }
   const bool first = config.logging_first_step && step.step == 1;
   if (!first && !config.logging.due(step.step, config.steps_per_epoch, config.total_steps)) {
     return;
@@ -160,8 +164,9 @@ void Watching::log_line(const report::Step& step) {
                    .lr = step.lr,
                    .epoch = epoch(step.step)};
   if (!logged_metrics_.empty()) {
-    for (auto& [name, sum] : logged_metrics_) sum /= static_cast<double>(logged_steps_);
-    told.metrics = std::exchange(logged_metrics_, {});
+    told.metrics.emplace();
+    for (const auto& [name, tally] : std::exchange(logged_metrics_, {}))
+      (*told.metrics)[name] = tally.sum / tally.count;
   }
   events_.emit(told);
   logged_loss_ = 0;

@@ -68,7 +68,8 @@ class Watching {
   observe::StepTimes interval_times_;
   double interval_seconds_ = 0, logged_loss_ = 0;
   int64_t interval_steps_ = 0, logged_steps_ = 0;
-  std::map<std::string, double> logged_metrics_;  ///< sums since the last log
+  /// Since the last log: of the steps that have a metric, its sum and their number.
+  std::map<std::string, optim::Tally> logged_metrics_;
   bool warned_of_targets_ = false;
 };
 

@@ -12,6 +12,7 @@ constexpr char kConfigFile[] = "config.json";
 constexpr char kGenerationFile[] = "generation_config.json";
 constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
 constexpr char kTemplateFile[] = "chat_template.jinja";
+constexpr char kCardFile[] = "README.md";
 constexpr int64_t kConfigBytesMax = 16 << 20;
 constexpr int64_t kCopyBytesMax = int64_t{1} << 30;
 
@@ -130,6 +131,8 @@ Status ModelExport::make_staging() {
   if (options_.chat_template)
     DSJ_TRY_STATUS(
         files.write_synced(path_join(staging, kTemplateFile), *options_.chat_template));
+  if (!options_.card.empty())
+    DSJ_TRY_STATUS(files.write_synced(path_join(staging, kCardFile), options_.card));
   for (const char* name : kCopiedFiles) {
     if (options_.adapter && std::string_view(name) == kGenerationFile) continue;
     if (options_.chat_template && std::string_view(name).starts_with("chat_template.")) continue;

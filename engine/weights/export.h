@@ -33,6 +33,8 @@ struct ExportOptions {
   std::optional<EosToken> eos = {};
   /// Set: the text of the model's chat template from now on. Unset: the source's.
   std::optional<std::string> chat_template = {};
+  /// README.md, the model card; empty: there is none. The source's card is not copied: it is of another model.
+  std::string card = {};
   /// Another export to the same place may follow, and replaces this one: it is recorded.
   bool is_replaced_later = true;
   /// Which of the ranks that export together this is.

@@ -16,6 +16,8 @@ constexpr std::array<std::string_view, 11> kPairLosses = {
     "sigmoid",  "hinge",     "ipo",      "robust",   "exo_pair",    "nca_pair",
     "bco_pair", "sppo_hard", "apo_zero", "apo_down", "sigmoid_norm"};
 
+constexpr std::array<std::string_view, 2> kMarkLosses = {"kto", "apo_zero_unpaired"};
+
 /// 0: it is none of the names.
 template <size_t N>
 size_t place_of(const std::array<std::string_view, N>& names, const std::string& name) {
@@ -35,6 +37,9 @@ Objective objective_of(const TrainingArgs& args) {
   if (objective.kind == Kind::Dpo)
     objective.loss =
         static_cast<PairLoss>(place_of(kPairLosses, args.loss_type.value_or("sigmoid")));
+  if (objective.kind == Kind::Kto)
+    objective.mark_loss =
+        static_cast<MarkLoss>(place_of(kMarkLosses, args.loss_type.value_or("kto")));
   objective.beta = args.beta.value_or(objective.beta);
   objective.label_smoothing = args.label_smoothing.value_or(0);
   objective.desirable_weight = args.desirable_weight.value_or(1);
@@ -63,12 +68,15 @@ class OnlyWith {
   Report& out_;
 };
 
+/// The objective whose loss a name is.
+const char* objective_of_loss(std::string_view loss) {
+  if (loss == "nll") return "sft";
+  return std::ranges::find(kMarkLosses, loss) == kMarkLosses.end() ? "dpo" : "kto";
+}
+
 void check_pair_loss(const TrainingArgs& args, Report& out) {
   const std::string loss = args.loss_type.value_or("sigmoid");
   const double smoothing = args.label_smoothing.value_or(0);
-  if (loss == "nll")
-    out.error("training.lossType", "\"nll\" is the loss of objective sft",
-              "leave it out, or write sigmoid, ipo or hinge");
   if (loss == "exo_pair" && smoothing == 0)
     out.error("training.labelSmoothing", "lossType exo_pair needs one above 0", "write 1e-3");
   const bool smooths = loss == "sigmoid" || loss == "robust" || loss == "exo_pair";
@@ -81,9 +89,9 @@ void check_pair_loss(const TrainingArgs& args, Report& out) {
 
 void check_objective(const TrainingArgs& args, Report& out) {
   const std::string name = args.objective.value_or("sft");
-  if (name == "reward" || name == "kto") {
+  if (name == "reward") {
     out.unsupported("training.objective", name + " is not built",
-                    "expected sft, dpo, orpo or pretrain");
+                    "expected sft, dpo, kto, orpo or pretrain");
     return;
   }
   if (std::ranges::find(kKinds, name) == kKinds.end()) return;  // its choices were checked
@@ -92,7 +100,13 @@ void check_objective(const TrainingArgs& args, Report& out) {
   OnlyWith only(name, out);
   only.refuse(args.beta && !judges, "beta", "dpo, orpo or kto");
   only.refuse(args.max_prompt_length && !judges, "maxPromptLength", "dpo, orpo or kto");
-  only.refuse(args.loss_type && *args.loss_type != "nll" && kind != Kind::Dpo, "lossType", "dpo");
+  const char* of_loss = args.loss_type ? objective_of_loss(*args.loss_type) : name.c_str();
+  // nll is what pretrain has, too.
+  if (name != of_loss && !(kind == Kind::Pretrain && of_loss == std::string_view("sft")))
+    out.error("training.lossType",
+              "\"" + *args.loss_type + "\" is a loss of objective " + of_loss +
+                  ", and the objective is " + name,
+              "leave it out, or set training.objective");
   only.refuse(args.label_smoothing.value_or(0) > 0 && kind != Kind::Dpo, "labelSmoothing", "dpo");
   only.refuse(args.desirable_weight && kind != Kind::Kto, "desirableWeight", "kto");
   only.refuse(args.undesirable_weight && kind != Kind::Kto, "undesirableWeight", "kto");

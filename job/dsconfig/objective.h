@@ -2,6 +2,7 @@
 // Pure. Tested by: tests/job/dsconfig/objective_test.cc
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -24,6 +25,9 @@ enum class PairLoss {
   SigmoidNorm
 };
 
+/// The losses of kto, by TRL's names.
+enum class MarkLoss { Kto, ApoZeroUnpaired };
+
 /// In the output directory: the rows' log-probabilities under the model that the run starts from.
 inline constexpr char kReferenceFile[] = "reference_logps.json";
 
@@ -37,6 +41,7 @@ struct Objective {
   };
   Kind kind = Kind::Sft;
   PairLoss loss = PairLoss::Sigmoid;
+  MarkLoss mark_loss = MarkLoss::Kto;
   double beta = 0.1, label_smoothing = 0;
   double desirable_weight = 1, undesirable_weight = 1;
   int64_t max_prompt_length = 0;  ///< in tokens; 0: any
@@ -47,9 +52,18 @@ struct Objective {
   bool judges() const { return pairs() || kind == Kind::Kto; }
   /// Whether it compares with the model that the run starts from.
   bool has_reference() const { return kind == Kind::Dpo || kind == Kind::Kto; }
-  /// Rows of tokens that a row of the data becomes.
+  /// Whether its loss needs to know how far the model has moved: the KL term, which answers beside
+  /// the prompts of other rows estimate.
+  bool estimates_kl() const { return kind == Kind::Kto && mark_loss == MarkLoss::Kto; }
+  /// Rows of tokens that a row of the data becomes, for training.
   int64_t rows_of_sample() const { return pairs() ? 2 : 1; }
 };
+
+/// Of how many rows the answers change places for the KL term (Dataset::rotate_answers): a rank's
+/// micro-batch, as in TRL, which refuses one of a single row. There it is a step's rows.
+inline int64_t rotated_rows(int64_t micro_batch, int64_t train_batch) {
+  return micro_batch > 1 ? micro_batch : std::max<int64_t>(2, train_batch);
+}
 
 /// As the arguments say. A name that check_arguments() refuses counts as the default.
 Objective objective_of(const TrainingArgs& args);

@@ -23,9 +23,12 @@ bool is_empty(const json& value) {
 
 /// Keys that decide what is learnt, and their values that are built: another one is refused, not listed.
 const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
-    {"stage", {"sft", "pt", "dpo"}}, {"finetuning_type", {"full", "lora"}},
-    {"adapter", {"lora", "qlora"}},  {"rl", {"dpo", "ipo", "orpo"}},
-    {"reward_model", {"False"}},     {"process_reward_model", {"False"}}};
+    {"stage", {"sft", "pt", "dpo", "kto"}},
+    {"finetuning_type", {"full", "lora"}},
+    {"adapter", {"lora", "qlora"}},
+    {"rl", {"dpo", "ipo", "orpo", "kto"}},
+    {"reward_model", {"False"}},
+    {"process_reward_model", {"False"}}};
 
 /// A ds_config whose every value comes from the training arguments.
 json plain_config() {
@@ -68,10 +71,17 @@ class RecipeImport {
       } else if (key == "pure_bf16") {
         give("bf16", argument_word(value));
         if (value == true) note("pure_bf16 is read as bf16: masters and states are fp32");
+      } else if (key == "pref_loss" && json_text(document_, "stage") == "kto") {
+        lose(key, "acts with stage dpo only");
       } else if (key == "pref_loss" && value == "orpo") {
         give("objective", "orpo");
-      } else if (key == "stage" && json_text(document_, "pref_loss") == "orpo") {
-        continue;  // pref_loss says more
+      } else if (key == "pref_loss" && value == "kto_pair") {
+        give("objective", "kto");
+        note(
+            "pref_loss kto_pair: objective kto judges the two answers of a pair one by one, as "
+            "TRL's KTOTrainer; TRL has dropped kto_pair");
+      } else if (key == "stage" && value == "dpo" && pref_loss_is_the_objective()) {
+        continue;
       } else if (key == "val_size") {
         validation(value);
       } else if (key == "eval_dataset") {
@@ -127,6 +137,12 @@ class RecipeImport {
   }
   void need(const std::string& path, const std::string& why) {
     imported_.missing.push_back({path, why});
+  }
+
+  /// orpo and kto_pair are more than a loss of dpo.
+  bool pref_loss_is_the_objective() const {
+    const std::string loss = json_text(document_, "pref_loss");
+    return loss == "orpo" || loss == "kto_pair";
   }
 
   /// LLaMA-Factory trains adapters unless the file says otherwise, and has defaults of its own for them.
@@ -222,6 +238,8 @@ constexpr std::pair<const char*, const char*> kAxolotlNames[] = {
     {"lora_modules_to_save", "lora_modules_to_save"},
     {"rl_beta", "beta"},
     {"orpo_alpha", "beta"},
+    {"kto_desirable_weight", "desirable_weight"},
+    {"kto_undesirable_weight", "undesirable_weight"},
     {"bfloat16", "bf16"},
     {"float16", "fp16"}};
 

@@ -1,7 +1,8 @@
-// `dsj run` with objectives that compare answers, against TRL's trainers (tests/fixtures/preference): the
+// `dsj run` with objectives that compare or judge answers, against TRL's trainers (tests/fixtures/preference): the
 // same losses, rewards and evaluations at each stage, on one rank and on two, and over a resume.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "test_paths.h"
@@ -23,6 +24,16 @@ class PreferenceRun : public RunTest {
     for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
       fs::copy(fixtures / "preference" / file, at("model") / file);
     oracle_ = json::parse(read_text(fixtures / "preference/steps.json"));
+    for (json one : json::parse(read_text(fixtures / "preference/kto.json"))["cases"]) {
+      const std::string name = "kto_" + one["rows"].get<std::string>();
+      one["rows"] = name;
+      one["objective"] = "kto";
+      oracle_["cases"].push_back(one);
+      for (const auto& [part, end] :
+           {std::pair{"_train.jsonl", ".jsonl"}, {"_eval.jsonl", "-eval.jsonl"}})
+        fs::copy_file(fixtures / "preference" / (name + part), at(name + end),
+                      fs::copy_options::overwrite_existing);
+    }
     for (const char* name : {"texts", "implicit", "chats", "whole"}) {
       std::ifstream all(fixtures / "preference" / (std::string(name) + ".jsonl"));
       std::ofstream train(at(std::string(name) + ".jsonl")),
@@ -69,9 +80,11 @@ class PreferenceRun : public RunTest {
                                      "--max_length=" + one["max_length"].dump(),
                                      "--save_strategy=no",
                                      "--objective=" + one["objective"].get<std::string>()};
-    for (const auto& [name, value] : one["options"].items())
+    for (const auto& [name, value] : one["options"].items()) {
+      const json& word = value.is_array() ? value[0] : value;
       line.push_back("--" + name + "=" +
-                     (value.is_array() ? value[0].get<std::string>() : value.dump()));
+                     (word.is_string() ? word.get<std::string>() : word.dump()));
+    }
     return line;
   }
   std::vector<json> lines(bool evaluations) const {
@@ -135,6 +148,21 @@ TEST_F(PreferenceRun, OrpoIsTrls) {
   }
 }
 
+/// Of rows with labels and of pairs; on two ranks the KL term is the mean of both.
+TEST_F(PreferenceRun, KtoIsTrls) {
+  for (const json& one : oracle_["cases"]) {
+    if (one["objective"] != "kto" || one["trained"] != 12) continue;
+    const int ranks = one["ranks"];
+    for (const int stage : {0, 3}) {
+      SCOPED_TRACE(one["rows"].get<std::string>() + " " + one["options"].dump() + ", ranks " +
+                   std::to_string(ranks) + ", stage " + std::to_string(stage));
+      fs::remove_all(out());
+      ASSERT_EQ(run(line_of(one, ranks, stage)), 0);
+      expect_as_trl(one, ranks == 1);
+    }
+  }
+}
+
 /// The reference is kept: a resume reads it, and goes on as if nothing had been.
 TEST_F(PreferenceRun, AResumeNeedsNoOldWeights) {
   const json one = oracle_of("texts", "dpo", "sigmoid");
@@ -176,6 +204,18 @@ TEST_F(PreferenceRun, LoraBeginsAtItsReference) {
     for (size_t i = 0; i < steps.size(); ++i)
       EXPECT_NEAR(steps[i]["loss"].get<double>(), first[i]["loss"].get<double>(), 1e-5);
   }
+}
+
+/// A split of the rows that pairs become would part the pairs.
+TEST_F(PreferenceRun, KtoRefusesToSplitPairs) {
+  const auto pairs = std::ranges::find_if(
+      oracle_["cases"], [](const json& one) { return one["rows"] == "kto_pairs"; });
+  ASSERT_NE(pairs, oracle_["cases"].end());
+  auto line = line_of(*pairs, 1, 0);
+  std::erase_if(line, [](const std::string& word) { return word.starts_with("--eval_data_path"); });
+  line.push_back("--val_size=0.25");
+  EXPECT_NE(run(line), 0);
+  EXPECT_THAT(stdout_text() + stderr_text(), HasSubstr("part the pairs"));
 }
 
 TEST_F(PreferenceRun, RowsOfAnotherObjectiveAreRefusedWithTheRemedy) {

@@ -73,13 +73,21 @@ TEST(RowNames, EntriesOfDatasetInfo) {
             R"({"messages":[{"role":"user","content":"x"}]})");
 }
 
+TEST(RowNames, KtosTagIsTheLabel) {
+  const json entry = {{"formatting", "sharegpt"},
+                      {"columns", {{"messages", "messages"}, {"kto_tag", "good"}}},
+                      {"tags", {{"role_tag", "role"}, {"content_tag", "content"}}}};
+  const RowNames kto = RowNames::of_entry(entry, "x").value();
+  EXPECT_EQ(renamed(kto, R"({"messages": [], "good": false})"), R"({"label":false,"messages":[]})");
+  EXPECT_EQ(kto.own_name("label"), "good");
+}
+
 TEST(RowNames, Refusals) {
   const auto said = [](const json& columns) {
     const auto read = RowNames::of(columns, "training.datasetColumns");
     return read ? std::string() : read.error().to_string();
   };
   EXPECT_NE(said({{"promt", "q"}}).find("\"promt\" is not a column or a tag"), std::string::npos);
-  EXPECT_NE(said({{"kto_tag", "q"}}).find("KTO"), std::string::npos);
   EXPECT_NE(said({{"images", "q"}}).find("media"), std::string::npos);
   EXPECT_NE(said({{"prompt", 3}}).find("is 3, expected a field's name"), std::string::npos);
   EXPECT_FALSE(RowNames::of_entry({{"formatting", "xml"}}, "x"));

@@ -58,11 +58,46 @@ TEST(Preference, MetricsAreTrlsMeansOverThePairs) {
       {"rewards/chosen", (1 - 0.5) / 2}, {"rewards/rejected", -0.25},
       {"rewards/accuracies", 0.5},       {"rewards/margins", (1.5 - 0.5) / 2},
       {"logps/chosen", (-8 - 5) / 2.0},  {"logps/rejected", (-12 - 7) / 2.0}};
-  EXPECT_EQ(judged.metrics, expected);
-  EXPECT_EQ(judged.pairs, 2);
-  std::vector<std::string> names;
-  for (const auto& [name, value] : judged.metrics) names.push_back(name);
-  EXPECT_EQ(names, metric_names(objective));
+  EXPECT_EQ(metrics_of(objective, judged.tallies), expected);
+  EXPECT_EQ(judged.judged, 2);
+  EXPECT_EQ(judged.tallies.size(), tally_names(objective).size());
+}
+
+/// A metric is the mean of the micro-steps that have it, each over the ranks' sums.
+TEST(Preference, MetricsAreMeansOverTheMicroStepsThatHaveThem) {
+  const Objective kto{.kind = Kind::Kto, .beta = 1};
+  const auto tallies = [&](std::vector<Answer> answers, double kl) {
+    return judge(kto, answers, kl).tallies;
+  };
+  const Answer good{.logp = -4, .reference = -5, .tokens = 2, .targets = 2};
+  const Answer bad{.logp = -9, .reference = -6, .tokens = 2, .targets = 2, .good = false};
+  std::vector<Tally> steps = tallies({good, good, bad}, 0.5);
+  const std::vector<Tally> second = tallies({good}, 0.25);
+  steps.insert(steps.end(), second.begin(), second.end());
+  const std::map<std::string, double> expected = {
+      {"kl", 0.375},           {"logps/chosen", -4},     {"logps/rejected", -9},
+      {"rewards/chosen", 1.0}, {"rewards/margins", 4.0}, {"rewards/rejected", -3}};
+  EXPECT_EQ(metrics_of(kto, steps), expected);
+  EXPECT_FALSE(metrics_of(kto, second).contains("rewards/margins")) << "no bad answer";
+}
+
+TEST(Preference, KtoByHand) {
+  const auto g = [](double x) { return 1 / (1 + std::exp(-x)); };
+  std::vector<Answer> answers = kPair;  // log-ratios 2 and -1
+  answers[1].good = false;
+  Objective kto{.kind = Kind::Kto, .beta = 0.5, .desirable_weight = 2, .undesirable_weight = 3};
+  EXPECT_NEAR(judge(kto, answers, 0.4).loss,
+              (2 * (1 - g(0.5 * (2 - 0.4))) + 3 * (1 - g(0.5 * (0.4 + 1)))) / 2, 1e-12);
+  kto.mark_loss = dsconfig::MarkLoss::ApoZeroUnpaired;
+  EXPECT_NEAR(judge(kto, answers).loss, (2 * (1 - g(1)) + 3 * g(-0.5)) / 2, 1e-12);
+  EXPECT_FALSE(kto.estimates_kl());
+  answers.push_back({.tokens = 1});  // cut before its answer
+  EXPECT_NEAR(judge(kto, answers).loss, (2 * (1 - g(1)) + 3 * g(-0.5)) / 2, 1e-12);
+  EXPECT_EQ(judge(kto, answers).judged, 2);
+  EXPECT_EQ(moved(answers), (Tally{1, 2}));
+  EXPECT_EQ(kl_of({0.75, 3}), 0.25);
+  EXPECT_EQ(kl_of({-0.75, 3}), 0) << "as TRL's clamp";
+  EXPECT_EQ(kl_of({}), 0);
 }
 
 TEST(Preference, APairThatWasCutBeforeItsAnswersHasNoPart) {
@@ -72,13 +107,13 @@ TEST(Preference, APairThatWasCutBeforeItsAnswersHasNoPart) {
     const Objective objective{.kind = Kind::Dpo, .loss = loss, .label_smoothing = 0.1};
     const Judged one = judge(objective, kPair), both = judge(objective, two);
     EXPECT_EQ(both.loss, one.loss);
-    EXPECT_EQ(both.metrics, one.metrics);
+    EXPECT_EQ(both.tallies, one.tallies);
     EXPECT_EQ(both.slopes[0], 0);
     EXPECT_EQ(both.slopes[2], one.slopes[0]);
   }
   const Judged none = judge({.kind = Kind::Dpo}, std::vector<Answer>(4));
   EXPECT_EQ(none.loss, 0);
-  EXPECT_EQ(none.pairs, 0);
+  EXPECT_EQ(none.judged, 0);
   EXPECT_EQ(none.slopes, std::vector<double>(4));
 }
 
@@ -89,15 +124,16 @@ TEST(Preference, OrpoByHand) {
                                      {.logp = -15, .tokens = 5, .targets = 5}};
   const Objective objective{.kind = Kind::Orpo, .beta = 0.5};
   const Judged judged = judge(objective, parts);
+  const auto metrics = metrics_of(objective, judged.tallies);
   const double pc = std::exp(-2), pr = std::exp(-3);
   const double odds = std::log(pc / (1 - pc)) - std::log(pr / (1 - pr));
   const double ratio = std::log(1 / (1 + std::exp(-odds)));
   EXPECT_NEAR(judged.loss, 2 - 0.5 * ratio, 1e-12);
-  EXPECT_NEAR(judged.metrics.at("nll_loss"), 2, 1e-12);
-  EXPECT_NEAR(judged.metrics.at("log_odds_ratio"), ratio, 1e-12);
-  EXPECT_NEAR(judged.metrics.at("log_odds_chosen"), odds, 1e-12);
-  EXPECT_NEAR(judged.metrics.at("logps/chosen"), -2, 1e-12);
-  EXPECT_NEAR(judged.metrics.at("rewards/margins"), 0.5, 1e-12);
+  EXPECT_NEAR(metrics.at("nll_loss"), 2, 1e-12);
+  EXPECT_NEAR(metrics.at("log_odds_ratio"), ratio, 1e-12);
+  EXPECT_NEAR(metrics.at("log_odds_chosen"), odds, 1e-12);
+  EXPECT_NEAR(metrics.at("logps/chosen"), -2, 1e-12);
+  EXPECT_NEAR(metrics.at("rewards/margins"), 0.5, 1e-12);
 }
 
 /// The rule of every loss: a slope is the derivative of the value, on drawn pairs.
@@ -133,6 +169,10 @@ TEST(Preference, SlopesAreTheDerivativesOfTheLoss) {
     for (const PairLoss loss : kAll)
       check({.kind = Kind::Dpo, .loss = loss, .beta = beta, .label_smoothing = smoothing}, pairs);
     check({.kind = Kind::Orpo, .beta = beta}, pairs);
+    for (size_t i = 1; i < pairs.size(); i += 2) pairs[i].good = false;
+    for (const auto loss : {dsconfig::MarkLoss::Kto, dsconfig::MarkLoss::ApoZeroUnpaired})
+      check({.kind = Kind::Kto, .mark_loss = loss, .beta = beta, .desirable_weight = smoothing},
+            pairs);
   }
 }
 

@@ -30,6 +30,11 @@ class Preference : public testing::Test {
     ASSERT_TRUE(loaded) << loaded.error().to_string();
     tokenizer_ = std::move(*loaded);
     oracle_ = json::parse(std::ifstream(fixture("preference") + "/steps.json"));
+    const json kto = json::parse(std::ifstream(fixture("preference") + "/kto.json"));
+    for (json one : kto["cases"]) {
+      one["objective"] = "kto";
+      oracle_["cases"].push_back(std::move(one));
+    }
   }
 
   static TrainingArgs arguments(const json& one) {
@@ -37,10 +42,44 @@ class Preference : public testing::Test {
     args.objective = one["objective"].get<std::string>();
     const json& options = one["options"];
     args.beta = options["beta"].get<double>();
-    if (options.contains("loss_type")) args.loss_type = options["loss_type"][0].get<std::string>();
+    if (const json loss = options.value("loss_type", json()); !loss.is_null())
+      args.loss_type = (loss.is_array() ? loss[0] : loss).get<std::string>();
+    if (options.contains("desirable_weight")) args.desirable_weight = options["desirable_weight"];
+    if (options.contains("undesirable_weight"))
+      args.undesirable_weight = options["undesirable_weight"];
     if (options.contains("label_smoothing"))
       args.label_smoothing = options["label_smoothing"].get<double>();
     return args;
+  }
+
+  /// The rows to train on and those to evaluate on.
+  struct Rows {
+    std::unique_ptr<data::Dataset> train, eval;
+    int64_t trained = kTrained;   ///< of `train`, from the first on
+    int64_t first_evaluated = 0;  ///< of `eval`
+  };
+  Rows open(const json& one, const TrainingArgs& args) {
+    const data::DatasetOptions options{.aim = data::aim_of(*args.objective),
+                                       .prompt_learned = args.objective == "orpo",
+                                       .max_seq_length = one["max_length"],
+                                       .vocab_size = 128,
+                                       .selection = {.max_samples = one.value("trained", 0)}};
+    const auto rows_of = [&](const std::string& name) {
+      auto opened = data::Dataset::open(fixture("preference") + "/" + name + ".jsonl",
+                                        tokenizer_.get(), options);
+      EXPECT_TRUE(opened) << opened.error().to_string();
+      return std::move(*opened);
+    };
+    const auto name = one["rows"].get<std::string>();
+    if (args.objective != "kto")
+      return {.train = rows_of(name), .eval = rows_of(name), .first_evaluated = kTrained};
+    Rows rows{rows_of("kto_" + name + "_train"), rows_of("kto_" + name + "_eval")};
+    rows.trained = rows.train->rows();
+    if (dsconfig::objective_of(args).estimates_kl()) {
+      rows.train->rotate_answers(2, 0);
+      rows.eval->rotate_answers(2, 0);
+    }
+    return rows;
   }
 
   struct Seen {
@@ -59,54 +98,56 @@ class Preference : public testing::Test {
     small.config.optimizer.beta2 = 0.999;
     small.config.optimizer.weight_decay = 0;
     small.config.gradient_clipping = 0;
-    data::DatasetOptions options{.aim = data::aim_of(*args.objective),
-                                 .prompt_learned = args.objective == "orpo",
-                                 .max_seq_length = one["max_length"],
-                                 .vocab_size = 128};
-    const auto dataset =
-        data::Dataset::open(fixture("preference") + "/" + one["rows"].get<std::string>() + ".jsonl",
-                            tokenizer_.get(), options);
-    EXPECT_TRUE(dataset) << dataset.error().to_string();
+    const Rows opened = open(one, args);
     Seen seen;
     testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
       Rank rank(small, collectives);
       rank.load(small.model);
-      std::optional<ReferenceLogps> reference;
+      std::optional<ReferenceLogps> train, eval;
       if (small.objective.has_reference()) {
-        auto found = reference_logps(rank.stepper, collectives, **dataset, 5, at::kCPU, {});
-        ASSERT_TRUE(found) << found.error().to_string();
-        reference = std::move(*found);
+        for (auto [to, rows] :
+             {std::pair(&train, opened.train.get()), std::pair(&eval, opened.eval.get())}) {
+          auto found = reference_logps(rank.stepper, collectives, *rows, 5, at::kCPU, {});
+          ASSERT_TRUE(found) << found.error().to_string();
+          *to = std::move(*found);
+        }
       }
-      const ReferenceLogps* known = reference ? &*reference : nullptr;
-      const data::Sampler sampler({.rows = kTrained,
+      const ReferenceLogps* known = train ? &*train : nullptr;
+      const data::Sampler sampler({.rows = opened.trained,
                                    .accumulation = 2 / world,
                                    .world = world,
                                    .micro_batch = 2,
                                    .shuffle = false});
       for (int64_t step = 0; step < kSteps; ++step) {
-        std::vector<models::MicroBatch> batches;
-        std::vector<Answers> answers;
+        std::vector<models::MicroBatch> batches, beside;
+        std::vector<Answers> answers, beside_answers;
         for (int64_t micro = 0; micro < sampler.micro_steps(step); ++micro) {
           std::vector<data::Sample> samples;
           for (int64_t i = 0; i < sampler.micro_rows(step, micro); ++i)
             samples.push_back(
-                sample_at(**dataset, sampler.index(step, micro, collectives.rank(), i), known)
+                sample_at(*opened.train, sampler.index(step, micro, collectives.rank(), i), known)
                     .value());
           const data::Batch batch = data::collate(samples);
           batches.push_back(on_device(batch, at::kCPU));
           answers.push_back(answers_of(batch));
+          for (const data::Batch& other : batch.beside) {
+            beside.push_back(on_device(other, at::kCPU));
+            beside_answers.push_back(answers_of(other));
+          }
         }
         const double lr = small.config.optimizer.lr;
         const StepResult done = rank.stepper.run({.micro_batches = batches,
                                                   .answers = answers,
+                                                  .beside = beside,
+                                                  .beside_answers = beside_answers,
                                                   .step = step,
                                                   .rates = {.lr = lr, .previous_lr = lr}});
         if (collectives.rank() == 0) seen.steps.push_back(done);
         if ((step + 1) % 10 != 0) continue;
-        const EvalRows rows{.dataset = dataset->get(),
-                            .first = kTrained,
-                            .count = (*dataset)->rows() - kTrained,
-                            .reference = known};
+        const EvalRows rows{.dataset = opened.eval.get(),
+                            .first = opened.first_evaluated,
+                            .count = opened.eval->rows() - opened.first_evaluated,
+                            .reference = eval ? &*eval : nullptr};
         const auto got = evaluate_answers(rank.stepper, collectives, rows, 3, at::kCPU, {});
         ASSERT_TRUE(got) << got.error().to_string();
         if (collectives.rank() == 0) seen.evals[step + 1] = *got;
@@ -141,14 +182,16 @@ class Preference : public testing::Test {
     for (const json& theirs : one["evals"]) {
       const EvalResult& own = seen.evals.at(theirs["step"]);
       expect_near(own.loss.value(), theirs["eval_loss"], tolerance, "eval_loss");
-      EXPECT_EQ(own.rows, 4);
+      EXPECT_EQ(own.rows, one["rows"] == "pairs" ? 8 : 4);
       for (const auto& [name, value] : own.metrics)
         expect_near(value, theirs.at("eval_" + name), tolerance, "eval_" + name);
     }
   }
-  const json& oracle_of(const std::string& rows, const std::string& objective) const {
+  const json& oracle_of(const std::string& rows, const std::string& objective,
+                        int ranks = 1) const {
     for (const json& one : oracle_["cases"])
-      if (one["rows"] == rows && one["objective"] == objective) return one;
+      if (one["rows"] == rows && one["objective"] == objective && one.value("ranks", 1) == ranks)
+        return one;
     throw std::runtime_error("no case of " + rows);
   }
 
@@ -158,6 +201,7 @@ class Preference : public testing::Test {
 
 TEST_F(Preference, EveryLossAndEveryShapeOfRowsIsTrls) {
   for (const json& one : oracle_["cases"]) {
+    if (one.value("ranks", 1) > 1) continue;  // the next test
     SCOPED_TRACE(one["rows"].get<std::string>() + " " + one["objective"].get<std::string>() + " " +
                  one["options"].dump());
     expect_as_trl(run(one, 1, 0), one, true);
@@ -173,6 +217,17 @@ TEST_F(Preference, EveryStageAndTwoRanksGiveTrlsNumbers) {
                      std::to_string(world));
         expect_as_trl(run(one, world, stage, stage == 3), one, world == 1);
       }
+    }
+  }
+}
+
+/// kto's KL term is a mean over the ranks: TRL ran on as many.
+TEST_F(Preference, KtoIsTrlsAtEveryStageOnOneRankAndOnTwo) {
+  for (const int ranks : {1, 2}) {
+    const json& one = oracle_of("texts", "kto", ranks);
+    for (const int stage : {0, 1, 2, 3}) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + ", ranks " + std::to_string(ranks));
+      expect_as_trl(run(one, ranks, stage, stage == 3), one, ranks == 1);
     }
   }
 }
@@ -194,7 +249,11 @@ TEST_F(Preference, TheReferenceIsKeptInTheOutputDirectory) {
   small.objective = dsconfig::objective_of(arguments(one));
   small.normalization = dsconfig::LossNormalization::MicroBatch;
   std::vector<std::vector<References>> found(2);
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  // What is left of the model when its weights are no longer needed, somewhere else.
+  const std::string moved = out + "/moved";
+  std::filesystem::create_directories(moved);
+  std::filesystem::copy(fixture("tiny-llama") + "/config.json", moved);
+  for (int attempt = 0; attempt < 4; ++attempt) {
     std::vector<std::optional<References>> seen(2);
     testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
       PosixFiles files;
@@ -203,7 +262,8 @@ TEST_F(Preference, TheReferenceIsKeptInTheOutputDirectory) {
       in.job.output_dir = out;
       // The second attempt finds the file, and needs no model.
       in.job.training.model_name_or_path = fixture("tiny-llama");
-      if (attempt == 2) in.objective.max_prompt_length = 3;  // other rows: they are computed again
+      if (attempt >= 2) in.objective.max_prompt_length = 3;  // other rows: they are computed again
+      if (attempt == 3) in.job.training.model_name_or_path = moved;
       in.resolution.config = small.config;
       in.dataset =
           std::move(*data::Dataset::open(fixture("preference") + "/texts.jsonl", tokenizer_.get(),
@@ -231,6 +291,7 @@ TEST_F(Preference, TheReferenceIsKeptInTheOutputDirectory) {
   }
   EXPECT_EQ(found[0][1].train, found[0][0].train) << "bit for bit, from the file";
   EXPECT_NE(found[0][2].train, found[0][0].train) << "of prompts that are cut";
+  EXPECT_EQ(found[0][3].train, found[0][2].train) << "the model is known again by content";
   EXPECT_EQ(std::ssize(found[0][0].train), 16);
   std::filesystem::remove_all(out);
 }

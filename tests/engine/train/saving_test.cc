@@ -303,7 +303,7 @@ Exported exported(const SmallRun& run, int64_t file_bytes, bool apart = false) {
     Inputs in = inputs(run, "/out");
     in.job.training.model_name_or_path = "/source";
     Saver saver(files, in, one.rank.state, one.rank.stepper, one.events, at::kCPU);
-    const Status done = saver.export_model(file_bytes);
+    const Status done = saver.export_model({}, file_bytes);
     ASSERT_TRUE(done) << done.error().to_string();
     result.bytes_written[static_cast<size_t>(collectives.rank())] = files.total().bytes_written;
   });

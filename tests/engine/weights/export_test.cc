@@ -112,6 +112,19 @@ TEST_F(Export, ConfigNamesNoPackingThatTheWeightsNoLongerHave) {
   EXPECT_NE(exported("bitsandbytes", "").find("quantization_config"), std::string::npos);
 }
 
+/// The card of the model that the run started from is about another model.
+TEST_F(Export, TheModelCardIsTheNewOneOrNone) {
+  ASSERT_TRUE(files_.write_atomically("/source/README.md", "of the base"));
+  ASSERT_TRUE(run_export(files_, options_, 3));
+  EXPECT_FALSE(*files_.exists("/out/model/README.md"));
+  ExportOptions options = options_;
+  options.card = "---\nbase_model: \"source\"\n---\n";
+  ASSERT_TRUE(run_export(files_, options, 4));
+  EXPECT_EQ(files_.read_all("/out/model/README.md"), options.card);
+  ASSERT_TRUE(run_export(files_, options, 5));
+  EXPECT_EQ(files_.list_dir("/out")->size(), 2u) << "a card that an export wrote is its own";
+}
+
 TEST_F(Export, AnotherEosTokenIsInEveryFileThatNamesIt) {
   ASSERT_TRUE(files_.write_atomically("/source/generation_config.json", R"({"eos_token_id":256})"));
   ASSERT_TRUE(files_.write_atomically("/source/tokenizer_config.json", R"({"eos_token":"</s>"})"));

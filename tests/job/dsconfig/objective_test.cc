@@ -99,9 +99,36 @@ TEST(Objective, WhatActsWithAnotherOneIsRefusedByName) {
                  {"schedule_config", {{"total_curriculum_step", 10}, {"difficulty_step", 8}}}}}})
           .find("whole answers"),
       std::string::npos);
-  for (const char* name : {"kto", "reward"})
-    EXPECT_NE(refused(with(name), "training.objective"), "") << name;
+  EXPECT_NE(refused(with("reward"), "training.objective"), "");
   EXPECT_NE(refused(with("ppo"), "training.objective"), "");
+}
+
+TEST(Objective, KtoHasItsOwnLossesAndWeights) {
+  TrainingArgs args = with("kto");
+  args.desirable_weight = 1.5;
+  EXPECT_EQ(objective_of(args).mark_loss, MarkLoss::Kto);
+  EXPECT_TRUE(objective_of(args).estimates_kl());
+  EXPECT_EQ(objective_of(args).rows_of_sample(), 1);
+  EXPECT_EQ(objective_of(args).desirable_weight, 1.5);
+  EXPECT_TRUE(resolve({{"train_batch_size", 2}}, args, {.world_size = 1}).ok());
+  args.loss_type = "apo_zero_unpaired";
+  EXPECT_FALSE(objective_of(args).estimates_kl());
+  EXPECT_TRUE(resolve({{"train_batch_size", 2}}, args, {.world_size = 1}).ok());
+  args.loss_type = "sigmoid";
+  EXPECT_NE(refused(args, "training.lossType").find("objective dpo"), std::string::npos);
+  args = with("dpo");
+  args.loss_type = "kto";
+  EXPECT_NE(refused(args, "training.lossType").find("objective kto"), std::string::npos);
+  args = with("dpo");
+  args.desirable_weight = 1.5;
+  EXPECT_NE(refused(args, "training.desirableWeight"), "");
+}
+
+/// TRL's block is a rank's micro-batch; a micro-batch of one row takes the answers of a step's rows.
+TEST(Objective, AnswersChangePlacesWithinAMicroBatch) {
+  EXPECT_EQ(rotated_rows(4, 32), 4);
+  EXPECT_EQ(rotated_rows(1, 8), 8);
+  EXPECT_EQ(rotated_rows(1, 1), 2);
 }
 
 TEST(Objective, TheMicroBatchesMeanIsItsNormalization) {

@@ -274,6 +274,14 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
   EXPECT_EQ(orpo["objective"], "orpo");
   EXPECT_FALSE(orpo.contains("lossType"));
   EXPECT_EQ(training(Recipe::LlamaFactory, factory + "stage: pt\n")["objective"], "pretrain");
+  json kto = training(Recipe::LlamaFactory,
+                      factory + "stage: kto\npref_beta: 0.1\nkto_chosen_weight: 1.5\n");
+  EXPECT_EQ(kto["objective"], "kto");
+  EXPECT_EQ(kto["beta"], 0.1);
+  EXPECT_EQ(kto["desirableWeight"], 1.5);
+  kto = training(Recipe::LlamaFactory, factory + "stage: dpo\npref_loss: kto_pair\n");
+  EXPECT_EQ(kto["objective"], "kto");
+  EXPECT_FALSE(kto.contains("lossType"));
   const auto notes = [&](const std::string& more) {
     const auto imported = import_text(folder, Recipe::LlamaFactory, factory + more);
     EXPECT_TRUE(imported);
@@ -289,6 +297,10 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
   orpo = training(Recipe::Axolotl, axolotl + "rl: orpo\norpo_alpha: 0.1\n");
   EXPECT_EQ(orpo["objective"], "orpo");
   EXPECT_EQ(orpo["beta"], 0.1);
+  kto = training(Recipe::Axolotl, axolotl + "rl: kto\nrl_beta: 0.5\nkto_desirable_weight: 0.2\n");
+  EXPECT_EQ(kto["objective"], "kto");
+  EXPECT_EQ(kto["beta"], 0.5);
+  EXPECT_EQ(kto["desirableWeight"], 0.2);
 }
 
 /// Anybody may have written the file: a value of another type is never more than a refusal.

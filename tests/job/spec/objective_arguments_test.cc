@@ -29,6 +29,24 @@ TEST(ObjectiveArguments, TrlsNames) {
                   {"maxPromptLength", 512}}));
 }
 
+TEST(ObjectiveArguments, KtosNames) {
+  EXPECT_EQ(training_of({"--objective", "kto", "--loss_type", "apo_zero_unpaired", "--beta", "0.2",
+                         "--desirable_weight", "1.33", "--undesirable_weight", "1",
+                         "--train_sampling_strategy", "sequential"}),
+            json({{"objective", "kto"},
+                  {"lossType", "apo_zero_unpaired"},
+                  {"beta", 0.2},
+                  {"desirableWeight", 1.33},
+                  {"undesirableWeight", 1.0},
+                  {"shuffle", false}}));
+  EXPECT_EQ(training_of({"--stage", "kto", "--pref_beta", "0.1", "--kto_chosen_weight", "1.0",
+                         "--kto_rejected_weight", "1.5"}),
+            json({{"objective", "kto"},
+                  {"beta", 0.1},
+                  {"desirableWeight", 1.0},
+                  {"undesirableWeight", 1.5}}));
+}
+
 TEST(ObjectiveArguments, LlamaFactorysNames) {
   EXPECT_EQ(training_of({"--stage", "dpo", "--pref_beta", "0.3", "--pref_loss", "hinge",
                          "--pref_ftx", "0"}),

@@ -111,7 +111,7 @@ class Frozen : public testing::Test {
     }
     Saver saver(files, in, state, stepper, events, at::kCPU);
     DSJ_TRY_STATUS(saver.save(progress, true));
-    return until == 6 ? saver.export_model() : Status{};
+    return until == 6 ? saver.export_model({}) : Status{};
   }
   /// The largest relative distance from DeepSpeed's losses of step `first` and those that follow.
   double distance(const Done& done, int saved_stage, int64_t first = 3) const {
