@@ -105,7 +105,8 @@ std::optional<std::string> missing_shape(const ModelConfig& c, const Architectur
   if (of.pairs && c.qk_norm && !c.rope_in_pairs) return "norms of queries and keys";
   if (!of.pairs && c.rope_in_pairs) return "rotation of neighbouring elements";
   if (!no_rope_fits(c, of.name)) return "positions in just these layers";
-  if (c.sinks || c.latent.rank > 0) return "this kind of attention";
+  if (c.sinks || c.latent.rank > 0 || c.output_gate || c.delta.key_heads > 0)
+    return "this kind of attention";
   return std::nullopt;
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "engine/models/factors.h"
 #include "engine/models/gpt2_layer.h"
 #include "engine/models/picked_rows.h"
@@ -10,11 +12,11 @@ namespace dsj::models {
 
 using layout::Role;
 
-DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
+DecoderLayer::DecoderLayer(const layout::ModelConfig& config, bool delta)
     : LayerInPieces(config.parallel), config_(config), index_(layout::kRoles, -1) {
-  const auto roles = layout::decoder_roles(config);
+  const auto roles = layout::decoder_roles(config, /*experts=*/false, delta);
   for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
-  const int64_t query = config.query_size(), kv = config.kv_size(),
+  const int64_t query = config.query_width(), kv = config.kv_size(),
                 inner = config.intermediate_size;
   qkv_ = {at(Role::Q), at(Role::QBias), {query, kv, kv}};
   if (config.fused_qkv) qkv_.sizes = {query + 2 * kv};
@@ -25,8 +27,9 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
                           : Projection{at(Role::Up), at(Role::UpBias), {inner}};
   if (config.fused_gate_up) gate_up_.sizes = {2 * inner};
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
-  if (config.experts.count > 0) experts_.emplace(config);
+  if (config.experts.count > 0) experts_.emplace(config, delta);
   if (config.latent.rank > 0) latent_.emplace(config);
+  if (delta) delta_.emplace(config);
 }
 
 ops::Attention DecoderLayer::shape(const zero::UnitParameters& p, const LayerCall& call) const {
@@ -173,28 +176,54 @@ at::Tensor DecoderLayer::to_groups(const at::Tensor& x) const {
   return out;
 }
 
+at::Tensor DecoderLayer::queries_of(const at::Tensor& product, at::Tensor& gate) const {
+  if (!config_.output_gate) return product;
+  const at::Tensor heads = product.view({product.size(0), config_.num_heads, 2, config_.head_dim});
+  gate = heads.select(2, 1).reshape({product.size(0), config_.query_size()});
+  return heads.select(2, 0).reshape({product.size(0), config_.query_size()});
+}
+
+at::Tensor DecoderLayer::with_gates(const at::Tensor& queries, const at::Tensor& gates) const {
+  if (!config_.output_gate) return queries;
+  const auto by_head = [&](const at::Tensor& x) {
+    return x.unflatten(1, {config_.num_heads, config_.head_dim});
+  };
+  return at::stack({by_head(queries), by_head(gates)}, 2).view({queries.size(0), -1});
+}
+
 at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
-                                      const LayerCall& call, LayerSaved* saved) const {
+                                      const LayerCall& call, LayerSaved* saved,
+                                      at::Tensor& gate) const {
   if (latent_) return latent_->forward(p, h, call.dropout_key, saved ? &saved->latent : nullptr);
-  if (!call.outputs || config_.fused_qkv) return from_groups(project(p, qkv_, h, call.dropout_key));
-  const int64_t query = q_.width();
+  const int64_t query = config_.query_size();
+  if (!call.outputs || config_.fused_qkv) {
+    const at::Tensor all = project(p, qkv_, h, call.dropout_key);
+    if (!config_.output_gate) return from_groups(all);
+    return at::cat(
+        {queries_of(all.narrow(1, 0, q_.width()), gate), all.narrow(1, q_.width(), kv_.width())},
+        1);
+  }
   at::Tensor qkv = at::empty({h.size(0), query + kv_.width()}, h.options());
   qkv.narrow(1, query, kv_.width()).copy_(project(p, kv_, h, call.dropout_key));
-  qkv.narrow(1, 0, query)
-      .zero_()
-      .index_copy_(0, *call.outputs, project(p, q_, picked(h, call.outputs), call.dropout_key));
+  const at::Tensor product = project(p, q_, picked(h, call.outputs), call.dropout_key);
+  qkv.narrow(1, 0, query).zero_().index_copy_(0, *call.outputs, queries_of(product, gate));
   return qkv;
 }
 
 at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
-                                      const at::Tensor& h, const LayerCall& call,
-                                      const LayerSaved& saved) const {
+                                      const at::Tensor& dgate, const at::Tensor& h,
+                                      const LayerCall& call, const LayerSaved& saved) const {
   if (latent_) return latent_->backward(p, dqkv, h, saved.latent, call.dropout_key);
-  if (!call.outputs || config_.fused_qkv)
-    return project_backward(p, qkv_, to_groups(dqkv), h, call.dropout_key);
-  const int64_t query = q_.width();
+  const int64_t query = config_.query_size();
+  if (!call.outputs || config_.fused_qkv) {
+    if (!config_.output_gate)
+      return project_backward(p, qkv_, to_groups(dqkv), h, call.dropout_key);
+    const at::Tensor all = at::cat(
+        {with_gates(dqkv.narrow(1, 0, query), dgate), dqkv.narrow(1, query, kv_.width())}, 1);
+    return project_backward(p, qkv_, all, h, call.dropout_key);
+  }
   at::Tensor dh = project_backward(p, kv_, dqkv.narrow(1, query, kv_.width()), h, call.dropout_key);
-  const at::Tensor dq = picked(dqkv.narrow(1, 0, query), call.outputs);
+  const at::Tensor dq = with_gates(picked(dqkv.narrow(1, 0, query), call.outputs), dgate);
   ops::scatter_rows(project_backward(p, q_, dq, picked(h, call.outputs), call.dropout_key),
                     *call.outputs, dh);
   return dh;
@@ -239,8 +268,9 @@ void DecoderLayer::turn(const at::Tensor& qk, const LayerCall& call, bool invers
 }
 
 at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
-                                     const LayerCall& call, LayerSaved* saved) const {
-  at::Tensor qkv = qkv_products(p, h, call, saved);
+                                     const LayerCall& call, LayerSaved* saved,
+                                     at::Tensor& gate) const {
+  at::Tensor qkv = qkv_products(p, h, call, saved, gate);
   const at::Tensor queries_keys = qkv.narrow(1, 0, config_.query_size() + config_.kv_size());
   const bool after = config_.qk_norm_after_rope;
   const Widened wide(heads_type(p), queries_keys);
@@ -255,16 +285,24 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
 MlpInput DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x,
                               const LayerCall& call, LayerSaved* saved) const {
   ops::Normed norm1 = before(p, Role::Norm1, x);
-  at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
-  if (saved) saved->x = x, saved->norm1 = norm1;
-  norm1 = {};
-  ops::Attended attended = ops::attention(qkv, *call.rows, shape(p, call));
-  if (saved) saved->qkv = qkv, saved->attended = attended;
-  qkv.reset();
+  ops::Attended attended;
+  at::Tensor gate;
+  if (delta_) {
+    attended.out =
+        delta_->forward(p, norm1.y, *call.rows, call.dropout_key, saved ? &saved->delta : nullptr);
+    if (saved) saved->x = x, saved->norm1 = norm1;
+    norm1 = {};
+  } else {
+    at::Tensor qkv = project_qkv(p, norm1.y, call, saved, gate);
+    if (saved) saved->x = x, saved->norm1 = norm1, saved->gate = gate;
+    norm1 = {};
+    attended = ops::attention(qkv, *call.rows, shape(p, call));
+    if (saved) saved->qkv = qkv;
+  }
+  if (saved) saved->attended = attended;
   const at::Tensor outputs = picked(x, call.outputs);
-  const at::Tensor x2 =
-      add_branch(p, attention_branch(), picked(values_of(attended.out), call.outputs), outputs,
-                 call, saved ? &saved->attention : nullptr);
+  const at::Tensor x2 = add_branch(p, attention_branch(), branch_input(attended.out, gate, call),
+                                   outputs, call, saved ? &saved->attention : nullptr);
   const MlpInput in{config_.parallel ? outputs : x2, x2};
   if (saved) saved->x2 = in.read;
   return in;
@@ -297,12 +335,39 @@ void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& 
   wide.back();
 }
 
-at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
-                                            at::Tensor dread, const LayerCall& call,
-                                            LayerSaved& saved) const {
-  at::Tensor dattended = branch_backward(p, attention_branch(), dy,
-                                         picked(values_of(saved.attended.out), call.outputs), call,
-                                         std::move(saved.attention));
+at::Tensor DecoderLayer::branch_input(const at::Tensor& attended, const at::Tensor& gate,
+                                      const LayerCall& call) const {
+  const at::Tensor values = picked(values_of(attended), call.outputs);
+  return gate.defined() ? values * gate.sigmoid() : values;
+}
+
+const at::Tensor& DecoderLayer::normed_input(const zero::UnitParameters& p,
+                                             LayerSaved& saved) const {
+  if (!saved.norm1.y.defined()) saved.norm1 = before(p, Role::Norm1, saved.x);
+  return saved.norm1.y;
+}
+
+at::Tensor DecoderLayer::backward_delta(const zero::UnitParameters& p, const at::Tensor& dy,
+                                        const LayerCall& call, LayerSaved& saved) const {
+  const at::Tensor dout =
+      branch_backward(p, attention_branch(), dy, branch_input(saved.attended.out, {}, call), call,
+                      std::move(saved.attention));
+  saved.attended = {};
+  return delta_->backward(p, put_back(dout, call.outputs, saved.x.size(0)), normed_input(p, saved),
+                          *call.rows, std::move(saved.delta), call.dropout_key);
+}
+
+at::Tensor DecoderLayer::backward_attended(const zero::UnitParameters& p, const at::Tensor& dy,
+                                           const LayerCall& call, LayerSaved& saved) const {
+  at::Tensor dattended =
+      branch_backward(p, attention_branch(), dy, branch_input(saved.attended.out, saved.gate, call),
+                      call, std::move(saved.attention));
+  at::Tensor dgate;
+  if (saved.gate.defined()) {
+    const at::Tensor open = std::exchange(saved.gate, {}).sigmoid();
+    dgate = at::sigmoid_backward(dattended * picked(saved.attended.out, call.outputs), open);
+    dattended.mul_(open);
+  }
   dattended = from_values(put_back(dattended, call.outputs, saved.x.size(0)));
   ops::Attention of_call = shape(p, call);
   const auto dsinks = config_.sinks ? p.grad(at(Role::Sinks)) : zero::GradView{};
@@ -314,9 +379,16 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
   dattended.reset();
   saved.attended = {};
   rotate_back(p, dqkv, call, saved);
-  if (!saved.norm1.y.defined()) saved.norm1 = before(p, Role::Norm1, saved.x);
-  at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call, saved);
+  at::Tensor dh = qkv_backward(p, dqkv, dgate, normed_input(p, saved), call, saved);
   saved.latent = {};
+  return dh;
+}
+
+at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
+                                            at::Tensor dread, const LayerCall& call,
+                                            LayerSaved& saved) const {
+  at::Tensor dh =
+      delta_ ? backward_delta(p, dy, call, saved) : backward_attended(p, dy, call, saved);
   const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
   if (config_.parallel) dread = put_back(dread, call.outputs, saved.x.size(0));
   if (config_.shared_norm)
@@ -401,14 +473,56 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
                                         const LayerCall& call, at::Tensor k_cache,
                                         at::Tensor v_cache) const {
   const at::Tensor h = before(p, Role::Norm1, x).y;
-  const at::Tensor qkv = project_qkv(p, h, call, nullptr);
-  const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(p, call), k_cache, v_cache);
-  const at::Tensor x2 = add_branch(p, attention_branch(), values_of(out), x, call, nullptr);
+  at::Tensor gate, out;
+  if (delta_) {
+    out = delta_->forward_cached(p, h, *call.rows, {k_cache, v_cache});
+  } else {
+    const at::Tensor qkv = project_qkv(p, h, call, nullptr, gate);
+    out = ops::attention_cached(qkv, *call.rows, shape(p, call), k_cache, v_cache);
+  }
+  const at::Tensor x2 =
+      add_branch(p, attention_branch(), branch_input(out, gate, call), x, call, nullptr);
   return mlp(p, {config_.parallel ? x : x2, x2}, call, nullptr);
 }
 
+namespace {
+
+/// Both kinds of a hybrid model's layers.
+class HybridLayer : public Layer {
+ public:
+  explicit HybridLayer(const layout::ModelConfig& config)
+      : config_(config), attention_(config), delta_(config, /*delta=*/true) {}
+  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                     LayerSaved* saved) const override {
+    return of(call).forward(p, x, call, saved);
+  }
+  at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                      LayerSaved saved) const override {
+    return of(call).backward(p, std::move(dy), call, std::move(saved));
+  }
+  at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
+                            const LayerCall& call, at::Tensor k_cache,
+                            at::Tensor v_cache) const override {
+    return of(call).forward_cached(p, x, call, std::move(k_cache), std::move(v_cache));
+  }
+  LayerSaved recompute(const zero::UnitParameters& p, const at::Tensor& x,
+                       const LayerCall& call) const override {
+    return of(call).recompute(p, x, call);
+  }
+
+ private:
+  const DecoderLayer& of(const LayerCall& call) const {
+    return config_.has_delta(call.layer) ? delta_ : attention_;
+  }
+  const layout::ModelConfig config_;
+  const DecoderLayer attention_, delta_;
+};
+
+}  // namespace
+
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {
   if (config.block == layout::Block::Gpt2) return std::make_unique<Gpt2Layer>(config);
+  if (config.delta.key_heads > 0) return std::make_unique<HybridLayer>(config);
   return std::make_unique<DecoderLayer>(config);
 }
 

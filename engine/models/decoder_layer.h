@@ -1,10 +1,12 @@
 // The decoder layer (layout::Block::Llama). The config says which norms, biases, positions, windows
 // and activation it has, what the MLP reads, and what is done to what attention and the MLP give
-// before it is added to the residual.
+// before it is added to the residual. A hybrid model has layers of two kinds: with attention, and with
+// the gated delta rule in its place.
 #pragma once
 
 #include <optional>
 
+#include "engine/models/delta.h"
 #include "engine/models/experts.h"
 #include "engine/models/latent.h"
 #include "engine/models/norms.h"
@@ -16,7 +18,8 @@ namespace dsj::models {
 
 class DecoderLayer : public LayerInPieces {
  public:
-  explicit DecoderLayer(const layout::ModelConfig& config);
+  /// `delta`: with the delta rule in place of attention.
+  explicit DecoderLayer(const layout::ModelConfig& config, bool delta = false);
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                             const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
@@ -52,14 +55,18 @@ class DecoderLayer : public LayerInPieces {
   ops::Dropout dropout(const LayerCall& call, const Branch& branch) const;
   ops::Attention shape(const zero::UnitParameters& p, const LayerCall& call) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
+  /// `gate` becomes the gate, if the model has one.
   at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
-                          LayerSaved* saved) const;
+                          LayerSaved* saved, at::Tensor& gate) const;
   /// Writes the gradients of the three; returns that of h.
   at::Tensor qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
-                          const at::Tensor& h, const LayerCall& call,
+                          const at::Tensor& dgate, const at::Tensor& h, const LayerCall& call,
                           const LayerSaved& saved) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
-                         LayerSaved* saved) const;
+                         LayerSaved* saved, at::Tensor& gate) const;
+  /// [N, heads 2 D], each head's query and gate, or only queries ← and → [N, heads D] of each.
+  at::Tensor queries_of(const at::Tensor& product, at::Tensor& gate) const;
+  at::Tensor with_gates(const at::Tensor& queries, const at::Tensor& gates) const;
   MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                   LayerSaved* saved) const override;
   at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& read, const LayerCall& call,
@@ -86,7 +93,18 @@ class DecoderLayer : public LayerInPieces {
   void head_norms(const zero::UnitParameters& p, const at::Tensor& qk, LayerSaved* saved) const;
   /// dqk: of queries and keys; becomes the gradient of what their head norms read.
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk, LayerSaved& saved) const;
-  /// What the output projection reads of attention's result [N, heads D], and back.
+  /// What the output projection reads of attention's result and gate, rows as the outputs.
+  at::Tensor branch_input(const at::Tensor& attended, const at::Tensor& gate,
+                          const LayerCall& call) const;
+  /// The gradient of what attention's norm gives, from that of branch_input()'s result. `dy`: of the
+  /// residual behind it.
+  at::Tensor backward_attended(const zero::UnitParameters& p, const at::Tensor& dy,
+                               const LayerCall& call, LayerSaved& saved) const;
+  at::Tensor backward_delta(const zero::UnitParameters& p, const at::Tensor& dy,
+                            const LayerCall& call, LayerSaved& saved) const;
+  /// What is saved, or else computed again.
+  const at::Tensor& normed_input(const zero::UnitParameters& p, LayerSaved& saved) const;
+  /// A value head's elements of attention's result [N, heads D], and back.
   at::Tensor values_of(const at::Tensor& attended) const;
   at::Tensor from_values(const at::Tensor& dvalues) const;
   /// The gradient of what attention reads becomes that of the projections' output.
@@ -104,6 +122,7 @@ class DecoderLayer : public LayerInPieces {
   Projection qkv_, q_, kv_, o_, gate_up_, down_;  ///< qkv_ is q_ and kv_ as one product
   std::optional<ExpertMlp> experts_;
   std::optional<LatentQkv> latent_;
+  std::optional<DeltaMixer> delta_;
 };
 
 }  // namespace dsj::models

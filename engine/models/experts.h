@@ -16,7 +16,8 @@ namespace dsj::models {
 
 class ExpertMlp {
  public:
-  explicit ExpertMlp(const layout::ModelConfig& config);
+  /// `delta`: of a layer with the delta rule.
+  explicit ExpertMlp(const layout::ModelConfig& config, bool delta = false);
   /// h [N, H], normed → [N K, 2 I], the input of the experts' activation, rows as in Routing::tokens.
   at::Tensor inner(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key,
                    ExpertsSaved& saved) const;

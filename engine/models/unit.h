@@ -70,6 +70,11 @@ struct LayerSaved {
     at::Tensor query, keys;
     ops::Normed query_norm, norm;  ///< of both
   };
+  /// Of the delta rule (delta.h).
+  struct Delta {
+    at::Tensor products;             ///< [N, layout::DeltaConfig::width()]
+    std::vector<at::Tensor> states;  ///< where a piece goes on with one, in order
+  };
   at::Tensor x, x2;           ///< [N, H]: the input, and what the MLP reads (MlpInput)
   ops::Normed norm1, norm2;   ///< of x and x2
   at::Tensor qkv;             ///< rotated
@@ -78,7 +83,9 @@ struct LayerSaved {
   at::Tensor inner;           ///< gate and up, or the activation's input
   ExpertsSaved experts;       ///< of a layer with experts
   Latents latent;
-  ops::Attended attended;
+  Delta delta;
+  at::Tensor gate;         ///< before its sigmoid (ModelConfig::output_gate), rows as the outputs
+  ops::Attended attended;  ///< of the delta rule: `out` alone, normed and gated
   Branch attention, mlp;
 };
 
@@ -94,7 +101,8 @@ class Layer {
   /// Consumes `saved`.
   virtual at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                               LayerSaved saved) const = 0;
-  /// Inference with a cache, as ops::attention_cached. Gives all tokens' outputs.
+  /// Inference with the layer's cache (make_cache()), as ops::attention_cached. Gives all tokens'
+  /// outputs.
   virtual at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                                     const LayerCall& call, at::Tensor k_cache,
                                     at::Tensor v_cache) const = 0;
@@ -105,6 +113,15 @@ class Layer {
 };
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config);
+
+/// Of a layer, for `rows` rows of up to `length` tokens, fp32 on the CPU: keys and values, each [rows,
+/// kv_heads, length, D]. Of the delta rule, whatever the length, what the convolution reads of tokens
+/// before, [rows, kernel - 1, columns], and the states [rows, value heads, key elements, value elements].
+struct LayerCache {
+  at::Tensor keys, values;
+};
+LayerCache make_cache(const layout::ModelConfig& config, int64_t layer, int64_t rows,
+                      int64_t length);
 
 // ---- head
 struct HeadResult {

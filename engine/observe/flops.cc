@@ -168,6 +168,12 @@ std::string head_text(const dsconfig::FlopsProfilerConfig& config, const Module&
 
 }  // namespace
 
+/// The gated delta rule and the convolution before it, of a token: what the state is read for, written
+/// to, and read for the result.
+static int64_t rule_macs(const layout::DeltaConfig& delta) {
+  return 3 * delta.value_heads * delta.key_dim * delta.value_dim + delta.conv_size() * delta.kernel;
+}
+
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
                      std::span<const int64_t> lengths, const ShorterRows& shorter) {
   Module root{.name = "model"};
@@ -202,7 +208,10 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
           continue;
         }
         if (part.name.find("norm") != std::string::npos) continue;
-        child(part, "scores").macs += 2 * model.query_size() * pairs;
+        if (model.has_delta(static_cast<int64_t>(i) - 1))
+          child(part, "rule").macs += tokens * rule_macs(model.delta);
+        else
+          child(part, "scores").macs += 2 * model.query_size() * pairs;
         break;
       }
     }

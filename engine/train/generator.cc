@@ -48,10 +48,8 @@ bool Generator::takes_one_length(const layout::ModelConfig& model) {
 
 Generator::Cache Generator::make_cache(int64_t rows, int64_t length) const {
   Cache cache;
-  for (int64_t i = 0; i < model_.num_layers; ++i) {
-    for (auto* list : {&cache.keys, &cache.values})
-      list->push_back(at::empty({rows, model_.num_kv_heads, length, model_.head_dim}));
-  }
+  for (int64_t i = 0; i < model_.num_layers; ++i)
+    cache.push_back(models::make_cache(model_, i, rows, length));
   return cache;
 }
 
@@ -59,9 +57,13 @@ void Generator::reserve(int64_t length, int64_t kept) {
   if (length <= room_) return;
   room_ = std::max(length, 2 * room_);
   const Cache old = std::exchange(conversation_, make_cache(1, room_));
-  for (size_t i = 0; kept > 0 && i < old.keys.size(); ++i) {
-    conversation_.keys[i].narrow(2, 0, kept).copy_(old.keys[i].narrow(2, 0, kept));
-    conversation_.values[i].narrow(2, 0, kept).copy_(old.values[i].narrow(2, 0, kept));
+  for (size_t i = 0; kept > 0 && i < old.size(); ++i) {
+    if (model_.has_delta(static_cast<int64_t>(i))) {
+      conversation_[i] = old[i];
+      continue;
+    }
+    conversation_[i].keys.narrow(2, 0, kept).copy_(old[i].keys.narrow(2, 0, kept));
+    conversation_[i].values.narrow(2, 0, kept).copy_(old[i].values.narrow(2, 0, kept));
   }
 }
 
@@ -70,7 +72,7 @@ at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows,
   for (int i = 0; i < model_.num_layers; ++i) {
     const models::LayerCall call{
         .layer = i, .rows = &rows, .rope = ropes_.of(i, rows.positions_end())};
-    x = layer_->forward_cached(state_.unit(i + 1), x, call, cache.keys[i], cache.values[i]);
+    x = layer_->forward_cached(state_.unit(i + 1), x, call, cache[i].keys, cache[i].values);
   }
   std::vector<int64_t> last;  // token of each row
   for (int64_t row = 0; row < rows.rows(); ++row) last.push_back(rows.starts()[row + 1] - 1);
@@ -130,7 +132,9 @@ std::vector<int32_t> Generator::go_on(const std::vector<int32_t>& prompt, int64_
   const auto most = std::min(known_.size(), prompt.size() - 1);
   const auto same =
       std::mismatch(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(most), known_.begin());
-  const int64_t kept = takes_one_length(model_) ? 0 : same.first - prompt.begin();
+  int64_t kept = takes_one_length(model_) ? 0 : same.first - prompt.begin();
+  // A state cannot go back to fewer tokens.
+  if (model_.delta.key_heads > 0 && kept < std::ssize(known_)) kept = 0;
   const int64_t end = end_of(model_, std::ssize(prompt) + fresh);
   reserve(end, kept);
   known_.resize(static_cast<size_t>(kept));

@@ -38,7 +38,7 @@ class Generator {
                                              int64_t fresh, std::span<const int32_t> stops,
                                              const Choose& choose = best);
   /// The same for the one prompt of a conversation: what it begins with as the one before (and its
-  /// completion) did is not computed again. `heard` gets the ids so far after each; false ends the
+  /// completion) did is not computed again; with the delta rule, if it is all of that. `heard` gets the ids so far after each; false ends the
   /// completion.
   std::vector<int32_t> go_on(const std::vector<int32_t>& prompt, int64_t fresh,
                              std::span<const int32_t> stops, const Choose& choose,
@@ -48,9 +48,7 @@ class Generator {
   static bool takes_one_length(const layout::ModelConfig& model);
 
  private:
-  struct Cache {
-    std::vector<at::Tensor> keys, values;  ///< per layer [rows, kv_heads, length, head_dim]
-  };
+  using Cache = std::vector<models::LayerCache>;  ///< per layer
   Cache make_cache(int64_t rows, int64_t length) const;
   /// Makes room for `length` tokens in the conversation's cache; its first `kept` are kept.
   void reserve(int64_t length, int64_t kept);
@@ -64,7 +62,7 @@ class Generator {
   models::ops::Ropes ropes_;
   Cache conversation_;          ///< of go_on(): one row
   int64_t room_ = 0;            ///< tokens that it has room for
-  std::vector<int32_t> known_;  ///< the ids whose keys and values it holds
+  std::vector<int32_t> known_;  ///< the ids that it holds
 };
 
 }  // namespace dsj::train

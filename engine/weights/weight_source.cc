@@ -253,7 +253,11 @@ std::map<std::string, size_t>::const_iterator WeightSource::place_of(
     const std::string& name) const {
   const auto exact = by_name_.find(name);
   const std::string bare = layout::name_without_prefix(name);
-  return exact != by_name_.end() || bare.empty() ? exact : by_name_.find(bare);
+  if (exact != by_name_.end() || bare.empty()) return exact;
+  const auto without = by_name_.find(bare);
+  constexpr std::string_view kModel = "model.";
+  if (without != by_name_.end() || !name.starts_with(kModel)) return without;
+  return by_name_.find("model.language_model." + bare);
 }
 
 const TensorInfo* WeightSource::find(const std::string& name) const {

@@ -31,7 +31,8 @@ class WeightSource {
   /// All tensors, sorted by name, with buffers that are not weights.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// A tensor by its name, or in a file saved from the bare model by its name without the model's
-  /// prefix (layout::name_without_prefix). nullptr: neither. Valid as long as the source.
+  /// prefix (layout::name_without_prefix), or in a file that transformers saved from the text part of a
+  /// larger model by the name that it has there. nullptr: none. Valid as long as the source.
   const TensorInfo* find(const std::string& name) const;
   /// The type that most bytes have: what the model was saved in.
   DType dtype() const;

@@ -27,14 +27,14 @@ constexpr std::array<Module, 6> kKnown = {
     {{"torch.nn.Linear", "torch.nn.modules.linear.Linear"},
      {"torch.nn.Embedding", "torch.nn.modules.sparse.Embedding"},
      {"transformers.pytorch_utils.Conv1D", "transformers.Conv1D"},
-     {"torch.nn.Conv1d", "torch.nn.modules.conv.Conv1d", false},
+     {"torch.nn.Conv1d", "torch.nn.modules.conv.Conv1d"},
      {"torch.nn.Conv2d", "torch.nn.modules.conv.Conv2d", false},
      {"torch.nn.Conv3d", "torch.nn.modules.conv.Conv3d", false}}};
 
-/// DeepSpeed's list: Linear and the convolutions, of which no model here has one.
+/// DeepSpeed's list: Linear and the convolutions, of which models here have one dimension's.
 std::vector<std::string> safe_modules(const Source& in, Report& out) {
   const json* list = in.literal(kModules);
-  if (list == nullptr) return {"torch.nn.Linear"};
+  if (list == nullptr) return {"torch.nn.Linear", "torch.nn.Conv1d"};
   std::vector<std::string> found;
   for (const json& entry : *list) {
     if (!entry.is_string()) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "job/layout/delta_pieces.h"
 #include "job/layout/expert_families.h"
 #include "job/layout/family_fields.h"
 
@@ -517,6 +518,84 @@ void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.clamp = fields.number("swiglu_limit", 7.0, kTiny, kFactorMax);
   out.experts.alpha = fields.number("swiglu_alpha", 1.702, kTiny, kFactorMax);
   out.names.router = "mlp.router";
+}
+
+// ---- the gated delta rule
+
+/// Which layers have it: layer_types, a list of linear_attention and full_attention, else all but each
+/// full_attention_interval-th.
+void read_delta_layers(const json& config, Fields& fields, ModelConfig& out) {
+  const auto every = but_each(fields.positive("full_attention_interval", kIndexMax, 4));
+  const bool listed = !fields.absent("layer_types");
+  const json types = listed ? config["layer_types"] : json::array();
+  const bool fits = !listed || (types.is_array() && std::ssize(types) == out.num_layers);
+  fields.require(fits, "layer_types", "is not a list with one entry per layer");
+  out.delta.layers.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; fits && layer < out.num_layers; ++layer) {
+    const bool known =
+        !listed || types[layer] == "linear_attention" || types[layer] == "full_attention";
+    fields.require(
+        known, "layer_types",
+        "has " + (known ? "" : json_brief(types[layer])) + "; built are full and linear attention");
+    out.delta.layers[layer] = listed ? types[layer] == "linear_attention" : every(layer);
+  }
+}
+
+/// Full attention with gates, and the delta rule. `kv_heads`: where the file says nothing.
+void read_hybrid(const json& config, int64_t kv_heads, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 32768, .head_dim = 256, .partial_rotary = 0.25, .kv_heads = kv_heads},
+             out);
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::RmsPlusOne;
+  out.qk_norm = out.output_gate = true;
+  fields.require(fields.flag("attn_output_gate", true), "attn_output_gate",
+                 "is false; transformers' class has the gate in any case");
+  out.delta = {.key_heads = fields.positive("linear_num_key_heads", kWidthMax, 16),
+               .value_heads = fields.positive("linear_num_value_heads", kWidthMax, 32),
+               .key_dim = fields.positive("linear_key_head_dim", kWidthMax, 128),
+               .value_dim = fields.positive("linear_value_head_dim", kWidthMax, 128),
+               .kernel = fields.positive("linear_conv_kernel_dim", kDeltaChunk, 4)};
+  fields.require(out.delta.value_heads % out.delta.key_heads == 0, "linear_num_value_heads",
+                 "is not a multiple of linear_num_key_heads");
+  const auto narrow = [](int64_t heads, int64_t dim) { return heads <= kWidthMax / dim; };
+  fields.require(narrow(out.delta.key_heads, out.delta.key_dim), "linear_key_head_dim",
+                 "times linear_num_key_heads is above " + std::to_string(kWidthMax));
+  fields.require(narrow(out.delta.value_heads, out.delta.value_dim), "linear_value_head_dim",
+                 "times linear_num_value_heads is above " + std::to_string(kWidthMax));
+  fields.require(out.activation == Activation::Silu, "hidden_act",
+                 "is not \"silu\", the only one built for this family");
+  read_delta_layers(config, fields, out);
+}
+
+/// Rows have no pictures, so the three positions of mrope are one, and it is the plain rope.
+void plain_rope(json& text) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto rope = text.find(key);
+    if (rope == text.end() || !rope->is_object() || !rope->contains("mrope_section")) continue;
+    rope->erase("mrope_section");
+    rope->erase("mrope_interleaved");
+    for (const char* type : {"type", "rope_type"})
+      if (rope->value(type, json()) == "mrope") (*rope)[type] = "default";
+  }
+}
+
+void read_qwen3_5(const json& config, Fields& fields, ModelConfig& out) {
+  read_hybrid(config, 4, fields, out);
+}
+
+void read_qwen_shared_experts(Fields& fields, int64_t count, int64_t per_token, ModelConfig& out) {
+  read_experts(fields, {.count_default = count, .inner_default = 512, .per_token = per_token}, out);
+  out.experts.shared_inner = fields.positive("shared_expert_intermediate_size", kInnerMax, 512);
+  out.experts.shared_scaled = true;
+}
+
+void read_qwen3_next(const json& config, Fields& fields, ModelConfig& out) {
+  read_hybrid(config, 2, fields, out);
+  out.delta.by_group = true;
+  read_qwen_shared_experts(fields, 512, 10, out);
+  read_plain_layers(config, fields, out);
+  out.experts.normalized = fields.flag("norm_topk_prob", true);
 }
 
 /// Latent attention, and experts that every token passes as well.
@@ -1055,18 +1134,6 @@ void read_gpt2(const json&, Fields& fields, ModelConfig& out) {
 
 using Read = void (*)(const json& config, Fields& fields, ModelConfig& out);
 
-/// Rows have no pictures, so the three positions of mrope are one, and it is the plain rope.
-void plain_rope(json& text) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto rope = text.find(key);
-    if (rope == text.end() || !rope->is_object() || !rope->contains("mrope_section")) continue;
-    rope->erase("mrope_section");
-    rope->erase("mrope_interleaved");
-    for (const char* type : {"type", "rope_type"})
-      if (rope->value(type, json()) == "mrope") (*rope)[type] = "default";
-  }
-}
-
 /// Reads what lies under text_config, or beside the vision part in older files. `absent`: what
 /// transformers' class means where the file says nothing. Ties are those of the whole model, if it
 /// says so.
@@ -1128,6 +1195,18 @@ void read_qwen3_vl_part(const json& config, Fields& fields, ModelConfig& out) {
       config, fields, read_qwen3, "qwen3_vl_text",
       {{"num_key_value_heads", 32}, {"max_position_embeddings", 128000}, {"rope_theta", 500000}},
       out);
+  out.names.base = "model.language_model.";
+}
+
+void read_qwen3_5_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_qwen3_5, "qwen3_5_text",
+                 {{"vocab_size", 248320},
+                  {"hidden_size", 4096},
+                  {"intermediate_size", 12288},
+                  {"num_hidden_layers", 32},
+                  {"num_attention_heads", 16},
+                  {"num_key_value_heads", 4}},
+                 out);
   out.names.base = "model.language_model.";
 }
 
@@ -1232,6 +1311,12 @@ constexpr Family kFamilies[] = {
     {"qwen2_vl", "Qwen2-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen2VlText>},
     {"qwen2_5_vl", "Qwen2.5-VL", "the text part: as qwen2", read_qwen2_vl_part<kQwen25VlText>},
     {"qwen3_vl", "Qwen3-VL, dense", "the text part: as qwen3", read_qwen3_vl_part},
+    {"qwen3_5", "Qwen3.5: 0.8B to 27B", "the text part: as qwen3_5_text", read_qwen3_5_part},
+    {"qwen3_5_text", "Qwen3.5, dense, without its vision part",
+     "`layer_types`, `full_attention_interval`, `linear_num_key_heads` and similar fields, "
+     "`partial_rotary_factor`, `attention_bias`",
+     read_qwen3_5},
+    {"qwen3_next", "Qwen3-Next-80B-A3B", "as qwen3_5_text and qwen2_moe", read_qwen3_next},
     {"qwen3_moe", "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder",
      "`num_experts`, `num_experts_per_tok`, `norm_topk_prob`, `decoder_sparse_step`, "
      "`mlp_only_layers`, the auxiliary loss",

@@ -98,6 +98,7 @@ Module::Kind kind_of(const ModelConfig& model, const std::vector<UnitSpec>& unit
   if (unit == 0) return Module::Kind::Embedding;
   if (unit + 1 == units.size()) return Module::Kind::Output;
   if (parameter.routed) return Module::Kind::Experts;
+  if (parameter.shape.size() > 2) return Module::Kind::Other;  // a convolution
   const bool router = model.experts.count > 0 &&
                       parameter.name.ends_with(std::string(".") + model.names.router + ".weight");
   return router ? Module::Kind::Router : Module::Kind::Linear;

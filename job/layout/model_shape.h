@@ -54,6 +54,7 @@ struct Names {
   // Of a layer, behind its number:
   const char* norm1 = "input_layernorm";
   const char* attention = "self_attn";  ///< before the names of its parts
+  const char* delta = "linear_attn";    ///< the same, of a layer with the delta rule
   const char* qkv = "qkv_proj";         ///< where one weight holds all three
   const char* o = "o_proj";
   const char* q_norm = "q_norm";
@@ -125,6 +126,25 @@ struct LatentConfig {
   int64_t value = 0;       ///< elements of a value head
 };
 
+/// Layers with the gated delta rule in place of attention (engine/models/delta.h).
+struct DeltaConfig {
+  int64_t key_heads = 0;               ///< of queries, and of keys; 0: the model has no such layer
+  int64_t value_heads = 0;             ///< a multiple of key_heads: neighbours read one key head
+  int64_t key_dim = 0, value_dim = 0;  ///< elements of a head
+  int64_t kernel = 0;                  ///< tokens that the convolution sees, the own one included
+  std::vector<bool> layers = {};       ///< [layer]: it is one
+  /// Two weights hold all products, for each key head: its query, itself, its values, their gates;
+  /// and the strengths and decays of its values. Else four, one kind after the other.
+  bool by_group = false;
+
+  int64_t key_size() const { return key_heads * key_dim; }
+  int64_t value_size() const { return value_heads * value_dim; }
+  /// Queries, keys and values, which go through the convolution.
+  int64_t conv_size() const { return 2 * key_size() + value_size(); }
+  /// With the strengths, the decays and the gates: all columns of the products.
+  int64_t width() const { return conv_size() + 2 * value_heads + value_size(); }
+};
+
 struct ModelConfig {
   std::string model_type;  ///< "qwen2" ...
   Block block = Block::Llama;
@@ -175,6 +195,10 @@ struct ModelConfig {
   Activation activation = Activation::Silu;
   ExpertsConfig experts;
   LatentConfig latent;
+  DeltaConfig delta;
+  /// The query projection gives each head's query and a gate; attention's result is multiplied by its
+  /// sigmoid.
+  bool output_gate = false;
   bool sinks = false;  ///< each query head has a score beside the keys', whose probability is lost
   Names names;
   /// [layer]: how many tokens a token sees, itself included; 0: all before it. Empty: all 0.
@@ -207,6 +231,9 @@ struct ModelConfig {
   bool has_experts(int64_t layer) const {
     return experts.count > 0 && (experts.dense.empty() || !experts.dense[layer]);
   }
+  bool has_delta(int64_t layer) const { return !delta.layers.empty() && delta.layers[layer]; }
+  /// Columns of the product that makes queries.
+  int64_t query_width() const { return output_gate ? 2 * query_size() : query_size(); }
   /// Columns of the MLP's first product.
   int64_t mlp_width() const { return gated ? 2 * intermediate_size : intermediate_size; }
   /// The factor on the scores.

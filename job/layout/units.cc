@@ -16,14 +16,14 @@ int64_t Parameter::numel() const {
 namespace {
 
 /// Name after the layer's number, and shape.
-Parameter decoder_parameter(const ModelConfig& c, Role role) {
+Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
   const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
   const int64_t q = c.query_size(), kv = c.kv_size();
   const auto named = [](const char* module, const char* tensor) {
     return std::string(module) + "." + tensor;
   };
   const auto attention = [&](const char* module, const char* tensor) {
-    return named(c.names.attention, module) + "." + tensor;
+    return named(delta ? c.names.delta : c.names.attention, module) + "." + tensor;
   };
   switch (role) {
     case Role::Norm1:
@@ -34,14 +34,14 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
       if (c.fused_qkv) return {attention(c.names.qkv, "weight"), {q + 2 * kv, hidden}};
       if (c.latent.query_rank > 0)
         return {attention("q_b_proj", "weight"), {q, c.latent.query_rank}};
-      return {attention("q_proj", "weight"), {q, hidden}};
+      return {attention("q_proj", "weight"), {c.query_width(), hidden}};
     case Role::K:
       return {attention("k_proj", "weight"), {kv, hidden}};
     case Role::V:
       return {attention("v_proj", "weight"), {kv, hidden}};
     case Role::QBias:
       if (c.fused_qkv) return {attention(c.names.qkv, "bias"), {q + 2 * kv}};
-      return {attention("q_proj", "bias"), {q}};
+      return {attention("q_proj", "bias"), {c.query_width()}};
     case Role::KBias:
       return {attention("k_proj", "bias"), {kv}};
     case Role::VBias:
@@ -51,6 +51,7 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
     case Role::KNorm:
       return {attention(c.names.k_norm, "weight"), {c.qk_norm_whole ? kv : c.head_dim}};
     case Role::O:
+      if (delta) return {attention("out_proj", "weight"), {hidden, c.delta.value_size()}};
       return {attention(c.names.o, "weight"),
               {hidden, c.latent.rank > 0 ? c.num_heads * c.latent.value : q}};
     case Role::OBias:
@@ -109,6 +110,27 @@ Parameter decoder_parameter(const ModelConfig& c, Role role) {
               {hidden, c.experts.shared_inner}};
     case Role::SharedScale:
       return {named(c.names.shared_scale, "weight"), {1, hidden}};
+    case Role::DeltaQkv:
+      if (c.delta.by_group)
+        return {attention("in_proj_qkvz", "weight"),
+                {c.delta.conv_size() + c.delta.value_size(), hidden}};
+      return {attention("in_proj_qkv", "weight"), {c.delta.conv_size(), hidden}};
+    case Role::DeltaStrengths:
+      if (c.delta.by_group)
+        return {attention("in_proj_ba", "weight"), {2 * c.delta.value_heads, hidden}};
+      return {attention("in_proj_b", "weight"), {c.delta.value_heads, hidden}};
+    case Role::DeltaDecays:
+      return {attention("in_proj_a", "weight"), {c.delta.value_heads, hidden}};
+    case Role::DeltaGates:
+      return {attention("in_proj_z", "weight"), {c.delta.value_size(), hidden}};
+    case Role::DeltaConv:
+      return {attention("conv1d", "weight"), {c.delta.conv_size(), 1, c.delta.kernel}};
+    case Role::DeltaRates:
+      return {named(c.names.delta, "A_log"), {c.delta.value_heads}};
+    case Role::DeltaShifts:
+      return {named(c.names.delta, "dt_bias"), {c.delta.value_heads}};
+    case Role::DeltaNorm:
+      return {attention("norm", "weight"), {c.delta.value_dim}};
   }
   DSJ_CHECK(false);
 }
@@ -152,8 +174,9 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
         {base + c.names.positions + ".weight", {c.first_position + c.max_position, c.hidden_size}});
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     UnitSpec unit{"layer " + std::to_string(layer), {}};
-    for (const Role role : decoder_roles(c, c.has_experts(layer)))
-      unit.parameters.push_back(decoder_parameter(c, role));
+    const bool delta = c.has_delta(layer);
+    for (const Role role : decoder_roles(c, c.has_experts(layer), delta))
+      unit.parameters.push_back(decoder_parameter(c, role, delta));
     if (c.has_experts(layer))
       std::ranges::move(expert_parameters(c), std::back_inserter(unit.parameters));
     const std::string prefix = base + c.names.layers + "." + std::to_string(layer) + ".";
@@ -216,7 +239,7 @@ std::string name_without_prefix(const std::string& name) {
   return {};
 }
 
-std::vector<Role> decoder_roles(const ModelConfig& c, bool experts) {
+std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) {
   std::vector<Role> roles;
   auto add = [&](bool has, std::initializer_list<Role> more) {
     if (has) roles.insert(roles.end(), more);
@@ -224,21 +247,26 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts) {
   const bool norm2 = c.pre_norms && !c.shared_norm;
   add(c.pre_norms && c.norm_weight, {Role::Norm1});
   add(c.pre_norms && c.norm_bias, {Role::Norm1Bias});
+  const bool split = delta && !c.delta.by_group;
+  add(delta, {Role::DeltaQkv, Role::DeltaStrengths});
+  add(split, {Role::DeltaDecays, Role::DeltaGates});
+  add(delta, {Role::DeltaConv, Role::DeltaRates, Role::DeltaShifts, Role::DeltaNorm});
   const bool latent = c.latent.rank > 0;
   add(latent && c.latent.query_rank > 0, {Role::QueryDown});
   add(latent && c.latent.query_rank > 0 && c.qkv_bias, {Role::QueryDownBias});
   add(latent && c.latent.query_rank > 0, {Role::QueryNorm});
-  add(true, {Role::Q});
+  add(!delta, {Role::Q});
   add(latent, {Role::KeyDown});
   add(latent && c.qkv_bias, {Role::KeyDownBias});
   add(latent, {Role::KeyNorm, Role::KeyUp});
-  add(!latent && !c.fused_qkv, {Role::K, Role::V});
-  add(!latent && c.qkv_bias, {Role::QBias});
-  add(!latent && c.qkv_bias && !c.fused_qkv, {Role::KBias, Role::VBias});
+  const bool plain = !latent && !delta;
+  add(plain && !c.fused_qkv, {Role::K, Role::V});
+  add(plain && c.qkv_bias, {Role::QBias});
+  add(plain && c.qkv_bias && !c.fused_qkv, {Role::KBias, Role::VBias});
   add(c.sinks, {Role::Sinks});
-  add(c.qk_norm, {Role::QNorm, Role::KNorm});
+  add(c.qk_norm && !delta, {Role::QNorm, Role::KNorm});
   add(true, {Role::O});
-  add(c.o_bias, {Role::OBias});
+  add(c.o_bias && !delta, {Role::OBias});
   add(c.post_norms, {Role::PostAttentionNorm});
   add(norm2 && c.norm_weight, {Role::Norm2});
   add(norm2 && c.norm_bias, {Role::Norm2Bias});

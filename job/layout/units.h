@@ -87,13 +87,23 @@ enum class Role {
   SharedUp,
   SharedDown,
   SharedScale,
+  DeltaQkv,        ///< the gated delta rule; with the gates where one weight holds them (by_group)
+  DeltaStrengths,  ///< and the decays, by_group
+  DeltaDecays,
+  DeltaGates,
+  DeltaConv,
+  DeltaRates,
+  DeltaShifts,
+  DeltaNorm,
 };
-inline constexpr int kRoles = static_cast<int>(Role::SharedScale) + 1;
+inline constexpr int kRoles = static_cast<int>(Role::DeltaNorm) + 1;
 /// The roles that this model has, in the order of its unit's parameters (Block::Llama). `experts`: of a
 /// layer with experts (ModelConfig::has_experts). Their own parameters follow: gate, up and down of
 /// each expert, or stacked gate and up, then stacked down. The roles of attention come first in both
-/// kinds of layer.
-std::vector<Role> decoder_roles(const ModelConfig& config, bool experts = false);
+/// kinds of layer. `delta`: of a layer with the delta rule (ModelConfig::has_delta), whose output
+/// projection is O.
+std::vector<Role> decoder_roles(const ModelConfig& config, bool experts = false,
+                                bool delta = false);
 
 /// Units in forward order. Parameters that one matrix product can serve are neighbours (q, k, v
 /// weights; q, k, v biases; gate and up), so that one view spans them without a copy.

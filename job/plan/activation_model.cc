@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/cpu.h"
+#include "job/layout/delta_pieces.h"
 
 namespace dsj::plan {
 namespace {
@@ -48,13 +49,14 @@ int64_t routing(const layout::ModelConfig& model, int64_t tokens) {
 }
 
 struct StepShape {
-  StepShape(const MemoryInput& input, const MicroBatchTokens& tokens)
-      : seq(std::min(longest_row(input), tokens.tokens)),
+  StepShape(const MemoryInput& input, const MicroBatchTokens& tokens, bool delta)
+      : delta(delta && input.model.delta.key_heads > 0),
+        seq(std::min(longest_row(input), tokens.tokens)),
         rows(tokens.tokens),
         targets(std::max<int64_t>(1, tokens.targets)),
         hidden(input.model.hidden_size),
-        query(input.model.query_size()),
-        qkv(query + 2 * input.model.kv_size()),
+        query(this->delta ? input.model.delta.value_size() : input.model.query_size()),
+        qkv(this->delta ? input.model.delta.width() : query + 2 * input.model.kv_size()),
         inner(inner_of(input.model)),
         vocab(input.model.vocab_size),
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
@@ -65,9 +67,12 @@ struct StepShape {
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
         fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
+  const bool delta;             ///< its layers have the delta rule
   const int64_t seq;            ///< tokens of the longest row
   const int64_t rows, targets;  ///< tokens of a micro-batch, and those that have a target
-  const int64_t hidden, query, qkv, inner, vocab;
+  const int64_t hidden;
+  const int64_t query, qkv;  ///< what the output projection reads, and the products before it
+  const int64_t inner, vocab;
   const int64_t element;  ///< bytes of what products read and write
   const int64_t wide;  ///< bytes of what norms read and units pass on; autocast: more than element
   const int64_t heads;
@@ -89,18 +94,20 @@ bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
 /// torch_autocast, or norms that round once: queries and keys are rotated, and their heads normed,
 /// in fp32.
 int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
-  if (!s.casts() && !(model.qk_norm && widens_norms(s, model))) return 0;
+  if (s.delta || (!s.casts() && !(model.qk_norm && widens_norms(s, model)))) return 0;
   return s.rows * (s.query + model.kv_size()) * 4 * (model.qk_norm ? 2 : 1);
 }
 /// A part of each head, or neighbours, turn by operations with results of their own: four halves of
 /// what turns, and the cosines and sines of all rows.
 int64_t rope_terms(const StepShape& s, const layout::ModelConfig& model) {
-  if (model.learned_positions) return 0;
+  if (s.delta || model.learned_positions) return 0;
   if (!model.rope_in_pairs && model.rotary_size() == model.head_dim) return 0;
   return 4 * s.rows * (4 * (model.num_heads + model.num_kv_heads) + 2) * model.rotary_size() / 2;
 }
 /// Queries, keys and values in another order of columns, for a moment beside the product's own.
 int64_t grouped(const StepShape& s, const layout::ModelConfig& model) {
+  if (s.delta) return model.delta.by_group ? s.rows * s.qkv * s.element : 0;
+  if (model.output_gate) return s.rows * (s.qkv + 2 * s.query) * s.element;
   return model.qkv_by_group && model.num_kv_heads > 1 ? s.rows * s.qkv * s.element : 0;
 }
 /// What the MLP of a parallel layer does not keep, since attention keeps it: its input, and the
@@ -199,6 +206,7 @@ int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
 /// The flash kernels' own buffers, per thread: scores of a tile of queries against a tile of keys,
 /// and their sums.
 int64_t attention_tile(const StepShape& s, int64_t head_dim) {
+  if (s.delta) return 0;
   const int64_t queries = s.seq >= 768 ? 256 : s.seq >= 192 ? 64 : 32;
   const int64_t keys = std::min<int64_t>(512, s.seq);
   return 4 * (2 * queries * keys + queries * (2 + head_dim));
@@ -225,13 +233,71 @@ int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
   return bytes;
 }
 
-int64_t attention_forward(const StepShape& s) {
+// ---- the delta rule (engine/models/delta.cc)
+
+/// fp32 bytes of a piece's tensors.
+struct DeltaBytes {
+  int64_t keys, values;  ///< of all value heads, a vector for each token
+  int64_t scores;        ///< a token with each of its chunk
+  int64_t states;        ///< one for each chunk
+  int64_t columns;       ///< of the convolution
+  DeltaBytes(const StepShape& s, const layout::DeltaConfig& c) {
+    const int64_t chunk = std::min(s.seq, layout::kDeltaChunk);
+    const int64_t chunks = (chunks_of(s) + chunk - 1) / chunk;
+    const int64_t tokens = chunks * chunk;
+    keys = 4 * tokens * c.value_heads * c.key_dim;
+    values = 4 * tokens * c.value_size();
+    scores = 4 * tokens * c.value_heads * chunk;
+    states = 4 * chunks * c.value_heads * c.key_dim * c.value_dim;
+    columns = 4 * tokens * c.conv_size();
+  }
+
+ private:
+  /// Tokens of the largest piece.
+  static int64_t chunks_of(const StepShape& s) {
+    const int64_t one[] = {s.seq};
+    const int64_t chunk = std::min(s.seq, layout::kDeltaChunk);
+    if (s.rows <= s.seq) return layout::delta_sizes(one).tokens;
+    return std::min(layout::kDeltaChunks * chunk, s.rows / s.seq * (s.seq + chunk - 1) + chunk);
+  }
+};
+
+/// States between pieces: at most one for every fourth chunk of a row.
+int64_t delta_states(const StepShape& s, const layout::ModelConfig& model) {
+  if (!s.delta) return 0;
+  const int64_t one[] = {s.seq};
+  const int64_t states =
+      s.rows <= s.seq ? layout::delta_sizes(one).states : s.rows / (4 * layout::kDeltaChunk);
+  return 4 * states * model.delta.value_heads * model.delta.key_dim * model.delta.value_dim;
+}
+
+int64_t delta_forward(const StepShape& s, const layout::ModelConfig& model) {
+  const DeltaBytes b(s, model.delta);
+  return 6 * b.keys + 4 * b.values + 4 * b.scores + b.states;
+}
+
+int64_t delta_backward(const StepShape& s, const layout::ModelConfig& model) {
+  const DeltaBytes b(s, model.delta);
+  return s.rows * (s.qkv + s.query) * s.element + 2 * b.columns + 9 * b.keys + 7 * b.values +
+         6 * b.scores + 2 * b.states;
+}
+
+// ---- attention
+
+/// Before its sigmoid.
+int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
+  return model.output_gate && !s.delta ? s.rows * s.query * s.element : 0;
+}
+
+int64_t attention_forward(const StepShape& s, const layout::ModelConfig& model) {
+  if (s.delta) return delta_forward(s, model);
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
   if (!s.widened) return s.rows * heads * s.element;
   return s.rows * (s.qkv + heads + s.query) * 4;  // widened qkv; the result before rounding
 }
 
-int64_t attention_backward(const StepShape& s) {
+int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model) {
+  if (s.delta) return delta_backward(s, model);
   const int64_t type = s.widened ? 4 : s.element;
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;
   const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one being summed
@@ -241,7 +307,7 @@ int64_t attention_backward(const StepShape& s) {
 
 /// Queries and keys before their head norm, and the norm's sums.
 int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
-  if (!model.qk_norm) return 0;
+  if (!model.qk_norm || s.delta) return 0;
   // What rope gave is kept in its own type.
   const int64_t type = model.qk_norm_after_rope ? s.wide : s.element;
   return s.rows * (s.query + model.kv_size()) * type + s.rows * (s.heads + model.num_kv_heads) * 4;
@@ -297,7 +363,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t attended_branch = branches(s, model, s.rows) / 2;
   const int64_t second = model.parallel ? 0 : x;  // what the MLP reads, if it is not the input
   a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + latents(s, model) +
-           attended_branch;
+           attended_branch + gates(s, model) + delta_states(s, model);
   a.kept_last = a.kept - (model.parallel ? 0 : (s.rows - outputs) * s.hidden * s.wide);
 
   const int64_t mlp =
@@ -309,7 +375,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t regrouped = grouped(s, model);
   a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, model) + turned,
                         row * (s.hidden + s.qkv) + s.rows * 4 + regrouped,
-                        row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
+                        row * (s.qkv + s.query) + sums + attention_forward(s, model) + tile,
                         row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums +
                             branch_results(s, model, s.rows) + norm_copies(s, model, s.rows),
                         2 * x + mlp + mlp_forward(s, model, input.pieces.piece) +
@@ -319,9 +385,10 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
     // While heads turn again, attention's result is not there yet.
     const int64_t turning = turned - row * s.query - sums - attended_branch;
     const int64_t again =
-        row * s.hidden + std::max({attention_forward(s) + tile, wide, turning}) - x2;
+        row * s.hidden + std::max({attention_forward(s, model) + tile, wide, turning}) - x2;
     const int64_t attended =
-        std::max(attention_backward(s) + (s.casts() ? std::max(tile, wide) : tile), turned) - x2;
+        std::max(attention_backward(s, model) + (s.casts() ? std::max(tile, wide) : tile), turned) -
+        x2;
     const int64_t freed = x2 + row * s.query + sums;
     const int64_t picked =
         tokens < s.rows ? tokens * (s.element * (s.query + s.hidden) + s.wide * s.hidden) : 0;
@@ -345,8 +412,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t x2 = s.rows * s.hidden * s.wide;
   const layout::ModelConfig& model = input.model;
   a.kept = x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, model) +
-           branches(s, model, s.rows) + routing(model, s.rows) + latents(s, model) -
-           not_kept_twice(s, model);
+           branches(s, model, s.rows) + routing(model, s.rows) + latents(s, model) +
+           gates(s, model) + delta_states(s, model) - not_kept_twice(s, model);
   const int64_t outputs = last_outputs(s);
   // A last layer whose tokens are picked keeps what both of a parallel layer's halves read.
   a.kept_last =
@@ -362,12 +429,12 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t turned = std::max(wide + rope_terms(s, model), latent_products(s, model));
   const int64_t at_mlp = mlp_forward(s, model, s.rows) + result + product;
   if (!input.recompute) {
-    a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s) + tile, turned,
-                          grouped(s, model)});
+    a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s, model) + tile,
+                          turned, grouped(s, model)});
   } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
     const int64_t first =
         x2 + row * (s.hidden + s.qkv + s.query) + sums +
-        std::max({attention_forward(s) + tile, wide, turned - row * s.query - sums,
+        std::max({attention_forward(s, model) + tile, wide, turned - row * s.query - sums,
                   grouped(s, model) - row * s.query - sums});
     const int64_t second = x2 + row * (s.hidden + s.mlp_width) + mlp_forward(s, model, s.rows) +
                            product + result + sums + routing(model, s.rows);
@@ -384,9 +451,9 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     const int64_t mlp_freed =  // x2, h2, gate_up
         tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model);
     const int64_t attended =
-        std::max(attention_backward(s) + (s.casts() ? std::max(tile, wide) : tile), turned) -
+        std::max(attention_backward(s, model) + (s.casts() ? std::max(tile, wide) : tile), turned) -
         mlp_freed;
-    const int64_t again = input.recompute ? attention_forward(s) + tile - mlp_freed : 0;
+    const int64_t again = input.recompute ? attention_forward(s, model) + tile - mlp_freed : 0;
     return parallel_gradient(s, model, tokens) +
            std::max({mlp, a.boundary + grouped(s, model), norm_gradient(s, model, s.rows) + branch,
                      attended, again});
@@ -416,8 +483,9 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   a.sums_head = s.casts_to_fp16() && piece < s.targets;
 }
 
-ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens) {
-  const StepShape s(input, tokens);
+ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens,
+                               bool delta) {
+  const StepShape s(input, tokens, delta);
   const dsconfig::ResolvedConfig& config = input.config;
   ActivationModel a;
   // ids, labels and positions of every micro-step, which tokens have a target and which; the rope
@@ -438,13 +506,14 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
 
 }  // namespace
 
-ActivationModel activation_model(const MemoryInput& input) {
+ActivationModel activation_model(const MemoryInput& input, bool delta) {
   const MicroBatchTokens most = tokens_of(input);
-  const ActivationModel longest = of_micro_batch(input, most);
+  const ActivationModel longest = of_micro_batch(input, most, delta);
   if (!input.recompute || !input.pieces.cuts(most.tokens)) return longest;
   // The longest one that is not cut keeps a little more than one that is hardly longer.
   const int64_t whole = input.pieces.piece;
-  const ActivationModel other = of_micro_batch(input, {whole, std::min(most.targets, whole)});
+  const ActivationModel other =
+      of_micro_batch(input, {whole, std::min(most.targets, whole)}, delta);
   const int64_t inputs = input.inputs_leave() ? 1 : input.model.num_layers;
   const auto held = [&](const ActivationModel& a) {
     return (inputs + 1) * a.boundary + a.kept + a.backward;
@@ -452,12 +521,12 @@ ActivationModel activation_model(const MemoryInput& input) {
   return held(longest) < held(other) ? other : longest;
 }
 
-ActivationModel dropping_model(const MemoryInput& input) {
+ActivationModel dropping_model(const MemoryInput& input, bool delta) {
   const auto& ltd = input.config.data_efficiency.random_ltd;
-  if (!ltd) return activation_model(input);
+  if (!ltd) return activation_model(input, delta);
   MemoryInput kept = input;
   kept.tokens_per_row = std::min(longest_row(input), ltd->kept(steps_of(input) - 1));
-  ActivationModel a = activation_model(kept);
+  ActivationModel a = activation_model(kept, delta);
   // The indices and positions of the kept tokens stay until backward. The layer writes into x.
   a.backward += a.boundary;  // the kept rows' gradients
   a.boundary += tokens_of(kept).tokens * 2 * 8;

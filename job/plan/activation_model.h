@@ -31,9 +31,10 @@ struct ActivationModel {
   bool sums_head = false, sums_mlp = false;
 };
 
-ActivationModel activation_model(const MemoryInput& input);
+/// `delta`: its layers are those with the delta rule.
+ActivationModel activation_model(const MemoryInput& input, bool delta = false);
 /// Of a layer that random-LTD has drop tokens: it sees the most that it ever keeps, and copies those
 /// in and out. Nothing is dropped: the same as activation_model().
-ActivationModel dropping_model(const MemoryInput& input);
+ActivationModel dropping_model(const MemoryInput& input, bool delta = false);
 
 }  // namespace dsj::plan

@@ -21,6 +21,7 @@ std::string product_of(const std::string& name) {
     if (name.contains(part)) return "qkv";
   for (const char* part : {"gate_proj", "up_proj"})
     if (name.contains(part)) return "gate_up";
+  if (name.contains(".in_proj_")) return "in_proj";
   return name.substr(0, name.rfind('.'));
 }
 

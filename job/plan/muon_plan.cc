@@ -30,9 +30,11 @@ Status check_muon(const std::vector<layout::UnitSpec>& units, const ResolvedConf
   for (const auto& unit : units) {
     for (const auto& parameter : unit.parameters)
       if (is_orthogonalised(parameter) && parameter.shape.size() > 2)
-        return bad_input(
-            "Muon is not built for experts that share one tensor (" + parameter.name + ")",
-            "optimizer.type", "AdamW, or another optimizer of docs/optimizers.md");
+        return bad_input("Muon is not built for " +
+                             std::string(parameter.routed ? "experts that share one tensor ("
+                                                          : "convolutions (") +
+                             parameter.name + ")",
+                         "optimizer.type", "AdamW, or another optimizer of docs/optimizers.md");
   }
   return {};
 }

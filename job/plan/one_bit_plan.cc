@@ -23,6 +23,15 @@ using Modules = std::span<const std::string_view>;
 /// The modules of a decoder layer in the order in which transformers' classes make them: mostly
 /// attention, MLP, norms.
 constexpr std::string_view kModules[] = {
+    ".dt_bias",  // parameters of a module come before its modules
+    ".A_log",
+    ".conv1d.",
+    ".linear_attn.norm.",
+    ".linear_attn.out_proj.",
+    ".in_proj_qkv.",
+    ".in_proj_z.",
+    ".in_proj_b.",
+    ".in_proj_a.",
     ".q_proj.",
     ".k_proj.",
     ".v_proj.",

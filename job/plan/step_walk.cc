@@ -24,8 +24,8 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
       accumulate_(bytes_of(input.config.grad_accum_dtype)),
       overlap_(input.config.zero.overlap_comm ? 2 : 0),
       order_(layout::reductions(schedule)),
-      activation_(activation_model(input)),
-      dropping_(dropping_model(input)),
+      attention_(input, false),
+      delta_(input, true),
       flats_(plan.flats.size()) {
   const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
   for (size_t flat = 0; flat < flats_.size(); ++flat)

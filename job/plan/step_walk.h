@@ -92,7 +92,10 @@ class StepWalk {
   void use(int64_t activation_bytes, int64_t bucket_bytes);
   bool drops(int unit) const;
   /// What the layer of this unit takes.
-  const ActivationModel& layer(int unit) const { return drops(unit) ? dropping_ : activation_; }
+  const ActivationModel& layer(int unit) const {
+    const LayerModels& models = input_.model.has_delta(unit - 1) ? delta_ : attention_;
+    return drops(unit) ? models.dropping : models.all;
+  }
   /// Whether it gives the outputs of the tokens with a target alone.
   bool gives_targets(int unit) const { return unit == input_.model.num_layers && !drops(unit); }
   int64_t kept(int unit) const;
@@ -131,7 +134,14 @@ class StepWalk {
   std::vector<int64_t> copies_;   ///< [unit] bytes
   const size_t overlap_;
   const std::vector<int> order_;
-  const ActivationModel activation_, dropping_;
+  /// Of layers that see all tokens, and of those that drop some.
+  struct LayerModels {
+    LayerModels(const MemoryInput& input, bool delta)
+        : all(activation_model(input, delta)), dropping(dropping_model(input, delta)) {}
+    ActivationModel all, dropping;
+  };
+  const LayerModels attention_, delta_;
+  const ActivationModel& activation_ = attention_.all;  ///< what no layer changes
   std::vector<FlatState> flats_;
   std::deque<int> reducing_;
   std::deque<int64_t> leaving_;  ///< bytes of sums that are being copied

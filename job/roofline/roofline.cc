@@ -348,10 +348,11 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
                          " elements take no flash kernel, and " + kNot,
                      "heads of a multiple of 8 up to 256"};
   const layout::ModelConfig& model = input.model;
-  if (model.experts.count > 0 || model.latent.rank > 0 || model.sinks)
-    return Uncounted{"spec.training.modelNameOrPath",
-                     std::string("experts, latent attention and sinks: ") + kNot,
-                     "plan without --device"};
+  if (model.experts.count > 0 || model.latent.rank > 0 || model.sinks || model.delta.key_heads > 0)
+    return Uncounted{
+        "spec.training.modelNameOrPath",
+        std::string("experts, latent attention, sinks and the gated delta rule: ") + kNot,
+        "plan without --device"};
   if (input.model.scores_cap > 0)
     return Uncounted{
         "spec.training.modelNameOrPath",

@@ -372,9 +372,38 @@ MODELS |= {
                                  "quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
                                  "weight_block_size": [16, 16], "modules_to_not_convert": ["lm_head"]}),
 }
+# Partial rotary, two layers with the delta rule around each with attention, value heads that share key heads.
+HYBRID = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 16, "attention_bias": False, "num_hidden_layers": 3,
+          "layer_types": ["linear_attention", "full_attention", "linear_attention"], "full_attention_interval": 2,
+          "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12,
+          "linear_num_key_heads": 2, "linear_num_value_heads": 4, "attn_output_gate": True,
+          "mamba_ssm_dtype": "float32"}
+QWEN3_5_ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1],
+                "mrope_interleaved": True}
+MODELS |= {
+    # A row's first result is parallel to its value, and its norm turns over where its length goes through 0: with an
+    # eps of 1e-6 such a token parts runs that only rounding sets apart.
+    "tiny-qwen3.5-text": family("Qwen3_5", "qwen3_5_text", rope_parameters=QWEN3_5_ROPE, tie_word_embeddings=False,
+                                **HYBRID | {"rms_norm_eps": 1e-2}),
+    "tiny-qwen3.5": vision(
+        "Qwen3_5", "qwen3_5", "qwen3_5_text",
+        {"model_type": "qwen3_5", "depth": 1, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2,
+         "out_hidden_size": 32, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+         "num_position_embeddings": 16},
+        HYBRID | {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"],
+                  "linear_num_value_heads": 2, "rope_parameters": QWEN3_5_ROPE, "tie_word_embeddings": True},
+        image_token_id=503, video_token_id=502, vision_start_token_id=501, vision_end_token_id=500,
+        tie_word_embeddings=True),
+    "tiny-qwen3-next": family("Qwen3Next", "qwen3_next", partial_rotary_factor=0.5,
+                              shared_expert_intermediate_size=24, norm_topk_prob=True, mlp_only_layers=[],
+                              **HYBRID | QWEN_MOE | {"rope_theta": 10000.0, "rms_norm_eps": 1e-3}),
+}
+# A fixture keeps its seed when others come before it.
+SEEDS = {"tiny-qwen3.5-text": 105, "tiny-qwen3.5": 106, "tiny-qwen3-next": 107}
 # Their norms multiply by 1 + weight.
 CORRECTION = "e_score_correction_bias"
-PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma")
+PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma", "qwen3_5_text", "qwen3_5",
+            "qwen3_next")
 
 
 def weights(config, generator):
@@ -389,8 +418,12 @@ def weights(config, generator):
         noise = torch.randn(*shape, generator=generator)
         if name.endswith(CORRECTION):  # enough to change many choices
             tensors[name] = noise * 0.2
+        elif name.endswith(".A_log"):
+            tensors[name] = (torch.rand(*shape, generator=generator) * 4 + 0.05).log()
+        elif name.endswith(".conv1d.weight"):
+            tensors[name] = noise * 0.5
         elif "norm" in name or ".ln_" in name:
-            one = name.endswith("weight") and config["model_type"] not in PLUS_ONE
+            one = name.endswith("weight") and (config["model_type"] not in PLUS_ONE or ".linear_attn." in name)
             tensors[name] = noise * 0.1 + (1.0 if one else 0.0)
         elif name.endswith("bias"):
             tensors[name] = noise * 0.2
@@ -506,7 +539,7 @@ def main():
     for number, (name, config) in enumerate(MODELS.items()):
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
-        generator = torch.Generator().manual_seed(40 + number)
+        generator = torch.Generator().manual_seed(SEEDS.get(name, 40 + number))
         directory = os.path.join(root, name)
         os.makedirs(directory, exist_ok=True)
         write_json(os.path.join(directory, "config.json"), config)

@@ -129,6 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         LastLayerCase{"parallel", "tiny-gpt-neox"},
         LastLayerCase{"parallel_one_norm", "tiny-cohere2"},
         LastLayerCase{"norms_behind_rope", "tiny-hunyuan"},
+        LastLayerCase{"output_gates", "tiny-qwen3.5"},
+        LastLayerCase{"delta_rule", "tiny-qwen3.5-text"},
         LastLayerCase{.name = "lora",
                       .model = "tiny-qwen2",
                       .lora = {"q_proj", "v_proj", "o_proj", "up_proj"}},

@@ -54,6 +54,24 @@ TEST(Flops, OfExpertsOnlyWhatTokensPass) {
   EXPECT_EQ(root.parameters - dense.parameters, 2 * (6 * 8 + 6 * 3 * 5 * 8 + 3 * 7 * 8 - 3 * 96));
 }
 
+TEST(Flops, OfTheDeltaRuleGrowWithTheTokens) {
+  layout::ModelConfig with = model(false);
+  with.delta = {.key_heads = 1,
+                .value_heads = 2,
+                .key_dim = 3,
+                .value_dim = 5,
+                .kernel = 4,
+                .layers = {true, false}};
+  constexpr int64_t kLengths[] = {5, 2, 8}, kTokens = 5 + 2 + 8;
+  const Module root = count_forward(with, layout::units_of(with), kLengths);
+  const Module dense = counted(false);
+  // Products of 16 columns, 2 and 2 for the gates of the rule, 10 for those of the result; from 10 back.
+  constexpr int64_t kProducts = (16 + 2 + 2 + 10) * 8 + 10 * 8;
+  constexpr int64_t kRule = 3 * 2 * 3 * 5 + 16 * 4;
+  EXPECT_EQ(root.children[1].macs, kTokens * (kProducts + kRule + 3 * 96));
+  EXPECT_EQ(root.children[2].macs, dense.children[2].macs) << "a layer with attention";
+}
+
 TEST(Flops, ALayerThatDropsTokensCountsThoseItSees) {
   constexpr int64_t kLengths[] = {5, 2, 8}, kLayers[] = {1};
   const Module root = count_forward(model(false), layout::units_of(model(false)), kLengths,

@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
         "tiny-deepseek-v3", "tiny-glm4-moe", "tiny-glm4-moe-lite", "tiny-dots1", "tiny-solar-open",
         "tiny-exaone-moe", "tiny-minimax-m2", "tiny-ernie4.5-moe", "tiny-hunyuan-moe",
         "tiny-granitemoeshared", "tiny-granite4", "tiny-granite4-moe", "tiny-youtu",
-        "tiny-gemma-padding", "tiny-llama-padding"),
+        "tiny-gemma-padding", "tiny-llama-padding", "tiny-qwen3.5-text", "tiny-qwen3.5",
+        "tiny-qwen3-next"),
     [](const auto& info) {
       std::string name = info.param;
       std::ranges::replace_if(

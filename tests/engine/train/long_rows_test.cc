@@ -63,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
         LongCase{"scaled", of("tiny-granite", 0)}, LongCase{"plain_mlp", of("tiny-starcoder2", 2)},
         LongCase{"parallel", of("tiny-gpt-neox", 3)},
         LongCase{"parallel_one_norm", of("tiny-cohere2", 2)},
-        LongCase{"head_bias", of("tiny-phi", 2)},
+        LongCase{"head_bias", of("tiny-phi", 2)}, LongCase{"hybrid", of("tiny-qwen3.5-text", 2)},
+        LongCase{"hybrid_of_experts", of("tiny-qwen3-next", 3)},
         LongCase{"bf16_parallel", in_bf16(of("tiny-falcon-40b", 2)), 4e-3},
         LongCase{"bf16_norms_on_both_sides", in_bf16(of("tiny-gemma3", 2)), 4e-3},
         LongCase{"lora", with_lora(of("tiny-qwen2", 3), {"q_proj", "up_proj"})},
@@ -230,6 +231,11 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"qk_nope_head_dim", 32},
                            {"qk_rope_head_dim", 32},
                            {"v_head_dim", 48},
+                           {"full_attention_interval", 3},
+                           {"linear_num_key_heads", 1},
+                           {"linear_num_value_heads", 2},
+                           {"linear_key_head_dim", 32},
+                           {"linear_value_head_dim", 64},
                            {"dropout", 0}};
   for (const char* dropout :
        {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout", "attention_dropout"})

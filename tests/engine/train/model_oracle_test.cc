@@ -202,7 +202,10 @@ constexpr const char* kVariants[] = {"tiny-llama-yarn",
                                      "tiny-granitemoeshared",
                                      "tiny-granite4",
                                      "tiny-granite4-moe",
-                                     "tiny-youtu"};
+                                     "tiny-youtu",
+                                     "tiny-qwen3.5-text",
+                                     "tiny-qwen3.5",
+                                     "tiny-qwen3-next"};
 
 struct AdamWRun {
   std::string name;

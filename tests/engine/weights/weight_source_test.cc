@@ -62,6 +62,24 @@ class WeightSourceFake : public testing::Test {
   MemoryFiles files_;
 };
 
+/// transformers saves the text part of a published Qwen3.5 as a model of its own, by the names of the
+/// whole one.
+TEST_F(WeightSourceFake, ATextPartMayHaveTheNamesOfTheWholeModel) {
+  write_file(files_, "/m/model.safetensors",
+             {{"lm_head.weight", DType::F32, {2}},
+              {"model.language_model.norm.weight", DType::F32, {3}},
+              {"model.visual.norm.weight", DType::F32, {4}}});
+  const auto source = WeightSource::open(files_, "/m");
+  ASSERT_TRUE(source) << source.error().to_string();
+  ASSERT_NE(source->find("model.norm.weight"), nullptr);
+  EXPECT_EQ(source->find("model.norm.weight")->name, "model.language_model.norm.weight");
+  std::vector<float> values(3);
+  ASSERT_TRUE(source->read("model.norm.weight", 0, values));
+  EXPECT_EQ(values, ramp(3, 1));
+  EXPECT_EQ(source->find("norm.weight"), nullptr);
+  EXPECT_EQ(source->find("transformer.norm.weight"), nullptr);
+}
+
 TEST_F(WeightSourceFake, ReadsOnlyTheAskedElements) {
   write_file(files_, "/m/model.safetensors",
              {{"a", DType::F32, {100, 10}}, {"b", DType::BF16, {512}}, {"c", DType::F16, {300}}});

@@ -58,7 +58,8 @@ TEST(Autocast, SafeModules) {
     section["lower_precision_safe_modules"] = list;
     return with_autocast(section);
   };
-  EXPECT_EQ(with_autocast(kAutocastBf16).config.autocast.safe_modules, Names{"torch.nn.Linear"});
+  EXPECT_EQ(with_autocast(kAutocastBf16).config.autocast.safe_modules,
+            (Names{"torch.nn.Linear", "torch.nn.Conv1d"}));
   EXPECT_EQ(modules(json::array()).config.autocast.safe_modules, Names{});
   const auto known = modules({"torch.nn.modules.sparse.Embedding", "torch.nn.Conv2d",
                               "transformers.pytorch_utils.Conv1D", "torch.nn.Embedding"});

@@ -61,6 +61,43 @@ TEST(Lora, ExpertsAndRoutersHaveNoAdapter) {
   EXPECT_NE(refused({.modules_to_save = {"experts"}}).find("experts"), std::string::npos);
 }
 
+/// As PEFT's "all-linear": no convolution, and no parameter that no layer holds.
+TEST(Lora, AdaptersOfTheDeltaRuleGoOnItsProjections) {
+  nlohmann::json config = {{"model_type", "qwen3_5_text"},
+                           {"vocab_size", 64},
+                           {"hidden_size", 32},
+                           {"intermediate_size", 96},
+                           {"num_hidden_layers", 2},
+                           {"num_attention_heads", 4},
+                           {"num_key_value_heads", 2},
+                           {"full_attention_interval", 2}};
+  const auto names = [&](const LoraArgs& lora, int unit) {
+    const ModelConfig hybrid = *model_config_from_json(config, "config.json");
+    const auto resolved = resolve_lora(hybrid, lora);
+    EXPECT_TRUE(resolved) << resolved.error().to_string();
+    const UnitSpec spec = units_of(hybrid, *resolved)[unit];
+    std::string text;
+    for (const Adapter& adapter : spec.adapters) {
+      const std::string module = module_of(spec.parameters[adapter.weight].name);
+      text += (text.empty() ? "" : " ") + module.substr(module.rfind('.') + 1);
+    }
+    return text;
+  };
+  const LoraArgs all{.target_pattern = "all-linear"};
+  EXPECT_EQ(names(all, 1),
+            "in_proj_qkv in_proj_b in_proj_a in_proj_z out_proj gate_proj up_proj down_proj");
+  EXPECT_EQ(names(all, 2), "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj");
+  EXPECT_EQ(names({}, 1), "") << "PEFT's default names attention alone";
+  const auto refused =
+      resolve_lora(*model_config_from_json(config, "config.json"), {.target_modules = {"conv1d"}});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().to_string().find("not a linear layer"), std::string::npos);
+  config["model_type"] = "qwen3_next";
+  config["num_experts"] = 4, config["num_experts_per_tok"] = 2;
+  EXPECT_EQ(names({.target_modules = {"in_proj_qkvz", "in_proj_ba", "out_proj"}}, 1),
+            "in_proj_qkvz in_proj_ba out_proj");
+}
+
 /// "q_proj v_proj": what gets an adapter in a unit.
 std::string adapted(const LoraArgs& lora, int unit = 1) {
   const auto resolved = resolve_lora(model(), lora);

@@ -285,6 +285,90 @@ TEST(ModelConfig, ReleasedModels) {
   EXPECT_EQ(total_numel(units_of(granite)), 2'533'531'648) << "the size of granite-3.1-2b";
 }
 
+/// Hybrids of attention and the gated delta rule. The sizes are those of transformers' classes.
+TEST(ModelConfig, ReleasedHybrids) {
+  const auto hybrid = [](const char* text) { return read(json::parse(text)); };
+  // As published: the text part beside a vision part, mrope, a layer for more tokens (mtp).
+  const ModelConfig small = hybrid(R"({"architectures": ["Qwen3_5ForConditionalGeneration"],
+      "model_type": "qwen3_5", "image_token_id": 248056, "tie_word_embeddings": true,
+      "vision_config": {"model_type": "qwen3_5", "hidden_size": 768},
+      "text_config": {"attention_bias": false, "attention_dropout": 0.0, "attn_output_gate": true,
+      "dtype": "bfloat16", "eos_token_id": 248044, "full_attention_interval": 4, "head_dim": 256,
+      "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
+      "intermediate_size": 3584, "layer_types": ["linear_attention", "linear_attention",
+      "linear_attention", "full_attention", "linear_attention", "linear_attention",
+      "linear_attention", "full_attention", "linear_attention", "linear_attention",
+      "linear_attention", "full_attention", "linear_attention", "linear_attention",
+      "linear_attention", "full_attention", "linear_attention", "linear_attention",
+      "linear_attention", "full_attention", "linear_attention", "linear_attention",
+      "linear_attention", "full_attention"], "linear_conv_kernel_dim": 4,
+      "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 16,
+      "linear_value_head_dim": 128, "max_position_embeddings": 262144, "mlp_only_layers": [],
+      "model_type": "qwen3_5_text", "mtp_num_hidden_layers": 1,
+      "mtp_use_dedicated_embeddings": false, "num_attention_heads": 8, "num_hidden_layers": 24,
+      "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "tie_word_embeddings": true,
+      "use_cache": true, "vocab_size": 248320, "mamba_ssm_dtype": "float32",
+      "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10],
+      "rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25}}})");
+  EXPECT_TRUE(small.is_text_part);
+  EXPECT_TRUE(small.tied);
+  EXPECT_TRUE(small.output_gate);
+  EXPECT_TRUE(small.has_delta(0));
+  EXPECT_FALSE(small.has_delta(3));
+  EXPECT_EQ(small.rotary_size(), 64);
+  EXPECT_EQ(small.rope.theta, 1e7);
+  EXPECT_EQ(total_numel(units_of(small)), 752'393'024) << "the text part of Qwen3.5-0.8B";
+  EXPECT_EQ(units_of(small)[1].parameters[1].name,
+            "model.language_model.layers.0.linear_attn.in_proj_qkv.weight");
+
+  const ModelConfig large = hybrid(R"({"model_type": "qwen3_5_text", "hidden_size": 5120,
+      "intermediate_size": 17408, "num_hidden_layers": 64, "num_attention_heads": 24,
+      "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 248320,
+      "linear_num_key_heads": 16, "linear_num_value_heads": 48, "tie_word_embeddings": false,
+      "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
+      "partial_rotary_factor": 0.25}})");
+  EXPECT_EQ(total_numel(units_of(large)), 26'895'998'464) << "the text part of Qwen3.5-27B";
+  EXPECT_FALSE(large.has_delta(63)) << "each fourth layer has attention";
+
+  const ModelConfig next = hybrid(R"({"architectures": ["Qwen3NextForCausalLM"],
+      "model_type": "qwen3_next", "attention_dropout": 0.0, "decoder_sparse_step": 1,
+      "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size": 2048,
+      "intermediate_size": 5120, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+      "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+      "max_position_embeddings": 262144, "mlp_only_layers": [], "moe_intermediate_size": 512,
+      "norm_topk_prob": true, "num_attention_heads": 16, "num_experts": 512,
+      "num_experts_per_tok": 10, "num_hidden_layers": 48, "num_key_value_heads": 2,
+      "output_router_logits": false, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-06,
+      "rope_scaling": null, "rope_theta": 10000000, "router_aux_loss_coef": 0.001,
+      "shared_expert_intermediate_size": 512, "tie_word_embeddings": false,
+      "vocab_size": 151936})");
+  EXPECT_TRUE(next.delta.by_group);
+  EXPECT_TRUE(next.experts.normalized);
+  EXPECT_EQ(next.rotary_size(), 64);
+  EXPECT_EQ(total_numel(units_of(next)), 79'674'391'296) << "Qwen3-Next-80B-A3B";
+}
+
+TEST(ModelConfig, WhatAHybridCannotHaveIsRefused) {
+  const json config = json::parse(R"({"model_type": "qwen3_5_text", "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "vocab_size": 64})");
+  EXPECT_TRUE(read(config).has_delta(0)) << "transformers' defaults";
+  for (const auto& [key, value] : {std::pair{"layer_types", json::parse(R"(["full_attention"])")},
+                                   {"layer_types", json::parse(R"(["mamba", "full_attention"])")},
+                                   {"linear_num_value_heads", json(24)},
+                                   {"linear_num_key_heads", json(0)},
+                                   {"linear_key_head_dim", json(1 << 20)},
+                                   {"linear_value_head_dim", json(1 << 20)},
+                                   {"linear_conv_kernel_dim", json(65)},
+                                   {"attn_output_gate", json(false)},
+                                   {"full_attention_interval", json(0)},
+                                   {"hidden_act", json("gelu")}}) {
+    json bad = config;
+    bad[key] = value;
+    EXPECT_NE(refusal(bad).find(key), std::string::npos) << key;
+  }
+}
+
 /// Mixtures of experts: all parameters, and those that one token passes.
 TEST(ModelConfig, ReleasedModelsWithExperts) {
   const auto counts = [](const char* text) {

@@ -42,8 +42,13 @@ TEST(SafeModules, ExpertsAndRoutersAreNoLinears) {
   }
   for (const char* name : {"model.layers.0.mlp.shared_expert.up_proj.weight",
                            "model.layers.0.mlp.shared_expert_gate.weight",
-                           "model.layers.0.self_attn.kv_a_proj_with_mqa.weight"})
+                           "model.layers.0.self_attn.kv_a_proj_with_mqa.weight",
+                           "model.layers.0.linear_attn.in_proj_ba.weight",
+                           "model.layers.0.linear_attn.out_proj.weight"})
     EXPECT_EQ(module_class(name), "torch.nn.Linear") << name;
+  EXPECT_EQ(module_class("model.layers.0.linear_attn.conv1d.weight"), "torch.nn.Conv1d");
+  EXPECT_FALSE(enters_products("model.layers.0.linear_attn.A_log"));
+  EXPECT_FALSE(enters_products("model.layers.0.linear_attn.norm.weight"));
   EXPECT_FALSE(enters_products("model.layers.0.self_attn.sinks"));
   EXPECT_FALSE(enters_products("model.layers.0.self_attn.kv_a_layernorm.weight"));
 }

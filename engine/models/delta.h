@@ -1,0 +1,65 @@
+// A layer's gated delta rule in place of attention (layout::DeltaConfig): from the hidden state to what
+// the output projection reads, and back. Queries, keys and values go through a causal convolution of each
+// column and SiLU; queries and keys have length 1; the rule (delta_rule.h) carries a state along each row;
+// its result has an RMS norm for each head and is multiplied by SiLU of a gate. All behind the products
+// runs piece by piece (job/layout/delta_pieces.h), and backward computes it again from the products and
+// the states between pieces. Rows do not see each other. Roundings are transformers': what is between the
+// products is fp32 or the products' type.
+// Tested by: tests/engine/models/delta_test.cc
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/models/projection.h"
+#include "engine/models/unit.h"
+#include "job/layout/delta_pieces.h"
+#include "job/layout/units.h"
+
+namespace dsj::models {
+
+class DeltaMixer {
+ public:
+  explicit DeltaMixer(const layout::ModelConfig& config);
+  /// h [N, H], normed → [N, value heads * value elements], in h's type.
+  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& h, const RowBounds& rows,
+                     DropoutKey key, LayerSaved::Delta* saved) const;
+  /// dout: of forward's result. Writes the parameters' gradients; returns that of h.
+  at::Tensor backward(const zero::UnitParameters& p, const at::Tensor& dout, const at::Tensor& h,
+                      const RowBounds& rows, LayerSaved::Delta saved, DropoutKey key) const;
+  /// Inference: rows go on from the cache where they do not begin at position 0. Updates it.
+  at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& h,
+                            const RowBounds& rows, const LayerCache& cache) const;
+
+ private:
+  struct Weights;
+  struct Piece;
+  struct Read;
+  struct Sums;
+  Weights weights_of(const zero::UnitParameters& p) const;
+  /// In one order for all models: the convolution's columns, strengths, decays, gates.
+  at::Tensor products(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key) const;
+  at::Tensor products_backward(const zero::UnitParameters& p, const at::Tensor& dproducts,
+                               const at::Tensor& h, DropoutKey key) const;
+  /// `history`: before each row's tokens the convolution's input has so many older ones.
+  Piece piece_of(const layout::DeltaGroup& group, const layout::DeltaPiece& cut,
+                 const RowBounds& rows, int64_t history) const;
+  /// [rows, value heads, key elements, value elements], 0.
+  at::Tensor zero_state(int64_t rows, const at::Tensor& like) const;
+  Read read(const at::Tensor& products, const at::Tensor& conv, const Piece& piece,
+            const Weights& weights) const;
+  /// Writes the piece's rows of out.
+  void forward_piece(const at::Tensor& products, const at::Tensor& conv, const Piece& piece,
+                     const Weights& weights, const at::Tensor& state, const at::Tensor& out) const;
+  /// Writes the piece's rows of dproducts.
+  void backward_piece(const at::Tensor& products, const at::Tensor& dout, const Piece& piece,
+                      const Weights& weights, const at::Tensor& state, const at::Tensor& dstate,
+                      const at::Tensor& dproducts, Sums& sums) const;
+
+  const layout::DeltaConfig config_;
+  const double eps_;
+  int conv_ = -1, rates_ = -1, shifts_ = -1, norm_ = -1;
+  Projection grouped_, pairs_;  ///< by_group: two products
+  Projection all_;              ///< else: four weights as one
+};
+
+}  // namespace dsj::models
