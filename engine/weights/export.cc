@@ -115,9 +115,10 @@ Status ModelExport::make_staging() {
   }
   DSJ_TRY_STATUS(files.make_dir(staging));
   const auto with = [&](const char* name, const std::string& content) {
-    const std::string kept = options_.chat_template && std::string_view(name) == kTokenizerConfigFile
-                                 ? without_template(content)
-                                 : content;
+    const std::string kept =
+        options_.chat_template && std::string_view(name) == kTokenizerConfigFile
+            ? without_template(content)
+            : content;
     return options_.eos ? with_eos(name, kept, *options_.eos) : kept;
   };
   if (options_.adapter) {
@@ -129,8 +130,7 @@ Status ModelExport::make_staging() {
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), with(kConfigFile, config)));
   }
   if (options_.chat_template)
-    DSJ_TRY_STATUS(
-        files.write_synced(path_join(staging, kTemplateFile), *options_.chat_template));
+    DSJ_TRY_STATUS(files.write_synced(path_join(staging, kTemplateFile), *options_.chat_template));
   if (!options_.card.empty())
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kCardFile), options_.card));
   for (const char* name : kCopiedFiles) {

@@ -10,16 +10,15 @@ void read_deepseek_v3(const json& config, Fields& fields, ModelConfig& out) {
   read_latent(config, fields, {}, out, {.max_position = 4096});
   out.rope_in_pairs = fields.flag("rope_interleave", true);
   no_slices(fields);
-  read_sigmoid_experts(
-      fields,
-      {.experts = {.count = "n_routed_experts",
-                   .count_default = 256,
-                   .inner_default = 2048,
-                   .per_token = 8},
-       .scale = 2.5,
-       .groups = 8,
-       .groups_taken = 4},
-      out);
+  read_sigmoid_experts(fields,
+                       {.experts = {.count = "n_routed_experts",
+                                    .count_default = 256,
+                                    .inner_default = 2048,
+                                    .per_token = 8},
+                        .scale = 2.5,
+                        .groups = 8,
+                        .groups_taken = 4},
+                       out);
   read_first_layers(config, fields, 3, out);
 }
 
@@ -28,14 +27,13 @@ void read_glm4_moe_lite(const json& config, Fields& fields, ModelConfig& out) {
               {.max_position = 202752, .norm_eps = 1e-5});
   out.rope_in_pairs = fields.flag("rope_interleave", true);
   no_slices(fields);
-  read_sigmoid_experts(
-      fields,
-      {.experts = {.count = "n_routed_experts",
-                   .count_default = 64,
-                   .inner_default = 1536,
-                   .per_token = 4},
-       .scale = 1.8},
-      out);
+  read_sigmoid_experts(fields,
+                       {.experts = {.count = "n_routed_experts",
+                                    .count_default = 64,
+                                    .inner_default = 1536,
+                                    .per_token = 4},
+                        .scale = 1.8},
+                       out);
   read_first_layers(config, fields, 1, out);
 }
 
@@ -50,13 +48,12 @@ void read_glm4_moe(const json& config, Fields& fields, ModelConfig& out) {
              {.max_position = 131072, .norm_eps = 1e-5, .partial_rotary = 0.5, .kv_heads = 8}, out);
   out.qkv_bias = fields.flag("attention_bias", false);
   out.qk_norm = fields.flag("use_qk_norm", false);
-  read_sigmoid_experts(
-      fields,
-      {.experts = {.count = "n_routed_experts",
-                   .count_default = 128,
-                   .inner_default = 1408,
-                   .per_token = 8}},
-      out);
+  read_sigmoid_experts(fields,
+                       {.experts = {.count = "n_routed_experts",
+                                    .count_default = 128,
+                                    .inner_default = 1408,
+                                    .per_token = 8}},
+                       out);
   read_first_layers(config, fields, 1, out);
 }
 
@@ -71,13 +68,12 @@ void read_solar_open(const json& config, Fields& fields, ModelConfig& out) {
               .kv_heads = 8},
              out);
   out.qkv_bias = fields.flag("attention_bias", false);
-  read_sigmoid_experts(
-      fields,
-      {.experts = {.count = "n_routed_experts",
-                   .count_default = 128,
-                   .inner_default = 1280,
-                   .per_token = 8}},
-      out);
+  read_sigmoid_experts(fields,
+                       {.experts = {.count = "n_routed_experts",
+                                    .count_default = 128,
+                                    .inner_default = 1280,
+                                    .per_token = 8}},
+                       out);
 }
 
 void read_dots1(const json& config, Fields& fields, ModelConfig& out) {
@@ -104,13 +100,10 @@ void read_minimax_m2(const json& config, Fields& fields, ModelConfig& out) {
     plain["partial_rotary_factor"] =
         static_cast<double>(fields.positive("rotary_dim", head)) / static_cast<double>(head);
   Fields shape(plain, {}, "");
-  read_shape(plain, shape,
-             {.max_position = 196608,
-              .head_dim = 128,
-              .theta = 5e6,
-              .partial_rotary = 1,
-              .kv_heads = 8},
-             out);
+  read_shape(
+      plain, shape,
+      {.max_position = 196608, .head_dim = 128, .theta = 5e6, .partial_rotary = 1, .kv_heads = 8},
+      out);
   fields.inherit(shape);
   out.qkv_bias = false;
   out.qk_norm = out.qk_norm_whole = true;
