@@ -1,10 +1,270 @@
-#include "job/layout/expert_families.h"
+#include "job/layout/family_readers.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "job/layout/delta_pieces.h"
 #include "job/layout/family_fields.h"
 
 namespace dsj::layout {
 
 using nlohmann::json;
+
+// ---- mixtures of experts
+
+namespace {
+
+/// Qwen: which layers keep a plain MLP.
+void read_plain_layers(const json& config, Fields& fields, ModelConfig& out) {
+  const int64_t every = fields.positive("decoder_sparse_step", kIndexMax, 1);
+  out.experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < out.num_layers; ++layer)
+    out.experts.dense[layer] = (layer + 1) % every != 0;
+  if (fields.absent("mlp_only_layers")) return;
+  const json& plain = config["mlp_only_layers"];
+  const bool list = plain.is_array() && std::ranges::all_of(plain, [](const json& one) {
+                      return one.is_number_integer() && one >= 0 && one < kLayersMax;
+                    });
+  fields.require(list, "mlp_only_layers", "is not a list of layers' numbers");
+  for (const json& one : list ? plain : json::array())
+    if (one < out.num_layers) out.experts.dense[one.get<size_t>()] = true;
+}
+
+}  // namespace
+
+void read_qwen2_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 32768, .kv_heads = 16}, out);
+  out.qkv_bias = fields.flag("qkv_bias", true);
+  const int64_t window =
+      fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
+  const int64_t last = window > 0 ? fields.whole("max_window_layers", 0, INT64_MAX, 28) : 0;
+  read_windows(
+      config, fields, window, [last](int64_t layer) { return layer < last && layer % 2 == 0; },
+      out);
+  read_experts(fields, {.count_default = 60, .inner_default = 1408, .per_token = 4}, out);
+  read_plain_layers(config, fields, out);
+  out.experts.shared_inner = fields.positive("shared_expert_intermediate_size", kInnerMax, 5632);
+  out.experts.shared_scaled = true;
+  out.experts.normalized = fields.flag("norm_topk_prob", false);
+}
+
+void read_qwen3_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 32768, .kv_heads = 4}, out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = true;
+  const int64_t window =
+      fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
+  read_windows(config, fields, window, every_layer, out);
+  read_experts(fields, {.count_default = 128, .inner_default = 768, .per_token = 8}, out);
+  read_plain_layers(config, fields, out);
+  out.experts.normalized = fields.flag("norm_topk_prob", false);
+}
+
+void read_mixtral(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072, .norm_eps = 1e-5, .theta = 1e6, .kv_heads = 8}, out);
+  out.qkv_bias = false;
+  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
+  read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
+  out.experts.normalized = true;
+  out.experts.rounds_weights = false;
+  out.names.router = "block_sparse_moe.gate";
+  out.names.experts = "block_sparse_moe.experts";
+  out.names.expert_gate = "w1";
+  out.names.expert_up = "w3";
+  out.names.expert_down = "w2";
+  fields.require(fields.number("router_jitter_noise", 0, 0, kFactorMax) == 0, "router_jitter_noise",
+                 "is not 0; noise on what the router reads is not built");
+}
+
+void read_olmoe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 4096, .norm_eps = 1e-5, .padding = 1}, out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = out.qk_norm_whole = true;
+  read_experts(fields,
+               {.count_default = 64, .inner = "intermediate_size", .per_token = 8, .balance = 0.01},
+               out);
+  out.experts.normalized = fields.flag("norm_topk_prob", false);
+  fields.require(fields.absent("clip_qkv"), "clip_qkv",
+                 "is not null; clipped queries, keys and values are not built");
+}
+
+/// Granite with experts, whose weights lie in one tensor each.
+void read_granitemoe(const json& config, Fields& fields, ModelConfig& out) {
+  read_granite(config, fields, out);
+  read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
+  out.experts.normalized = out.experts.stacked = true;
+  out.names.router = "block_sparse_moe.router.layer";
+  out.names.stacked_up = "block_sparse_moe.input_linear.weight";
+  out.names.stacked_down = "block_sparse_moe.output_linear.weight";
+}
+
+/// Its MLP, or the expert that every token passes.
+void read_granitemoeshared(const json& config, Fields& fields, ModelConfig& out) {
+  read_granitemoe(config, fields, out);
+  out.experts.shared_inner = fields.whole("shared_intermediate_size", 0, kInnerMax, 0);
+  out.names.shared_gate_up = "shared_mlp.input_linear";
+  out.names.shared = "shared_mlp";
+  out.names.shared_down = "output_linear";
+}
+
+/// Granite 4.0 without its mamba layers.
+void read_granitemoehybrid(const json& config, Fields& fields, ModelConfig& out) {
+  const bool has_experts = fields.whole("num_local_experts", 0, kExpertsMax, 8) > 0;
+  if (has_experts) {
+    read_granitemoeshared(config, fields, out);
+    out.experts.shared_inner = fields.positive("shared_intermediate_size", kInnerMax, 1024);
+  } else {
+    read_granite(config, fields, out);
+    out.intermediate_size = fields.positive("shared_intermediate_size", kInnerMax, 1024);
+    out.fused_gate_up = true;
+    out.names.gate_up = "shared_mlp.input_linear";
+    out.names.down = "shared_mlp.output_linear";
+  }
+  const json types = config.value("layer_types", json());
+  const bool attends = types.is_array() && static_cast<int64_t>(types.size()) == out.num_layers &&
+                       std::ranges::all_of(types, [](const json& one) {
+                         return one == "attention" || one == "full_attention";
+                       });
+  fields.require(attends, "layer_types",
+                 "does not say \"attention\" for every layer; mamba layers are not built");
+  const std::string positions = fields.text("position_embedding_type", "nope");
+  out.no_rope.assign(static_cast<size_t>(out.num_layers), positions != "rope");
+}
+
+void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(
+      config, fields,
+      {.max_position = 131072, .head_dim = 64, .norm_eps = 1e-5, .theta = 150000, .kv_heads = 8},
+      out);
+  if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
+    out.rope = read_rope_object({{"rope_type", "yarn"},
+                                 {"factor", 32.0},
+                                 {"beta_fast", 32.0},
+                                 {"beta_slow", 1.0},
+                                 {"truncate", false},
+                                 {"original_max_position_embeddings", 4096}},
+                                "rope_parameters", out.rope.theta, fields, out);
+  all_biases(fields, "attention_bias", true, out);
+  out.sinks = true;
+  read_windows(
+      config, fields, read_window(config, fields, 128),
+      [](int64_t layer) { return layer % 2 == 0; }, out);
+  read_experts(fields,
+               {.count = "num_local_experts",
+                .count_default = 128,
+                .inner = "intermediate_size",
+                .per_token = 4,
+                .balance = 0.9},
+               out);
+  out.experts.normalized = out.experts.alternates = out.experts.router_bias = true;
+  out.experts.clamp = fields.number("swiglu_limit", 7.0, kTiny, kFactorMax);
+  out.experts.alpha = fields.number("swiglu_alpha", 1.702, kTiny, kFactorMax);
+  out.names.router = "mlp.router";
+}
+
+// ---- the gated delta rule
+
+namespace {
+
+/// Which layers have it: layer_types, a list of linear_attention and full_attention, else all but each
+/// full_attention_interval-th.
+void read_delta_layers(const json& config, Fields& fields, ModelConfig& out) {
+  const auto every = but_each(fields.positive("full_attention_interval", kIndexMax, 4));
+  const bool listed = !fields.absent("layer_types");
+  const json types = listed ? config["layer_types"] : json::array();
+  const bool fits = !listed || (types.is_array() && std::ssize(types) == out.num_layers);
+  fields.require(fits, "layer_types", "is not a list with one entry per layer");
+  out.delta.layers.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; fits && layer < out.num_layers; ++layer) {
+    const bool known =
+        !listed || types[layer] == "linear_attention" || types[layer] == "full_attention";
+    fields.require(
+        known, "layer_types",
+        "has " + (known ? "" : json_brief(types[layer])) + "; built are full and linear attention");
+    out.delta.layers[layer] = listed ? types[layer] == "linear_attention" : every(layer);
+  }
+}
+
+/// Full attention with gates, and the delta rule. `kv_heads`: where the file says nothing.
+void read_hybrid(const json& config, int64_t kv_heads, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 32768, .head_dim = 256, .partial_rotary = 0.25, .kv_heads = kv_heads},
+             out);
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::RmsPlusOne;
+  out.qk_norm = out.output_gate = true;
+  fields.require(fields.flag("attn_output_gate", true), "attn_output_gate",
+                 "is false; transformers' class has the gate in any case");
+  out.delta = {.key_heads = fields.positive("linear_num_key_heads", kWidthMax, 16),
+               .value_heads = fields.positive("linear_num_value_heads", kWidthMax, 32),
+               .key_dim = fields.positive("linear_key_head_dim", kWidthMax, 128),
+               .value_dim = fields.positive("linear_value_head_dim", kWidthMax, 128),
+               .kernel = fields.positive("linear_conv_kernel_dim", kDeltaChunk, 4)};
+  fields.require(out.delta.value_heads % out.delta.key_heads == 0, "linear_num_value_heads",
+                 "is not a multiple of linear_num_key_heads");
+  const auto narrow = [](int64_t heads, int64_t dim) { return heads <= kWidthMax / dim; };
+  fields.require(narrow(out.delta.key_heads, out.delta.key_dim), "linear_key_head_dim",
+                 "times linear_num_key_heads is above " + std::to_string(kWidthMax));
+  fields.require(narrow(out.delta.value_heads, out.delta.value_dim), "linear_value_head_dim",
+                 "times linear_num_value_heads is above " + std::to_string(kWidthMax));
+  fields.require(out.activation == Activation::Silu, "hidden_act",
+                 "is not \"silu\", the only one built for this family");
+  read_delta_layers(config, fields, out);
+}
+
+}  // namespace
+
+void read_qwen3_5(const json& config, Fields& fields, ModelConfig& out) {
+  read_hybrid(config, 4, fields, out);
+}
+
+namespace {
+
+void read_qwen_shared_experts(Fields& fields, int64_t count, int64_t per_token, ModelConfig& out) {
+  read_experts(fields, {.count_default = count, .inner_default = 512, .per_token = per_token}, out);
+  out.experts.shared_inner = fields.positive("shared_expert_intermediate_size", kInnerMax, 512);
+  out.experts.shared_scaled = true;
+}
+
+}  // namespace
+
+void read_qwen3_next(const json& config, Fields& fields, ModelConfig& out) {
+  read_hybrid(config, 2, fields, out);
+  out.delta.by_group = true;
+  read_qwen_shared_experts(fields, 512, 10, out);
+  read_plain_layers(config, fields, out);
+  out.experts.normalized = fields.flag("norm_topk_prob", true);
+}
+
+/// Latent attention, and experts that every token passes as well.
+void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
+  read_latent(config, fields, {}, out);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  fields.require(!out.mlp_bias, "mlp_bias", "is true; biases of experts are not built");
+  no_slices(fields);
+
+  fields.require(!fields.absent("num_experts_per_tok"), "num_experts_per_tok",
+                 "is missing; expected the number of experts that a token passes");
+  read_experts(fields, {.count = "n_routed_experts", .count_default = 64, .inner_default = 1407},
+               out);
+  out.experts.balance = 0;  // its class has no auxiliary loss
+  out.experts.rounds_weights = false;
+  out.experts.exact_router = true;
+  out.experts.scale = fields.number("routed_scaling_factor", 1, kTiny, kFactorMax);
+  out.experts.shared_inner =
+      fields.positive("n_shared_experts", kExpertsMax, 2) * out.experts.inner;
+  out.names.shared = "mlp.shared_experts";
+  const int64_t first = fields.whole("first_k_dense_replace", 0, kLayersMax, 0);
+  out.experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < std::min(first, out.num_layers); ++layer)
+    out.experts.dense[layer] = true;
+  const std::string method = fields.text("topk_method", "greedy");
+  fields.require(method == "greedy", "topk_method",
+                 "is \"" + method + "\"; built is greedy, without groups of experts");
+}
+
+// ---- sigmoids and a correction of the choice
 
 void read_deepseek_v3(const json& config, Fields& fields, ModelConfig& out) {
   read_latent(config, fields, {}, out, {.max_position = 4096});

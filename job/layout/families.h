@@ -1,5 +1,5 @@
 // The model families that the engine runs: for each model_type, the reader of its config.json. A
-// family whose operations exist is one reader here, its row in the table, and a fixture
+// family whose operations exist is one reader (family_readers.h), its row in the table, and a fixture
 // (tests/oracle/family_oracle.py).
 #pragma once
 

@@ -368,4 +368,15 @@ void read_latent(const json& config, Fields& fields, const LatentDefaults& defau
                  "is above qk_nope_head_dim + qk_rope_head_dim, which is not built");
 }
 
+void plain_rope(json& text) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto rope = text.find(key);
+    if (rope == text.end() || !rope->is_object() || !rope->contains("mrope_section")) continue;
+    rope->erase("mrope_section");
+    rope->erase("mrope_interleaved");
+    for (const char* type : {"type", "rope_type"})
+      if (rope->value(type, json()) == "mrope") (*rope)[type] = "default";
+  }
+}
+
 }  // namespace dsj::layout

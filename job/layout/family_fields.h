@@ -1,4 +1,4 @@
-// What the readers of families (families.cc) share: the fields that most have, with the defaults in
+// What the readers of families (family_readers.h) share: the fields that most have, with the defaults in
 // which they differ. Internal to layout.
 // Tested by: tests/job/layout/model_config_test.cc
 #pragma once
@@ -65,6 +65,8 @@ void read_windows(const nlohmann::json& config, Fields& fields, int64_t window,
 bool is_null(const nlohmann::json& config, const char* key);
 /// The object of a type of layer in rope_parameters; {}: there is none.
 nlohmann::json rope_object_of(const nlohmann::json& config, const char* layer_type);
+/// Rows have no pictures, so the three positions of mrope are one, and it is the plain rope.
+void plain_rope(nlohmann::json& text);
 /// q, k and v and the output have biases, or none has.
 void all_biases(Fields& fields, const char* key, ModelConfig& out);
 void all_biases(Fields& fields, const char* key, bool fallback, ModelConfig& out);

@@ -1,0 +1,461 @@
+#include "job/layout/family_readers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "job/layout/family_fields.h"
+
+namespace dsj::layout {
+
+using nlohmann::json;
+
+// ---- Llama and what differs from it in data alone
+
+void read_llama(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {}, out);
+  all_biases(fields, "attention_bias", out);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  no_slices(fields);
+}
+
+void read_mistral(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
+  out.qkv_bias = false;
+  read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
+}
+
+namespace {
+
+/// Qwen2 and Qwen3: use_sliding_window; per layer either layer_types or max_window_layers.
+void read_qwen_windows(const json& config, Fields& fields, ModelConfig& out) {
+  const int64_t window =
+      fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
+  const int64_t first = window > 0 ? fields.whole("max_window_layers", 0, INT64_MAX, 28) : 0;
+  read_windows(
+      config, fields, window, [first](int64_t layer) { return layer >= first; }, out);
+}
+
+}  // namespace
+
+void read_qwen2(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 32768, .kv_heads = 32}, out);
+  read_qwen_windows(config, fields, out);
+}
+
+void read_qwen3(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 32768, .head_dim = 128, .kv_heads = 32}, out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = true;
+  read_qwen_windows(config, fields, out);
+}
+
+void read_ministral(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
+  out.qkv_bias = false;
+  read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
+}
+
+/// Query and key are normed after they turned. A scaling with alpha stretches the base once, whatever
+/// the length.
+void read_hunyuan(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  double alpha = 0;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = plain.find(key);
+    if (it == plain.end() || !it->is_object() || !it->contains("alpha")) continue;
+    const std::string type = it->value("rope_type", it->value("type", std::string()));
+    if (type != "dynamic") continue;
+    Fields rope(*it, {}, std::string(key) + ".");
+    alpha = rope.number("alpha", 0, 0, kFactorMax);
+    fields.inherit(rope);
+    if (alpha == 0) continue;
+    const json theta = it->value("rope_theta", json());
+    *it = {{"rope_type", "default"}};
+    if (!theta.is_null()) (*it)["rope_theta"] = theta;
+    break;
+  }
+  read_shape(plain, fields, {.norm_eps = 1e-5, .padding = 0}, out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = out.qk_norm_after_rope = true;
+  out.names.q_norm = "query_layernorm";
+  out.names.k_norm = "key_layernorm";
+  no_slices(fields);
+  const auto dim = static_cast<double>(out.head_dim);
+  fields.require(alpha == 0 || out.head_dim > 2, "head_dim", "is 2; alpha has no exponent for it");
+  if (alpha > 0) out.rope.theta *= std::pow(alpha, dim / (dim - 2));
+}
+
+namespace {
+
+/// As many for every layer, in files a number or a list.
+void one_for_all_layers(json& config, Fields& fields, const char* key) {
+  const auto list = config.find(key);
+  if (list == config.end() || !list->is_array()) return;
+  const bool alike = !list->empty() && std::ranges::all_of(*list, [&](const json& one) {
+    return one == list->front();
+  });
+  fields.require(alike, key, "has another value for some layers, which is not built");
+  if (alike) config[key] = json(list->front());
+}
+
+}  // namespace
+
+/// With one more MLP that every token passes.
+void read_hunyuan_moe(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  for (const char* key : {"num_experts", "moe_topk"}) one_for_all_layers(plain, fields, key);
+  Fields part(plain, {}, "");
+  read_hunyuan(plain, part, out);
+  read_experts(part,
+               {.count_default = 1,
+                .inner = "intermediate_size",
+                .per_token = 1,
+                .balance = 0,
+                .per_token_key = "moe_topk"},
+               out);
+  fields.inherit(part);
+  out.experts.balance = 0;  // its class has no auxiliary loss
+  out.experts.normalized = true;
+  out.experts.shared_inner = out.intermediate_size;
+  out.names.router = "mlp.gate.wg";
+  out.names.shared = "mlp.shared_mlp";
+}
+
+/// Llama with one name for each bias.
+void read_internlm3(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 32768, .head_dim = 128, .norm_eps = 1e-5, .kv_heads = 2}, out);
+  all_biases(fields, fields.absent("qkv_bias") ? "attention_bias" : "qkv_bias", out);
+  out.mlp_bias = fields.flag(fields.absent("bias") ? "mlp_bias" : "bias", false);
+  fields.require(out.mlp_bias == out.o_bias, "bias",
+                 "is not qkv_bias; transformers' InternLM3 has all biases or none");
+}
+
+void read_granite(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {}, out);
+  all_biases(fields, "attention_bias", out);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  const auto factor = [&](const char* key) { return fields.number(key, 1, kTiny, kFactorMax); };
+  out.embedding_scale = factor("embedding_multiplier");
+  out.residual_scale = factor("residual_multiplier");
+  out.attention_multiplier = factor("attention_multiplier");
+  out.logits_scale = 1 / factor("logits_scaling");
+}
+
+/// Granite with norms on both sides; its factor multiplies the logits.
+void read_hyperclovax(const json& config, Fields& fields, ModelConfig& out) {
+  read_granite(config, fields, out);
+  out.logits_scale = fields.number("logits_scaling", 1, kTiny, kFactorMax);
+  if (fields.absent("attention_multiplier")) out.attention_multiplier.reset();
+  out.post_norms = fields.flag("use_post_norm", true);
+  out.names.post_attention_norm = "post_norm1";
+  out.names.post_mlp_norm = "post_norm2";
+}
+
+void read_smollm3(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 32768, .theta = 2e6, .tied = true, .padding = 128004, .kv_heads = 4},
+             out);
+  all_biases(fields, "attention_bias", out);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  const int64_t every = fields.positive("no_rope_layer_interval", kIndexMax, 4);
+  out.no_rope.assign(static_cast<size_t>(out.num_layers), false);
+  const bool listed = !fields.absent("no_rope_layers");
+  const json list = listed ? config["no_rope_layers"] : json::array();
+  const bool fits =
+      !listed || (list.is_array() && static_cast<int64_t>(list.size()) >= out.num_layers &&
+                  std::ranges::all_of(list, [](const json& one) { return one == 0 || one == 1; }));
+  fields.require(fits, "no_rope_layers", "is not a list with 0 or 1 for each layer");
+  for (int64_t layer = 0; fits && layer < out.num_layers; ++layer)
+    out.no_rope[layer] = listed ? list[layer] == 0 : (layer + 1) % every == 0;
+  if (!fields.flag("use_sliding_window", false)) return;
+  read_windows(
+      config, fields, read_window(config, fields, 0),
+      [&](int64_t layer) { return out.no_rope[layer]; }, out);
+}
+
+void read_seed_oss(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 524288, .head_dim = 128, .padding = 1, .kv_heads = 8},
+             out);
+  out.qkv_bias = fields.flag("attention_bias", true);
+  out.o_bias = fields.flag("attention_out_bias", false);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  out.dropout.attention = fields.probability("attention_dropout", 0.1);
+  out.dropout.residual = fields.probability("residual_dropout", 0.1);
+  no_slices(fields);
+}
+
+void read_phi3(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 4096, .norm_eps = 1e-5, .partial_rotary = 1, .padding = 32000}, out);
+  out.qkv_bias = false;
+  out.fused_qkv = out.fused_gate_up = true;
+  out.dropout.residual = fields.probability("resid_pdrop", 0);
+  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
+}
+
+void read_cwm(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(
+      config, fields,
+      {.max_position = 131072, .head_dim = 128, .norm_eps = 1e-5, .theta = 1e6, .kv_heads = 8},
+      out);
+  out.qkv_bias = false;
+  if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
+    out.rope = {
+        .scaling = RopeConfig::Scaling::Llama3, .theta = 1e6, .factor = 16, .original_max = 8192};
+  read_windows(
+      config, fields, read_window(config, fields, 8192),
+      [](int64_t layer) { return layer % 4 != 0; }, out);
+}
+
+void read_ernie(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072,
+              .head_dim = 128,
+              .norm_eps = 1e-5,
+              .theta = 500000,
+              .tied = true,
+              .padding = 0,
+              .kv_heads = 2},
+             out);
+  all_biases(fields, "use_bias", out);
+  out.mlp_bias = out.o_bias;
+  out.rope_in_pairs = true;
+}
+
+/// Probabilities, corrected for the choice alone.
+void read_ernie_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072,
+              .norm_eps = 1e-5,
+              .theta = 500000,
+              .tied = true,
+              .padding = 0,
+              .kv_heads = 4},
+             out);
+  out.dropout.attention = 0;  // transformers reads none
+  out.qkv_bias = false;
+  out.rope_in_pairs = true;
+  fields.require(!fields.flag("use_bias", false), "use_bias",
+                 "is true; biases of experts are not built");
+  read_experts(fields,
+               {.count = "moe_num_experts",
+                .count_default = 64,
+                .inner_default = 1536,
+                .per_token = 6,
+                .per_token_key = "moe_k"},
+               out);
+  no_auxiliary_loss(fields);
+  ExpertsConfig& experts = out.experts;
+  experts.corrected = experts.normalized = experts.exact_router = true;
+  experts.least_sum = fields.number("moe_norm_min", 1e-12, 0, 1);
+  experts.shared_inner = fields.whole("moe_num_shared_experts", 0, kExpertsMax, 2) * experts.inner;
+  const int64_t every = fields.positive("moe_layer_interval", kIndexMax, 1);
+  const int64_t first = fields.whole("moe_layer_start_index", 0, kLayersMax, 1);
+  const int64_t last = fields.whole("moe_layer_end_index", -1, kLayersMax, -1);
+  experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < out.num_layers; ++layer)
+    experts.dense[layer] = (layer + 1) % every != 0 || layer < first || (last >= 0 && layer > last);
+  out.names.correction = "mlp.moe_statics.e_score_correction_bias";
+  out.names.shared = "mlp.shared_experts";
+}
+
+void read_helium(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 4096,
+              .head_dim = 128,
+              .norm_eps = 1e-8,
+              .theta = 100000,
+              .padding = 3,
+              .kv_heads = 20},
+             out);
+  out.norm = NormKind::RmsOnce;
+  out.qkv_bias = fields.flag("attention_bias", false);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  out.rope_in_pairs = true;
+  fields.require(out.query_size() == out.hidden_size, "head_dim",
+                 "times num_attention_heads is not hidden_size");
+}
+
+void read_arcee(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 4096, .norm_eps = 1e-5, .activation = "relu2"}, out);
+  all_biases(fields, "attention_bias", out);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  out.gated = false;
+}
+
+// ---- norms behind attention and the MLP
+
+void read_olmo2(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.norm_eps = 1e-5, .padding = 1}, out);
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::RmsOnce;
+  out.pre_norms = false;
+  out.post_norms = out.qk_norm = out.qk_norm_whole = true;
+}
+
+/// Layers with a window keep the unscaled rope.
+void read_olmo3(const json& config, Fields& fields, ModelConfig& out) {
+  Defaults defaults{.norm_eps = 1e-5, .theta = 500000, .padding = 1};
+  const bool by_type = !rope_object_of(config, "full_attention").empty();
+  defaults.rope_by_layer_type = by_type;
+  read_shape(config, fields, defaults, out);
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::RmsOnce;
+  out.pre_norms = false;
+  out.post_norms = out.qk_norm = out.qk_norm_whole = true;
+  read_windows(config, fields, read_window(config, fields, 4096), but_each(4), out);
+  if (!by_type) {
+    out.local_rope = RopeConfig{.theta = out.rope.theta};
+    return;
+  }
+  const double theta = fields.number("rope_theta", defaults.theta, kTiny, 1e15);
+  const auto of = [&](const char* type) {
+    return read_rope_object(rope_object_of(config, type), std::string("rope_parameters.") + type,
+                            theta, fields, out);
+  };
+  out.rope = of("full_attention");
+  out.local_rope = of("sliding_attention");
+}
+
+namespace {
+
+/// Attention of EXAONE 4.0 and what follows it: full layers have no rope.
+void read_exaone_attention(const json& config, Fields& fields, const Defaults& defaults,
+                           ModelConfig& out) {
+  read_shape(config, fields, defaults, out);
+  out.qkv_bias = false;
+  out.qk_norm = true;
+  // 32B writes its pattern as letters: "LLLG".
+  const json pattern = config.value("sliding_window_pattern", json(4));
+  int64_t every = 4;
+  if (pattern.is_string())
+    every = static_cast<int64_t>(pattern.get_ref<const std::string&>().size());
+  else
+    every = fields.whole("sliding_window_pattern", 0, kIndexMax, 4);
+  read_windows(config, fields, read_window(config, fields, 4096), but_each(every), out);
+  const bool hybrid = !is_null(config, "sliding_window");
+  out.no_rope.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < out.num_layers; ++layer)
+    out.no_rope[layer] = hybrid && out.windows[layer] == 0;
+}
+
+}  // namespace
+
+void read_exaone4(const json& config, Fields& fields, ModelConfig& out) {
+  read_exaone_attention(config, fields, {.norm_eps = 1e-5, .kv_heads = 32}, out);
+  out.pre_norms = false;
+  out.post_norms = true;
+}
+
+void read_exaone_moe(const json& config, Fields& fields, ModelConfig& out) {
+  read_exaone_attention(config, fields, {.norm_eps = 1e-5, .padding = 0, .kv_heads = 32}, out);
+  read_sigmoid_experts(fields,
+                       {.experts = {.count_default = 64, .inner_default = 1024, .per_token = 8},
+                        .scale = 2.5,
+                        .shared = "num_shared_experts"},
+                       out);
+  read_first_layers(config, fields, 1, out);
+  out.names.correction = "mlp.e_score_correction_bias";
+}
+
+void read_glm(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072,
+              .head_dim = 128,
+              .norm_eps = 1.5625e-7,
+              .partial_rotary = 0.5,
+              .padding = 151329,
+              .kv_heads = 2},
+             out);
+  out.qkv_bias = fields.flag("attention_bias", true);
+  out.fused_gate_up = out.rope_in_pairs = true;
+}
+
+void read_glm4(const json& config, Fields& fields, ModelConfig& out) {
+  read_glm(config, fields, out);
+  out.post_norms = true;
+  out.names.post_attention_norm = "post_self_attn_layernorm";
+  out.names.post_mlp_norm = "post_mlp_layernorm";
+}
+
+// ---- Gemma
+
+namespace {
+
+void read_gemma_shape(const json& config, Fields& fields, Defaults defaults, ModelConfig& out) {
+  defaults.head_dim = 256;
+  defaults.tied = true;
+  defaults.activation = "gelu_pytorch_tanh";
+  defaults.padding = 0;
+  read_shape(config, fields, defaults, out);
+  // A released config says gelu and means the tanh form; so does transformers.
+  if (out.activation == Activation::Gelu) out.activation = Activation::GeluTanh;
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::RmsPlusOne;
+  out.embedding_scale = std::sqrt(static_cast<double>(out.hidden_size));
+  out.rounds_embedding_scale = true;
+  fields.require(!fields.flag("use_bidirectional_attention", false), "use_bidirectional_attention",
+                 "is true; this engine trains causal models");
+}
+
+}  // namespace
+
+void read_gemma(const json& config, Fields& fields, ModelConfig& out) {
+  read_gemma_shape(config, fields, {.max_position = 8192, .kv_heads = 16}, out);
+}
+
+namespace {
+
+/// Gemma 2 and 3: norms on both sides, a scale of its own, caps.
+void read_gemma_layers(Fields& fields, double logits_cap, double scores_cap, ModelConfig& out) {
+  out.post_norms = true;
+  out.names.norm2 = "pre_feedforward_layernorm";
+  out.attention_multiplier =
+      1 / std::sqrt(fields.number("query_pre_attn_scalar", 256, kTiny, kFactorMax));
+  out.logits_cap = fields.number("final_logit_softcapping", logits_cap, 0, kFactorMax);
+  out.scores_cap = fields.number("attn_logit_softcapping", scores_cap, 0, kFactorMax);
+}
+
+}  // namespace
+
+void read_gemma2(const json& config, Fields& fields, ModelConfig& out) {
+  read_gemma_shape(config, fields,
+                   {.max_position = 8192, .activation_key = "hidden_activation", .kv_heads = 4},
+                   out);
+  const bool no_logits = is_null(config, "final_logit_softcapping");
+  const bool no_scores = is_null(config, "attn_logit_softcapping");
+  read_gemma_layers(fields, no_logits ? 0 : 30, no_scores ? 0 : 50, out);
+  read_windows(config, fields, read_window(config, fields, 4096), but_each(2), out);
+}
+
+/// Gemma 2 without the norms behind attention and the MLP.
+void read_vaultgemma(const json& config, Fields& fields, ModelConfig& out) {
+  read_gemma2(config, fields, out);
+  out.post_norms = false;
+}
+
+void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
+  read_gemma_shape(config, fields,
+                   {.max_position = 131072,
+                    .rope_by_layer_type = true,
+                    .activation_key = "hidden_activation",
+                    .kv_heads = 4},
+                   out);
+  read_gemma_layers(fields, 0, 0, out);
+  out.qk_norm = true;
+  read_windows(config, fields, read_window(config, fields, 4096),
+               but_each(fields.positive("sliding_window_pattern", kIndexMax, 6)), out);
+  const auto rope = [&](const char* type, const char* theta_key, double theta) {
+    json object = rope_object_of(config, type);
+    const bool full = std::string(type) == "full_attention";
+    if (full && !fields.absent("rope_scaling") && config["rope_scaling"].is_object())
+      object.update(config["rope_scaling"]);
+    return read_rope_object(object, std::string("rope_parameters.") + type,
+                            fields.number(theta_key, theta, kTiny, 1e15), fields, out);
+  };
+  out.rope = rope("full_attention", "rope_theta", 1e6);
+  out.local_rope = rope("sliding_attention", "rope_local_base_freq", 1e4);
+}
+
+}  // namespace dsj::layout

@@ -1,0 +1,120 @@
+#include "job/layout/family_readers.h"
+
+#include "job/layout/family_fields.h"
+
+namespace dsj::layout {
+
+using nlohmann::json;
+
+// ---- the text part of a model with a vision part
+
+using Read = void (*)(const json& config, Fields& fields, ModelConfig& out);
+
+namespace {
+
+/// Reads what lies under text_config, or beside the vision part in older files. `absent`: what
+/// transformers' class means where the file says nothing. Ties are those of the whole model, if it
+/// says so.
+void read_text_part(const json& config, Fields& fields, Read read, const char* text_type,
+                    const json& absent, ModelConfig& out) {
+  const bool inside = config.contains("text_config");
+  json text = absent;
+  if (inside && !config["text_config"].is_object())
+    return fields.require(false, "text_config", "is not an object");
+  text.update(inside ? config["text_config"] : config);
+  if (const auto tied = config.find("tie_word_embeddings"); tied != config.end())
+    text["tie_word_embeddings"] = *tied;
+  Fields part(text, {}, inside ? "text_config." : "");
+  if (inside) {
+    const std::string type = part.text("model_type", text_type);
+    part.require(type == text_type, "model_type", "is \"" + type + "\"; built is " + text_type);
+  }
+  plain_rope(text);
+  read(text, part, out);
+  out.is_text_part = true;
+  fields.inherit(part);
+}
+
+/// A causal model, head and all, is a module of the whole one.
+void under_language_model(ModelConfig& out) {
+  out.names.base = "language_model.model.";
+  out.names.head = "language_model.lm_head";
+}
+
+}  // namespace
+
+void read_gemma3_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_gemma3, "gemma3_text",
+                 {{"vocab_size", 262208},
+                  {"hidden_size", 2304},
+                  {"intermediate_size", 9216},
+                  {"num_hidden_layers", 26},
+                  {"num_attention_heads", 8},
+                  {"num_key_value_heads", 4}},
+                 out);
+  under_language_model(out);
+}
+
+void read_mistral3_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_mistral, "mistral", json::object(), out);
+  under_language_model(out);
+}
+
+namespace {
+
+void read_qwen_vl_part(const json& config, Fields& fields, const char* type, ModelConfig& out) {
+  read_text_part(config, fields, read_qwen2, type,
+                 {{"num_key_value_heads", 8},
+                  {"rms_norm_eps", 1e-5},
+                  {"rope_theta", 1e6},
+                  {"max_window_layers", 80}},
+                 out);
+}
+
+}  // namespace
+
+void read_qwen2_vl_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_qwen_vl_part(config, fields, "qwen2_vl_text", out);
+}
+
+void read_qwen2_5_vl_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_qwen_vl_part(config, fields, "qwen2_5_vl_text", out);
+}
+
+void read_qwen3_vl_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(
+      config, fields, read_qwen3, "qwen3_vl_text",
+      {{"num_key_value_heads", 32}, {"max_position_embeddings", 128000}, {"rope_theta", 500000}},
+      out);
+  out.names.base = "model.language_model.";
+}
+
+void read_qwen3_5_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_qwen3_5, "qwen3_5_text",
+                 {{"vocab_size", 248320},
+                  {"hidden_size", 4096},
+                  {"intermediate_size", 12288},
+                  {"num_hidden_layers", 32},
+                  {"num_attention_heads", 16},
+                  {"num_key_value_heads", 4}},
+                 out);
+  out.names.base = "model.language_model.";
+}
+
+void read_llava_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_llama, "llama",
+                 {{"vocab_size", 32000},
+                  {"hidden_size", 4096},
+                  {"intermediate_size", 11008},
+                  {"num_hidden_layers", 32},
+                  {"num_attention_heads", 32}},
+                 out);
+  under_language_model(out);
+}
+
+void read_smolvlm_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_llama, "llama", {{"rms_norm_eps", 1e-5}}, out);
+  out.names.base = "model.text_model.";
+}
+
+}  // namespace dsj::layout
