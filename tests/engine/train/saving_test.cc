@@ -337,7 +337,7 @@ TEST(ExportTest, SeveralRanksWriteTheFilesThatRankZeroWritesAlone) {
 
 TEST(ExportTest, OneFileIsRankZeros) {
   const Exported two = exported(small(3, 2), 1 << 30);
-  EXPECT_EQ(two.files.size(), 2u) << "model.safetensors and config.json";
+  EXPECT_EQ(two.files.size(), 3u) << "model.safetensors, config.json and README.md";
   EXPECT_TRUE(two.tensors == exported(small(0, 1), 1 << 30).tensors);
   EXPECT_EQ(two.bytes_written[1], 0);
 }
