@@ -208,10 +208,7 @@ TEST_F(PreferenceRun, LoraBeginsAtItsReference) {
 
 /// A split of the rows that pairs become would part the pairs.
 TEST_F(PreferenceRun, KtoRefusesToSplitPairs) {
-  const auto pairs = std::ranges::find_if(
-      oracle_["cases"], [](const json& one) { return one["rows"] == "kto_pairs"; });
-  ASSERT_NE(pairs, oracle_["cases"].end());
-  auto line = line_of(*pairs, 1, 0);
+  auto line = line_of(oracle_of("kto_pairs", "kto"), 1, 0);
   std::erase_if(line, [](const std::string& word) { return word.starts_with("--eval_data_path"); });
   line.push_back("--val_size=0.25");
   EXPECT_NE(run(line), 0);
