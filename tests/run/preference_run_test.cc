@@ -24,7 +24,8 @@ class PreferenceRun : public RunTest {
     for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
       fs::copy(fixtures / "preference" / file, at("model") / file);
     oracle_ = json::parse(read_text(fixtures / "preference/steps.json"));
-    for (json one : json::parse(read_text(fixtures / "preference/kto.json"))["cases"]) {
+    const json kto = json::parse(read_text(fixtures / "preference/kto.json"));
+    for (json one : kto["cases"]) {
       const std::string name = "kto_" + one["rows"].get<std::string>();
       one["rows"] = name;
       one["objective"] = "kto";
