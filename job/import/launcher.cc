@@ -183,8 +183,10 @@ class LineImport {
     spec["workers"] = workers_;
     if (restarts_) spec["backoffLimit"] = *restarts_;
     if (!settings_.is_null()) take_settings(spec);
-    DSJ_TRY_STATUS(take_trainer(spec["training"]));
-    const json training = spec.value("training", json::object());
+    json training = spec.value("training", json::object());
+    if (training.is_null()) training = json::object();
+    DSJ_TRY_STATUS(take_trainer(training));
+    spec["training"] = training;
     if (!training.contains("modelNameOrPath"))
       need("spec.training.modelNameOrPath", "the line has no --model_name_or_path");
     if (!training.contains("dataPath")) need("spec.training.dataPath", why_no_data());

@@ -15,7 +15,7 @@ void script(const std::string& text) {
   dsj::MemoryFiles files;
   files.write_synced("hosts", "w0 slots=2\nw1 slots=2\n");
   for (const auto launcher : {jobimport::Launcher::Torchrun, jobimport::Launcher::DeepSpeed,
-                              jobimport::Launcher::Accelerate}) {
+                              jobimport::Launcher::Accelerate, jobimport::Launcher::Trl}) {
     auto imported = jobimport::import_script(files, *script, launcher, "fuzz");
     if (imported && jobimport::finish(*imported, {})) jobimport::to_text(*imported);
   }

@@ -119,6 +119,21 @@ TEST(ImportTrl, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_FALSE(import_trl(folder, "trl sft --num_processes"));
 }
 
+/// An input that the fuzz target found: the line has no argument of the script.
+TEST(ImportTrl, ALineWithoutArgumentsAsksForThem) {
+  Folder folder;
+  for (const auto& [line, launcher] :
+       {std::pair{"torchrun --nnodes=1:2 train.py", Launcher::Torchrun},
+        {"accelerate launch --num_processes 2 t.py", Launcher::Accelerate},
+        {"accelerate launch --num_processes 2 --mixed_precision bf16 t.py", Launcher::Accelerate},
+        {"deepspeed dpo.py", Launcher::DeepSpeed},
+        {"trl sft", Launcher::Trl}}) {
+    const auto imported = import_line(folder.files, words_of(line), launcher, "line");
+    ASSERT_TRUE(imported) << line << ": " << imported.error().to_string();
+    EXPECT_GE(imported->missing.size(), 2u) << line;
+  }
+}
+
 /// A preference script must not become supervised fine-tuning in silence.
 TEST(ImportTrl, AScriptUnderAnotherLauncherNamesItsObjective) {
   Folder folder;
