@@ -80,6 +80,7 @@ else
 	@python3 scripts/bench_random_ltd.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin
+	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin --set stage3
 	@python3 scripts/bench_levels.py --bin $(BUILD)/bin
 	@python3 scripts/bench_tune.py --bin $(BUILD)/bin
 endif
