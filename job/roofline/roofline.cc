@@ -378,6 +378,12 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   if (input.inputs_leave())
     return Uncounted{"activation_checkpointing.cpu_checkpointing",
                      std::string("inputs of layers in host memory: ") + kNot, "false"};
+  for (const auto& [key, on] : {std::pair{"weights", config.zero.quantized_weights},
+                                {"nontrainable_weights", config.zero.quantized_frozen_weights},
+                                {"gradients", config.zero.quantized_gradients}})
+    if (on && config.zero.stage == 3)
+      return Uncounted{std::string("zero_optimization.zero_quantized_") + key,
+                       std::string("codes of ZeRO++: ") + kNot, "plan without it"};
   if (config.sparse_gradients)
     return Uncounted{"sparse_gradients", std::string("gradients as rows: ") + kNot,
                      "plan without it"};

@@ -194,6 +194,15 @@ TEST(RooflineTest, WhatIsNotCountedSaysSo) {
   EXPECT_EQ(refused([](auto& i) { i.lora = LoraArgs{.load_in_4bit = true}; }),
             "spec.training.lora.loadIn4bit");
   EXPECT_EQ(refused([](auto& i) { i.config.sparse_gradients = true; }), "sparse_gradients");
+  const auto coded = [&](bool dsconfig::ZeroConfig::*key) {
+    return refused([&](auto& i) { i.config.zero.stage = 3, i.config.zero.*key = true; });
+  };
+  EXPECT_EQ(coded(&dsconfig::ZeroConfig::quantized_weights),
+            "zero_optimization.zero_quantized_weights");
+  EXPECT_EQ(coded(&dsconfig::ZeroConfig::quantized_frozen_weights),
+            "zero_optimization.zero_quantized_nontrainable_weights");
+  EXPECT_EQ(coded(&dsconfig::ZeroConfig::quantized_gradients),
+            "zero_optimization.zero_quantized_gradients");
   EXPECT_EQ(refused([](auto& i) { i.config.offload.optimizer.device = OffloadDevice::Nvme; }),
             "zero_optimization");
   EXPECT_EQ(refused([](auto& i) { i.config.data_efficiency.random_ltd.emplace(); }),
