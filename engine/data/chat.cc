@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/day.h"
+#include "common/template_word.h"
 #include "common/text.h"
 #include "engine/data/named_templates.h"
 #include "engine/data/template_sources.h"
@@ -62,15 +63,6 @@ std::vector<std::string> specials_of(const Tokenizer& tokenizer) {
     if (text && !text->empty()) specials.push_back(std::move(*text));
   }
   return specials;
-}
-
-/// Whether it is a template itself, as TRL's recipes and tokenizer_config.json have it.
-bool is_text(const std::string& wanted) {
-  return wanted.contains("{%") || wanted.contains("{{");
-}
-
-bool is_file(const std::string& wanted) {
-  return wanted.find('/') != std::string::npos || wanted.ends_with(".jinja");
 }
 
 /// A turn as transformers hands it to a template: without fields that are null, and with the names
@@ -151,8 +143,9 @@ Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_d
     }
     return parsed(std::string(one.source), wanted);
   }
-  if (is_text(wanted)) return parsed(wanted, "the job's chatTemplate");
-  if (is_file(wanted)) {
+  const TemplateWord word = template_word(wanted);
+  if (word == TemplateWord::Text) return parsed(wanted, "the job's chatTemplate");
+  if (word == TemplateWord::File) {
     DSJ_TRY(const std::string source, files.read_all(wanted, kTemplateBytesMax));
     return parsed(source, wanted);
   }

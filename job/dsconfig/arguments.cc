@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "common/day.h"
+#include "common/template_word.h"
 #include "common/text.h"
 #include "job/dsconfig/loss_normalization.h"
 #include "job/dsconfig/parts.h"
@@ -31,9 +32,7 @@ void check_choice(const TrainingField& field, const std::string& path, const std
     expected += (expected.empty() ? "" : " or ") + word;
   }
   const bool takes_file = std::string_view(field.name) == "chatTemplate";
-  if (takes_file && (found.contains('/') || found.ends_with(".jinja") || found.contains("{%") ||
-                     found.contains("{{")))
-    return;
+  if (takes_file && template_word(found) != TemplateWord::Name) return;
   out.error(path, "\"" + found + "\" is not a choice",
             "expected " + expected + (takes_file ? ", or a .jinja file, or a template" : ""));
 }
