@@ -4,14 +4,12 @@
 
 #include <random>
 
-#include "job/plan/memory_model.h"
-#include "tests/engine/train/support.h"
+#include "tests/engine/train/planned_step.h"
 
 namespace dsj::train {
 namespace {
 
 using dsconfig::Precision;
-using memory::Class;
 
 /// A run of stage 3 with drawn sizes, and a group size that divides its ranks.
 struct DrawnGroups {
@@ -101,44 +99,6 @@ TEST(RankGroups, MicsOfOneRankIsStageZero) {
   expect_same_bits(run_small(run), run_small(whole));
 }
 
-struct GroupStep {
-  plan::MemoryModel planned;
-  comm::Counters all, world, near, replicas;
-  int64_t parameters = 0, gradients = 0, optimizer = 0;
-  int flats = 0;  ///< that stage 3 gathers
-};
-
-GroupStep measure_groups(const SmallRun& run) {
-  GroupStep out;
-  measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
-    const zero::Groups& groups = rank.groups.groups();
-    out.all = rank.groups.counters();
-    out.world = groups.world->counters();
-    if (groups.near) out.near = groups.near->counters();
-    if (groups.replicas) out.replicas = groups.replicas->counters();
-    out.parameters = ledger.peak(Class::Parameters);
-    out.gradients = ledger.peak(Class::Gradients);
-    out.optimizer = ledger.peak(Class::Optimizer);
-    for (int i = 0; i < static_cast<int>(rank.state.plan().flats.size()); ++i)
-      out.flats += rank.state.flat(i).sharded_parameters() && !rank.state.flat(i).frozen();
-    out.planned = plan::memory_model({.model = rank.model,
-                                      .config = rank.config,
-                                      .world = run.world,
-                                      .tokens_per_row = 24,
-                                      .recompute = run.recompute,
-                                      .lora = resolved_lora(run)});
-  });
-  return out;
-}
-
-void expect_planned_groups(const GroupStep& m) {
-  EXPECT_EQ(m.parameters, m.planned.bytes.parameters);
-  EXPECT_EQ(m.optimizer, m.planned.bytes.optimizer);
-  EXPECT_LE(m.gradients, m.planned.bytes.gradients);
-  EXPECT_EQ(m.all.of(comm::Traffic::Gradients).bytes, m.planned.wire.gradient_bytes);
-  EXPECT_EQ(m.all.of(comm::Traffic::Parameters).bytes, m.planned.wire.parameter_bytes);
-}
-
 TEST(RankGroups, HpzGathersOnceAStepFromAllRanks) {
   for (const bool lora : {false, true}) {
     for (const int64_t group : {2, 3}) {
@@ -147,8 +107,8 @@ TEST(RankGroups, HpzGathersOnceAStepFromAllRanks) {
       run.config.zero.hpz_partition_size = group;
       if (lora) run.lora = LoraArgs{.r = 4};
       SCOPED_TRACE((lora ? "LoRA, groups of " : "groups of ") + std::to_string(group));
-      const GroupStep m = measure_groups(run);
-      expect_planned_groups(m);
+      const PlannedStep m = measure_planned(run);
+      expect_planned(m);
       // Two forwards and two backwards; all but the first gather of what changed is the group's.
       EXPECT_EQ(m.world.of(comm::Kind::AllGather).calls, m.flats + 1)
           << "the flats, and the persisted one after the update";
@@ -162,9 +122,9 @@ TEST(RankGroups, MicsSendsOneSumAStepFromGroupToGroup) {
   for (const int64_t group : {2, 3}) {
     SmallRun run{.world = 6, .config = small_config(3, 1, 2)};
     run.config.zero.mics_shard_size = group;
-    const GroupStep m = measure_groups(run);
+    const PlannedStep m = measure_planned(run);
     SCOPED_TRACE(group);
-    expect_planned_groups(m);
+    expect_planned(m);
     EXPECT_EQ(m.world.of(comm::Traffic::Parameters).bytes, 0);
     EXPECT_EQ(m.world.of(comm::Traffic::Gradients).bytes, 0);
     EXPECT_EQ(m.replicas.of(comm::Traffic::Gradients).bytes,

@@ -2,16 +2,13 @@
 // twin, the bytes are the plan's, and training goes on as without codes.
 #include <gtest/gtest.h>
 
-#include "job/plan/memory_model.h"
-#include "job/wire_blocks.h"
 #include "tests/engine/support/coded.h"
-#include "tests/engine/train/support.h"
+#include "tests/engine/train/planned_step.h"
 
 namespace dsj::train {
 namespace {
 
 using dsconfig::Precision;
-using memory::Class;
 
 bool is_matrix(const Rank& rank, const std::string& name) {
   for (const auto& unit : rank.state.units())
@@ -50,8 +47,14 @@ RunResult run_with_coded_masters(const SmallRun& run) {
   return result;
 }
 
+/// A model whose matrices are whole blocks: with codes and without them its neighbours lie together, so
+/// that the same products have the same bits on every processor.
+SmallRun run_of_blocks(int world, int stage) {
+  return {.model = "tiny-mistral", .world = world, .config = small_config(stage, 1, 2)};
+}
+
 SmallRun coded_run(int world, bool weights, bool gradients) {
-  SmallRun run{.world = world, .config = small_config(3, 1, 2)};
+  SmallRun run = run_of_blocks(world, 3);
   run.config.zero.param_persistence_threshold = 0;
   run.config.zero.quantized_weights = weights;
   run.config.zero.quantized_gradients = gradients;
@@ -69,10 +72,9 @@ TEST(WireCodes, WeightsAreTheirNearestCodes) {
   for (const int world : {2, 3}) {
     for (const auto type : {Precision::Fp32, Precision::Bf16}) {
       SCOPED_TRACE(std::to_string(world) + (type == Precision::Bf16 ? " ranks, bf16" : " ranks"));
-      SmallRun run = coded_run(world, true, false), twin{.world = world};
+      SmallRun run = coded_run(world, true, false), twin = run_of_blocks(world, 0);
       run.steps = twin.steps = 1;
       run.config.precision = type;
-      twin.config = small_config(0, 1, 2);
       twin.config.precision = type;
       const RunResult got = run_small(run), want = run_with_coded_masters(twin);
       EXPECT_EQ(got.losses, want.losses);
@@ -99,56 +101,23 @@ TEST(WireCodes, HpzHasTheSameBits) {
 
 /// With one rank nothing travels.
 TEST(WireCodes, OneRankIsExact) {
-  SmallRun plain{.world = 1, .config = small_config(3, 1, 2)};
+  const SmallRun plain = run_of_blocks(1, 3);
   expect_equal_steps(run_small(coded_run(1, true, true)), run_small(plain));
 }
 
 /// Training goes the way of the run without codes, as DeepSpeed's users see it.
 TEST(WireCodes, LossesFollowStageThree) {
-  SmallRun plain{.world = 4, .steps = 8, .config = small_config(3, 1, 2)};
+  SmallRun plain = run_of_blocks(4, 3);
+  plain.steps = 8;
   const RunResult want = run_small(plain);
   for (const int64_t near : {1, 2}) {
     SmallRun run = coded_run(4, true, true);
     run.steps = plain.steps;
     run.config.zero.hpz_partition_size = near;
     const RunResult got = run_small(run);
-    EXPECT_LT(apart(got, want), 0.03);
+    // 0.0010 at most on the machine that wrote this; another one may turn some codes over.
+    EXPECT_LT(apart(got, want), 0.005);
   }
-}
-
-struct CodedStep {
-  plan::MemoryModel planned;
-  comm::Counters all, near, rail;
-  int64_t parameters = 0, gradients = 0, optimizer = 0, buckets = 0;
-};
-
-CodedStep measure_codes(const SmallRun& run) {
-  CodedStep out;
-  measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
-    const zero::Groups& groups = rank.groups.groups();
-    out.all = rank.groups.counters();
-    if (groups.near) out.near = groups.near->counters();
-    if (groups.rail) out.rail = groups.rail->counters();
-    out.parameters = ledger.peak(Class::Parameters);
-    out.gradients = ledger.peak(Class::Gradients);
-    out.optimizer = ledger.peak(Class::Optimizer);
-    out.buckets = ledger.peak(Class::Buckets);
-    out.planned = plan::memory_model({.model = rank.model,
-                                      .config = rank.config,
-                                      .world = run.world,
-                                      .tokens_per_row = 24,
-                                      .recompute = run.recompute,
-                                      .lora = resolved_lora(run)});
-  });
-  return out;
-}
-
-void expect_planned_codes(const CodedStep& m) {
-  EXPECT_EQ(m.parameters, m.planned.bytes.parameters);
-  EXPECT_EQ(m.optimizer, m.planned.bytes.optimizer);
-  EXPECT_LE(m.gradients, m.planned.bytes.gradients);
-  EXPECT_EQ(m.all.of(comm::Traffic::Gradients).bytes, m.planned.wire.gradient_bytes);
-  EXPECT_EQ(m.all.of(comm::Traffic::Parameters).bytes, m.planned.wire.parameter_bytes);
 }
 
 TEST(WireCodes, GradientsCostWhatThePlanSays) {
@@ -161,8 +130,8 @@ TEST(WireCodes, GradientsCostWhatThePlanSays) {
         run.config.zero.max_reuse_distance = 0;
         SCOPED_TRACE("groups of " + std::to_string(near) + (weights ? ", weights too" : "") +
                      (overlap ? ", overlap" : ""));
-        const CodedStep m = measure_codes(run);
-        expect_planned_codes(m);
+        const PlannedStep m = measure_planned(run);
+        expect_planned(m);
         EXPECT_LE(m.buckets, m.planned.bytes.buckets);
         EXPECT_EQ(m.near.of(comm::Traffic::Gradients).bytes, m.planned.wire.near_gradient_bytes);
         EXPECT_EQ(m.rail.of(comm::Traffic::Gradients).bytes,
@@ -173,7 +142,11 @@ TEST(WireCodes, GradientsCostWhatThePlanSays) {
   }
 }
 
+// A new adapter changes nothing, so the first loss is that of the model whose masters were coded.
 TEST(WireCodes, AFrozenShardIsKeptAsCodes) {
+  SmallRun twin = run_of_blocks(4, 0);
+  twin.steps = 1;
+  const double coded_loss = run_with_coded_masters(twin).losses[0];
   for (const int64_t near : {1, 2}) {
     SmallRun run = coded_run(4, false, false);
     run.config.zero.hpz_partition_size = near;
@@ -181,9 +154,10 @@ TEST(WireCodes, AFrozenShardIsKeptAsCodes) {
     run.steps = 1;
     const RunResult exact = run_small(run);
     run.config.zero.quantized_frozen_weights = true;
-    const CodedStep codes = measure_codes(run);
-    expect_planned_codes(codes);
+    const PlannedStep codes = measure_planned(run);
+    expect_planned(codes);
     const RunResult got = run_small(run);
+    EXPECT_NEAR(got.losses[0], coded_loss, 1e-6 * coded_loss) << "fp32 sums in another order";
     EXPECT_GT(apart(got, exact), 0);
     EXPECT_LT(apart(got, exact), 0.01);
   }
