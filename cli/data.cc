@@ -269,8 +269,8 @@ Result<int> check(const DataOptions& options) {
     return 1;
   }
   DSJ_TRY(const auto rows, measured(**opened));
-  std::vector<data::RowSize>
-      kept;  // of answers whose prompts are cut by themselves, and their rows
+  // Of answers whose prompts are cut by themselves, and their rows.
+  std::vector<data::RowSize> kept;
   const bool two_cuts = how.aim == data::RowAim::Pairs || how.aim == data::RowAim::Marked;
   if (two_cuts && !rows.empty()) {
     how.max_seq_length = open.how.max_seq_length;

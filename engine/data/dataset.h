@@ -53,8 +53,8 @@ namespace dsj::data {
 
 struct DatasetOptions {
   RowAim aim = RowAim::Answers;
-  int64_t max_prompt_length =
-      0;  ///< of pairs and marked answers: a longer prompt keeps its last tokens; 0: any
+  /// Of pairs and marked answers: a longer prompt keeps its last tokens; 0: any.
+  int64_t max_prompt_length = 0;
   bool prompt_learned = false;  ///< of pairs: the chosen row's prompt, too (orpo)
   int64_t max_seq_length = 2048;
   int64_t vocab_size = 0;  ///< the model's; every id must be below it

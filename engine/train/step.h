@@ -185,8 +185,8 @@ class Stepper {
   const optim::Averaging averaging_;
   optim::LossScaler loss_scaler_;
   int64_t updates_ = 0;
-  std::vector<optim::Tally>
-      tallies_;  ///< of this rank in this step, one micro-step after the other
+  /// Of this rank in this step, one micro-step after the other.
+  std::vector<optim::Tally> tallies_;
   observe::StepObserver* observer_ = nullptr;
 };
 

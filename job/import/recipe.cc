@@ -96,9 +96,8 @@ class RecipeImport {
     if (adapters) llamafactory_adapters();
     if (says("stage") && document_["stage"] == "pt" && !says("packing"))
       note(
-          "stage pt: LLaMA-Factory joins the texts and cuts them into rows of cutoff_len tokens; "
-          "here "
-          "each text is a row, cut at cutoff_len. packing: true computes several at once");
+          "stage pt: LLaMA-Factory joins the texts and cuts them into rows of cutoff_len tokens. "
+          "Here each text is a row, cut at cutoff_len. packing: true computes several at once");
     if (!datasets.empty()) {
       const auto names = split_commas(datasets);
       const auto other = std::ranges::find_if(names, [this](const std::string& name) {

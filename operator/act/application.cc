@@ -30,8 +30,7 @@ Refusal taken_by_another(const std::string& what, const Json& found, const std::
   return {"NameTaken",
           what +
               " has no owner: a job of this name was deleted with --cascade=orphan; delete what is "
-              "left of it "
-              "(kubectl delete "
+              "left of it (kubectl delete "
               "pods,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -l " +
               contract::kLabelJobName + "=" + job + "), or give this job another name"};
 }

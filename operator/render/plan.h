@@ -62,8 +62,8 @@ struct Plan {
   std::vector<Release> releases;
   std::vector<Delete> deletes;
   std::vector<Event> events;  ///< to be told after the status is written
-  std::vector<std::string>
-      ask;                    ///< uids of pods whose events are to be read (observed.h: PodWords)
+  /// Uids of pods whose events are to be read (observed.h: PodWords).
+  std::vector<std::string> ask;
   int workers = 0;            ///< of the gang in force, for pod_pace.h
   std::optional<Time> again;  ///< when the next pass is due even if nothing changes
 };

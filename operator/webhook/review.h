@@ -21,8 +21,8 @@ struct Reviewed {
 /// now: creating them tells.
 struct PodAnswer {
   std::string refusal;  ///< whatever the time: an unknown field, a value that it does not take
-  std::string
-      doubt;  ///< as things are: a quota, a policy, an account or a priority class that is not there
+  /// As things are: a quota, a policy, an account or a priority class that is not there.
+  std::string doubt;
 };
 /// Of the pods of a job (a DeepSpeedJob without findings).
 using TryPods = std::function<PodAnswer(const nlohmann::json& job)>;
