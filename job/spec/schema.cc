@@ -15,6 +15,8 @@ using namespace range;
 
 constexpr double kRanksMax = 65'536;
 constexpr double kTextMax = 4096;  // of what becomes a container's field
+/// A whole Jinja template may stand in a field. Models' own have up to 20 KiB.
+constexpr double kChatTemplateMax = 65'536;
 constexpr int kLabelKeyMax = 253 + 1 + 63;
 constexpr char kLabelKey[] =
     R"(^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?)"
@@ -83,7 +85,8 @@ Row training() {
   for (const TrainingField& field : training_fields()) {
     const Type type = type_of(field);
     Row one = number(type, field.name, {}, field.range, field.description);
-    if (type == Type::Text) one.range = from_to(0, kTextMax);
+    const bool is_template = std::string_view(field.name) == "chatTemplate";
+    if (type == Type::Text) one.range = from_to(0, is_template ? kChatTemplateMax : kTextMax);
     if (field.alias)
       fields.push_back(number(type, field.alias, {}, field.range,
                               std::string("Another name for ") + field.name + "."));

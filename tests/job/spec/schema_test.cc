@@ -97,6 +97,8 @@ const std::vector<json>& drawn_values(const json& schema) {
                                      std::string(129, 'x'),
                                      std::string(254, 'x'),
                                      std::string(4097, 'x'),
+                                     std::string(65'536, 'x'),
+                                     std::string(65'537, 'x'),
                                      true,
                                      false,
                                      json::array(),
@@ -152,6 +154,13 @@ TEST(Schema, ReaderAndResourceAgreeOnDrawnValues) {
     for (const Field& row : field.fields)
       compare(row, schema["properties"][row.name], "spec." + row.name);
   }
+}
+
+/// A model's own template has up to 20 KiB, and a user may write one into the field. Another text is a path or a word.
+TEST(Schema, AChatTemplateMayBeLong) {
+  const json training = spec_schema()["properties"]["training"]["properties"];
+  EXPECT_EQ(training["chatTemplate"]["maxLength"], 65'536);
+  EXPECT_EQ(training["outputDir"]["maxLength"], 4096);
 }
 
 TEST(Schema, NamesWhatNeverChanges) {
