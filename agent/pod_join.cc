@@ -48,6 +48,7 @@ Status PodJoin::open(const Pod& pod, int replicas, kube::Transport* api) {
   if (pod.worker == 0) {
     DSJ_TRY(auto gate, open_gate(pod, replicas, api));
     TlsSource tls;
+    proves_ = pod.tls;
     if (pod.tls) tls = [this] { return join_keys_->server(); };
     DSJ_TRY(server_,
             HttpServer::open(pod.ip, kJoinPort, std::move(gate), replicas, std::move(tls)));

@@ -25,6 +25,9 @@ class PodJoin {
   /// `api`: worker 0's, for the cluster's token keys; it must outlive this object.
   Status open(const Pod& pod, int replicas, kube::Transport* api);
 
+  /// Worker 0 has nothing to prove itself with, and no other worker can join. False for the others.
+  bool lacks_key() const { return proves_ && !join_keys_->server(); }
+
   HttpServer* server() { return server_.get(); }  ///< of worker 0; else null
   HttpClient* client() { return client_.get(); }  ///< of the others; else null
 
@@ -37,6 +40,7 @@ class PodJoin {
   kube::TokenSource token_;
   std::unique_ptr<KeyRing> keys_;
   std::unique_ptr<JoinKeys> join_keys_;
+  bool proves_ = false;  ///< worker 0, with keys
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<HttpClient> client_;
 };

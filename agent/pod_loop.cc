@@ -25,6 +25,7 @@
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "job/contract.h"
+#include "job/join_keys.h"
 #include "job/node_health.h"
 #include "job/report/step_line.h"
 #include "kube/api_transport.h"
@@ -99,6 +100,7 @@ class PodAgent {
   void look_again(Agent& agent, int running);
   void heed_the_link(Agent& agent);
   void heed_the_fence(Agent& agent, int running);
+  void heed_the_keys(Agent& agent);
   void tell_problems();
   void look_at_the_job();
   void obey_the_job(Agent& agent);
@@ -124,6 +126,8 @@ class PodAgent {
   size_t node_problems_ = 0;  ///< of the last look
   std::string slow_link_;     ///< what agent 0 said last of this node's link
   std::string unfit_;         ///< why this pod goes elsewhere
+  bool keyless_ = false;      ///< worker 0's key never came
+  Time keys_due_{0};          ///< when it has to be there; 0: it was
   int ranks_before_ = 0;      ///< that ran at the last turn
   PosixFiles files_;
   int64_t stacks_seen_ = 0;  ///< the newest request for stacks
@@ -285,6 +289,21 @@ void PodAgent::heed_the_fence(Agent& agent, int running) {
       now);
 }
 
+/// Somebody deleted the Secret before it was mounted. The operator makes another one for this pod's successor.
+void PodAgent::heed_the_keys(Agent& agent) {
+  if (keys_due_ == Time(0)) return;
+  if (!join_.lacks_key()) {
+    keys_due_ = Time(0);
+    return;
+  }
+  if (steady_time() < keys_due_ || stopping_ || departing_ || abandoned_) return;
+  keyless_ = true;
+  keys_due_ = Time(0);
+  log::error("no key of worker 0's agent was mounted in " + std::to_string(kKeyPatience.count()) +
+             " s; its Secret is gone");
+  depart(agent, "it cannot prove itself to the other workers");
+}
+
 void PodAgent::take_signals(Agent& agent, int signals) {
   for (const int number : read_signals(signals)) {
     if (ends_the_pod(number)) {
@@ -311,6 +330,7 @@ void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
   look_again(agent, running);
   heed_the_link(agent);
   heed_the_fence(agent, running);
+  heed_the_keys(agent);
   metrics_->turned(running, cluster_.publisher.get());
   bury_orphans([&](pid_t pid) {
     return std::ranges::any_of(ranks,
@@ -351,6 +371,7 @@ Result<int> PodAgent::run() {
     return kExitUnhealthyNode;
   }
   DSJ_TRY_STATUS(join_.open(pod_, config_.replicas, cluster_.transport.get()));
+  keys_due_ = steady_time() + kKeyPatience;
   links_ = make_link_meter(pod_, config_.replicas);
   look_at_the_job();
   DSJ_TRY(const int64_t log_bytes, log_bytes_max(std::getenv(kEnvLogBytesMax)));
@@ -375,8 +396,15 @@ Result<int> PodAgent::run() {
     termination.reason = kReasonUnhealthyNode;
     termination.message = unfit_;
   }
+  const bool keyless = keyless_ && *agent.exit_code() == kExitPreempted;
+  if (keyless) {
+    termination.reason = kReasonKeyMissing;
+    termination.message =
+        "the Secret with the key of worker 0's agent is gone; the operator makes another";
+  }
   write_termination(root_ + kTerminationLog, termination);
   wait_until_stored(signals);
+  if (keyless) return kExitKeyMissing;
   return moves ? kExitUnhealthyNode : *agent.exit_code();
 }
 

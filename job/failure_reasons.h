@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "job/contract.h"
+#include "job/join_keys.h"
 #include "job/node_health.h"
 
 namespace dsj {
@@ -24,11 +25,12 @@ inline constexpr std::array<std::string_view, 15> kOperatorsReasons = {
     "Evicted",  "SpecChanged",   "InitializerFailed", "Resized",       "NotFinished",
     "Finished", "NotRestarting", "DeadlineExceeded",  "FailurePolicy", "StartupDeadlineExceeded"};
 /// Only agents say these, of themselves: a rank that ended never ends its pod so.
-inline constexpr std::array<std::string_view, 6> kAgentsReasons = {
+inline constexpr std::array<std::string_view, 7> kAgentsReasons = {
     contract::kReasonCompleted,
     contract::kReasonPreempted,
     contract::kReasonBackoffLimitExceeded,
     contract::kReasonUnhealthyNode,
+    kReasonKeyMissing,
     "WorkerLost",
     "Superseded"};
 

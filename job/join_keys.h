@@ -19,6 +19,12 @@ inline constexpr std::chrono::hours kKeyRenewAfter{30 * 24};  ///< then the next
 inline constexpr std::chrono::hours kKeySpread{24};  ///< then worker 0 shows it: all pods know it
 inline constexpr std::chrono::hours kKeyRetire{48};  ///< then the one before it is trusted no more
 
+/// How long worker 0's agent waits for its first key. Operators make keys before pods, so one that is not there by
+/// then was taken away: the agent ends with this code and reason, and the operator makes another key.
+inline constexpr std::chrono::seconds kKeyPatience{30};
+inline constexpr int kExitKeyMissing = 89;
+inline constexpr char kReasonKeyMissing[] = "KeyMissing";
+
 // File names below the mount.
 inline std::string authority_file(int slot) {
   return "authority-" + std::to_string(slot) + ".pem";

@@ -226,6 +226,30 @@ void check_life(const json& container, const std::string& path, FieldReader& rea
                   "the agent writes its last words there: remove it");
 }
 
+/// Kubernetes 1.35: any container may start all of its pod again, the worker's with the same agent's name.
+void check_restart_rules(const json& spec, const std::string& path, FieldReader& reader) {
+  for (const char* list : {"containers", "initContainers"}) {
+    const auto found = spec.find(list);
+    if (found == spec.end()) continue;
+    for (const json& container : *found) {
+      const auto named = container.find("name");
+      const std::string name =
+          named != container.end() && named->is_string() ? named->get<std::string>() : "";
+      const auto rules = container.find("restartPolicyRules");
+      if (name == kContainer || rules == container.end() || !rules->is_array()) continue;
+      const bool all = std::ranges::any_of(*rules, [](const json& rule) {
+        return rule.is_object() && rule.contains("action") &&
+               rule["action"] == "RestartAllContainers";
+      });
+      if (all)
+        reader.report(
+            Severity::Error, FieldReader::join(path, list) + "[" + name + "].restartPolicyRules",
+            "RestartAllContainers would start the agent again in a pod that runs for the operator",
+            "take action Restart, which starts this container alone");
+    }
+  }
+}
+
 void check_worker(const json& container, const std::string& path, FieldReader& reader) {
   const bool good = shapes(container, path,
                            {{"image", Shape::Text},
@@ -336,6 +360,7 @@ void check_template(const json& pod, const std::string& path, RankProgram progra
   if (good) {
     check_security(*spec, path + ".spec", reader);
     check_names(*spec, path + ".spec", reader);
+    check_restart_rules(*spec, path + ".spec", reader);
   }
   const auto containers = spec->find("containers");
   const std::string at = path + ".spec.containers";

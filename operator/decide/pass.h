@@ -89,6 +89,7 @@ class Pass {
   void tidy_pods();
   void make_pods();
   void make_children();
+  void replace_disowned();
   void note_pods();
   void pace_pods();
   int64_t next_incarnation(const Slot& slot) const;
@@ -106,6 +107,7 @@ class Pass {
   bool goes_on(const PodView& pod) const;
   // reconcile_keys.cc
   std::string key_set() const;
+  std::optional<Time> keys_lost_before() const;
   void skip_taken_set();
   void make_keys();
   void tidy_keys();

@@ -24,9 +24,11 @@ void Pass::deadlines() {
   if (run.startup_deadline_seconds && !has_trained() && from) {
     const Time end = *from + Seconds(*run.startup_deadline_seconds);
     if (now_ >= end) {
+      const auto [missing, first] = missing_workers();
       return fail("StartupDeadlineExceeded",
                   "no attempt was running " + std::to_string(*run.startup_deadline_seconds) +
-                      (*from == *st_.start ? " s after the start" : " s after data was fetched"));
+                      (*from == *st_.start ? " s after the start" : " s after data was fetched") +
+                      (missing > 0 ? ": " + first : ""));
     }
     due(end);
   }

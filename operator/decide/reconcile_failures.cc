@@ -25,7 +25,7 @@ PodFailure Pass::failure_of(const PodView& pod) const {
                     .conditions = pod.conditions,
                     .restarts_before = pod.restarts};
   Failure& failure = failed.said;
-  if (is_disruption(pod) || is_rejected(pod)) failed.end = PodEnd::TakenAway;
+  if (is_disruption(pod) || is_rejected(pod) || ended_unseen(pod)) failed.end = PodEnd::TakenAway;
   if (!pod.termination) {
     failure.reason = word_or(pod.reason, "PodFailed");
     failure.message =
@@ -54,7 +54,7 @@ PodFailure Pass::failure_of(const PodView& pod) const {
   failed.gave_up = failure.exit_code == contract::kExitPeerLost;
   if (is_preempted(pod)) {
     failed.end = PodEnd::Preempted;
-  } else if (found_unfit(pod) || (failed.fetched && pod.deleting_from)) {
+  } else if (found_unfit(pod) || lacked_key(pod) || (failed.fetched && pod.deleting_from)) {
     failed.end = PodEnd::TakenAway;
   } else if (failed.end == PodEnd::Failed &&
              (contract::ends_the_job(end.exit_code) ||

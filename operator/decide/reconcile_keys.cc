@@ -1,6 +1,7 @@
 // Which set of keys the pods get (keys.h), and which are in use no more.
 #include <algorithm>
 
+#include "job/join_keys.h"
 #include "operator/decide/pass.h"
 #include "operator/render/keys.h"
 
@@ -27,6 +28,13 @@ void Pass::skip_taken_set() {
   st_.incarnation = std::max(st_.incarnation, counted(run_of(o_.taken_set)));
 }
 
+/// Worker 0's pod ended because it had no key. The agent waits for longer than this margin, and clocks differ by less.
+std::optional<Time> Pass::keys_lost_before() const {
+  const PodView* zero = slots_.empty() ? nullptr : slots_[0].newest;
+  if (!zero || zero->keys != keys_ || !lacked_key(*zero) || !zero->created) return std::nullopt;
+  return *zero->created + kKeyPatience / 2;
+}
+
 void Pass::make_keys() {
   keys_ = key_set();
   if (keys_.empty()) return;
@@ -36,7 +44,8 @@ void Pass::make_keys() {
       seen = &child;
     }
   }
-  const KeyPlan plan = plan_keys(seen ? seen->keys : std::vector<WorkerKey>(), now_);
+  const KeyPlan plan =
+      plan_keys(seen ? seen->keys : std::vector<WorkerKey>(), now_, keys_lost_before());
   if (plan.again) due(*plan.again);
   if (plan.again && plan.drop.empty()) return;
   plan_.keys = key_change(job(), keys_, seen, plan, now_);

@@ -84,8 +84,24 @@ void Pass::make_children() {
   }
 }
 
+/// Somebody deleted the job's ServiceAccount, and the one that took its place is another to the API server: it knows no
+/// token of worker 0's pod any more, and a kubelet keeps a token for most of an hour. All ranks save one step, and the
+/// pod's successor reports again. Other workers ask the API server nothing.
+void Pass::replace_disowned() {
+  constexpr Seconds kSkew{10};  // of the API servers, whose clocks both times are by
+  const PodView* zero = slots_.empty() ? nullptr : slots_[0].newest;
+  if (!zero || zero->ended() || zero->deleting_from || !zero->created) return;
+  const bool disowned = std::ranges::any_of(o_.children, [&](const ChildView& child) {
+    return child.kind == "ServiceAccount" && child.owner_uid == job().uid && child.created &&
+           child.name == service_account_of(force_->job, o_.name) &&
+           *child.created > *zero->created + kSkew;
+  });
+  if (disowned && !attested()) remove(*zero);
+}
+
 void Pass::make_pods() {
   make_children();
+  replace_disowned();
   std::vector<const Slot*> empty;
   for (const Slot& slot : slots_) {
     const bool old = slot.newest && slot.newest->revision != st_.revision;
@@ -122,7 +138,8 @@ void Pass::tidy_replaced() {
     for (const PodView* pod : slot.older) {
       if (ended() && !pod->ended()) continue;  // it goes as every running pod of a finished job
       const bool failed = pod->phase == PodView::Phase::Failed && !pod->lingers &&
-                          !is_preempted(*pod) && !found_unfit(*pod) && !is_rejected(*pod);
+                          !is_preempted(*pod) && !found_unfit(*pod) && !lacked_key(*pod) &&
+                          !is_rejected(*pod);
       if (failed && !kept) {
         kept = true;
       } else {

@@ -153,10 +153,23 @@ bool found_unfit(const PodView& pod) {
          pod.termination->reason == contract::kReasonUnhealthyNode;
 }
 
+bool lacked_key(const PodView& pod) {
+  return pod.ended() && pod.termination && pod.termination->exit_code == kExitKeyMissing &&
+         pod.termination->reason == kReasonKeyMissing;
+}
+
 bool is_disruption(const PodView& pod) {
   return pod.reason == "Preempting" || pod.reason == "NodeLost" || pod.reason == "NodeShutdown" ||
          pod.reason == "Terminated" || std::ranges::count(pod.conditions, "DisruptionTarget") > 0 ||
          std::ranges::count(pod.conditions, kKueueTermination) > 0;
+}
+
+bool ended_unseen(const PodView& pod) {
+  if (pod.phase != PodView::Phase::Failed || !pod.termination || pod.termination->attempt)
+    return false;
+  const Termination& end = *pod.termination;
+  return end.reason == "ContainerStatusUnknown" ||
+         (end.reason == "Unknown" && end.exit_code == 255);
 }
 
 bool is_rejected(const PodView& pod) {
@@ -330,7 +343,8 @@ ChildView child_view(const Json& object) {
       .key_set = label_of(object, contract::kLabelKeys),
       .keys = keys_from(json_text(json_child(metadata, "annotations"), contract::kAnnotationKeys)),
       .key_announced =
-          announced_slot(json_text(json_child(metadata, "annotations"), kAnnotationKeyAnnounced))};
+          announced_slot(json_text(json_child(metadata, "annotations"), kAnnotationKeyAnnounced)),
+      .created = time_from_text(json_text(metadata, "creationTimestamp"))};
 }
 
 NodeView node_view(const Json& object) {

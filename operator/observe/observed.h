@@ -101,6 +101,7 @@ struct ChildView {
   std::string key_set;               ///< of a ConfigMap of keys; empty: it is none
   std::vector<WorkerKey> keys = {};  ///< of that set, oldest first
   std::optional<int> key_announced;  ///< the slot of a key that was being made (keys.h)
+  std::optional<Time> created = {};
 };
 
 struct NodeView {
@@ -166,9 +167,14 @@ bool is_done(const PodView& pod);
 bool is_preempted(const PodView& pod);
 /// True if its agent found that ranks must not start on its node.
 bool found_unfit(const PodView& pod);
+/// True if worker 0's agent found no key to prove itself with: the Secret was deleted (render/keys.h).
+bool lacked_key(const PodView& pod);
 /// True if the platform took the pod: nobody is to blame. A kubelet that evicts a pod for what the pod itself used
 /// sets no condition DisruptionTarget.
 bool is_disruption(const PodView& pod);
+/// True if nobody can say how its container ended: the node went down, and its kubelet or runtime found the container
+/// gone when it came back. A program cannot end so.
+bool ended_unseen(const PodView& pod);
 /// True if the node's kubelet did not take the pod in: it never ran, and may run elsewhere.
 bool is_rejected(const PodView& pod);
 

@@ -23,9 +23,13 @@ std::vector<int> free_slots(const std::vector<WorkerKey>& keys) {
 
 }  // namespace
 
-KeyPlan plan_keys(std::vector<WorkerKey> keys, Time now) {
+KeyPlan plan_keys(std::vector<WorkerKey> keys, Time now, std::optional<Time> lost_before) {
   std::ranges::sort(keys, {}, &WorkerKey::made);
   KeyPlan plan{.keep = keys};
+  if (lost_before && !keys.empty() && keys.back().made < *lost_before) {
+    // Nobody trusts them any more: whoever deleted a key may have read it.
+    return {.make = true, .keep = {}, .drop = std::move(keys), .again = {}};
+  }
   if (keys.empty() || now >= keys.back().made + kKeyRenewAfter) {
     plan.make = true;
     // The newest of them is shown until the new one is known everywhere.
@@ -73,7 +77,7 @@ KeyChange key_change(const JobView& job, const std::string& set, const ChildView
                    .drop = plan.drop,
                    .half_made = seen ? seen->key_announced : std::nullopt};
   change.metadata["labels"][contract::kLabelKeys] = set;
-  if (plan.make) change.slots = free_slots(plan.keep);
+  if (plan.make) change.slots = free_slots(plan.keep.empty() ? plan.drop : plan.keep);
   std::erase_if(change.slots, [&](int slot) {
     return std::ranges::find(plan.drop, slot, &WorkerKey::slot) != plan.drop.end();
   });

@@ -24,7 +24,8 @@ struct KeyPlan {
   std::vector<WorkerKey> keep, drop;
   std::optional<Time> again;  ///< when to look next, if nothing is to be done now
 };
-KeyPlan plan_keys(std::vector<WorkerKey> keys, Time now);
+/// `lost_before`: worker 0's agent found no key, so those made before then are gone; nullopt: it found one.
+KeyPlan plan_keys(std::vector<WorkerKey> keys, Time now, std::optional<Time> lost_before = {});
 
 /// The number of the run that a set is named for; 0: it has none.
 int64_t run_of(const std::string& set);

@@ -70,6 +70,7 @@ class DrawnTemplate {
         if ((context["privileged"] == true || admin) &&
             context["allowPrivilegeEscalation"] == false)
           return "allowPrivilegeEscalation";
+        if (one.contains("restartPolicyRules")) return "restartPolicyRules";
         if (one["name"] != "worker") continue;
         if (one.contains("restartPolicy")) return "restartPolicy";
         for (const Json& mount : one.value("volumeMounts", Json::array()))
@@ -128,6 +129,8 @@ class DrawnTemplate {
     maybe(made, "terminationMessagePolicy", {"FallbackToLogsOnError"});
     maybe(made, "terminationMessagePath", {"/dev/termination-log"});
     if (name == std::string("worker")) maybe(made, "restartPolicy", {"Always"}, 20);
+    if (name != std::string("worker") && one_in(15))
+      made["restartPolicyRules"] = Json::array({{{"action", "RestartAllContainers"}}});
     if (one_in(3))
       made["resources"] = {{"requests", {{"cpu", "2"}, {"memory", "4Gi"}}},
                            {"limits", {{"memory", "4Gi"}}}};

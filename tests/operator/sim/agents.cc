@@ -5,9 +5,12 @@
 #include "common/json.h"
 #include "job/attempt_charge.h"
 #include "job/contract.h"
+#include "job/join_keys.h"
 #include "operator/act/apply.h"
 #include "operator/observe/conditions.h"
 #include "operator/observe/own_status.h"
+#include "operator/render/keys.h"
+#include "operator/render/render_config.h"
 
 namespace dsj::op::sim {
 namespace {
@@ -69,6 +72,61 @@ bool Agents::api_delete(const std::string& kind, const std::string& name, bool f
   return client_.remove(resource_of(kind), kNs, name, options).has_value();
 }
 
+std::shared_ptr<const Json> Agents::shown(const char* kind, const std::string& name) const {
+  return server_.shown(resource_of(kind), kNs, name);
+}
+
+/// A kubelet gets a pod its token and its volumes first.
+bool Agents::has_what_it_mounts(const Json& pod) const {
+  if (!strict) return true;
+  if (!shown("ServiceAccount", json_text(pod["spec"], "serviceAccountName"))) return false;
+  for (const Json& volume : pod["spec"]["volumes"]) {
+    for (const Json& source : json_child(json_child(volume, "projected"), "sources"))
+      if (source.contains("configMap") && !shown("ConfigMap", source["configMap"]["name"]))
+        return false;
+  }
+  return true;
+}
+
+/// Its Secret was there when it began, or came since.
+bool Agents::has_key(const Container& container) const {
+  const auto pod = server_.shown(pods(), kNs, container.pod);
+  const std::string set = pod ? label_of(*pod, contract::kLabelKeys) : "";
+  if (set.empty()) return true;
+  const auto map = shown("ConfigMap", key_set_name(job_, set));
+  if (!map) return false;
+  const Json& annotations = json_child((*map)["metadata"], "annotations");
+  for (const WorkerKey& key : keys_from(json_text(annotations, contract::kAnnotationKeys))) {
+    const auto secret = shown("Secret", key_secret_name(job_, set, key.slot));
+    if (secret && (*secret)["metadata"]["uid"] == key.uid) return true;
+  }
+  return false;
+}
+
+/// A token is of the ServiceAccount's uid.
+bool Agents::may_report(const Container& container) const {
+  if (!strict) return true;
+  const std::string name = shared_name(job_);
+  const auto account = shown("ServiceAccount", name);
+  return account && (*account)["metadata"]["uid"] == container.account && shown("Role", name) &&
+         shown("RoleBinding", name);
+}
+
+/// Worker 0 cannot prove itself, or nobody finds it. Without a key it gives up.
+bool Agents::lacks_key() {
+  for (auto& [uid, container] : containers_) {
+    if (!strict || !container.alive || container.cut_since || container.worker != 0) continue;
+    if (container.replicas == 1) continue;
+    if (!shown("Service", shared_name(job_))) return true;
+    if (has_key(container)) continue;
+    if (clock_.at() < *container.began + kKeyPatience) return true;
+    finish(container, kExitKeyMissing, kReasonKeyMissing, 0);
+    container.words["attempt"] = 0;
+    return true;
+  }
+  return false;
+}
+
 void Agents::start_container(const Json& pod) {
   const std::string uid = pod["metadata"]["uid"], name = pod["metadata"]["name"];
   Container container{.uid = uid,
@@ -81,7 +139,12 @@ void Agents::start_container(const Json& pod) {
   // The ConfigMap is mounted: without it the container does not start.
   const std::string map = pod["spec"]["volumes"][0]["configMap"]["name"];
   const auto config = client_.get(kube::resources::config_maps(), kNs, map);
-  if (!config) return;
+  if (!config || !has_what_it_mounts(pod)) return;
+  if (strict) {
+    const auto account = shown("ServiceAccount", json_text(pod["spec"], "serviceAccountName"));
+    container.account = (*account)["metadata"]["uid"];
+    container.began = clock_.at();
+  }
   container.replicas =
       Json::parse((*config)["data"][contract::kWorkerJobFile].get<std::string>())["replicas"];
   containers_[uid] = container;
@@ -358,6 +421,7 @@ void Agents::maybe_start() {
   }
   const Container* first = zero();
   if (!first) return give_up();
+  if (lacks_key()) return;
   for (auto& [uid, container] : containers_) container.alone_since.reset();
   std::vector<std::string> members;
   for (int worker = 0; worker < first->replicas; ++worker) {
@@ -441,7 +505,8 @@ void Agents::gang(const Faults& faults) {
   for (const std::string& uid : members_) {
     Container& member = containers_[uid];
     if (!member.alive || (!all && !member.term)) continue;
-    const bool waits = member.worker == 0 && urgent_;
+    const bool refused = refused_ && clock_.at() >= *refused_ + kRefusalsTaken;
+    const bool waits = member.worker == 0 && urgent_ && !refused;
     if (!waits && chance_.happens(0.7) && !member.cut_since) {
       finish(member, complete ? contract::kExitDone : contract::kExitPreempted,
              complete ? contract::kReasonCompleted : contract::kReasonPreempted, step_);
@@ -461,6 +526,11 @@ void Agents::report() {
   const bool due = clock_.at() >= reported_ + Seconds(10);
   if (attempt == 0 || (!urgent_ && !due)) return;
   if (!zero()) return;
+  if (!may_report(*zero())) {
+    if (!refused_) refused_ = clock_.at();
+    return;
+  }
+  refused_.reset();
   // It reads the job, and in this turn or the next writes over the version that it read.
   if (!read_) {
     read_ = job_now();

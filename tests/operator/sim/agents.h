@@ -25,6 +25,7 @@ namespace dsj::op::sim {
 inline constexpr int64_t kTotalSteps = 12;
 inline constexpr int64_t kSaveEvery = 4;
 inline constexpr Seconds kJoinTimeout{150};
+inline constexpr Seconds kRefusalsTaken{60};
 inline constexpr Seconds kLease{6};  ///< a cut-off agent ends its ranks by then
 
 struct Faults {
@@ -37,6 +38,8 @@ struct Container {
   std::string uid, pod, node, revision;
   int worker = 0, replicas = 1;
   int64_t incarnation = 0;
+  std::string account;               ///< uid of its ServiceAccount (strict)
+  std::optional<Time> began;         ///< (strict)
   bool alive = false, told = false;  ///< told: its end is in the pod's status
   bool term = false;                 ///< SIGTERM came
   std::optional<Time> kill_at, cut_since, alone_since;
@@ -67,6 +70,7 @@ class Agents {
   bool fatal = false;                     ///< the next attempt ends with exit code 3
   int64_t total_steps = kTotalSteps;
   bool sidecars = false;  ///< beside every worker: it ends only with its pod
+  bool strict = false;    ///< pods and agents need every object that the operator makes for them
   int places = 1000;      ///< nodes' places for pods of this job
   /// What runs beyond `count` places is gone with its nodes, and no more pods find a node.
   void leave_places(int count);
@@ -80,6 +84,11 @@ class Agents {
   void power();
   void kubelets(const Faults& faults);
   void start_container(const Json& pod);
+  bool has_what_it_mounts(const Json& pod) const;
+  bool has_key(const Container& container) const;
+  bool may_report(const Container& container) const;
+  bool lacks_key();
+  std::shared_ptr<const Json> shown(const char* kind, const std::string& name) const;
   void tell_end(Container& container);
   void gang(const Faults& faults);
   void maybe_start();
@@ -120,6 +129,7 @@ class Agents {
   Json last_failure_;
   Json damage_;  ///< status.checkpoint.lastDamaged; null: none
   bool urgent_ = false;
+  std::optional<Time> refused_;  ///< since when the API server refuses agent 0's reports
   Time reported_{}, stepped_{};
   /// The job, as it was read for a report that is not written yet.
   std::shared_ptr<const Json> read_;

@@ -22,6 +22,8 @@ class JobRun {
   JobRun(kube::testing::FakeApiServer& server, SimClock& clock, Chance& chance, Platform& platform,
          std::string name, Scenario scenario, AgentBugs bugs);
 
+  /// From now on its pods and agents need every object that the operator makes for them.
+  void be_strict() { world_.strict = true; }
   /// What the user, the nodes and the agents do in this turn.
   void turn(int turn, bool chaos);
   void observe_write(const kube::Request& request);
@@ -53,6 +55,7 @@ class JobRun {
     return is_true(st.conditions, "Complete") || is_true(st.conditions, "Failed");
   }
   void check_deletion(const std::string& pod);
+  bool account_is_younger(const Json& pod) const;
   bool told_attempt(const Json& object);
   void check_pods(bool looked);
   void check_groups();

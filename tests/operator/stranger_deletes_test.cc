@@ -1,0 +1,134 @@
+// Whatever somebody deletes of what the operator made for a job, and whenever: the job ends as it must, and nobody
+// waits for what does not come. Agents and kubelets of the simulation need every object here, as real ones do.
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "job/contract.h"
+#include "tests/operator/sim/job_run.h"
+#include "tests/operator/sim/sim_operator.h"
+
+namespace dsj::op::sim {
+namespace {
+
+constexpr int kTurnsMax = 1500, kRestTurns = 40;
+/// An agent waits half an hour for worker 0. No job may take that long because of an object.
+constexpr int kTurnsWithADeletion = 600;
+constexpr const char* kKinds[] = {"Secret",  "ConfigMap",   "Service",       "ServiceAccount", "Role",
+                                  "RoleBinding", "NetworkPolicy", "PodGroup", "Pod"};
+
+/// One job, one operator, nothing else goes wrong.
+class Strangers {
+ public:
+  Strangers(uint64_t seed, Scenario scenario)
+      : chance_(seed), platform_(prepared(), clock_, chance_) {
+    server_.set_wall([this] { return std::chrono::floor<Seconds>(clock_.at()); });
+    user_.emplace(server_, clock_);
+    operator_.emplace(server_, clock_, chance_, nullptr);
+    job_.emplace(server_, clock_, chance_, platform_, "j", scenario, AgentBugs{});
+    job_->be_strict();
+    operator_->transport.watch_writes = [this](const kube::Request& request) {
+      job_->observe_write(request);
+    };
+    operator_->watch_events = [this](const JobView& of, const Event& event) {
+      job_->observe_event(of, event);
+    };
+  }
+
+  /// `meddle` is called in each turn and says whether it changed anything.
+  std::vector<std::string> run(const std::function<void(Strangers&, int)>& meddle) {
+    int rest = 0;
+    for (turn_ = 0; turn_ < kTurnsMax && rest < kRestTurns; ++turn_) {
+      clock_.now += Seconds(1);
+      job_->turn(turn_, false);
+      meddle(*this, turn_);
+      operator_->turn();
+      job_->check(false, true);
+      if (!job_->problems.empty()) return job_->problems;
+      rest = job_->over() ? rest + 1 : 0;
+    }
+    job_->check_end(rest == kRestTurns);
+    return job_->problems;
+  }
+  /// How many objects it deleted.
+  int remove_all(const std::string& kind) {
+    int count = 0;
+    for (const auto& object : server_.shown(resource_of(kind))) {
+      if (label_of(*object, contract::kLabelJobName) != "j") continue;
+      kube::DeleteOptions options;
+      if (kind == "Pod") options.grace_seconds = 0;
+      count += user_->remove(resource_of(kind), kNamespace, (*object)["metadata"]["name"], options)
+                   .has_value();
+    }
+    return count;
+  }
+  int turns() const { return turn_; }
+
+ private:
+  kube::testing::FakeApiServer& prepared() {
+    server_.serve(jobs_resource(), true);
+    server_.serve(pod_groups_resource(), true);
+    return server_;
+  }
+
+  SimClock clock_;
+  Chance chance_;
+  kube::testing::FakeApiServer server_;
+  Platform platform_;
+  std::optional<kube::Client> user_;
+  std::optional<SimOperator> operator_;
+  std::optional<JobRun> job_;
+  int turn_ = 0;
+};
+
+constexpr Scenario kThose[] = {Scenario::Plain, Scenario::Suspend, Scenario::Scale, Scenario::Fatal,
+                               Scenario::TimeToLive};
+
+void expect_good(const std::vector<std::string>& problems, const std::string& what) {
+  for (const std::string& problem : problems) ADD_FAILURE() << what << ": " << problem;
+}
+
+/// Each kind at each moment of a job's life.
+TEST(StrangerDeletes, OneKindAtAnyMomentAndTheJobEndsAsItMust) {
+  spdlog::set_level(spdlog::level::off);
+  int deleted = 0, latest = 0;
+  for (const char* kind : kKinds) {
+    for (int moment = 0; moment < 48 && !::testing::Test::HasFailure(); ++moment) {
+      const uint64_t seed = 1000 + static_cast<uint64_t>(moment);
+      const Scenario scenario = kThose[moment % std::size(kThose)];
+      Strangers world(seed, scenario);
+      expect_good(world.run([&](Strangers& it, int turn) {
+        if (turn == moment) deleted += it.remove_all(kind);
+      }),
+                  std::string(kind) + " at " + std::to_string(moment));
+      EXPECT_LT(world.turns(), kTurnsWithADeletion) << kind << " at " << moment;
+      latest = std::max(latest, world.turns());
+    }
+  }
+  EXPECT_GT(deleted, 300) << "there was nothing to delete";
+  std::printf("result: %d objects deleted, the longest job took %d s\n", deleted, latest);
+}
+
+/// kubectl delete KINDS --all, now and then.
+TEST(StrangerDeletes, SeveralKindsAtSeveralMoments) {
+  spdlog::set_level(spdlog::level::off);
+  for (uint64_t seed = 0; seed < 150 && !::testing::Test::HasFailure(); ++seed) {
+    Chance chance(seed * 7 + 3);
+    std::map<int, std::vector<std::string>> when;
+    for (int times = 1 + chance.below(3); times > 0; --times) {
+      auto& kinds = when[chance.below(60)];
+      for (const char* kind : kKinds)
+        if (chance.happens(0.4)) kinds.emplace_back(kind);
+    }
+    Strangers world(seed, kThose[seed % std::size(kThose)]);
+    expect_good(world.run([&](Strangers& it, int turn) {
+      for (const std::string& kind : when[turn]) it.remove_all(kind);
+    }),
+                "seed " + std::to_string(seed));
+    EXPECT_LT(world.turns(), 2 * kTurnsWithADeletion) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace dsj::op::sim
