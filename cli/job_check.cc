@@ -20,6 +20,7 @@
 #include "job/dsconfig/resolve.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
+#include "job/plan/row_cut_plan.h"
 #include "job/plan/row_plan.h"
 
 namespace dsj::cli {
@@ -118,6 +119,9 @@ void check_fit(const Job& job, const Machine& machine, const CheckOptions& optio
     if (const Status met = check_optimizer(units, check.memory->config); !met)
       check.findings.push_back(
           {Severity::Error, met.error().where, met.error().message, met.error().hint});
+  if (const Status cut = plan::check_row_cut(check.memory->model, check.memory->config); !cut)
+    check.findings.push_back(
+        {Severity::Error, cut.error().where, cut.error().message, cut.error().hint});
   check.memory->native_products |= options.native_products;
   check.memory->accelerator |= options.device.has_value() || options.given.device_memory;
   check.limits = limits_of(job, check.resolution.config.offload, options.given, machine);

@@ -22,7 +22,7 @@ data::Sampler sampler_of(const MeasuredRows& rows, const jobspec::Job& job,
   const TrainingArgs& training = job.training;
   data::SamplerOptions options{.rows = std::ssize(rows.dealt()),
                                .accumulation = config.gradient_accumulation_steps,
-                               .world = job.world_size(),
+                               .world = dsconfig::data_ranks(config, job.world_size()),
                                .micro_batch = config.micro_batch_size,
                                .seed = static_cast<uint64_t>(training.seed.value_or(42)),
                                .shuffle = training.shuffle.value_or(true),

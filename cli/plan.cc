@@ -87,6 +87,10 @@ json wire_of(const plan::WireCount& wire) {
     out["elementsPerStep"]["matrices"] = wire.matrix_elements;
     out["bytesPerStep"]["matrices"] = wire.matrix_bytes;
   }
+  if (wire.head_bytes > 0) {
+    out["elementsPerStep"]["heads"] = wire.head_elements;
+    out["bytesPerStep"]["heads"] = wire.head_bytes;
+  }
   // A 1-bit optimizer sends gradients before its freeze, and momenta after it.
   if (wire.momentum_bytes > 0)
     out["afterTheFreeze"] = {
@@ -101,7 +105,8 @@ json wire_of(const plan::WireCount& wire) {
 /// host. NCCL on an accelerator finds its own.
 void add_way(json& out, const jobspec::Job& job, const plan::WireCount& wire,
              const plan::RankGroups& groups, bool accelerator) {
-  if (groups.splits())
+  if (groups.sequence > 1) out["ranksOfARow"] = groups.sequence;
+  if (groups.parts_flats())
     out["groups"] = {{"ranksOfAShard", groups.shards},
                      {"replicas", groups.replicas()},
                      {"ranksOfASecondCopy", groups.near}};
@@ -119,6 +124,7 @@ void add_way(json& out, const jobspec::Job& job, const plan::WireCount& wire,
   out["bytesBetweenHostsPerStep"] = {{"gradients", sent.gradients},
                                      {"parameters", sent.parameters}};
   if (wire.matrix_bytes > 0) out["bytesBetweenHostsPerStep"]["matrices"] = sent.matrices;
+  if (wire.head_bytes > 0) out["bytesBetweenHostsPerStep"]["heads"] = sent.heads;
   if (wire.momentum_bytes > 0)
     out["afterTheFreeze"]["bytesBetweenHostsPerStep"] = {{"momenta", sent.momenta},
                                                          {"parameters", sent.later_parameters}};

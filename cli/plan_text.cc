@@ -105,6 +105,14 @@ std::string cut_line(const json& cut) {
   return line + "\n";
 }
 
+/// "4 ranks", "2 groups of 2 ranks".
+std::string together_of(const json& plan) {
+  const int64_t world = plan["topology"]["worldSize"].get<int64_t>();
+  const int64_t group = plan["config"].value("sequence_parallel_size", int64_t{1});
+  if (group <= 1) return std::to_string(world) + " ranks";
+  return counted(world / group, "group") + " of " + std::to_string(group) + " ranks";
+}
+
 std::string steps_part(const json& plan) {
   const json& config = plan["config"];
   const json& steps = plan["steps"];
@@ -112,8 +120,7 @@ std::string steps_part(const json& plan) {
   if (steps["total"] == 0) return out + "not known: the data, or the model, is not here\n";
   out += grouped(steps["total"]) + " steps of " + counted(config["train_batch_size"], "row") +
          " (" + config["train_micro_batch_size_per_gpu"].dump() + " x " +
-         config["gradient_accumulation_steps"].dump() + " accumulated x " +
-         plan["topology"]["worldSize"].dump() + " ranks)";
+         config["gradient_accumulation_steps"].dump() + " accumulated x " + together_of(plan) + ")";
   if (steps.contains("epochs"))
     out += format(", %.3g epoch%s of %s", steps["epochs"].get<double>(),
                   steps["epochs"] == 1.0 ? "" : "s", counted(steps["perEpoch"], "step").c_str());
@@ -144,10 +151,13 @@ std::string wire_part(const json& plan) {
   if (wire.is_null()) return "";
   std::string out = "WIRE of one rank in a step\n ";
   const json& bytes = wire["bytesPerStep"];
-  for (const char* name : {"gradients", "parameters", "matrices"})
+  for (const char* name : {"gradients", "parameters", "matrices", "heads"})
     if (bytes.contains(name)) out += std::string(" ") + name + " " + bytes_of(bytes[name]) + ",";
   out += " by " + wire["way"]["collectives"].get<std::string>() + " (" +
          wire["way"]["because"].get<std::string>() + ")\n";
+  if (wire.contains("ranksOfARow"))
+    out += "  groups of " + wire["ranksOfARow"].dump() +
+           " ranks share the tokens of their rows (sequence_parallel_size)\n";
   if (wire.contains("groups")) {
     const json& groups = wire["groups"];
     const bool mics = groups["replicas"] != 1;

@@ -146,6 +146,9 @@ Result<TuneSpace> TuneSpace::make(jobspec::Job job, dsconfig::Autotuning setting
   const auto resolution = jobspec::resolve(space.job_, space.around_.facts);
   if (!resolution.runnable())
     return bad_input(refusal(resolution), space.job_.source, "`dsj validate` says more");
+  if (resolution.config.sequence_parallel_size > 1)
+    return bad_input("sequence_parallel_size: a search does not count ranks that share rows",
+                     space.job_.source, "leave it out");
   DSJ_TRY(space.rows_, measure_rows(space.job_, *space.around_.model, *space.around_.data));
   space.tokens_per_row_ = mean_tokens(*space.rows_);
   const auto input = memory_input(space.job_, space.around_, resolution);

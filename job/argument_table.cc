@@ -126,7 +126,9 @@ constexpr std::array kTrainer = {
     ArgumentRow{"use_cpu", Taken, "device: cpu"},
     ArgumentRow{"accelerator_config", Refused, "accelerate is not used: leave it out", "{}"},
     ArgumentRow{"parallelism_config", Refused,
-                "tensor, context and sequence parallelism are not built: leave it out", "{}"},
+                "sp_size is sequence_parallel_size of ds_config; tensor and context parallelism "
+                "are not built: leave it out",
+                "{}"},
     ArgumentRow{"dataloader_drop_last", Taken,
                 "an epoch leaves out what does not fill a micro-batch of every rank"},
     ArgumentRow{"dataloader_num_workers", NoEffect, kReader},

@@ -85,7 +85,7 @@ std::string describe(const CollectiveError::Facts& facts) {
 }  // namespace
 
 const char* name_of(Traffic traffic) {
-  constexpr std::array names{"gradients", "parameters", "moments", "control"};
+  constexpr std::array names{"gradients", "parameters", "moments", "heads", "control"};
   return names[static_cast<std::size_t>(traffic)];
 }
 

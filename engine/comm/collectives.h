@@ -51,8 +51,8 @@ class FlightLog;
 namespace dsj::comm {
 
 /// The class of traffic, for the counters.
-enum class Traffic { Gradients, Parameters, Moments, Control };
-inline constexpr int kTrafficCount = 4;
+enum class Traffic { Gradients, Parameters, Moments, Heads, Control };
+inline constexpr int kTrafficCount = 5;
 /// How the ranks' elements become one.
 enum class Op { Sum, Max };
 enum class Kind { AllGather, ReduceScatter, AllReduce, Broadcast, Barrier, AllToAll };

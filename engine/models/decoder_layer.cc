@@ -7,6 +7,7 @@
 #include "engine/models/factors.h"
 #include "engine/models/gpt2_layer.h"
 #include "engine/models/picked_rows.h"
+#include "engine/models/row_cut.h"
 
 namespace dsj::models {
 
@@ -296,7 +297,7 @@ MlpInput DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x
     at::Tensor qkv = project_qkv(p, norm1.y, call, saved, gate);
     if (saved) saved->x = x, saved->norm1 = norm1, saved->gate = gate;
     norm1 = {};
-    attended = ops::attention(qkv, *call.rows, shape(p, call));
+    attended = attention(qkv, call, shape(p, call));
     if (saved) saved->qkv = qkv;
   }
   if (saved) saved->attended = attended;
@@ -373,7 +374,7 @@ at::Tensor DecoderLayer::backward_attended(const zero::UnitParameters& p, const 
   const auto dsinks = config_.sinks ? p.grad(at(Role::Sinks)) : zero::GradView{};
   if (dsinks.tensor.defined()) of_call.dsinks = at::zeros_like(of_call.sinks);
   at::Tensor dqkv =
-      ops::attention_backward(dattended, std::move(saved.qkv), saved.attended, *call.rows, of_call);
+      attention_backward(dattended, std::move(saved.qkv), std::move(saved.attended), call, of_call);
   if (dsinks.tensor.defined())
     dsinks.accumulate ? dsinks.tensor.add_(of_call.dsinks) : dsinks.tensor.copy_(of_call.dsinks);
   dattended.reset();

@@ -4,6 +4,7 @@
 
 #include "engine/models/factors.h"
 #include "engine/models/picked_rows.h"
+#include "engine/models/row_cut.h"
 
 namespace dsj::models {
 namespace {
@@ -78,7 +79,7 @@ MlpInput Gpt2Layer::attend(const zero::UnitParameters& p, const at::Tensor& x,
   at::Tensor qkv = project(p, qkv_, norm1.y, call.dropout_key);
   if (saved) saved->x = x, saved->norm1 = norm1;
   norm1 = {};
-  ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
+  ops::Attended attended = attention(qkv, call, shape(call));
   if (saved) saved->qkv = qkv, saved->attended = attended;
   qkv.reset();
   const at::Tensor x2 = branch(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
@@ -120,8 +121,8 @@ at::Tensor Gpt2Layer::backward_attention(const zero::UnitParameters& p, at::Tens
   at::Tensor dattended =
       branch_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call, Site::Residual);
   dattended = put_back(dattended, call.outputs, tokens);
-  const at::Tensor dqkv = ops::attention_backward(dattended, std::move(saved.qkv), saved.attended,
-                                                  *call.rows, shape(call));
+  const at::Tensor dqkv = attention_backward(dattended, std::move(saved.qkv),
+                                             std::move(saved.attended), call, shape(call));
   saved.attended = {};
   dattended.reset();
   if (!saved.norm1.y.defined()) saved.norm1 = before(p, kNorm1, saved.x);

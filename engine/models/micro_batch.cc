@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -14,19 +15,41 @@ namespace {
 /// Picking rows copies them and splits a product in two. One part in so many must be left out.
 constexpr int64_t kWorthLeavingOut = 16;
 
-Targets targets_of(const at::Tensor& labels, const RowBounds& rows, at::Device place) {
-  const auto* label = labels.const_data_ptr<int64_t>();
+/// Of the tokens from `first` to before `end`; `all`: of all tokens.
+Targets targets_of(const int64_t* label, const RowBounds& rows, int64_t first, int64_t end,
+                   at::Device place, int64_t& all) {
   const auto& starts = rows.starts();
   std::vector<int64_t> tokens, wanted;
+  all = 0;
   for (int64_t row = 0; row < rows.rows(); ++row) {
     for (int64_t t = starts[row]; t + 1 < starts[row + 1]; ++t) {
       if (label[t + 1] == -100) continue;
-      tokens.push_back(t);
+      ++all;
+      if (t < first || t >= end) continue;
+      tokens.push_back(t - first);
       wanted.push_back(label[t + 1]);
     }
   }
   return {std::ssize(tokens), device::upload(at::tensor(tokens), place),
           device::upload(at::tensor(wanted), place)};
+}
+
+/// What the tokens from `first` to before `end` have of each row.
+RowBounds bounds_of(const RowBounds& rows, int64_t first, int64_t end, at::Device place) {
+  std::vector<int64_t> lengths, positions;
+  for (int64_t row = 0; row < rows.rows(); ++row) {
+    const int64_t start = rows.starts()[row];
+    const int64_t from = std::max(first, start), to = std::min(end, rows.starts()[row + 1]);
+    if (from >= to) continue;
+    lengths.push_back(to - from);
+    positions.push_back(from - start);
+  }
+  return RowBounds(lengths, place, std::span<const int64_t>(positions));
+}
+
+/// x and `count` times `value`.
+at::Tensor longer(const at::Tensor& x, int64_t count, int64_t value) {
+  return count == 0 ? x : at::cat({x, at::full({count}, value, x.options())});
 }
 
 }  // namespace
@@ -38,7 +61,31 @@ MicroBatch::MicroBatch(at::Tensor input_ids, at::Tensor labels, RowBounds rows)
             "%lld tokens in rows, %lld ids", static_cast<long long>(tokens),
             static_cast<long long>(input_ids_.numel()));
   DSJ_CHECK(labels_.device().is_cpu() && labels_.is_contiguous() && labels_.size(0) == tokens);
-  targets_ = targets_of(labels_, rows_, input_ids_.device());
+  int64_t all = 0;
+  targets_ =
+      targets_of(labels_.const_data_ptr<int64_t>(), rows_, 0, tokens, input_ids_.device(), all);
+}
+
+MicroBatch MicroBatch::part_of(const at::Tensor& input_ids, const at::Tensor& labels,
+                               std::span<const int64_t> lengths, TokenPart part, at::Device place) {
+  DSJ_CHECK(input_ids.device().is_cpu() && labels.device().is_cpu() && labels.is_contiguous() &&
+            input_ids.size(0) == labels.size(0) && part.index >= 0 && part.index < part.count);
+  const int64_t tokens = input_ids.size(0), each = (tokens + part.count - 1) / part.count;
+  std::vector<int64_t> all_lengths(lengths.begin(), lengths.end());
+  const int64_t more = each * part.count - tokens;
+  if (more > 0) all_lengths.push_back(more);
+  const auto whole = std::make_shared<Whole>();
+  whole->rows = RowBounds(all_lengths, place);
+  DSJ_CHECK(whole->rows.tokens() == each * part.count);
+  const int64_t first = part.index * each;
+  MicroBatch own;
+  own.input_ids_ = device::upload(longer(input_ids, more, 0).narrow(0, first, each).clone(), place);
+  own.rows_ = bounds_of(whole->rows, first, first + each, place);
+  const at::Tensor all_labels = longer(labels, more, -100);
+  own.targets_ = targets_of(all_labels.const_data_ptr<int64_t>(), whole->rows, first, first + each,
+                            place, whole->targets);
+  own.whole_ = whole;
+  return own;
 }
 
 const at::Tensor* MicroBatch::last_outputs() const {

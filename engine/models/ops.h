@@ -142,6 +142,8 @@ struct Attended {
   };
   at::Tensor out;          ///< [N, heads * D]
   std::vector<Sums> sums;  ///< of each call; empty in the plain form
+  /// Of rows that are cut over ranks (row_cut.h): what attention gave of this rank's heads, all tokens.
+  at::Tensor of_heads = {};
 };
 /// One call of the device's kernel if it takes rows laid end to end, else one for each run of
 /// `rows`: rows of one length that are neighbours. A long row with a window, or with dropout, takes

@@ -21,6 +21,8 @@
 
 namespace dsj::models {
 
+struct RowCut;
+
 // ---- embedding
 struct EmbeddingCall {
   const RowBounds* rows = nullptr;      ///< of the ids
@@ -44,6 +46,7 @@ uint64_t dropout_key(uint64_t key, int64_t part);
 struct LayerCall {
   int64_t layer = 0;                     ///< 0 is the first
   const RowBounds* rows = nullptr;       ///< of x
+  const RowCut* cut = nullptr;           ///< x is a part of rows (row_cut.h); null: rows are whole
   const ops::RopeTable* rope = nullptr;  ///< of all their positions; null: nothing is rotated
   /// For this unit, micro-step and rank; nullopt: no dropout (inference).
   std::optional<uint64_t> dropout_key;

@@ -21,11 +21,20 @@ Averaging averaging(const dsconfig::ResolvedConfig& config, int world) {
 }
 
 std::vector<double> loss_weights(dsconfig::LossNormalization normalization,
-                                 std::span<const int64_t> targets, int64_t all, int world) {
+                                 std::span<const int64_t> targets, int64_t all,
+                                 const LossRanks& of) {
   using enum dsconfig::LossNormalization;
+  if (of.parts > 1) {
+    std::vector<double> weights = loss_weights(normalization, targets, all, {.ranks = of.ranks});
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] *= targets[i] > 0 ? static_cast<double>(of.own[i]) * of.parts /
+                                         static_cast<double>(targets[i])
+                                   : 0;
+    return weights;
+  }
   if (normalization == MicroBatch)
     return std::vector<double>(targets.size(), 1 / static_cast<double>(targets.size()));
-  const double parts = normalization == Token ? world : 1;
+  const double parts = normalization == Token ? of.ranks : 1;
   const double divisor = static_cast<double>(
       normalization == Token ? all : std::accumulate(targets.begin(), targets.end(), int64_t{0}));
   std::vector<double> weights;

@@ -28,17 +28,29 @@ struct Averaging {
 ///   else                               1, 1, 1/W: costs no pass over the gradient
 Averaging averaging(const dsconfig::ResolvedConfig& config, int world);
 
+/// Ranks whose losses have one mean.
+struct LossRanks {
+  int ranks = 1;  ///< that have micro-batches of their own, or groups that share them
+  int parts = 1;  ///< ranks of a group
+  /// With parts: of each micro-batch the targets in this rank's.
+  std::span<const int64_t> own = {};
+};
+
 /// The weight of each micro-batch's mean loss, and of its gradient, in this rank's part of the
-/// step's. The step's loss is the mean of the parts over `world` ranks. `targets`: of each
+/// step's. The step's loss is the mean of these over all ranks. `targets`: of each
 /// micro-batch of this rank, t; n of them. `all`: of all ranks, read by Token alone.
 ///
-///   Token        world * t / all       as transformers with average_tokens_across_devices
+///   Token        ranks * t / all       as transformers with average_tokens_across_devices
 ///   Rank         t / (sum of t)        as transformers without it
 ///   MicroBatch   1 / n                 as DeepSpeed's engine
+///
+/// Where a group shares micro-batches, t is the group's, and each rank's weight is its share of them
+/// times the ranks of a group: together they weigh what one rank would.
 ///
 /// A micro-batch without a target has no gradient. Nothing is divided by 0: without any target, the
 /// weights of the first two are 0.
 std::vector<double> loss_weights(dsconfig::LossNormalization normalization,
-                                 std::span<const int64_t> targets, int64_t all, int world);
+                                 std::span<const int64_t> targets, int64_t all,
+                                 const LossRanks& of);
 
 }  // namespace dsj::optim

@@ -16,7 +16,11 @@ using layout::Action;
 
 void Stepper::forward_alone(const models::MicroBatch& batch, models::RouterBalance* balance,
                             const std::function<void(int unit, const at::Tensor& x)>& head) {
-  models::LayerCall call{.rows = &batch.rows(), .pieces = options_.pieces, .balance = balance};
+  const models::RowCut cut = cut_of(batch);
+  models::LayerCall call{.rows = &batch.rows(),
+                         .cut = batch.is_part() ? &cut : nullptr,
+                         .pieces = options_.pieces,
+                         .balance = balance};
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
     tick();
@@ -30,7 +34,7 @@ void Stepper::forward_alone(const models::MicroBatch& batch, models::RouterBalan
       case Action::Kind::Forward:
         state_.wait_for(action.unit);
         call.layer = action.unit - 1;
-        if (action.unit > 0) call.rope = rope(action.unit, batch.rows());
+        if (action.unit > 0) call.rope = rope(action.unit, batch.all_rows());
         call.outputs =
             action.unit == model_.num_layers && !balance ? batch.last_outputs() : nullptr;
         x = action.unit == 0
@@ -90,31 +94,35 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
   // By token, the batches that the ranks run side by side have one mean; else each has its own.
   const bool by_token = stepper.normalization() == dsconfig::LossNormalization::Token;
-  const int64_t together = by_token ? collectives.world() : 1;
+  const zero::Groups& groups = stepper.groups();
+  const int64_t together = by_token ? groups.data_ranks() : 1;
   const int64_t means = (batches + together - 1) / together;
   const at::Tensor losses = at::zeros({means}, at::TensorOptions(device).dtype(at::kDouble));
   // By mean; exact in double: counts stay far below 2^53.
   const at::Tensor counts = at::zeros({2, means}, at::kDouble);
   auto* targets = counts.mutable_data_ptr<double>();
   double* learned = targets + means;  // rows that have targets
-  for (int64_t round = 0; round < batches; round += collectives.world()) {
+  for (int64_t round = 0; round < batches; round += groups.data_ranks()) {
     if (stop && comm::max_over_ranks(collectives, device, {stop() ? 1.0 : 0.0})[0] > 0)
       return EvalResult{.stopped = true};
-    const int64_t own = round + collectives.rank();
+    const int64_t own = round + groups.data_rank();
     std::vector<data::Sample> samples;
     for (int64_t i = own * batch_size; i < std::min((own + 1) * batch_size, rows.count); ++i) {
       DSJ_TRY(data::Sample sample, rows.at(i));
       samples.push_back(std::move(sample));
     }
-    const auto with_target = std::ranges::count_if(samples, has_target);
+    // Of ranks that share a batch one counts its rows.
+    const auto with_target =
+        groups.sequence_rank() == 0 ? std::ranges::count_if(samples, has_target) : 0;
     // A rank without a batch of its own still takes part in the gathers.
     if (samples.empty()) samples.push_back({{0}, {data::kIgnoredLabel}});
-    const auto got = stepper.evaluate(on_device(data::collate(samples), device));
-    if (got.targets == 0) continue;
+    const auto got =
+        stepper.evaluate(on_device(data::collate(samples), device, token_part(groups)));
     const int64_t mean = own / together;
+    if (with_target > 0) learned[mean] += static_cast<double>(with_target);
+    if (got.targets == 0) continue;
     losses[mean].add_(got.loss_sum);
     targets[mean] += static_cast<double>(got.targets);
-    learned[mean] += static_cast<double>(with_target);
   }
   const at::Tensor sums = at::cat({losses, device::upload(counts.view({-1}), device)});
   const auto work =

@@ -15,6 +15,7 @@
 #include "job/plan/memory_input.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
+#include "job/plan/row_cut_plan.h"
 
 namespace dsj::train {
 namespace {
@@ -190,6 +191,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   const auto units = layout::units_of(in.model, in.lora);
   DSJ_TRY_STATUS(plan::check_muon(units, in.config()));
   DSJ_TRY_STATUS(plan::check_one_bit(units, in.config()));
+  DSJ_TRY_STATUS(plan::check_row_cut(in.model, in.config()));
   const auto& eval = in.config().eval;
   const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;
   if (evaluates && training.eval_data_path && !training.eval_data_path->empty()) {

@@ -6,7 +6,10 @@
 
 namespace dsj::train {
 
-models::MicroBatch on_device(const data::Batch& batch, at::Device device) {
+models::MicroBatch on_device(const data::Batch& batch, at::Device device, models::TokenPart part) {
+  if (part.count > 1)
+    return models::MicroBatch::part_of(at::tensor(batch.input_ids), at::tensor(batch.labels),
+                                       batch.row_lengths, part, device);
   return {device::upload(at::tensor(batch.input_ids), device), at::tensor(batch.labels),
           models::RowBounds(batch.row_lengths, device)};
 }

@@ -4,10 +4,17 @@
 
 #include "engine/data/batch.h"
 #include "engine/models/unit.h"
+#include "engine/zero/groups.h"
 
 namespace dsj::train {
 
-/// The batch's rows, end to end, on `device`, without waiting for it.
-models::MicroBatch on_device(const data::Batch& batch, at::Device device);
+/// Which part of its micro-batches a rank has.
+inline models::TokenPart token_part(const zero::Groups& groups) {
+  return {groups.sequence_rank(), groups.sequence_ranks()};
+}
+
+/// The batch's rows, end to end, on `device`, without waiting for it. `part`: only this part of them.
+models::MicroBatch on_device(const data::Batch& batch, at::Device device,
+                             models::TokenPart part = {});
 
 }  // namespace dsj::train

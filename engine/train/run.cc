@@ -132,7 +132,7 @@ class Loop {
       if (made_up.stopped) return static_cast<int>(contract::kExitPreempted);  // still due
       if (made_up.is_best) DSJ_TRY_STATUS(save_again(progress));
     }
-    const data::Sampler dealt = in_.sampler(collectives_.world());
+    const data::Sampler dealt = in_.sampler(groups_.groups().data_ranks());
     std::optional<MetricRows::Order> order;
     if (chosen_) order.emplace(*chosen_, dealt.options());
     const data::Sampler& sampler = order ? order->places() : dealt;
@@ -142,7 +142,7 @@ class Loop {
                            references_ ? &references_->train : nullptr);
         },
         sampler,
-        {.rank = collectives_.rank(),
+        {.rank = groups_.groups().data_rank(),
          .first_step = progress.step - progress.dealt_from,
          .packs = in_.packs ? &*in_.packs : nullptr});
     const Rows rows{loader, sampler, progress.dealt_from};
@@ -319,7 +319,7 @@ class Loop {
     const data::Sampler& sampler;
     int64_t dealt_from;  ///< the step that is dealt the sampler's first rows
   };
-  /// One step's rows on this rank.
+  /// One step's rows on this rank. Tokens and targets: 0 where another rank counts them.
   struct StepRows {
     std::vector<data::Batch> micro_batches;
     int64_t tokens = 0, targets = 0;
@@ -333,8 +333,10 @@ class Loop {
       if (const auto& length = in_.config().data_efficiency.row_length)
         next.batch = data::cut_rows(next.batch, length->schedule.at(step + 1));
       warn_of_no_targets(next.batch, step + 1);
-      out.tokens += next.batch.tokens();
-      out.targets += data::targets(next.batch);
+      if (groups_.groups().sequence_rank() == 0) {  // of ranks that share it one counts
+        out.tokens += next.batch.tokens();
+        out.targets += data::targets(next.batch);
+      }
       out.micro_batches.push_back(std::move(next.batch));
     }
     return out;
@@ -360,7 +362,7 @@ class Loop {
     std::vector<models::MicroBatch> batches, beside;
     std::vector<Answers> answers, beside_answers;
     for (const data::Batch& batch : own.micro_batches) {
-      batches.push_back(on_device(batch, device_));
+      batches.push_back(on_device(batch, device_, token_part(groups_.groups())));
       if (in_.objective.judges()) answers.push_back(answers_of(batch));
       for (const data::Batch& other : batch.beside) {
         beside.push_back(on_device(other, device_));
@@ -581,7 +583,10 @@ std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv&
     return nullptr;
   return zero::make_layer_inputs(
       in.model, in.config(),
-      {.tokens = in.config().micro_batch_size * plan::longest_sample(training, in.model),
+      {.tokens =
+           plan::part_of({in.config().micro_batch_size * plan::longest_sample(training, in.model)},
+                         in.config().sequence_parallel_size)
+               .tokens,
        .output_dir = in.job.output_dir,
        .device = device,
        .rank = env.rank},

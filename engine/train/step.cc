@@ -21,6 +21,7 @@ using layout::Action;
 /// What lives from a micro-step's forward to its backward.
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
+  models::RowCut cut;                     ///< where ranks share the micro-batch
   const Answers* answers = nullptr;       ///< null: nothing is judged
   double kl = 0;                          ///< kto's
   double weight = 0;                      ///< of its mean loss (optim::loss_weights)
@@ -71,6 +72,12 @@ const models::ops::RopeTable* Stepper::rope(int unit, const models::RowBounds& r
   return ropes_.of(unit - 1, rows.positions_end());
 }
 
+models::RowCut Stepper::cut_of(const models::MicroBatch& batch) const {
+  comm::Collectives* const ranks = state_.groups().sequence;
+  DSJ_CHECK(batch.is_part() == (ranks != nullptr));
+  return {ranks, &batch.all_rows()};
+}
+
 models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
   models::EmbeddingCall call{.rows = &micro.batch->rows()};
   if (!micro.answers) call.dropout_key = models::dropout_key(micro.dropout_key, 0);
@@ -81,8 +88,7 @@ at::Tensor Stepper::embedding_noise(const MicroStep& micro) const {
   if (options_.neftune_alpha == 0) return {};
   constexpr int64_t kNoise = -1;  // no unit has this number
   const auto& rows = micro.batch->rows();
-  int64_t longest = 1;
-  for (int64_t row = 0; row < rows.rows(); ++row) longest = std::max(longest, rows.length(row));
+  const int64_t longest = std::max<int64_t>(1, micro.batch->all_rows().longest());
   const double most =
       options_.neftune_alpha / std::sqrt(static_cast<double>(longest * model_.hidden_size));
   // On the host, so that every device draws the same.
@@ -99,7 +105,8 @@ models::LayerCall Stepper::call(int unit, MicroStep& micro) {
   if (!micro.answers) dropout_key = models::dropout_key(micro.dropout_key, unit);
   return {.layer = unit - 1,
           .rows = kept ? &kept->rows : &micro.batch->rows(),
-          .rope = rope(unit, micro.batch->rows()),
+          .cut = micro.batch->is_part() ? &micro.cut : nullptr,
+          .rope = rope(unit, micro.batch->all_rows()),
           .dropout_key = dropout_key,
           .outputs = kept ? nullptr : wanted(unit, micro),
           .pieces = options_.pieces,
@@ -288,10 +295,13 @@ void Stepper::update(StepResult& result, const optim::Rates& rates, bool finite)
 }
 
 std::vector<double> Stepper::weights_of(const StepInput& input) {
-  std::vector<int64_t> targets;
-  for (const auto& batch : input.micro_batches) targets.push_back(batch.targets().count);
+  std::vector<int64_t> targets, own;
+  for (const auto& batch : input.micro_batches) {
+    own.push_back(batch.targets().count);
+    targets.push_back(batch.all_targets());
+  }
   auto& collectives = state_.collectives();
-  int64_t all = std::accumulate(targets.begin(), targets.end(), int64_t{0});
+  int64_t all = std::accumulate(own.begin(), own.end(), int64_t{0});
   if (options_.normalization == dsconfig::LossNormalization::Token && collectives.world() > 1) {
     if (input.targets) {
       all = *input.targets;
@@ -303,7 +313,10 @@ std::vector<double> Stepper::weights_of(const StepInput& input) {
       all = static_cast<int64_t>(comm::on_host(*work, sum).item<double>());
     }
   }
-  return optim::loss_weights(options_.normalization, targets, all, collectives.world());
+  return optim::loss_weights(options_.normalization, targets, all,
+                             {.ranks = state_.groups().data_ranks(),
+                              .parts = state_.groups().sequence_ranks(),
+                              .own = own});
 }
 
 std::vector<double> Stepper::kls_of(const StepInput& input) {
@@ -355,6 +368,7 @@ StepResult Stepper::run(const StepInput& input) {
     if (const auto* batch = &input.micro_batches[action.micro_step]; micro.batch != batch) {
       micro = {};
       micro.batch = batch;
+      micro.cut = cut_of(*batch);
       if (judges) micro.answers = &input.answers[static_cast<size_t>(action.micro_step)];
       micro.weight = weights[static_cast<size_t>(action.micro_step)];
       micro.kl = kls[static_cast<size_t>(action.micro_step)];

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/models/row_cut.h"
 #include "engine/models/unit.h"
 #include "engine/observe/step_observer.h"
 #include "engine/optim/averaging.h"
@@ -53,7 +54,7 @@ using Answers = std::vector<optim::Answer>;
 /// One step's input on this rank.
 struct StepInput {
   /// gradient_accumulation_steps of them, or fewer where an epoch ends; at least 1. Every rank has
-  /// as many.
+  /// as many. With sequence_parallel_size each is this rank's part (models::MicroBatch::part_of).
   std::span<const models::MicroBatch> micro_batches;
   std::span<const Answers> answers = {};  ///< of each micro-batch; empty: nothing is judged
   /// Where the objective estimates the KL term: of each micro-batch, the rows with other rows' answers,
@@ -62,13 +63,13 @@ struct StepInput {
   std::span<const Answers> beside_answers = {};
   int64_t step = 0;    ///< the step's number; part of the keys of draws
   optim::Rates rates;  ///< of this step
-  int64_t tokens = 0;  ///< of this rank
+  int64_t tokens = 0;  ///< of this rank; of ranks that share micro-batches one counts
   /// Of all ranks' micro-batches, as the step before said (StepResult::next_targets). nullopt: the
   /// ranks add them up first, if the normalization needs them.
   std::optional<int64_t> targets = {};
   bool stop_requested = false;  ///< this rank was asked to stop
   StepVotes votes = {};         ///< of this rank
-  /// How many targets this rank has in the next step. Called when the device has been given all work
+  /// How many targets this rank has in the next step, of ranks that share micro-batches one. Called when the device has been given all work
   /// of this one, so that rows are read meanwhile. Empty: nobody knows.
   std::function<int64_t()> next_targets = {};
   /// Called before the optimizer writes its state for the first time in this step; may be empty.
@@ -115,6 +116,7 @@ class Stepper {
   /// The same for answers: of each, the sum of its targets' losses: [answers] double, on the device.
   at::Tensor answer_losses(const models::MicroBatch& batch, const Answers& answers);
   const dsconfig::Objective& objective() const { return options_.objective; }
+  const zero::Groups& groups() const { return state_.groups(); }
 
   /// Updates applied so far: what bias correction counts. Part of a checkpoint.
   int64_t updates() const { return updates_; }
@@ -167,6 +169,8 @@ class Stepper {
   /// NEFTune's: uniform in +-alpha / sqrt(L * H), L the tokens of the longest row.
   at::Tensor embedding_noise(const MicroStep& micro) const;
   models::LayerCall call(int unit, MicroStep& micro);
+  /// Of a micro-batch that ranks share; its rows must outlive the result.
+  models::RowCut cut_of(const models::MicroBatch& batch) const;
   /// Of a micro-batch's auxiliary loss in this rank's part of the loss: each micro-batch of each rank
   /// counts alike.
   double balance_weight() const;

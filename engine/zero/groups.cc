@@ -30,12 +30,17 @@ Result<RunGroups> RunGroups::make(comm::Collectives& world, const plan::RankGrou
     DSJ_TRY(run.rail_, place("rail", sizes.near));
     run.groups_.rail = run.rail_.get();
   }
+  if (sizes.sequence > 1) {
+    DSJ_CHECK(sizes.world % sizes.sequence == 0);
+    DSJ_TRY(run.sequence_, group("sequence", sizes.sequence));
+    run.groups_.sequence = run.sequence_.get();
+  }
   return run;
 }
 
 std::vector<comm::Collectives*> RunGroups::all() const {
   std::vector<comm::Collectives*> all = {groups_.world};
-  for (const auto* part : {&shards_, &replicas_, &near_, &rail_})
+  for (const auto* part : {&shards_, &replicas_, &near_, &rail_, &sequence_})
     if (*part) all.push_back(part->get());
   return all;
 }

@@ -28,7 +28,15 @@ struct Groups {
   /// Quantized gradients between groups of near ranks: the ranks that have this rank's place in each.
   /// Null: gradients go to all ranks at once.
   comm::Collectives* rail = nullptr;
+  /// Ulysses: the ranks that share this rank's micro-batches. Null: none.
+  comm::Collectives* sequence = nullptr;
 
+  /// How many ranks share a micro-batch, and which of them this is.
+  int sequence_ranks() const { return sequence ? sequence->world() : 1; }
+  int sequence_rank() const { return sequence ? sequence->rank() : 0; }
+  /// Micro-batches that run side by side, and which of them is this rank's.
+  int data_ranks() const { return world->world() / sequence_ranks(); }
+  int data_rank() const { return world->rank() / sequence_ranks(); }
   /// Whether this rank is the first of those that have its shard: it saves the shard, and counts it.
   bool first() const { return replicas == nullptr || replicas->rank() == 0; }
 };
@@ -51,7 +59,7 @@ class RunGroups {
   explicit RunGroups(comm::Collectives& world) : groups_(world) {}
   std::vector<comm::Collectives*> all() const;
 
-  std::unique_ptr<comm::Collectives> shards_, replicas_, near_, rail_;
+  std::unique_ptr<comm::Collectives> shards_, replicas_, near_, rail_, sequence_;
   Groups groups_;
 };
 

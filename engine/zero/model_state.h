@@ -169,6 +169,7 @@ class ModelState {
 
   /// All ranks.
   comm::Collectives& collectives() { return *groups_.world; }
+  const Groups& groups() const { return groups_; }
 
  private:
   friend class UnitParameters;

@@ -23,7 +23,10 @@ std::string described(const BatchGiven& given) {
   return described("train_batch_size", given.train) + ", " +
          described("train_micro_batch_size_per_gpu", given.micro) + ", " +
          described("gradient_accumulation_steps", given.accumulation) + ", world size " +
-         std::to_string(given.world_size);
+         std::to_string(given.world_size) +
+         (given.sequence_parallel_size > 1
+              ? " / sequence_parallel_size " + std::to_string(given.sequence_parallel_size)
+              : "");
 }
 
 std::string shown(int64_t train, int64_t micro, int64_t accumulation, int64_t world) {
@@ -49,7 +52,7 @@ int64_t nearest_divisor(int64_t number, int64_t wanted) {
 }
 
 std::string nearest(const BatchGiven& given) {
-  const int64_t world = given.world_size;
+  const int64_t world = given.ranks();
   std::vector<std::string> valid;
   const auto add = [&](int64_t micro, int64_t accumulation) {
     const auto train = product(micro, accumulation, world);
@@ -78,7 +81,7 @@ std::string nearest(const BatchGiven& given) {
 }  // namespace
 
 BatchAnswer solve_batch(const BatchGiven& given) {
-  const int64_t world = given.world_size;
+  const int64_t world = given.ranks();
   BatchAnswer answer;
   const bool has_train = given.train.value.has_value(), has_micro = given.micro.value.has_value();
   if (!has_train && !has_micro) {
@@ -120,6 +123,16 @@ BatchAnswer solve_batch(const BatchGiven& given) {
   return answer;
 }
 
+namespace {
+
+/// Ranks that share a micro-batch: 1 where there are fewer ranks, which is refused elsewhere.
+int64_t shared_ranks(const Source& in) {
+  const int64_t size = in.value<int64_t>(kSequenceKey);
+  return size <= in.facts.world_size ? size : 1;
+}
+
+}  // namespace
+
 void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
   if (in.value<bool>("elasticity.enabled")) return resolve_elasticity(in, config, out);
   const auto take = [&](const char* path, const std::optional<int64_t>& argument,
@@ -136,7 +149,10 @@ void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
     }
     return value;
   };
-  BatchGiven given{.world_size = in.facts.world_size};
+  const int64_t together = shared_ranks(in);
+  BatchGiven given;
+  given.sequence_parallel_size = together;
+  given.world_size = in.facts.world_size / together * together;
   given.micro =
       take(kMicroBatchKey, in.args.per_device_train_batch_size, "perDeviceTrainBatchSize");
   given.accumulation =
@@ -174,10 +190,12 @@ void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
   config.train_batch_size = triple.train;
   config.micro_batch_size = triple.micro;
   config.gradient_accumulation_steps = triple.accumulation;
-  const std::string world = " and the world size, " + std::to_string(in.facts.world_size);
+  const std::string world = " and the world size, " + std::to_string(in.facts.world_size) +
+                            (together > 1 ? ", / sequence_parallel_size" : "");
   if (!given.train.value)
     out.origin(kTrainBatchKey, std::to_string(triple.train),
-               "micro batch x accumulation x world size");
+               std::string("micro batch x accumulation x world size") +
+                   (together > 1 ? " / sequence_parallel_size" : ""));
   if (!given.micro.value)
     out.origin(kMicroBatchKey, std::to_string(triple.micro), "from train_batch_size" + world);
   if (!given.accumulation.value)

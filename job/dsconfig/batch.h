@@ -1,5 +1,5 @@
-// DeepSpeed's batch rule: train_batch_size = micro-batch x accumulation x world size. Arithmetic
-// only; resolve() calls it.
+// DeepSpeed's batch rule: train_batch_size = micro-batch x accumulation x world size, or the groups of
+// sequence_parallel_size ranks that share a micro-batch. Arithmetic only; resolve() calls it.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@ namespace dsj::dsconfig {
 inline constexpr char kTrainBatchKey[] = "train_batch_size";
 inline constexpr char kMicroBatchKey[] = "train_micro_batch_size_per_gpu";
 inline constexpr char kAccumulationKey[] = "gradient_accumulation_steps";
+inline constexpr char kSequenceKey[] = "sequence_parallel_size";
 
 struct BatchValue {
   std::optional<int64_t> value;  ///< above 0 if given
@@ -20,6 +21,9 @@ struct BatchValue {
 struct BatchGiven {
   BatchValue train, micro, accumulation;
   int64_t world_size = 1;
+  int64_t sequence_parallel_size = 1;  ///< divides the world size
+  /// Micro-batches side by side.
+  int64_t ranks() const { return world_size / sequence_parallel_size; }
 };
 
 struct BatchTriple {

@@ -20,4 +20,8 @@ bool fits_groups(const ZeroConfig& zero, int64_t world) {
   return world % ranks == 0;
 }
 
+bool fits_groups(const ResolvedConfig& config, int64_t world) {
+  return world % config.sequence_parallel_size == 0 && fits_groups(config.zero, world);
+}
+
 }  // namespace dsj::dsconfig

@@ -20,5 +20,7 @@ std::optional<GroupSize> group_size(const ZeroConfig& zero);
 /// Whether the groups have one size in a world of so many ranks. As in DeepSpeed, a world smaller than
 /// hpZ's groups is one group; MiCS needs a whole one.
 bool fits_groups(const ZeroConfig& zero, int64_t world);
+/// The same, and whether sequence_parallel_size divides it.
+bool fits_groups(const ResolvedConfig& config, int64_t world);
 
 }  // namespace dsj::dsconfig

@@ -60,7 +60,8 @@ std::vector<Key> training_keys() {
        .type = String,
        .fallback = "fp32",
        .state = Moot,
-       .reason = "it names the type of sequence parallelism's traffic, and there is none",
+       .reason =
+           "with sequence_parallel_size, too, communication_data_type decides how gradients travel",
        .aliases = {"seq_parallel_communication_data_type"},
        .choices = {"fp32", "fp16", "bf16", "bfp16"}},
       {.path = "prescale_gradients",
@@ -108,9 +109,10 @@ std::vector<Key> training_keys() {
       {.path = "sequence_parallel_size",
        .type = Int,
        .fallback = 1,
-       .state = Unsupported,
-       .reason = "sequence parallelism is not built in this version",
-       .min = 1},
+       .min = 1,
+       .field = to<&ResolvedConfig::sequence_parallel_size>,
+       .test = "dsconfig_tests:SequenceParallelTest.RowsOfAStepAreOfGroupsOfRanks "
+               "train_tests:SequenceParallel.CutRowsTrainAsOneRankDoes"},
       {.path = "vocabulary_size",
        .type = Int,
        .state = Moot,

@@ -92,6 +92,9 @@ void resolve_activation_checkpointing(const Source& in, const ResolvedConfig& co
 /// best.cc: which evaluation is the best, and early stopping; after the cadences.
 void resolve_best(const Source& in, ResolvedConfig& config, Report& out);
 
+/// sequence_parallel.cc: the world size, and what does not go with rows that are cut; after all others.
+void check_sequence_parallel(const Source& in, const ResolvedConfig& config, Report& out);
+
 /// observe.cc: when to log, save, evaluate; what watches the run.
 /// Steps between two evaluations, or a share of the run: evalSteps, else loggingSteps.
 double evaluation_steps(const TrainingArgs& args);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/dsconfig/autotuning.h"
+#include "job/dsconfig/batch.h"
 #include "job/dsconfig/check.h"
 #include "job/dsconfig/parts.h"
 
@@ -40,6 +41,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_best(in, config, out);
   resolve_observe(in, config, out);
   refuse_autotuning(in, out);
+  check_sequence_parallel(in, config, out);
   resolution.complete = resolution.complete && resolution.ok();
   return resolution;
 }
@@ -64,6 +66,8 @@ Resolution resolve_alone(const json& ds_config) {
   if (train > 0 && micro > 0 && accumulation > 0 &&
       !__builtin_mul_overflow(micro, accumulation, &per_step) && train % per_step == 0)
     world = std::min<int64_t>(train / per_step, INT32_MAX);
+  const int64_t together = std::max<int64_t>(1, given(kSequenceKey));
+  if (together <= INT32_MAX / world) world *= together;
   const Facts facts{.world_size = static_cast<int>(world)};
   Resolution resolution = run(checked, {}, facts, true);
   if (train > 0 && micro > 0 && accumulation > 0)

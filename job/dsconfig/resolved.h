@@ -2,6 +2,7 @@
 // DeepSpeed 0.19's defaults.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -132,9 +133,12 @@ struct EvalConfig {
 };
 
 struct ResolvedConfig {
-  int64_t train_batch_size = 0;  ///< rows per optimizer step: micro x accumulation x world
+  /// Rows per optimizer step: micro x accumulation x world / sequence_parallel_size.
+  int64_t train_batch_size = 0;
   int64_t micro_batch_size = 0;
   int64_t gradient_accumulation_steps = 1;
+  int64_t sequence_parallel_size =
+      1;  ///< ranks that share a micro-batch: each has a part of its tokens
   std::vector<int64_t> elastic_world_sizes;  ///< that the batch fits; empty: no elasticity
   double gradient_clipping = 1.0;            ///< L2 norm over all parameters; 0: off
   Precision precision = Precision::Fp32;     ///< of parameters, and of what passes between units
@@ -170,6 +174,10 @@ struct ResolvedConfig {
   Precision state_dtype = Precision::Fp32;   ///< of the optimizer's states: fp32, or the masters'
 };
 
+/// How many micro-batches run side by side: ranks, or groups of ranks that share one.
+inline int data_ranks(const ResolvedConfig& config, int world) {
+  return static_cast<int>(std::max<int64_t>(1, world / config.sequence_parallel_size));
+}
 /// Whether a run has checkpoints besides the one that a stop makes.
 inline bool saves(const ResolvedConfig& config) {
   return config.save.kind != Cadence::Kind::Never || config.eval.best.save;

@@ -1,6 +1,7 @@
 #include "job/plan/activation_model.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "common/cpu.h"
 #include "job/layout/delta_pieces.h"
@@ -48,15 +49,23 @@ int64_t routing(const layout::ModelConfig& model, int64_t tokens) {
   return tokens * (4 * experts.count + (4 + 3 * 8) * experts.per_token);
 }
 
+/// Elements of a token's keys while heads change places (engine/models/row_cut.h): each rank has a
+/// copy of a key head that its query heads share with another's.
+int64_t exchanged_kv(const layout::ModelConfig& model, int64_t ranks) {
+  return std::lcm(model.num_kv_heads, ranks) * model.head_dim;
+}
+
 struct StepShape {
+  /// `tokens`: of one rank.
   StepShape(const MemoryInput& input, const MicroBatchTokens& tokens, bool delta)
       : delta(delta && input.model.delta.key_heads > 0),
-        seq(std::min(longest_row(input), tokens.tokens)),
+        ranks(input.config.sequence_parallel_size),
+        seq(std::min(longest_row(input), tokens.tokens * ranks)),
         rows(tokens.tokens),
         targets(std::max<int64_t>(1, tokens.targets)),
         hidden(input.model.hidden_size),
         query(this->delta ? input.model.delta.value_size() : input.model.query_size()),
-        qkv(this->delta ? input.model.delta.width() : query + 2 * input.model.kv_size()),
+        qkv(this->delta ? input.model.delta.width() : query + 2 * exchanged_kv(input.model, ranks)),
         inner(inner_of(input.model)),
         vocab(input.model.vocab_size),
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
@@ -68,10 +77,13 @@ struct StepShape {
         widened(element == 2 && !input.native_products),
         fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
   const bool delta;             ///< its layers have the delta rule
+  const int64_t ranks;          ///< that share a micro-batch
   const int64_t seq;            ///< tokens of the longest row
   const int64_t rows, targets;  ///< tokens of a micro-batch, and those that have a target
   const int64_t hidden;
-  const int64_t query, qkv;  ///< what the output projection reads, and the products before it
+  /// What the output projection reads, and the products before it: with the copies of key heads that
+  /// ranks share.
+  const int64_t query, qkv;
   const int64_t inner, vocab;
   const int64_t element;  ///< bytes of what products read and write
   const int64_t wide;  ///< bytes of what norms read and units pass on; autocast: more than element
@@ -229,7 +241,8 @@ int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
                                 (cut ? s.rows * s.query * (2 * 4 + s.element) : 0));
   }
   if (model.plain_attention())
-    bytes += block_scores(s, s.seq, s.heads) * (6 + 4 * 4 * s.heads) + 3 * s.rows * s.query * 4;
+    bytes += block_scores(s, s.seq, s.heads / s.ranks) * (6 + 4 * 4 * s.heads / s.ranks) +
+             3 * s.rows * s.query * 4;
   return bytes;
 }
 
@@ -284,6 +297,15 @@ int64_t delta_backward(const StepShape& s, const layout::ModelConfig& model) {
 
 // ---- attention
 
+/// Rows cut over ranks: attention's result as heads, beside the one as tokens.
+int64_t kept_as_heads(const StepShape& s) {
+  return s.ranks > 1 ? s.rows * s.query * s.element : 0;
+}
+/// What is sent and what comes while heads change places, forward or backward.
+int64_t exchange(const StepShape& s) {
+  return s.ranks > 1 ? 2 * s.rows * s.qkv * s.element : 0;
+}
+
 /// Before its sigmoid.
 int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
   return model.output_gate && !s.delta ? s.rows * s.query * s.element : 0;
@@ -292,8 +314,9 @@ int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
 int64_t attention_forward(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return delta_forward(s, model);
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
-  if (!s.widened) return s.rows * heads * s.element;
-  return s.rows * (s.qkv + heads + s.query) * 4;  // widened qkv; the result before rounding
+  if (!s.widened) return s.rows * heads * s.element + exchange(s);
+  // widened qkv; the result before rounding
+  return s.rows * (s.qkv + heads + s.query) * 4 + exchange(s);
 }
 
 int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model) {
@@ -302,7 +325,7 @@ int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model)
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;
   const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one being summed
   const int64_t widened = s.widened ? s.qkv + 2 * s.query : 0;             // qkv, dout, out
-  return s.rows * ((heads + gradients + widened) * type + s.query * s.element);
+  return s.rows * ((heads + gradients + widened) * type + s.query * s.element) + exchange(s);
 }
 
 /// Queries and keys before their head norm, and the norm's sums.
@@ -363,7 +386,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t attended_branch = branches(s, model, s.rows) / 2;
   const int64_t second = model.parallel ? 0 : x;  // what the MLP reads, if it is not the input
   a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + latents(s, model) +
-           attended_branch + gates(s, model) + delta_states(s, model);
+           attended_branch + gates(s, model) + delta_states(s, model) + kept_as_heads(s);
   a.kept_last = a.kept - (model.parallel ? 0 : (s.rows - outputs) * s.hidden * s.wide);
 
   const int64_t mlp =
@@ -413,7 +436,7 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const layout::ModelConfig& model = input.model;
   a.kept = x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, model) +
            branches(s, model, s.rows) + routing(model, s.rows) + latents(s, model) +
-           gates(s, model) + delta_states(s, model) - not_kept_twice(s, model);
+           gates(s, model) + delta_states(s, model) + kept_as_heads(s) - not_kept_twice(s, model);
   const int64_t outputs = last_outputs(s);
   // A last layer whose tokens are picked keeps what both of a parallel layer's halves read.
   a.kept_last =
@@ -490,7 +513,8 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
   ActivationModel a;
   // ids, labels and positions of every micro-step, which tokens have a target and which; the rope
   // table, the sum of the losses (a double)
-  a.step = config.gradient_accumulation_steps * (s.rows * 3 + s.targets * 2) * 8 +
+  const int64_t whole = s.ranks > 1 ? s.rows * s.ranks : 0;  // positions of all parts
+  a.step = config.gradient_accumulation_steps * (s.rows * 3 + s.targets * 2 + whole) * 8 +
            s.seq * input.model.head_dim * 4 + 8;
   a.boundary = s.rows * s.wide * s.hidden;
   a.embedding = s.wide == 2 ? 2 * a.boundary : a.boundary;  // dx, and its sum over rows
@@ -507,7 +531,7 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
 }  // namespace
 
 ActivationModel activation_model(const MemoryInput& input, bool delta) {
-  const MicroBatchTokens most = tokens_of(input);
+  const MicroBatchTokens most = part_of(tokens_of(input), input.config.sequence_parallel_size);
   const ActivationModel longest = of_micro_batch(input, most, delta);
   if (!input.recompute || !input.pieces.cuts(most.tokens)) return longest;
   // The longest one that is not cut keeps a little more than one that is hardly longer.

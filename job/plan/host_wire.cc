@@ -54,14 +54,21 @@ HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology) {
 }
 
 HostWire bytes_between_hosts(const WireCount& wire, int hosts, int each, const RankGroups& groups) {
-  if (!groups.splits()) return bytes_between_hosts(wire, topology_of_pods(hosts, each));
+  const int64_t heads =
+      in_groups(hosts, each, groups.sequence, false, wire.head_bytes, between_hosts_of_all_to_all);
+  if (!groups.parts_flats()) {
+    HostWire sent = bytes_between_hosts(wire, topology_of_pods(hosts, each));
+    sent.heads = heads;
+    return sent;
+  }
   const auto cut = [&](int64_t bytes) {
     return in_groups(hosts, each, groups.shards, false, bytes);
   };
   HostWire sent{.gradients = cut(wire.gradient_bytes - wire.gradient_bytes_over_groups -
                                  wire.near_gradient_bytes),
                 .parameters = cut(wire.parameter_bytes - wire.near_parameter_bytes),
-                .matrices = cut(wire.matrix_bytes)};
+                .matrices = cut(wire.matrix_bytes),
+                .heads = heads};
   if (groups.rails) {
     sent.gradients += in_groups(hosts, each, groups.near, false, wire.near_gradient_bytes,
                                 between_hosts_of_all_to_all) +

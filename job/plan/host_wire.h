@@ -16,6 +16,7 @@ struct HostWire {
   int64_t gradients = 0, parameters = 0;
   int64_t later_parameters = 0;  ///< behind the freeze of a 1-bit optimizer
   int64_t matrices = 0, momenta = 0;
+  int64_t heads = 0;
 };
 
 /// Of ranks without groups.

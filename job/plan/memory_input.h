@@ -51,7 +51,13 @@ inline int64_t longest_sample(const TrainingArgs& training, const layout::ModelC
   return longest_row(training, model) * dsconfig::objective_of(training).rows_of_sample();
 }
 
-/// Of the config's micro-batch size.
+/// Of rows that are cut over ranks: one rank's, the most that it can have.
+inline MicroBatchTokens part_of(const MicroBatchTokens& whole, int64_t ranks) {
+  const int64_t tokens = (whole.tokens + ranks - 1) / ranks;
+  return {tokens, std::min(whole.targets, tokens)};
+}
+
+/// Of the config's micro-batch size, on all ranks that share it.
 inline MicroBatchTokens micro_batch_tokens(const MemoryInput& input) {
   const int64_t rows = input.config.micro_batch_size;
   if (const auto known = input.micro_batches.find(rows); known != input.micro_batches.end())

@@ -1,6 +1,7 @@
 #include "job/plan/memory_model.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "job/dsconfig/one_bit_steps.h"
 #include "job/layout/packing.h"
@@ -89,7 +90,8 @@ void count_inputs(const MemoryInput& input, MemoryModel& model) {
     return;
   }
   model.host.inputs = std::min<int64_t>(2, layers) * (place(one) + align);
-  const int64_t longest = input.config.micro_batch_size * input.tokens_per_row *
+  const MicroBatchTokens all{input.config.micro_batch_size * input.tokens_per_row};
+  const int64_t longest = part_of(all, input.config.sequence_parallel_size).tokens *
                           input.model.hidden_size * bytes_of(input.config.precision);
   model.bytes.nvme += layers * place(longest);
 }
@@ -134,6 +136,25 @@ class Gathers {
   const RankGroups groups_;
   std::vector<bool> second_;  ///< [flat]: a group has the present values (hpZ)
 };
+
+/// Counts what attention of cut rows exchanges in a step: queries, keys and values one way, results the
+/// other, and their gradients. Recompute does the first two again.
+void count_heads(const MemoryInput& input, const layout::Schedule& schedule, WireCount& wire) {
+  const int64_t ranks = input.config.sequence_parallel_size;
+  if (ranks == 1) return;
+  const layout::ModelConfig& model = input.model;
+  const int64_t tokens = part_of(micro_batch_tokens(input), ranks).tokens;
+  const int64_t keys = std::lcm(model.num_kv_heads, ranks) * model.head_dim;
+  const int64_t once = tokens * (2 * model.query_size() + 2 * keys) / ranks * (ranks - 1);
+  int64_t times = 0;
+  for (const Action& action : schedule.actions) {
+    if (action.unit == 0) continue;
+    if (action.kind == Action::Kind::Forward) times += 1;
+    if (action.kind == Action::Kind::Backward) times += input.recompute ? 2 : 1;
+  }
+  wire.head_elements = times * once;
+  wire.head_bytes = wire.head_elements * bytes_of(product_type(input.config));
+}
 
 int64_t buffer_numel(const std::vector<layout::UnitSpec>& units) {
   int64_t total = 0;
@@ -208,6 +229,7 @@ MemoryModel memory_model(const MemoryInput& input) {
       count(flat.shard_numel() * others, compute);
   }
 
+  count_heads(input, schedule, model.wire);
   Gathers gathers(input, units, plan);
   for (const Action& action : schedule.actions) {
     walk.visit(action);

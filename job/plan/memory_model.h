@@ -52,6 +52,8 @@ struct WireCount {
   int64_t later_parameter_elements = 0, later_parameter_bytes = 0;
   /// Muon's matrices on the way to their owners and back, in fp32; besides the gradients.
   int64_t matrix_elements = 0, matrix_bytes = 0;
+  /// What attention exchanges within groups of sequence_parallel_size ranks, forward and backward.
+  int64_t head_elements = 0, head_bytes = 0;
 };
 
 struct MemoryModel {

@@ -18,7 +18,8 @@ const layout::Stage& effective_stage(const dsconfig::ResolvedConfig& config, int
 }
 
 RankGroups rank_groups(const dsconfig::ResolvedConfig& config, int world) {
-  RankGroups groups{.world = world, .shards = world};
+  RankGroups groups{
+      .world = world, .shards = world, .sequence = static_cast<int>(config.sequence_parallel_size)};
   if (!effective_stage(config, world).shards_parameters()) return groups;
   groups.shards = shard_ranks(config.zero, world);
   const int64_t near = config.zero.hpz_partition_size;

@@ -1,5 +1,5 @@
-// The stage that runs, and which ranks keep a flat among them: hpZ (zero_hpz_partition_size) and MiCS
-// (mics_shard_size). The engine splits its ranks by these sizes (engine/zero/groups.h), and the
+// The stage that runs, and which ranks do something among them: hpZ (zero_hpz_partition_size) and MiCS
+// (mics_shard_size) keep flats, Ulysses (sequence_parallel_size) shares rows. The engine splits its ranks by these sizes (engine/zero/groups.h), and the
 // memory model counts by them. Every group is of consecutive ranks, as in DeepSpeed.
 // Pure.
 #pragma once
@@ -13,7 +13,7 @@ namespace dsj::plan {
 /// except that parameters that leave the device need stage 3, which gathers them.
 const layout::Stage& effective_stage(const dsconfig::ResolvedConfig& config, int world);
 
-/// Sizes of groups, in ranks. Both divide the world.
+/// Sizes of groups, in ranks. All divide the world.
 struct RankGroups {
   int world = 1;
   /// Ranks among which a flat is cut; below `world` with MiCS alone.
@@ -22,10 +22,14 @@ struct RankGroups {
   int near = 0;
   /// Quantized gradients are summed in these groups first, and then from group to group.
   bool rails = false;
+  /// Ulysses: ranks that share a micro-batch, each with a part of its tokens.
+  int sequence = 1;
 
   /// MiCS: ranks that have the same shard.
   int replicas() const { return world / shards; }
-  bool splits() const { return shards < world || near > 0; }
+  /// Whether flats go to less than all ranks.
+  bool parts_flats() const { return shards < world || near > 0; }
+  bool splits() const { return parts_flats() || sequence > 1; }
 };
 
 /// `config`: resolved for this world size. A group as large as the world is the world: with it hpZ

@@ -384,6 +384,9 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
     if (on && config.zero.stage == 3)
       return Uncounted{std::string("zero_optimization.zero_quantized_") + key,
                        std::string("codes of ZeRO++: ") + kNot, "plan without it"};
+  if (config.sequence_parallel_size > 1)
+    return Uncounted{"sequence_parallel_size", std::string("rows cut over ranks: ") + kNot,
+                     "plan without it"};
   if (config.sparse_gradients)
     return Uncounted{"sparse_gradients", std::string("gradients as rows: ") + kNot,
                      "plan without it"};

@@ -31,7 +31,8 @@ bool has_elasticity(const json& config) {
 std::optional<int64_t> rows_of(const ElasticInput& in, int64_t micro, int64_t accumulation,
                                int workers) {
   int64_t rows = 0;
-  const int64_t ranks = static_cast<int64_t>(workers) * in.slots_per_worker;
+  const int64_t ranks = static_cast<int64_t>(workers) * in.slots_per_worker /
+                        number(in.ds_config, dsconfig::kSequenceKey).value_or(1);
   const bool over = __builtin_mul_overflow(micro, accumulation, &rows) ||
                     __builtin_mul_overflow(rows, ranks, &rows);
   return over ? std::nullopt : std::optional(rows);
@@ -98,10 +99,11 @@ ElasticSizes elastic_sizes(const ElasticInput& in) {
   }
   for (int workers = bounds.min_replicas; workers <= bounds.max_replicas; ++workers) {
     const int64_t ranks = static_cast<int64_t>(workers) * in.slots_per_worker;
-    const int64_t share = solver ? 0 : batch->train / ranks;
+    const int64_t together = dsconfig::data_ranks(config, static_cast<int>(ranks));
+    const int64_t share = solver ? 0 : batch->train / together;
     const bool fits = solver ? std::ranges::binary_search(worlds, ranks)
-                             : batch->train % ranks == 0 && share % batch->micro == 0;
-    if (fits && dsconfig::fits_groups(config.zero, ranks)) sizes.workers.push_back(workers);
+                             : batch->train % together == 0 && share % batch->micro == 0;
+    if (fits && dsconfig::fits_groups(config, ranks)) sizes.workers.push_back(workers);
   }
   const auto refuse = [&](std::string message, std::string hint) {
     sizes.findings.push_back({Severity::Error, kElasticPath, std::move(message), std::move(hint)});

@@ -28,8 +28,8 @@ struct ElasticSizes {
 
 /// Sizes from minReplicas to maxReplicas. With ds_config's `elasticity`: those whose ranks are one
 /// of the world sizes that its solver lists. Else train_batch_size and the micro-batch are given, and
-/// the sizes are those that make the accumulation a whole number. With hpZ or MiCS their groups divide
-/// the ranks (dsconfig/group_sizes.h). Empty without a finding:
+/// the sizes are those that make the accumulation a whole number. With hpZ, MiCS or
+/// sequence_parallel_size their groups divide the ranks (dsconfig/group_sizes.h). Empty without a finding:
 /// `elasticity` itself is wrong, which dsconfig::resolve() reports.
 ElasticSizes elastic_sizes(const ElasticInput& in);
 

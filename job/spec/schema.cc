@@ -276,7 +276,9 @@ Row parallelism() {
   for (const char* kind : {"tensor", "pipeline", "sequence", "expert"})
     kinds.push_back(whole(kind, {}, from_to(1, 1), "Always 1.")
                         .refuses("only data parallelism is built", "write 1, or remove it"));
-  return object("parallelism", {}, "Only data parallelism is built; each is 1.", std::move(kinds));
+  return object("parallelism", {},
+                "Each is 1; sequence_parallel_size of ds_config cuts rows over ranks.",
+                std::move(kinds));
 }
 
 Row initializer(const char* name, const char* fetches, const char* example) {

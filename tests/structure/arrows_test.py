@@ -91,7 +91,8 @@ ARROWS = {
     "engine/device": ["common", "engine/kernels", "engine/memory", "engine/optim"],
     "engine/zero": ["common", "job/layout", "job/dsconfig", "job/plan", "engine/memory", "engine/comm", "engine/weights",
                     "engine/checkpoint", "engine/optim", "engine/device", "engine/aio", "common/files"],
-    "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero"],
+    "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero",
+                      "engine/comm"],  # attention of cut rows exchanges heads
     "engine/train": ["common", "common/version", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan",
                      "engine/data", "engine/weights",
                      "engine/checkpoint", "engine/deepspeed", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",

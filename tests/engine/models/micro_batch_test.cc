@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <type_traits>
 
 #include "tests/engine/support/micro_batch.h"
@@ -38,6 +39,51 @@ TEST(MicroBatch, TheLastLayerGivesAllOutputsWhereNoneOrNearlyAllAreTargets) {
   EXPECT_EQ(with_targets(32, 0).last_outputs(), nullptr);
   EXPECT_EQ(with_targets(32, 31).last_outputs(), nullptr) << "one of 32 is left out";
   EXPECT_NE(with_targets(32, 30).last_outputs(), nullptr) << "one of 16";
+}
+
+/// Parts of drawn rows, one after the other, are the rows: tokens, positions and targets, and then a
+/// row without targets that makes the parts equal.
+TEST(MicroBatch, PartsTogetherAreTheWhole) {
+  std::mt19937 random(11);
+  const auto draw = [&](int64_t most) { return static_cast<int64_t>(random() % most); };
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::vector<int64_t>> ids, labels;
+    for (int64_t row = 1 + draw(5); row > 0; --row) {
+      auto& of_row = ids.emplace_back();
+      auto& of_labels = labels.emplace_back();
+      for (int64_t t = 1 + draw(9); t > 0; --t) {
+        of_row.push_back(draw(100));
+        of_labels.push_back(draw(3) == 0 ? -100 : of_row.back());
+      }
+    }
+    const auto whole = testing_support::ragged(ids, labels);
+    const int parts = 2 + static_cast<int>(draw(6));
+    std::vector<int64_t> tokens, positions, target_tokens, target_labels;
+    int64_t each = 0;
+    for (int part = 0; part < parts; ++part) {
+      const auto own = testing_support::ragged_part(ids, labels, {part, parts});
+      ASSERT_TRUE(own.is_part());
+      if (part == 0) each = own.rows().tokens();
+      ASSERT_EQ(own.rows().tokens(), each) << "parts are equal";
+      ASSERT_EQ(own.all_rows().tokens(), each * parts);
+      ASSERT_EQ(own.all_targets(), whole.targets().count);
+      for (const int64_t id : values(own.input_ids())) tokens.push_back(id);
+      for (const int64_t position : values(own.rows().positions())) positions.push_back(position);
+      for (const int64_t token : values(own.targets().tokens))
+        target_tokens.push_back(part * each + token);
+      for (const int64_t label : values(own.targets().labels)) target_labels.push_back(label);
+    }
+    const auto count = static_cast<size_t>(whole.rows().tokens());
+    ASSERT_GE(tokens.size(), count);
+    ASSERT_LT(tokens.size(), count + static_cast<size_t>(parts));
+    for (size_t i = count; i < tokens.size(); ++i)
+      ASSERT_EQ(positions[i], static_cast<int64_t>(i - count)) << "a row of its own";
+    tokens.resize(count), positions.resize(count);
+    ASSERT_EQ(tokens, values(whole.input_ids()));
+    ASSERT_EQ(positions, values(whole.rows().positions()));
+    ASSERT_EQ(target_tokens, values(whole.targets().tokens));
+    ASSERT_EQ(target_labels, values(whole.targets().labels));
+  }
 }
 
 TEST(MicroBatch, HasItsRowsOrDoesNotCompile) {

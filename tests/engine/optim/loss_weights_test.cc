@@ -22,7 +22,7 @@ double weighed(LossNormalization normalization,
     std::vector<int64_t> targets;
     for (const auto& micro : rank) targets.push_back(std::ssize(micro));
     const auto weights =
-        loss_weights(normalization, targets, all, static_cast<int>(std::ssize(ranks)));
+        loss_weights(normalization, targets, all, {.ranks = static_cast<int>(std::ssize(ranks))});
     EXPECT_EQ(weights.size(), rank.size());
     for (size_t i = 0; i < rank.size(); ++i) {
       if (rank[i].empty()) continue;  // a micro-batch without a target has no loss
@@ -64,11 +64,51 @@ TEST(LossWeights, AreTheMeansTheyName) {
   }
 }
 
+/// Drawn groups, whose targets are dealt to their ranks: the ranks' losses have the groups' mean.
+TEST(LossWeights, RanksThatShareMicroBatchesWeighWhatOneWould) {
+  std::mt19937_64 draws(5);
+  const auto draw = [&](uint64_t most) { return static_cast<int64_t>(draws() % most); };
+  for (int round = 0; round < 500; ++round) {
+    const int groups = 1 + static_cast<int>(draw(4)), parts = 1 + static_cast<int>(draw(4));
+    const int64_t micro_steps = 1 + draw(4);
+    std::vector<std::vector<int64_t>> own(static_cast<size_t>(groups * parts));  // [rank][micro]
+    std::vector<std::vector<int64_t>> whole(static_cast<size_t>(groups));
+    int64_t all = 0;
+    for (int rank = 0; rank < groups * parts; ++rank) {
+      auto& of_group = whole[static_cast<size_t>(rank / parts)];
+      of_group.resize(static_cast<size_t>(micro_steps));
+      for (int64_t i = 0; i < micro_steps; ++i) {
+        own[rank].push_back(draw(6));
+        of_group[i] += own[rank][i];
+        all += own[rank][i];
+      }
+    }
+    for (const auto normalization :
+         {LossNormalization::Token, LossNormalization::Rank, LossNormalization::MicroBatch}) {
+      for (int group = 0; group < groups; ++group) {
+        const auto of_one = loss_weights(normalization, whole[group], all, {groups});
+        for (int64_t i = 0; i < micro_steps; ++i) {
+          // The gradient of each target in the mean over ranks, as one rank has it in its mean.
+          if (whole[group][i] == 0) continue;
+          const double each = of_one[i] / static_cast<double>(whole[group][i]) / groups;
+          for (int rank = group * parts; rank < (group + 1) * parts; ++rank) {
+            const auto weights =
+                loss_weights(normalization, whole[group], all, {groups, parts, own[rank]});
+            if (own[rank][i] == 0) continue;
+            ASSERT_NEAR(weights[i] / static_cast<double>(own[rank][i]) / (groups * parts), each,
+                        1e-12);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(LossWeights, AStepWithoutATargetDividesByNothing) {
   const std::vector<int64_t> none = {0, 0};
-  EXPECT_EQ(loss_weights(LossNormalization::Token, none, 0, 3), (std::vector<double>{0, 0}));
-  EXPECT_EQ(loss_weights(LossNormalization::Rank, none, 7, 3), (std::vector<double>{0, 0}));
-  EXPECT_EQ(loss_weights(LossNormalization::Token, none, 7, 3), (std::vector<double>{0, 0}));
+  EXPECT_EQ(loss_weights(LossNormalization::Token, none, 0, {3}), (std::vector<double>{0, 0}));
+  EXPECT_EQ(loss_weights(LossNormalization::Rank, none, 7, {3}), (std::vector<double>{0, 0}));
+  EXPECT_EQ(loss_weights(LossNormalization::Token, none, 7, {3}), (std::vector<double>{0, 0}));
 }
 
 }  // namespace

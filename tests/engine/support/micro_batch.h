@@ -27,4 +27,18 @@ inline models::MicroBatch ragged(const std::vector<std::vector<int64_t>>& ids,
   return {at::tensor(all_ids), at::tensor(all_labels), models::RowBounds(lengths, at::kCPU)};
 }
 
+/// One part of the same rows.
+inline models::MicroBatch ragged_part(const std::vector<std::vector<int64_t>>& ids,
+                                      const std::vector<std::vector<int64_t>>& labels,
+                                      models::TokenPart part) {
+  std::vector<int64_t> all_ids, all_labels, lengths;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    all_ids.insert(all_ids.end(), ids[i].begin(), ids[i].end());
+    all_labels.insert(all_labels.end(), labels[i].begin(), labels[i].end());
+    lengths.push_back(std::ssize(ids[i]));
+  }
+  return models::MicroBatch::part_of(at::tensor(all_ids), at::tensor(all_labels), lengths, part,
+                                     at::kCPU);
+}
+
 }  // namespace dsj::testing_support

@@ -30,18 +30,19 @@ class Evaluation : public testing::Test {
   void TearDown() override { std::filesystem::remove(path_); }
 
   EvalResult evaluated(int world, int stage, int64_t batch,
-                       dsconfig::LossNormalization normalization) {
-    const SmallRun run{
-        .world = world, .config = small_config(stage), .normalization = normalization};
+                       dsconfig::LossNormalization normalization, int64_t together = 1) {
+    SmallRun run{.world = world, .config = small_config(stage), .normalization = normalization};
+    run.config.sequence_parallel_size = together;
     EvalResult result;
-    testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const auto body = [&](comm::Collectives& collectives, memory::Ledger&) {
       Rank rank(run, collectives);
       rank.load(run.model);
       const auto got = evaluate(rank.stepper, collectives, {dataset_.get(), 0, dataset_->rows()},
                                 batch, at::kCPU);
       ASSERT_TRUE(got) << got.error().to_string();
       if (collectives.rank() == 0) result = *got;
-    });
+    };
+    testing_support::run_ranks(world, body, "auto", run.splits());
     return result;
   }
 
@@ -98,6 +99,21 @@ TEST_F(Evaluation, TheRanksBatchesAreOneByToken) {
   EXPECT_EQ(evaluated(1, 0, 4, dsconfig::LossNormalization::Rank).loss, four.loss) << "one rank";
   EXPECT_GT(std::abs(evaluated(1, 0, 1, kToken).loss.value() - *four.loss), 1e-4)
       << "this shows nothing";
+}
+
+/// sequence_parallel_size: ranks that share a batch count it once.
+TEST_F(Evaluation, RanksThatShareABatchAreOne) {
+  for (const auto normalization :
+       {dsconfig::LossNormalization::Token, dsconfig::LossNormalization::Rank}) {
+    for (const auto& [world, together] : {std::pair{2, 2}, {4, 2}, {4, 4}}) {
+      const EvalResult want = evaluated(world / together, 3, 2, normalization);
+      const EvalResult got = evaluated(world, 3, 2, normalization, together);
+      EXPECT_NEAR(*got.loss, *want.loss, 1e-6 * *want.loss) << world << " " << together;
+      EXPECT_EQ(got.targets, want.targets);
+      EXPECT_EQ(got.rows, want.rows);
+      EXPECT_EQ(got.rows_without_target, want.rows_without_target);
+    }
+  }
 }
 
 /// Rows whose prompts fill the length have no loss: not one of 0.

@@ -46,7 +46,7 @@ inline std::vector<int64_t> row_ids(int64_t index, int64_t length, int64_t vocab
 /// The micro-batch of (step, micro-step, rank), as the sampler deals rows without shuffling.
 inline models::MicroBatch micro_batch(int64_t step, int64_t micro_step, int rank, int world,
                                       const dsconfig::ResolvedConfig& config, int64_t vocab,
-                                      int64_t length = 24) {
+                                      int64_t length = 24, models::TokenPart part = {}) {
   std::vector<int64_t> ids, labels;
   for (int64_t row = 0; row < config.micro_batch_size; ++row) {
     const int64_t index =
@@ -57,6 +57,11 @@ inline models::MicroBatch micro_batch(int64_t step, int64_t micro_step, int rank
     ids.insert(ids.end(), one.begin(), one.end());
     if (index % 3 == 0) std::fill(one.begin(), one.begin() + length / 3, -100);
     labels.insert(labels.end(), one.begin(), one.end());
+  }
+  if (part.count > 1) {
+    const std::vector<int64_t> lengths(static_cast<size_t>(config.micro_batch_size), length);
+    return models::MicroBatch::part_of(at::tensor(ids), at::tensor(labels), lengths, part,
+                                       at::kCPU);
   }
   auto rows = [&](const std::vector<int64_t>& values) {
     return at::tensor(values).view({config.micro_batch_size, length});
@@ -77,6 +82,7 @@ inline int64_t step_targets(int64_t step, int64_t micro_steps, int world,
 
 struct SmallRun {
   std::string model = "tiny-qwen2";
+  bool auxiliary_loss = true;  ///< false: that of the model's experts is left out
   int world = 2;
   int64_t steps = 4;
   bool recompute = false;
@@ -117,6 +123,12 @@ inline dsconfig::ResolvedConfig small_config(int stage, int64_t micro = 2,
   return config;
 }
 
+inline layout::ModelConfig model_of(const SmallRun& run) {
+  layout::ModelConfig model = fixture_model(run.model);
+  if (!run.auxiliary_loss) model.experts.balance = 0;
+  return model;
+}
+
 /// One rank of a small run: the state with the fixture's weights, and the stepper.
 struct Rank {
   layout::ModelConfig model;
@@ -129,7 +141,7 @@ struct Rank {
   comm::Collectives& collectives;
 
   Rank(const SmallRun& run, comm::Collectives& group)
-      : model(fixture_model(run.model)),
+      : model(model_of(run)),
         config(run.config),
         micro_steps([run](int64_t step) { return run.micro_steps_of(step); }),
         groups(*zero::RunGroups::make(group, plan::rank_groups(config, group.world()))),
@@ -154,16 +166,18 @@ struct Rank {
 
   StepResult step(int64_t index) {
     std::vector<models::MicroBatch> batches;
+    const zero::Groups& of = groups.groups();
     for (int64_t i = 0; i < micro_steps(index); ++i) {
-      batches.push_back(
-          micro_batch(index, i, collectives.rank(), collectives.world(), config, model.vocab_size));
+      batches.push_back(micro_batch(index, i, of.data_rank(), of.data_ranks(), config,
+                                    model.vocab_size, 24,
+                                    {of.sequence_rank(), of.sequence_ranks()}));
     }
     return stepper.run(
         {.micro_batches = batches,
          .step = index,
          .rates = {.lr = config.optimizer.lr, .previous_lr = config.optimizer.lr},
          .tokens = 1,
-         .targets = step_targets(index, micro_steps(index), collectives.world(), config)});
+         .targets = step_targets(index, micro_steps(index), of.data_ranks(), config)});
   }
 };
 

@@ -45,6 +45,15 @@ TEST(ElasticSizes, ThoseThatKeepTheBatch) {
   }
 }
 
+/// Ranks that share rows are one: of 2 ranks each, groups have the batch in whole micro-batches.
+TEST(ElasticSizes, GroupsThatShareRowsCountAsOne) {
+  json config = batch(4, 1);
+  config["sequence_parallel_size"] = 2;
+  EXPECT_EQ(checked(elastic_spec(1, 8, 8, config)).sizes, (std::vector<int>{2, 4, 8}));
+  EXPECT_EQ(checked(elastic_spec(1, 8, 8, config, 2)).sizes, (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(checked(elastic_spec(1, 8, 8, batch(4, 1))).sizes, (std::vector<int>{1, 2, 4}));
+}
+
 TEST(ElasticSizes, TheConfigIsResolvedAtTheLargestThatReplicasAllow) {
   for (const auto& [replicas, accumulation] : {std::pair{4, 2}, {3, 4}, {2, 4}, {1, 8}}) {
     const auto result = checked(elastic_spec(1, 4, replicas, batch(8, 1)));

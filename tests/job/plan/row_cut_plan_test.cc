@@ -1,0 +1,47 @@
+// Which models can have their rows cut over ranks.
+#include "job/plan/row_cut_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dsj::plan {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(RowCutPlan, QueryHeadsAreDealtEvenly) {
+  for (int64_t heads = 1; heads <= 12; ++heads) {
+    for (int64_t ranks = 1; ranks <= 12; ++ranks) {
+      layout::ModelConfig model;
+      model.num_heads = heads;
+      model.num_kv_heads = 1;  // shared ones are copied
+      dsconfig::ResolvedConfig config;
+      config.sequence_parallel_size = ranks;
+      const Status met = check_row_cut(model, config);
+      EXPECT_EQ(met.has_value(), heads % ranks == 0) << heads << " heads, " << ranks << " ranks";
+      if (met) continue;
+      EXPECT_EQ(met.error().where, "sequence_parallel_size");
+      EXPECT_THAT(met.error().message, HasSubstr(std::to_string(heads) + " query heads"));
+      EXPECT_THAT(met.error().hint, HasSubstr("num_attention_heads"));
+    }
+  }
+}
+
+TEST(RowCutPlan, ModelsWhoseOtherLayersSeeTheRowAreRefused) {
+  layout::ModelConfig model;
+  model.num_heads = model.num_kv_heads = 4;
+  dsconfig::ResolvedConfig config;
+  config.sequence_parallel_size = 2;
+  ASSERT_TRUE(check_row_cut(model, config));
+  layout::ModelConfig delta = model, balanced = model;
+  delta.delta.key_heads = 2;
+  EXPECT_THAT(check_row_cut(delta, config).error().message, HasSubstr("delta rule"));
+  balanced.experts.balance = 0.01;
+  EXPECT_THAT(check_row_cut(balanced, config).error().message, HasSubstr("auxiliary loss"));
+  config.sequence_parallel_size = 1;
+  EXPECT_TRUE(check_row_cut(delta, config));
+  EXPECT_TRUE(check_row_cut(balanced, config));
+}
+
+}  // namespace
+}  // namespace dsj::plan
