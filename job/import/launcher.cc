@@ -60,7 +60,13 @@ const Options& options_of(Launcher launcher) {
       "offload_param_nvme_path= gradient_accumulation_steps= gradient_clipping= "
       "zero3_init_flag= zero3_save_16bit_model= deepspeed_hostfile= "
       "deepspeed_exclusion_filter= deepspeed_inclusion_filter= "
-      "deepspeed_multinode_launcher= deepspeed_moe_layer_cls_names= debug");
+      "deepspeed_multinode_launcher= deepspeed_moe_layer_cls_names= debug "
+      "use_parallelism_config= parallelism_config_dp_replicate_size= "
+      "parallelism_config_dp_shard_size= parallelism_config_tp_size= parallelism_config_cp_size= "
+      "parallelism_config_cp_backend= parallelism_config_cp_comm_strategy= "
+      "parallelism_config_sp_size= parallelism_config_sp_backend= "
+      "parallelism_config_sp_seq_length= parallelism_config_sp_seq_length_is_variable= "
+      "parallelism_config_sp_attn_implementation=");
   if (launcher == Launcher::Accelerate || launcher == Launcher::Trl) return accelerate;
   return launcher == Launcher::Torchrun ? torchrun : deepspeed;
 }
@@ -352,7 +358,11 @@ class LineImport {
     settings_.update(said);
     for (const char* quiet :
          {"quiet", "q", "machine_rank", "main_process_ip", "main_process_port", "rdzv_backend",
-          "same_network", "zero3_init_flag", "num_cpu_threads_per_process"})
+          "same_network", "zero3_init_flag", "num_cpu_threads_per_process",
+          "use_parallelism_config", "parallelism_config_cp_backend",
+          "parallelism_config_cp_comm_strategy", "parallelism_config_sp_seq_length",
+          "parallelism_config_sp_seq_length_is_variable",
+          "parallelism_config_sp_attn_implementation"})
       option(quiet);
     const auto count = [&](const char* name) -> std::optional<int64_t> {
       const auto value = json_whole(settings_, name);
@@ -387,6 +397,9 @@ class LineImport {
     if (!spec.contains("deepspeed")) {
       if (const std::string file = json_text(settings_, "deepspeed_config_file"); !file.empty()) {
         spec["deepspeed"] = {{"configFrom", {{"file", file}}}};
+        if (const int64_t ranks = sequence_ranks(settings_); ranks > 1)
+          imported_.not_carried.push_back("parallelism_config_sp_size " + std::to_string(ranks) +
+                                          ": write sequence_parallel_size into " + file);
       } else {
         json settings = settings_;
         if (type != "DEEPSPEED") settings["zero_stage"] = 0;
@@ -397,6 +410,8 @@ class LineImport {
               "parallelism");
       }
     }
+    for (std::string& left : parallelism_left_out(settings_))
+      imported_.not_carried.push_back(std::move(left));
     const std::string precision = json_text(settings_, "mixed_precision");
     json& training = spec["training"];
     if ((precision == "bf16" || precision == "fp16") && !training.contains("bf16") &&

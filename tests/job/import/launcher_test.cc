@@ -101,14 +101,56 @@ use_cpu: false
       "stage3_gather_16bit_weights_on_model_save": true}})"));
 }
 
+/// The file as transformers' page about Ulysses has it, and the options that accelerate makes of it.
+TEST(Launcher, AcceleratesSequenceParallelismIsDeepSpeeds) {
+  const char* file = R"(distributed_type: DEEPSPEED
+mixed_precision: bf16
+num_processes: 4
+deepspeed_config:
+  zero_stage: 3
+parallelism_config:
+  parallelism_config_sp_size: 2
+  parallelism_config_sp_backend: deepspeed
+  parallelism_config_dp_shard_size: 2
+  parallelism_config_sp_seq_length_is_variable: true
+)";
+  const std::string rest = " t.py --model_name_or_path m --data_path d --output_dir o\n";
+  const auto imported = [&](const std::string& text, const std::string& options) {
+    Folder folder;
+    folder.add("/acc.yaml", text);
+    auto made = from_script(folder, "accelerate launch --config_file /acc.yaml " + options + rest,
+                            Launcher::Accelerate);
+    EXPECT_TRUE(made) << made.error().to_string();
+    return *made;
+  };
+  const auto size = [](const Imported& made) {
+    return made.manifest["spec"]["deepspeed"]["config"].value("sequence_parallel_size", 1);
+  };
+  EXPECT_EQ(size(imported(file, "")), 2);
+  EXPECT_EQ(size(imported(file, "--parallelism_config_sp_size 4")), 4);
+  std::string plain = file;
+  for (size_t at = 0; (at = plain.find("  parallelism_config_")) != std::string::npos;)
+    plain.replace(at, 21, "  ");
+  EXPECT_EQ(size(imported(plain, "")), 2) << "as ParallelismConfig has the names";
+  std::string other = file;
+  other.replace(other.find("sp_backend: deepspeed"), 21, "sp_backend: ring\n ");
+  const Imported left = imported(other, "--parallelism_config_tp_size 2");
+  EXPECT_EQ(size(left), 1);
+  std::string all;
+  for (const std::string& one : left.not_carried) all += one + "\n";
+  EXPECT_NE(all.find("tp_size 2: tensor parallelism is not built"), std::string::npos) << all;
+  EXPECT_NE(all.find("sp_size 2: sequence parallelism of another backend"), std::string::npos)
+      << all;
+}
+
 /// accelerate takes what is null or left out from its defaults: stage 2.
 TEST(Launcher, NoValueOfAcceleratesFileIsTooOdd) {
   const std::string values[] = {"null",      "no",  "3",      "-1",   "bf16",
                                 "DEEPSPEED", "[1]", "{a: 1}", "1e300"};
-  const char* keys[] = {"distributed_type",  "mixed_precision",       "num_processes",
-                        "num_machines",      "deepspeed_config",      "deepspeed_config_file",
-                        "zero_stage",        "max_restarts",          "offload_param_device",
-                        "gradient_clipping", "zero3_save_16bit_model"};
+  const char* keys[] = {"distributed_type",  "mixed_precision",        "num_processes",
+                        "num_machines",      "deepspeed_config",       "deepspeed_config_file",
+                        "zero_stage",        "max_restarts",           "offload_param_device",
+                        "gradient_clipping", "zero3_save_16bit_model", "parallelism_config"};
   std::mt19937 random(33);
   for (int i = 0; i < 3'000; ++i) {
     Folder folder;
