@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/check.h"
 #include "engine/models/factors.h"
 #include "engine/models/gpt2_layer.h"
 #include "engine/models/picked_rows.h"
@@ -15,7 +16,11 @@ using layout::Role;
 
 DecoderLayer::DecoderLayer(const layout::ModelConfig& config, bool delta)
     : LayerInPieces(config.parallel), config_(config), index_(layout::kRoles, -1) {
-  const auto roles = layout::decoder_roles(config, /*experts=*/false, delta);
+  // Of a model with plain MLPs beside experts the roles of attention are the same in both. Only a norm
+  // behind the MLP lies elsewhere.
+  const bool behind_experts = config.post_norms && config.experts.count > 0;
+  DSJ_CHECK(!behind_experts || config.experts.dense.empty());
+  const auto roles = layout::decoder_roles(config, behind_experts, delta);
   for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
   const int64_t query = config.query_width(), kv = config.kv_size(),
                 inner = config.intermediate_size;
@@ -31,6 +36,8 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config, bool delta)
   if (config.experts.count > 0) experts_.emplace(config, delta);
   if (config.latent.rank > 0) latent_.emplace(config);
   if (delta) delta_.emplace(config);
+  if (config.activation == layout::Activation::Xielu)
+    xielu_.emplace(at(Role::ActivationPositive), at(Role::ActivationNegative));
 }
 
 ops::Attention DecoderLayer::shape(const zero::UnitParameters& p, const LayerCall& call) const {
@@ -124,12 +131,17 @@ at::Tensor DecoderLayer::branch_backward(const zero::UnitParameters& p, const Br
   if (config_.post_norms) {
     if (!saved.out.defined())
       branch_norm(p, branch, project(p, branch.projection, h, call.dropout_key), &saved);
-    at::Tensor dout = at::zeros_like(saved.out);
-    norm_backward(p, config_, norm_at(branch.post_norm), d, saved.out, saved.norm, dout);
-    d = dout;
-    saved = {};
+    d = branch_norm_backward(p, branch, d, std::move(saved));
   }
   return project_backward(p, branch.projection, d, h, call.dropout_key);
+}
+
+at::Tensor DecoderLayer::branch_norm_backward(const zero::UnitParameters& p, const Branch& branch,
+                                              const at::Tensor& dy,
+                                              LayerSaved::Branch saved) const {
+  at::Tensor dout = at::zeros_like(saved.out);
+  norm_backward(p, config_, norm_at(branch.post_norm), dy, saved.out, saved.norm, dout);
+  return dout;
 }
 
 // ---- attention
@@ -268,6 +280,15 @@ void DecoderLayer::turn(const at::Tensor& qk, const LayerCall& call, bool invers
               config_.head_dim, inverse);
 }
 
+void DecoderLayer::grow_queries(const at::Tensor& qk, const LayerCall& call) const {
+  const int64_t length = config_.query_growth_length;
+  if (config_.query_growth == 0 || call.rows->positions_end() <= length) return;
+  const at::Tensor rounds =
+      call.rows->positions().div(length, "floor").to(at::kFloat).add_(1).log_();
+  qk.narrow(1, 0, config_.query_size())
+      .mul_(rounds.mul_(config_.query_growth).add_(1).to(qk.scalar_type()).unsqueeze(1));
+}
+
 at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
                                      const LayerCall& call, LayerSaved* saved,
                                      at::Tensor& gate) const {
@@ -279,6 +300,7 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
   if (saved && config_.qk_norm) saved->qk = (after ? wide.tensor() : queries_keys).clone();
   if (config_.qk_norm) head_norms(p, wide.tensor(), saved);
   if (!after) turn(wide.tensor(), call, /*inverse=*/false);
+  grow_queries(wide.tensor(), call);
   wide.back();
   return qkv;
 }
@@ -330,6 +352,7 @@ void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& 
   if (!call.rope && !config_.qk_norm) return;
   const Widened wide(heads_type(p), dqkv.narrow(1, 0, config_.query_size() + config_.kv_size()));
   const bool after = config_.qk_norm_after_rope;
+  grow_queries(wide.tensor(), call);
   if (!after) turn(wide.tensor(), call, /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, wide.tensor(), saved);
   if (after) turn(wide.tensor(), call, /*inverse=*/true);
@@ -402,6 +425,17 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
 
 // ---- the MLP
 
+at::Tensor DecoderLayer::activated(const zero::UnitParameters& p, const at::Tensor& inner) const {
+  return xielu_ ? xielu_->forward(p, inner)
+                : ops::activated(inner, config_.activation, config_.gated);
+}
+
+void DecoderLayer::activated_backward(const zero::UnitParameters& p, const at::Tensor& da,
+                                      at::Tensor inner) const {
+  if (xielu_) return xielu_->backward(p, da, std::move(inner));
+  ops::activated_backward(da, std::move(inner), config_.activation, config_.gated);
+}
+
 at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& read,
                                    const LayerCall& call, LayerSaved* saved) const {
   const bool there =
@@ -430,27 +464,33 @@ at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const MlpInput& in,
     if (call.balance) call.balance->add(of_mlp.experts.routing);
     return add_result(p, mlp_branch(),
                       experts_->output(p, of_mlp.norm2.y, inner, of_mlp.experts, call.dropout_key),
-                      in.residual, call, nullptr);
+                      in.residual, call, saved ? &saved->mlp : nullptr);
   }
   const at::Tensor inner = mlp_inner(p, in.read, call, saved);
-  return add_branch(p, mlp_branch(), ops::activated(inner, config_.activation, config_.gated),
-                    in.residual, call, saved ? &saved->mlp : nullptr);
+  return add_branch(p, mlp_branch(), activated(p, inner), in.residual, call,
+                    saved ? &saved->mlp : nullptr);
 }
 
 at::Tensor DecoderLayer::backward_experts(const zero::UnitParameters& p, const at::Tensor& dy,
                                           const LayerCall& call, LayerSaved& saved) const {
-  return experts_->backward(p, scaled_back(mlp_branch(), dy, call), saved.norm2.y,
-                            std::move(saved.inner), std::move(saved.experts), call.balance,
-                            call.dropout_key);
+  at::Tensor d = scaled_back(mlp_branch(), dy, call);
+  if (config_.post_norms) {
+    if (!saved.mlp.out.defined())
+      branch_norm(p, mlp_branch(),
+                  experts_->output(p, saved.norm2.y, saved.inner, saved.experts, call.dropout_key),
+                  &saved.mlp);
+    d = branch_norm_backward(p, mlp_branch(), d, std::exchange(saved.mlp, {}));
+  }
+  return experts_->backward(p, d, saved.norm2.y, std::move(saved.inner), std::move(saved.experts),
+                            call.balance, call.dropout_key);
 }
 
 at::Tensor DecoderLayer::backward_inner(const zero::UnitParameters& p, const at::Tensor& dy,
                                         const LayerCall& call, LayerSaved& saved) const {
   at::Tensor dinner = std::move(saved.inner);
-  ops::activated_backward(branch_backward(p, mlp_branch(), dy,
-                                          ops::activated(dinner, config_.activation, config_.gated),
-                                          call, std::move(saved.mlp)),
-                          dinner, config_.activation, config_.gated);
+  activated_backward(
+      p, branch_backward(p, mlp_branch(), dy, activated(p, dinner), call, std::move(saved.mlp)),
+      dinner);
   return project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
 }
 

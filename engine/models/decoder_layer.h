@@ -12,6 +12,7 @@
 #include "engine/models/norms.h"
 #include "engine/models/pieces.h"
 #include "engine/models/projection.h"
+#include "engine/models/xielu.h"
 #include "job/layout/units.h"
 
 namespace dsj::models {
@@ -52,6 +53,9 @@ class DecoderLayer : public LayerInPieces {
                              LayerSaved::Branch saved) const;
   at::Tensor branch_norm(const zero::UnitParameters& p, const Branch& branch, const at::Tensor& out,
                          LayerSaved::Branch* saved) const;
+  /// The gradient of what branch_norm() read, from that of its result.
+  at::Tensor branch_norm_backward(const zero::UnitParameters& p, const Branch& branch,
+                                  const at::Tensor& dy, LayerSaved::Branch saved) const;
   ops::Dropout dropout(const LayerCall& call, const Branch& branch) const;
   ops::Attention shape(const zero::UnitParameters& p, const LayerCall& call) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
@@ -80,6 +84,11 @@ class DecoderLayer : public LayerInPieces {
                             const LayerCall& call, LayerSaved& saved) const;
   void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& dread,
                     const LayerCall& call, LayerSaved& saved) const override;
+  /// Of a plain MLP.
+  at::Tensor activated(const zero::UnitParameters& p, const at::Tensor& inner) const;
+  /// inner becomes its own gradient. Writes the gradients of the activation's parameters.
+  void activated_backward(const zero::UnitParameters& p, const at::Tensor& da,
+                          at::Tensor inner) const;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, at::Tensor dread,
                                 const LayerCall& call, LayerSaved& saved) const override;
   /// Columns by group (ModelConfig::qkv_by_group) → all query heads, key heads, value heads; and
@@ -89,6 +98,9 @@ class DecoderLayer : public LayerInPieces {
   at::ScalarType heads_type(const zero::UnitParameters& p) const;
   /// Turns queries and keys, in place.
   void turn(const at::Tensor& qk, const LayerCall& call, bool inverse) const;
+  /// Multiplies queries, the first columns, by what their positions say (ModelConfig::query_growth), in
+  /// place. Of their gradient the same.
+  void grow_queries(const at::Tensor& qk, const LayerCall& call) const;
   /// Of queries and keys, in place.
   void head_norms(const zero::UnitParameters& p, const at::Tensor& qk, LayerSaved* saved) const;
   /// dqk: of queries and keys; becomes the gradient of what their head norms read.
@@ -123,6 +135,7 @@ class DecoderLayer : public LayerInPieces {
   std::optional<ExpertMlp> experts_;
   std::optional<LatentQkv> latent_;
   std::optional<DeltaMixer> delta_;
+  std::optional<Xielu> xielu_;
 };
 
 }  // namespace dsj::models

@@ -49,7 +49,7 @@ at::Tensor row_products(const at::Tensor& a, const at::Tensor& b, const at::Tens
 
 ExpertMlp::ExpertMlp(const layout::ModelConfig& config, bool delta)
     : config_(config.experts), activation_(config.activation), hidden_(config.hidden_size) {
-  DSJ_CHECK(config.gated && !config.post_norms && !config.parallel);
+  DSJ_CHECK(config.gated && !config.parallel);
   const auto roles = layout::decoder_roles(config, /*experts=*/true, delta);
   const auto at = [&](Role role) {
     return static_cast<int>(std::ranges::find(roles, role) - roles.begin());
@@ -65,13 +65,13 @@ ExpertMlp::ExpertMlp(const layout::ModelConfig& config, bool delta)
 
 Projection ExpertMlp::up(int64_t expert) const {
   if (config_.alternates) return {first_, first_ + 1, {2 * config_.inner}, true, expert};
-  if (config_.stacked) return {first_, -1, {2 * config_.inner}, false, expert};
+  if (config_.stacked) return {first_, -1, {2 * config_.inner}, config_.turned, expert};
   return {first_ + 3 * static_cast<int>(expert), -1, {config_.inner, config_.inner}};
 }
 
 Projection ExpertMlp::down(int64_t expert) const {
   if (config_.alternates) return {first_ + 2, first_ + 3, {hidden_}, true, expert};
-  if (config_.stacked) return {first_ + 1, -1, {hidden_}, false, expert};
+  if (config_.stacked) return {first_ + 1, -1, {hidden_}, config_.turned, expert};
   return {first_ + 3 * static_cast<int>(expert) + 2, -1, {hidden_}};
 }
 

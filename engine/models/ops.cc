@@ -167,6 +167,8 @@ at::Tensor act(const at::Tensor& x, Activation activation) {
       return at::relu(x);
     case Activation::Relu2:
       return at::relu(x).square_();
+    case Activation::Xielu:  // it has parameters (xielu.h)
+      break;
   }
   DSJ_CHECK(false);
 }
@@ -183,6 +185,8 @@ at::Tensor act_backward(const at::Tensor& dy, const at::Tensor& x, Activation ac
       return at::threshold_backward(dy, x, 0);
     case Activation::Relu2:
       return at::relu(x).mul_(2).mul_(dy);
+    case Activation::Xielu:
+      break;
   }
   DSJ_CHECK(false);
 }

@@ -124,6 +124,7 @@ Result<WeightSource> WeightSource::open(Files& files, const std::string& directo
   }
   DSJ_TRY_STATUS(source.unpack(files, directory));
   source.sort();
+  source.join_experts(files, directory);
   return source;
 }
 
@@ -134,11 +135,17 @@ Result<WeightSource> WeightSource::open_file(Files& files, const std::string& pa
   return source;
 }
 
+/// What config.json says of the model, if it can be read.
+static Result<layout::ModelConfig> model_of(const std::string& config_json) {
+  if (json_depth(config_json) > kJsonDepthMax)
+    return bad_input("is nested too deep", "config.json");
+  const auto parsed = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  return layout::model_config_from_json(parsed, "config.json");
+}
+
 /// A tied model's file may hold the head alone: as in transformers, it is the embedding.
 static void name_tied_head(std::vector<TensorInfo>& tensors, const std::string& config_json) {
-  if (json_depth(config_json) > kJsonDepthMax) return;
-  const auto parsed = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
-  const auto model = layout::model_config_from_json(parsed, "config.json");
+  const auto model = model_of(config_json);
   if (!model || !model->tied) return;
   const auto called = [&](const std::string& name) {
     const std::string bare = layout::name_without_prefix(name);
@@ -180,6 +187,57 @@ Status WeightSource::unpack(Files& files, const std::string& directory) {
     add(std::move(info), source);
   }
   return {};
+}
+
+void WeightSource::join_experts(Files& files, const std::string& directory) {
+  const auto config = files.read_all(path_join(directory, "config.json"), kConfigBytesMax);
+  const auto model = model_of(config.value_or(""));
+  if (!model || !model->experts.stacked || model->experts.turned) return;
+  const int64_t rows = model->experts.inner, columns = model->hidden_size;
+  std::set<std::string> gone;
+  std::vector<std::pair<TensorInfo, size_t>> whole;
+  for (const layout::UnitSpec& unit : layout::units_of(*model)) {
+    for (const layout::Parameter& parameter : unit.parameters) {
+      if (!parameter.routed || find(parameter.name)) continue;
+      const bool up = parameter.name.ends_with(model->names.stacked_up);
+      const std::string base = parameter.name.substr(0, parameter.name.rfind('.') + 1);
+      const std::vector<int64_t> shape =
+          up ? std::vector{rows, columns} : std::vector{columns, rows};
+      Joined joined;
+      for (int64_t expert = 0; expert < model->experts.count; ++expert) {
+        for (const char* part :
+             {model->names.expert_gate, model->names.expert_up, model->names.expert_down}) {
+          if (up == (part == model->names.expert_down)) continue;
+          const auto found = place_of(base + std::to_string(expert) + "." + part + ".weight");
+          if (found == by_name_.end() || tensors_[found->second].shape != shape) continue;
+          joined.parts.push_back(tensors_[found->second]);
+          joined.source_of.push_back(source_of_[found->second]);
+        }
+      }
+      // Others are not there, as whoever asks for the tensor is told.
+      if (std::ssize(joined.parts) != model->experts.count * (up ? 2 : 1)) continue;
+      for (const TensorInfo& part : joined.parts) gone.insert(part.name);
+      whole.push_back({{.name = parameter.name,
+                        .dtype = joined.parts[0].dtype,
+                        .shape = parameter.shape,
+                        .elements = parameter.numel()},
+                       joined.source_of[0]});
+      joined_[parameter.name] = std::move(joined);
+    }
+  }
+  if (whole.empty()) return;
+  std::vector<TensorInfo> tensors;
+  std::vector<size_t> source_of;
+  const auto add = [&](const TensorInfo& tensor, size_t source) {
+    tensors.push_back(tensor);
+    source_of.push_back(source);
+  };
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (!gone.contains(tensors_[i].name)) add(tensors_[i], source_of_[i]);
+  for (const auto& [tensor, source] : whole) add(tensor, source);
+  tensors_ = std::move(tensors);
+  source_of_ = std::move(source_of);
+  sort();
 }
 
 void WeightSource::sort() {
@@ -285,11 +343,27 @@ Status WeightSource::read(const std::string& name, int64_t offset, std::span<flo
                      sources_.empty() ? "" : path_parent(sources_.front().path));
   }
   const TensorInfo& tensor = tensors_[found->second];
-  const Source& source = sources_[source_of_[found->second]];
   DSJ_CHECK(
       offset >= 0 && offset <= tensor.elements && int64_t(out.size()) <= tensor.elements - offset,
       "%s: elements %lld + %zu of %lld", name.c_str(), (long long)offset, out.size(),
       (long long)tensor.elements);
+  const auto joined = joined_.find(tensor.name);
+  if (joined == joined_.end()) return read_from(tensor, source_of_[found->second], offset, out);
+  const int64_t each = joined->second.parts[0].elements;
+  while (!out.empty()) {
+    const auto part = static_cast<size_t>(offset / each);
+    const auto count = std::min(out.size(), static_cast<size_t>(each - offset % each));
+    DSJ_TRY_STATUS(read_from(joined->second.parts[part], joined->second.source_of[part],
+                             offset % each, out.first(count)));
+    offset += static_cast<int64_t>(count);
+    out = out.subspan(count);
+  }
+  return {};
+}
+
+Status WeightSource::read_from(const TensorInfo& tensor, size_t place, int64_t offset,
+                               std::span<float> out) const {
+  const Source& source = sources_[place];
   if (packed_.has(tensor.name)) return packed_.read(tensor.name, offset, out);
   DSJ_TRY_STATUS(check_weight_type(tensor, source.path));
   int64_t position = tensor.begin + offset * dtype_bytes(tensor.dtype);

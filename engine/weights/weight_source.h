@@ -4,7 +4,8 @@
 // Files, of which the first that exists is taken: model.safetensors, model.safetensors.index.json
 // with its shards, pytorch_model.bin, pytorch_model.bin.index.json with its shards.
 //
-// Packed weights (packed_weights.h) appear as the BF16 tensors that they are.
+// Packed weights (packed_weights.h) appear as the BF16 tensors that they are. Where a model's published
+// files hold all experts of a layer in one tensor, files with a tensor for each expert are read as that.
 #pragma once
 
 #include <map>
@@ -52,14 +53,24 @@ class WeightSource {
   };
   /// Once all files are known.
   Status unpack(Files& files, const std::string& directory);
+  void join_experts(Files& files, const std::string& directory);
   void sort();
   std::map<std::string, size_t>::const_iterator place_of(const std::string& name) const;
+  /// Of a tensor of source `source` as it lies in its file.
+  Status read_from(const TensorInfo& tensor, size_t source, int64_t offset,
+                   std::span<float> out) const;
   Status add_file(Files& files, const std::string& path);
   Status add_index(Files& files, const std::string& directory, const std::string& index_path);
 
   std::vector<Source> sources_;
   std::vector<TensorInfo> tensors_;
   PackedWeights packed_;
+  /// Tensors of equal size that are one after the other.
+  struct Joined {
+    std::vector<TensorInfo> parts;
+    std::vector<size_t> source_of;  ///< [part]
+  };
+  std::map<std::string, Joined> joined_;
   std::vector<size_t> source_of_;  ///< [tensor]
   std::map<std::string, size_t> by_name_;
 };

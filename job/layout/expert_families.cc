@@ -1,6 +1,7 @@
 #include "job/layout/family_readers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "job/layout/delta_pieces.h"
@@ -60,6 +61,29 @@ void read_qwen3_moe(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = fields.flag("norm_topk_prob", false);
 }
 
+/// Qwen3's experts; layers with a window have a rope of their own.
+void read_mellum(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072, .head_dim = 128, .rope_by_layer_type = true, .kv_heads = 4},
+             out);
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = true;
+  read_windows(config, fields, read_window(config, fields, 1024), but_each(0), out);
+  const auto rope = [&](const char* type, double theta) {
+    const json object = rope_object_of(config, type);
+    Fields part(object, {}, std::string("rope_parameters.") + type + ".");
+    part.require(part.number("partial_rotary_factor", 1) == 1, "partial_rotary_factor",
+                 "is not 1; this family rotates whole heads");
+    fields.inherit(part);
+    return read_rope_object(object, std::string("rope_parameters.") + type, theta, fields, out);
+  };
+  out.rope = rope("full_attention", 500000);
+  out.local_rope = rope("sliding_attention", 10000);
+  read_experts(fields, {.count_default = 64, .inner_default = 896, .per_token = 8}, out);
+  read_first_layers(config, fields, 0, out);
+  out.experts.normalized = fields.flag("norm_topk_prob", true);
+}
+
 void read_mixtral(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 131072, .norm_eps = 1e-5, .theta = 1e6, .kv_heads = 8}, out);
@@ -87,6 +111,19 @@ void read_olmoe(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = fields.flag("norm_topk_prob", false);
   fields.require(fields.absent("clip_qkv"), "clip_qkv",
                  "is not null; clipped queries, keys and values are not built");
+}
+
+/// OLMo 2's attention and norms.
+void read_flex_olmo(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields, {.max_position = 4096, .theta = 500000, .padding = 100277}, out);
+  all_biases(fields, "attention_bias", out);
+  out.norm = NormKind::RmsOnce;
+  out.pre_norms = false;
+  out.post_norms = out.qk_norm = out.qk_norm_whole = true;
+  read_experts(fields,
+               {.count_default = 7, .inner = "intermediate_size", .per_token = 5, .balance = 0.01},
+               out);
+  out.experts.normalized = fields.flag("norm_topk_prob", false);
 }
 
 /// Granite with experts, whose weights lie in one tensor each.
@@ -186,10 +223,16 @@ void read_delta_layers(const json& config, Fields& fields, ModelConfig& out) {
   }
 }
 
-/// Full attention with gates, and the delta rule. `kv_heads`: where the file says nothing.
-void read_hybrid(const json& config, int64_t kv_heads, Fields& fields, ModelConfig& out) {
+/// Full attention with gates, and the delta rule. `kv_heads`: where the file says nothing. `inner`: the
+/// key of an MLP's size.
+void read_hybrid(const json& config, int64_t kv_heads, Fields& fields, ModelConfig& out,
+                 const char* inner = "intermediate_size") {
   read_shape(config, fields,
-             {.max_position = 32768, .head_dim = 256, .partial_rotary = 0.25, .kv_heads = kv_heads},
+             {.inner_key = inner,
+              .max_position = 32768,
+              .head_dim = 256,
+              .partial_rotary = 0.25,
+              .kv_heads = kv_heads},
              out);
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::RmsPlusOne;
@@ -235,6 +278,17 @@ void read_qwen3_next(const json& config, Fields& fields, ModelConfig& out) {
   read_qwen_shared_experts(fields, 512, 10, out);
   read_plain_layers(config, fields, out);
   out.experts.normalized = fields.flag("norm_topk_prob", true);
+}
+
+/// Qwen3.5's layers with experts, which lie in one tensor each.
+void read_qwen3_5_moe(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  if (fields.absent("moe_intermediate_size")) plain["moe_intermediate_size"] = 512;
+  Fields part(plain, {}, "");
+  read_hybrid(plain, 2, part, out, "moe_intermediate_size");
+  read_qwen_shared_experts(part, 256, 8, out);
+  fields.inherit(part);
+  out.experts.normalized = out.experts.stacked = true;
 }
 
 /// Latent attention, and experts that every token passes as well.
@@ -301,6 +355,30 @@ void read_glm4_moe_lite(const json& config, Fields& fields, ModelConfig& out) {
 void read_youtu(const json& config, Fields& fields, ModelConfig& out) {
   read_latent(config, fields, {}, out, {.max_position = 131072, .tied = true});
   out.rope_in_pairs = fields.flag("rope_interleave", true);
+}
+
+/// Latent attention whose rope turns halves; factors on embedding, branches and logits.
+void read_minicpm3(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  if (fields.absent("v_head_dim")) {
+    const int64_t heads = fields.positive("num_attention_heads", kWidthMax);
+    plain["v_head_dim"] = std::max<int64_t>(1, fields.positive("hidden_size", kWidthMax) / heads);
+  }
+  Fields part(plain, {}, "");
+  read_latent(plain, part, {.query_rank = 768, .rank = 256, .plain = 64, .rotated = 32}, out,
+              {.max_position = 32768, .norm_eps = 1e-5, .tied = true});
+  out.rope_in_pairs = false;
+  out.mlp_bias = part.flag("mlp_bias", false);
+  const auto factor = [&](const char* key, double fallback, double of_null) {
+    return is_null(config, key) ? of_null : part.number(key, fallback, kTiny, kFactorMax);
+  };
+  const auto layers = static_cast<double>(out.num_layers);
+  const auto hidden = static_cast<double>(out.hidden_size);
+  out.embedding_scale = part.number("scale_emb", 12, kTiny, kFactorMax);
+  out.rounds_embedding_scale = true;
+  out.residual_scale = factor("scale_depth", 1.4, std::sqrt(layers)) / std::sqrt(layers);
+  out.logits_scale = factor("dim_model_base", 256, hidden) / hidden;
+  fields.inherit(part);
 }
 
 void read_glm4_moe(const json& config, Fields& fields, ModelConfig& out) {

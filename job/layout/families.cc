@@ -78,20 +78,42 @@ constexpr Family kFamilies[] = {
     {"hunyuan_v1_dense", "Hunyuan 0.5B to 7B, dense",
      "`attention_bias`, `rope_scaling` with `alpha`", read_hunyuan},
     {"ministral", "Ministral 8B", "`sliding_window`, `layer_types`", read_ministral},
+    {"iquestcoder", "IQuest-Coder-V1", "`attention_bias`, `mlp_bias`", read_iquestcoder},
+    {"ministral3", "Ministral 3, Devstral 2, without a vision part",
+     "`rope_parameters` with `llama_4_scaling_beta`, `sliding_window`", read_ministral3},
+    {"apertus", "Apertus", "`attention_bias`; `hidden_act` may be xielu", read_apertus},
     {"internlm3", "InternLM3", "`qkv_bias`, `bias`", read_internlm3},
     {"gemma3", "Gemma 3: 4B, 12B, 27B", "the text part: as gemma3_text", read_gemma3_part},
-    {"mistral3", "Mistral Small 3.1, 3.2", "the text part: as mistral", read_mistral3_part},
+    {"mistral3", "Mistral Small 3.1, 3.2, Ministral 3", "the text part: as mistral or ministral3",
+     read_mistral3_part},
     {"llava", "LLaVA 1.5 on Llama", "the text part: as llama", read_llava_part},
     {"smolvlm", "SmolVLM, SmolVLM2", "the text part: as llama", read_smolvlm_part},
     {"idefics3", "Idefics3, SmolVLM of 2024", "the text part: as llama", read_smolvlm_part},
     {"qwen2_vl", "Qwen2-VL", "the text part: as qwen2", read_qwen2_vl_part},
     {"qwen2_5_vl", "Qwen2.5-VL", "the text part: as qwen2", read_qwen2_5_vl_part},
     {"qwen3_vl", "Qwen3-VL, dense", "the text part: as qwen3", read_qwen3_vl_part},
+    {"qwen3_vl_moe", "Qwen3-VL: 30B-A3B, 235B-A22B", "the text part: as qwen3_moe",
+     read_qwen3_vl_moe_part},
+    {"internvl", "InternVL3, InternVL3.5, as transformers has them",
+     "the text part: as qwen2, qwen3, qwen3_moe or llama", read_internvl_part},
+    {"llava_next", "LLaVA-NeXT (1.6)", "the text part: as llama, mistral or qwen2",
+     read_llava_next_part},
+    {"llava_onevision", "LLaVA-OneVision", "the text part: as qwen2 or qwen3",
+     read_llava_onevision_part},
+    {"aya_vision", "Aya Vision", "the text part: as cohere2 or cohere, `logit_scale` apart",
+     read_aya_vision_part},
     {"qwen3_5", "Qwen3.5: 0.8B to 27B", "the text part: as qwen3_5_text", read_qwen3_5_part},
     {"qwen3_5_text", "Qwen3.5, dense, without its vision part",
      "`layer_types`, `full_attention_interval`, `linear_num_key_heads` and similar fields, "
      "`partial_rotary_factor`, `attention_bias`",
      read_qwen3_5},
+    {"qwen3_5_moe", "Qwen3.5: 35B-A3B to 397B-A17B", "the text part: as qwen3_5_moe_text",
+     read_qwen3_5_moe_part},
+    {"qwen3_5_moe_text", "Qwen3.5 with experts, without its vision part",
+     "as qwen3_5_text; `num_experts`, `num_experts_per_tok`, `shared_expert_intermediate_size`, "
+     "the "
+     "auxiliary loss",
+     read_qwen3_5_moe},
     {"qwen3_next", "Qwen3-Next-80B-A3B", "as qwen3_5_text and qwen2_moe", read_qwen3_next},
     {"qwen3_moe", "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder",
      "`num_experts`, `num_experts_per_tok`, `norm_topk_prob`, `decoder_sparse_step`, "
@@ -99,11 +121,16 @@ constexpr Family kFamilies[] = {
      read_qwen3_moe},
     {"qwen2_moe", "Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B",
      "as qwen3_moe; `shared_expert_intermediate_size`, `qkv_bias`", read_qwen2_moe},
+    {"mellum", "Mellum 2",
+     "as qwen3_moe; a rope for each type of layer, `layer_types`, `sliding_window`, "
+     "`mlp_layer_types`",
+     read_mellum},
     {"mixtral", "Mixtral 8x7B, 8x22B",
      "`num_local_experts`, `sliding_window`, the auxiliary loss; `router_jitter_noise` must be 0",
      read_mixtral},
     {"olmoe", "OLMoE 1B-7B", "`norm_topk_prob`, the auxiliary loss; `clip_qkv` must be null",
      read_olmoe},
+    {"flex_olmo", "FlexOlmo-7x7B", "`attention_bias`; as olmoe, `clip_qkv` apart", read_flex_olmo},
     {"granitemoe", "Granite 3 MoE: 1B-A400M, 3B-A800M",
      "the four multipliers, `num_local_experts`, the auxiliary loss", read_granitemoe},
     {"gpt_oss", "gpt-oss-20b, gpt-oss-120b, in MXFP4 or bf16",
@@ -141,11 +168,61 @@ constexpr Family kFamilies[] = {
     {"granitemoehybrid", "Granite 4.0 without mamba layers: 350M, 1B, Micro",
      "as granitemoeshared; `position_embedding_type`; `layer_types` must all be attention",
      read_granitemoehybrid},
+    {"minicpm3", "MiniCPM3-4B",
+     "latent attention; `scale_emb`, `scale_depth`, `dim_model_base`, `attention_bias`, `mlp_bias`",
+     read_minicpm3},
     {"youtu", "Youtu-LLM", "latent attention, `rope_interleave`", read_youtu},
     {"gpt2", "GPT-2",
      "`n_embd` and similar fields, `n_inner`, `scale_attn_weights`, "
      "`scale_attn_by_inverse_layer_idx`; `activation_function` must be gelu_new",
      read_gpt2},
+};
+
+struct Unbuilt {
+  const char* model_type;
+  const char* needs;
+};
+
+constexpr char kGemma4[] =
+    "heads and key heads of another size in layers of full attention, norms of values, keys that "
+    "are "
+    "the values, layers that share keys and values, embeddings for each layer";
+constexpr char kStateSpaces[] = "state-space layers (mamba)";
+constexpr char kIndexer[] = "attention to the tokens that an indexer chooses";
+constexpr char kShort[] = "short convolutions in place of attention";
+constexpr char kEncoder[] = "an encoder; this engine trains causal models";
+
+/// Facts of transformers' classes.
+constexpr Unbuilt kUnbuilt[] = {
+    {"gemma4", kGemma4},
+    {"gemma4_text", kGemma4},
+    {"gemma4_unified", kGemma4},
+    {"gemma3n", "embeddings for each layer, several streams of the residual (AltUp)"},
+    {"gemma3n_text", "embeddings for each layer, several streams of the residual (AltUp)"},
+    {"llama4", "attention in chunks of tokens, experts whose input is weighted"},
+    {"llama4_text", "attention in chunks of tokens, experts whose input is weighted"},
+    {"phimoe", "a router that draws experts at random in training (SparseMixer)"},
+    {"nanochat", "a norm of the embedding's rows, rope in the other direction"},
+    {"bloom", "alibi positions, a norm of the embedding's rows"},
+    {"mpt", "alibi positions"},
+    {"deepseek_v32", kIndexer},
+    {"glm_moe_dsa", kIndexer},
+    {"lfm2", kShort},
+    {"lfm2_moe", kShort},
+    {"mamba", kStateSpaces},
+    {"mamba2", kStateSpaces},
+    {"falcon_mamba", kStateSpaces},
+    {"falcon_h1", kStateSpaces},
+    {"jamba", kStateSpaces},
+    {"bamba", kStateSpaces},
+    {"nemotron_h", kStateSpaces},
+    {"zamba2", kStateSpaces},
+    {"t5", kEncoder},
+    {"mt5", kEncoder},
+    {"bart", kEncoder},
+    {"bert", kEncoder},
+    {"roberta", kEncoder},
+    {"modernbert", kEncoder},
 };
 
 }  // namespace
@@ -158,6 +235,12 @@ const Family* family_of(const std::string& model_type) {
   const auto* found = std::ranges::find_if(
       kFamilies, [&](const Family& one) { return model_type == one.model_type; });
   return found == std::end(kFamilies) ? nullptr : found;
+}
+
+const char* unbuilt(const std::string& model_type) {
+  const auto* found = std::ranges::find_if(
+      kUnbuilt, [&](const Unbuilt& one) { return model_type == one.model_type; });
+  return found == std::end(kUnbuilt) ? nullptr : found->needs;
 }
 
 std::string known_families() {

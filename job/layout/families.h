@@ -23,6 +23,8 @@ struct Family {
 std::span<const Family> families();
 /// Null: unknown.
 const Family* family_of(const std::string& model_type);
+/// What a type that people bring and no reader knows would need: "alibi positions". Null: nobody looked.
+const char* unbuilt(const std::string& model_type);
 /// "known model types: llama (Llama 2, Llama 3), ..."
 std::string known_families();
 

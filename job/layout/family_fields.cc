@@ -108,6 +108,7 @@ Activation read_activation(Fields& fields, const Defaults& defaults) {
     return Activation::GeluTanh;
   if (name == "gelu") return Activation::Gelu;
   if (name == "relu") return Activation::Relu;
+  if (defaults.xielu && name == "xielu") return Activation::Xielu;
   fields.require(
       name == "relu2", defaults.activation_key,
       "is \"" + name +
@@ -351,6 +352,7 @@ void read_latent(const json& config, Fields& fields, const LatentDefaults& defau
       .value = fields.positive("v_head_dim", kWidthMax, defaults.value)};
   json plain = config;
   plain["head_dim"] = std::min(latent.plain + latent.rotated, kWidthMax);
+  out.rotary_dim = std::max<int64_t>(2, latent.rotated - latent.rotated % 2);
   Fields of_shape(plain, {}, "");
   Defaults without_kv = shape;
   without_kv.kv_heads_key = nullptr;
@@ -359,7 +361,6 @@ void read_latent(const json& config, Fields& fields, const LatentDefaults& defau
   out.latent = latent;
   if (const double mscale = mscale_of_scores(config, fields, out.rope); mscale != 1)
     out.attention_multiplier = out.attention_scale(0) * mscale * mscale;
-  out.rotary_dim = std::max<int64_t>(2, latent.rotated - latent.rotated % 2);
   out.rope_in_pairs = true;
   all_biases(fields, "attention_bias", out);
   fields.require(latent.rotated % 2 == 0, "qk_rope_head_dim",

@@ -45,6 +45,7 @@ struct Defaults {
   bool rope_by_layer_type = false;  ///< rope_parameters has an object for each type of layer
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
+  bool xielu = false;       ///< the family's MLP may have this activation
   int64_t padding = -1;     ///< pad_token_id; -1: null
   bool has_padding = true;  ///< whether the embedding has a padding_idx
   /// Key heads where the field is missing, if they divide the query heads. 0, and null in a file: as

@@ -18,6 +18,17 @@ void read_llama(const json& config, Fields& fields, ModelConfig& out) {
   no_slices(fields);
 }
 
+void read_iquestcoder(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 131072, .head_dim = 128, .norm_eps = 1e-5, .kv_heads = 8}, out);
+  all_biases(fields, "attention_bias", out);
+  out.mlp_bias = fields.flag("mlp_bias", false);
+  fields.require(fields.absent("clip_qkv"), "clip_qkv",
+                 "is not null; clipped queries, keys and values are not built");
+  fields.require(!fields.flag("use_sliding_window", false), "use_sliding_window",
+                 "is true, which transformers' class does not have");
+}
+
 void read_mistral(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
   out.qkv_bias = false;
@@ -53,6 +64,53 @@ void read_ministral(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
   out.qkv_bias = false;
   read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
+}
+
+namespace {
+
+/// The rope object of a file; null: it has none.
+json* rope_of(json& config) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = config.find(key);
+    if (it != config.end() && it->is_object() && !it->empty()) return &*it;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+/// Queries grow with the logarithm of their position, as in Llama 4.
+void read_ministral3(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  plain.erase("layer_types");  // its class has one window for all layers
+  if (!rope_of(plain))
+    plain["rope_parameters"] = {{"rope_type", "yarn"},
+                                {"rope_theta", 1e6},
+                                {"factor", 16.0},
+                                {"original_max_position_embeddings", 16384},
+                                {"mscale", 1.0},
+                                {"mscale_all_dim", 1.0},
+                                {"llama_4_scaling_beta", 0.1}};
+  Fields part(plain, {}, "");
+  read_shape(plain, part,
+             {.max_position = 262144,
+              .head_dim = 128,
+              .norm_eps = 1e-5,
+              .theta = 1e6,
+              .padding = 11,
+              .kv_heads = 8},
+             out);
+  out.qkv_bias = false;
+  read_windows(plain, part, read_window(plain, part, 0), every_layer, out);
+  fields.inherit(part);
+  constexpr char kGrowth[] = "llama_4_scaling_beta";
+  constexpr char kLength[] = "original_max_position_embeddings";
+  Fields rope(*rope_of(plain), {}, "rope_parameters.");
+  for (const char* key : {kGrowth, kLength})
+    rope.require(!rope.absent(key), key, "is missing; this family's queries grow by it");
+  out.query_growth = rope.number(kGrowth, 0, 0, kFactorMax);
+  out.query_growth_length = rope.positive(kLength, kIndexMax, 1);
+  fields.inherit(rope);
 }
 
 /// Query and key are normed after they turned. A scaling with alpha stretches the base once, whatever
@@ -282,6 +340,26 @@ void read_arcee(const json& config, Fields& fields, ModelConfig& out) {
   all_biases(fields, "attention_bias", out);
   out.mlp_bias = fields.flag("mlp_bias", false);
   out.gated = false;
+}
+
+/// An activation with two parameters.
+void read_apertus(const json& config, Fields& fields, ModelConfig& out) {
+  read_shape(config, fields,
+             {.max_position = 65536,
+              .norm_eps = 1e-5,
+              .theta = 1.2e7,
+              .activation = "xielu",
+              .xielu = true,
+              .padding = 3},
+             out);
+  if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
+    out.rope = {
+        .scaling = RopeConfig::Scaling::Llama3, .theta = 1.2e7, .factor = 8, .original_max = 8192};
+  all_biases(fields, "attention_bias", out);
+  out.qk_norm = true;
+  out.gated = false;
+  out.names.norm1 = "attention_layernorm";
+  out.names.norm2 = "feedforward_layernorm";
 }
 
 // ---- norms behind attention and the MLP

@@ -111,9 +111,12 @@ Result<ModelConfig> model_config_from_json(const json& config, const std::string
   out.model_type = fields.text("model_type", "");
   if (fields.failed()) return std::unexpected(fields.error());
   const Family* family = family_of(out.model_type);
-  if (!family)
-    return bad_input("model_type \"" + out.model_type + "\" is not known to this engine", where,
-                     known_families());
+  if (!family) {
+    const char* needs = unbuilt(out.model_type);
+    return bad_input("model_type \"" + out.model_type + "\" is not known to this engine" +
+                         (needs ? std::string("; not built: ") + needs : ""),
+                     where, known_families());
+  }
   refuse_quantised(config, out.model_type, fields);
   family->read(config, fields, out);
   if (fields.failed()) return std::unexpected(fields.error());

@@ -40,8 +40,8 @@ enum class NormKind {
 };
 
 /// Of an MLP. Their names in config.json: silu, gelu_pytorch_tanh or gelu_new or gelu_fast, gelu,
-/// relu, relu2.
-enum class Activation { Silu, GeluTanh, Gelu, Relu, Relu2 };
+/// relu, relu2, xielu. The last has parameters of its own (engine/models/xielu.h), without a gate.
+enum class Activation { Silu, GeluTanh, Gelu, Relu, Relu2, Xielu };
 
 /// How a family names its modules in the checkpoint.
 struct Names {
@@ -65,6 +65,7 @@ struct Names {
   const char* gate_up = "mlp.gate_up_proj";                      ///< where one weight holds both
   const char* up = "mlp.up_proj";
   const char* down = "mlp.down_proj";
+  const char* activation = "mlp.act_fn";  ///< where it has parameters
   // Of a layer with experts:
   const char* router = "mlp.gate";
   const char* experts = "mlp.experts";  ///< before an expert's number
@@ -107,6 +108,7 @@ struct ExpertsConfig {
   /// Coefficient of the auxiliary loss that balances the experts' loads; 0: it is not computed.
   double balance = 0;
   bool stacked = false;  ///< one tensor [count, out, in] holds gate and up of all experts, one down
+  bool turned = false;   ///< stacked tensors are [count, in, out]
   /// Stacked tensors are [count, in, out], with biases, and the columns of gate and up alternate.
   bool alternates = false;
   bool exact_router = false;  ///< its product is in fp32
@@ -175,7 +177,10 @@ struct ModelConfig {
   int64_t rotary_dim = 0;          ///< the first elements of each head are rotated; 0: all
   bool rope_in_pairs = false;      ///< elements 2i and 2i+1 turn together, not i and i + half
   std::vector<bool> no_rope = {};  ///< [layer]: it has no positions; empty: all have
-  bool tied = false;               ///< lm_head is the embedding
+  /// Above 0: the query of position p is multiplied by 1 + query_growth log(1 + floor(p / length)).
+  double query_growth = 0;
+  int64_t query_growth_length = 1;  ///< tokens
+  bool tied = false;                ///< lm_head is the embedding
   /// The token whose row of the embedding gets no gradient as an input (nn.Embedding's padding_idx); -1:
   /// there is none.
   int64_t padding_id = -1;

@@ -1,5 +1,9 @@
 #include "job/layout/family_readers.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
 #include "job/layout/family_fields.h"
 
 namespace dsj::layout {
@@ -55,9 +59,54 @@ void read_gemma3_part(const json& config, Fields& fields, ModelConfig& out) {
   under_language_model(out);
 }
 
-void read_mistral3_part(const json& config, Fields& fields, ModelConfig& out) {
-  read_text_part(config, fields, read_mistral, "mistral", json::object(), out);
+namespace {
+
+/// Any of a few families, in files of LLaVA's names. The first is meant where text_config does not say it.
+void read_one_of(const json& config, Fields& fields,
+                 std::initializer_list<std::pair<const char*, Read>> known, ModelConfig& out) {
+  const auto text = config.find("text_config");
+  const bool inside = text != config.end() && text->is_object();
+  const json type = inside ? text->value("model_type", json()) : json();
+  const auto* found =
+      std::ranges::find_if(known, [&](const auto& one) { return type == one.first; });
+  if (found == known.end() && type.is_string()) {
+    std::string names;
+    for (const auto& [name, read] : known) names += (names.empty() ? "" : ", ") + std::string(name);
+    return fields.require(false, "text_config.model_type",
+                          "is \"" + type.get<std::string>() + "\"; built are " + names);
+  }
+  if (found == known.end()) found = known.begin();
+  read_text_part(config, fields, found->second, found->first, json::object(), out);
   under_language_model(out);
+}
+
+}  // namespace
+
+void read_mistral3_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_one_of(config, fields, {{"mistral", read_mistral}, {"ministral3", read_ministral3}}, out);
+}
+
+void read_internvl_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_one_of(config, fields,
+              {{"qwen2", read_qwen2},
+               {"qwen3", read_qwen3},
+               {"qwen3_moe", read_qwen3_moe},
+               {"llama", read_llama}},
+              out);
+}
+
+void read_llava_next_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_one_of(config, fields,
+              {{"llama", read_llama}, {"mistral", read_mistral}, {"qwen2", read_qwen2}}, out);
+}
+
+void read_llava_onevision_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_one_of(config, fields, {{"qwen2", read_qwen2}, {"qwen3", read_qwen3}}, out);
+}
+
+void read_aya_vision_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_one_of(config, fields, {{"cohere2", read_cohere2}, {"cohere", read_cohere}}, out);
+  out.logits_scale = 1;  // the whole model's class does not have it
 }
 
 namespace {
@@ -89,6 +138,21 @@ void read_qwen3_vl_part(const json& config, Fields& fields, ModelConfig& out) {
   out.names.base = "model.language_model.";
 }
 
+/// Experts lie in one tensor each, turned.
+void read_qwen3_vl_moe_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_qwen3_moe, "qwen3_vl_moe_text",
+                 {{"num_key_value_heads", 16},
+                  {"max_position_embeddings", 128000},
+                  {"rope_theta", 500000},
+                  {"tie_word_embeddings", true},
+                  {"moe_intermediate_size", 1408},
+                  {"num_experts_per_tok", 4},
+                  {"num_experts", 60}},
+                 out);
+  out.names.base = "model.language_model.";
+  out.experts.normalized = out.experts.stacked = out.experts.turned = true;
+}
+
 void read_qwen3_5_part(const json& config, Fields& fields, ModelConfig& out) {
   read_text_part(config, fields, read_qwen3_5, "qwen3_5_text",
                  {{"vocab_size", 248320},
@@ -97,6 +161,16 @@ void read_qwen3_5_part(const json& config, Fields& fields, ModelConfig& out) {
                   {"num_hidden_layers", 32},
                   {"num_attention_heads", 16},
                   {"num_key_value_heads", 4}},
+                 out);
+  out.names.base = "model.language_model.";
+}
+
+void read_qwen3_5_moe_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_qwen3_5_moe, "qwen3_5_moe_text",
+                 {{"vocab_size", 248320},
+                  {"hidden_size", 2048},
+                  {"num_hidden_layers", 40},
+                  {"num_attention_heads", 16}},
                  out);
   out.names.base = "model.language_model.";
 }

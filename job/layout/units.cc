@@ -77,6 +77,10 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
       return {named(c.names.down, "bias"), {hidden}};
     case Role::PostMlpNorm:
       return {named(c.names.post_mlp_norm, "weight"), {hidden}};
+    case Role::ActivationPositive:
+      return {named(c.names.activation, "alpha_p"), {1}};
+    case Role::ActivationNegative:
+      return {named(c.names.activation, "alpha_n"), {1}};
     case Role::Sinks:
       return {std::string(c.names.attention) + ".sinks", {c.num_heads}};
     case Role::QueryDown:
@@ -150,6 +154,11 @@ std::vector<Parameter> expert_parameters(const ModelConfig& c) {
     add(down + "_bias", {count, hidden});
     return parameters;
   }
+  if (c.experts.stacked && c.experts.turned) {
+    add(c.names.stacked_up, {count, hidden, 2 * inner});
+    add(c.names.stacked_down, {count, inner, hidden});
+    return parameters;
+  }
   if (c.experts.stacked) {
     add(c.names.stacked_up, {count, 2 * inner, hidden});
     add(c.names.stacked_down, {count, hidden, inner});
@@ -183,6 +192,9 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
     for (Parameter& parameter : unit.parameters) parameter.name.insert(0, prefix);
     if (c.experts.corrected && c.has_experts(layer))
       unit.buffers.push_back({prefix + c.names.correction, {c.experts.count}, /*frozen=*/true});
+    if (c.activation == Activation::Xielu)
+      for (const char* constant : {".beta", ".eps"})
+        unit.buffers.push_back({prefix + c.names.activation + constant, {}, /*frozen=*/true});
     units.push_back(std::move(unit));
   }
   UnitSpec head{"head", {}, c.tied};
@@ -278,6 +290,7 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
     add(shared && !c.names.shared_gate_up, {Role::SharedUp});
     add(shared, {Role::SharedDown});
     add(c.experts.shared_scaled, {Role::SharedScale});
+    add(c.post_norms, {Role::PostMlpNorm});
     return roles;
   }
   add(c.gated, {Role::Gate});
@@ -286,6 +299,7 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
   add(c.mlp_bias, {Role::UpBias});
   add(true, {Role::Down});
   add(c.mlp_bias, {Role::DownBias});
+  add(c.activation == Activation::Xielu, {Role::ActivationPositive, Role::ActivationNegative});
   add(c.post_norms, {Role::PostMlpNorm});
   return roles;
 }

@@ -73,6 +73,8 @@ enum class Role {
   Down,
   DownBias,
   PostMlpNorm,
+  ActivationPositive,
+  ActivationNegative,
   Sinks,
   QueryDown,  ///< latent attention
   QueryDownBias,

@@ -164,7 +164,8 @@ int64_t clamped(const layout::ModelConfig& model, int64_t columns) {
 
 int64_t mlp_forward(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   const auto& experts = model.experts;
-  const int64_t plain = tokens * s.inner * s.element;
+  const int64_t terms = model.activation == layout::Activation::Xielu ? 4 * 4 + 1 : 0;
+  const int64_t plain = tokens * s.inner * (s.element + terms);
   if (experts.count == 0) return plain;
   const int64_t h = s.hidden * s.element, wide = s.hidden * 4;
   const int64_t taken = h + (s.element == 2 ? wide : 0);  // rows of one choice, in fp32 too
@@ -198,6 +199,7 @@ int64_t mlp_backward(const StepShape& s, const layout::ModelConfig& model, int64
 int64_t activation_terms(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   if (model.block == layout::Block::Gpt2) return 0;
   if (model.gated && model.activation == layout::Activation::Silu) return 0;
+  if (model.activation == layout::Activation::Xielu) return tokens * s.inner * (6 * 4 + 2);
   return 2 * tokens * s.inner * s.element;
 }
 

@@ -398,12 +398,108 @@ MODELS |= {
                               shared_expert_intermediate_size=24, norm_topk_prob=True, mlp_only_layers=[],
                               **HYBRID | QWEN_MOE | {"rope_theta": 10000.0, "rms_norm_eps": 1e-3}),
 }
+QWEN3_5_MOE = {key: value for key, value in (HYBRID | QWEN_MOE).items() if key not in (
+    "decoder_sparse_step", "sliding_window", "use_sliding_window")} | {
+        "shared_expert_intermediate_size": 24, "rms_norm_eps": 1e-2, "rope_parameters": QWEN3_5_ROPE}
+# The rows are twice as long as the length behind which queries grow.
+MINISTRAL3 = {"head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-5, "sliding_window": None,
+              "rope_parameters": {"type": "yarn", "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 4.0,
+                                  "original_max_position_embeddings": 6, "max_position_embeddings": 64,
+                                  "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                                  "llama_4_scaling_beta": 0.4}}
+MODELS |= {
+    "tiny-ministral3": family("Ministral3", "ministral3", tie_word_embeddings=False, **MINISTRAL3),
+    "tiny-ministral3-vision": vision(
+        "Mistral3", "mistral3", "ministral3",
+        {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "head_dim": 8, "image_size": 28, "patch_size": 14, "num_channels": 3,
+         "rope_theta": 10000.0, "hidden_act": "silu"},
+        MINISTRAL3 | {"tie_word_embeddings": True},
+        image_token_index=503, spatial_merge_size=2, vision_feature_layer=-1, projector_hidden_act="gelu",
+        multimodal_projector_bias=False, tie_word_embeddings=True),
+    "tiny-apertus": family("Apertus", "apertus", hidden_act="xielu", rms_norm_eps=1e-5, attention_bias=False,
+                           qk_norm=True, post_norm=False, rope_theta=12000000.0, tie_word_embeddings=False,
+                           rope_scaling={"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                                         "original_max_position_embeddings": 64, "rope_type": "llama3"}),
+    "tiny-flex-olmo": family("FlexOlmo", "flex_olmo", num_experts=5, norm_topk_prob=False, attention_bias=False,
+                             **MOE | {"num_experts_per_tok": 3, "rms_norm_eps": 1e-6, "rope_theta": 500000.0}),
+    "tiny-qwen3.5-moe-text": family("Qwen3_5Moe", "qwen3_5_moe_text", **QWEN3_5_MOE),
+    "tiny-qwen3.5-moe": vision(
+        "Qwen3_5Moe", "qwen3_5_moe", "qwen3_5_moe_text",
+        {"model_type": "qwen3_5_moe", "depth": 1, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2,
+         "out_hidden_size": 32, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+         "num_position_embeddings": 16},
+        QWEN3_5_MOE | {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]},
+        image_token_id=503, video_token_id=502, vision_start_token_id=501, vision_end_token_id=500,
+        tie_word_embeddings=False),
+}
+SIGLIP = {"model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+MODELS |= {
+    "tiny-qwen3-vl-moe": vision(
+        "Qwen3VLMoe", "qwen3_vl_moe", "qwen3_vl_moe_text",
+        {"model_type": "qwen3_vl_moe", "depth": 1, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2,
+         "out_hidden_size": 32, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+         "num_position_embeddings": 16, "deepstack_visual_indexes": [0]},
+        {key: value for key, value in QWEN_MOE.items() if key not in ("sliding_window", "use_sliding_window")} | {
+            "head_dim": 16, "mlp_only_layers": [], "norm_topk_prob": True, "rope_theta": 5000000.0,
+            "moe_intermediate_size": 24,  # transformers turns what has other sizes than its parameter
+            "rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [3, 3, 2]}},
+        image_token_id=503, video_token_id=502, vision_start_token_id=501, vision_end_token_id=500,
+        tie_word_embeddings=False),
+    "tiny-internvl": vision(
+        "InternVL", "internvl", "qwen3",
+        {"model_type": "internvl_vision", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "image_size": [28, 28], "patch_size": [14, 14]},
+        {"head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+         "use_sliding_window": False, "tie_word_embeddings": True},
+        image_token_id=503, image_seq_length=4, tie_word_embeddings=True),
+    "tiny-llava-next": vision(
+        "LlavaNext", "llava_next", "mistral",
+        {"model_type": "clip_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+         "num_attention_heads": 2, "image_size": 28, "patch_size": 14, "projection_dim": 16},
+        {"hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "sliding_window": None},
+        image_token_index=503, vision_feature_layer=-2, vision_feature_select_strategy="default",
+        image_grid_pinpoints=[[28, 28]], tie_word_embeddings=False),
+    "tiny-llava-onevision": vision(
+        "LlavaOnevision", "llava_onevision", "qwen2", SIGLIP,
+        {"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "use_sliding_window": False},
+        image_token_index=503, video_token_index=502, vision_feature_layer=-1, image_grid_pinpoints=[[28, 28]],
+        tie_word_embeddings=False),
+    "tiny-aya-vision": vision(
+        "AyaVision", "aya_vision", "cohere2", SIGLIP,
+        {"num_hidden_layers": 4, "hidden_act": "silu", "logit_scale": 0.5, "sliding_window": 6,
+         "sliding_window_pattern": 3, "attention_bias": False, "layer_norm_eps": 1e-5, "rope_theta": 10000.0},
+        image_token_index=503, downsample_factor=1, adapter_layer_norm_eps=1e-6, vision_feature_layer=-1,
+        tie_word_embeddings=True),
+}
+MODELS |= {
+    "tiny-iquestcoder": family("IQuestCoder", "iquestcoder", head_dim=16, hidden_act="silu", rms_norm_eps=1e-5,
+                               rope_theta=500000.0, attention_bias=False, mlp_bias=False, tie_word_embeddings=False),
+    # A plain MLP in the second layer, which has no window.
+    "tiny-mellum": family("Mellum", "mellum", num_hidden_layers=3, head_dim=16, sliding_window=6, norm_topk_prob=True,
+                          layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                          mlp_layer_types=["sparse", "dense", "sparse"],
+                          **{key: value for key, value in QWEN_MOE.items() if key not in (
+                              "rope_theta", "decoder_sparse_step", "sliding_window", "use_sliding_window")},
+                          rope_parameters={"full_attention": YARN | {"rope_theta": 500000.0},
+                                           "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}),
+    # longrope as in tiny-phi3.
+    "tiny-minicpm3": family("MiniCPM3", "minicpm3", q_lora_rank=12, scale_emb=3, scale_depth=0.8, dim_model_base=16,
+                            **{key: DEEPSEEK[key] for key in ("num_key_value_heads", "kv_lora_rank", "qk_nope_head_dim",
+                                                              "v_head_dim", "hidden_act")} | {"qk_rope_head_dim": 8},
+                            rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True,
+                            rope_scaling={"type": "longrope", "original_max_position_embeddings": 14,
+                                          "short_factor": [1.0, 1.1, 1.3, 1.5], "long_factor": [1.0, 2.0, 4.0, 8.0]}),
+}
 # A fixture keeps its seed when others come before it.
 SEEDS = {"tiny-qwen3.5-text": 105, "tiny-qwen3.5": 106, "tiny-qwen3-next": 107}
-# Their norms multiply by 1 + weight.
 CORRECTION = "e_score_correction_bias"
+# Buffers of an activation; not those that its class begins with.
+XIELU = {".act_fn.beta": 0.7, ".act_fn.eps": -1e-3}
+# Their norms multiply by 1 + weight.
 PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma", "qwen3_5_text", "qwen3_5",
-            "qwen3_next")
+            "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe")
 
 
 def weights(config, generator):
@@ -412,12 +508,17 @@ def weights(config, generator):
     config = {key: value for key, value in config.items() if key != "quantization_config"}
     model = auto.from_config(AutoConfig.for_model(**config))
     tensors = {}
-    corrections = [(name, value) for name, value in model.named_buffers() if name.endswith(CORRECTION)]
-    for name, parameter in [*model.named_parameters(), *corrections]:
+    buffers = [(name, value) for name, value in model.named_buffers() if name.endswith((CORRECTION, *XIELU))]
+    for name, parameter in [*model.named_parameters(), *buffers]:
         shape = parameter.shape
+        if name.endswith(tuple(XIELU)):
+            tensors[name] = torch.tensor(XIELU[name[name.rindex(".act_fn"):]])
+            continue
         noise = torch.randn(*shape, generator=generator)
         if name.endswith(CORRECTION):  # enough to change many choices
             tensors[name] = noise * 0.2
+        elif ".act_fn." in name:  # a parameter of the activation
+            tensors[name] = noise
         elif name.endswith(".A_log"):
             tensors[name] = (torch.rand(*shape, generator=generator) * 4 + 0.05).log()
         elif name.endswith(".conv1d.weight"):
@@ -448,6 +549,10 @@ def released(config, named):
         "gemma3": VISION_NAMES,
         "mistral3": VISION_NAMES,
         "llava": VISION_NAMES,
+        "internvl": VISION_NAMES,
+        "aya_vision": VISION_NAMES,
+        "llava_next": VISION_NAMES | {r"^model\.image_newline": "image_newline"},
+        "llava_onevision": VISION_NAMES | {r"^model\.image_newline": "image_newline"},
         "qwen2_5_vl": {r"^model\.language_model\.": "model.", r"^model\.visual\.": "visual."},
     }.get(config["model_type"], {})
     for pattern, name in renamed.items():

@@ -93,9 +93,12 @@ def statistics(tensor):
 
 
 def published(model, tensors):
-    """Tensors by the model's own names → by those that save_pretrained writes, where a model has experts: it holds all
-    experts' weights as one parameter, files have one tensor for each."""
-    has_experts = any(".experts." in name for name in tensors)
+    """Tensors by the model's own names → by those of published files, where a model has experts: it holds all experts'
+    weights as one parameter, files have one tensor for each, but those of Qwen3.5, and of Qwen3-VL, turned."""
+    if model.config.model_type == "qwen3_vl_moe":
+        return {name: tensor.transpose(1, 2).contiguous() if ".experts." in name else tensor
+                for name, tensor in tensors.items()}
+    has_experts = any(".experts." in name for name in tensors) and not model.config.model_type.startswith("qwen3_5")
     return revert_weight_conversion(model, tensors) if has_experts else tensors
 
 

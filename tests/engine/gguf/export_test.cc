@@ -137,6 +137,55 @@ TEST(GgufExport, EveryArchitectureHasBeenRun) {
   }
 }
 
+/// A type that is not in the table has no file, whatever its model.
+TEST(GgufExport, EveryFamilyIsInTheTableOrRefusedByName) {
+  std::set<std::string> known, refused;
+  for (const Architecture& one : architectures()) known.insert(one.model_type);
+  for (const layout::Family& family : layout::families()) {
+    const layout::ModelConfig config{.model_type = family.model_type};
+    const auto found = architecture_of(config, "/m/config.json");
+    if (known.contains(family.model_type)) {
+      if (found) {
+        EXPECT_STREQ((*found)->model_type, family.model_type);
+      }
+      continue;
+    }
+    ASSERT_FALSE(found) << family.model_type;
+    const std::string text = found.error().to_string();
+    EXPECT_NE(text.find("model_type \"" + std::string(family.model_type) + "\""), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("hunyuan_v1_dense"), std::string::npos) << "the known ones: " << text;
+  }
+  const auto fixtures = PosixFiles().list_dir(DSJ_SOURCE_DIR "/tests/fixtures");
+  ASSERT_TRUE(fixtures);
+  for (const DirEntry& entry : *fixtures) {
+    if (!entry.name.starts_with("tiny-") || entry.name.ends_with(".json")) continue;
+    MemoryFiles files = model_of("fixtures/" + entry.name);
+    const json config = json::parse(*files.read_all("/m/config.json"));
+    const std::string type = config["model_type"];
+    if (known.contains(type)) continue;
+    const auto done = export_as(files, Type::F32);
+    ASSERT_FALSE(done) << entry.name;
+    EXPECT_NE(done.error().to_string().find("model_type \"" + type + "\" is not exported"),
+              std::string::npos)
+        << entry.name << ": " << done.error().to_string();
+    EXPECT_FALSE(files.exists("/m.gguf").value_or(true)) << entry.name;
+    refused.insert(type);
+  }
+  EXPECT_GE(refused.size(), 30u);
+  const std::string page = *PosixFiles().read_all(DSJ_SOURCE_DIR "/docs/models.md");
+  const size_t list = page.find("**Models.** ");
+  ASSERT_NE(list, std::string::npos);
+  std::string named = page.substr(list, page.find("Other types are refused", list) - list);
+  for (char& c : named)
+    if (c == '\n' || c == ',' || c == '.') c = ' ';
+  named += " ";
+  for (const layout::Family& family : layout::families())
+    EXPECT_EQ(named.find(" " + std::string(family.model_type) + " ") != std::string::npos,
+              known.contains(family.model_type))
+        << family.model_type << " in docs/models.md";
+}
+
 TEST(GgufExport, TakesTheTypeOfTheModelByItself) {
   MemoryFiles files = model_of("fixtures/tiny-llama");
   const auto done = export_gguf(files, {.model = "/m", .output = "/x-{ftype}-{FTYPE}.gguf"});

@@ -141,7 +141,10 @@ INSTANTIATE_TEST_SUITE_P(
         "tiny-exaone-moe", "tiny-minimax-m2", "tiny-ernie4.5-moe", "tiny-hunyuan-moe",
         "tiny-granitemoeshared", "tiny-granite4", "tiny-granite4-moe", "tiny-youtu",
         "tiny-gemma-padding", "tiny-llama-padding", "tiny-qwen3.5-text", "tiny-qwen3.5",
-        "tiny-qwen3-next"),
+        "tiny-qwen3-next", "tiny-ministral3", "tiny-ministral3-vision", "tiny-apertus",
+        "tiny-flex-olmo", "tiny-qwen3.5-moe-text", "tiny-qwen3.5-moe", "tiny-qwen3-vl-moe",
+        "tiny-internvl", "tiny-llava-next", "tiny-llava-onevision", "tiny-aya-vision",
+        "tiny-iquestcoder", "tiny-mellum", "tiny-minicpm3"),
     [](const auto& info) {
       std::string name = info.param;
       std::ranges::replace_if(

@@ -205,7 +205,21 @@ constexpr const char* kVariants[] = {"tiny-llama-yarn",
                                      "tiny-youtu",
                                      "tiny-qwen3.5-text",
                                      "tiny-qwen3.5",
-                                     "tiny-qwen3-next"};
+                                     "tiny-qwen3-next",
+                                     "tiny-ministral3",
+                                     "tiny-ministral3-vision",
+                                     "tiny-apertus",
+                                     "tiny-flex-olmo",
+                                     "tiny-qwen3.5-moe-text",
+                                     "tiny-qwen3.5-moe",
+                                     "tiny-qwen3-vl-moe",
+                                     "tiny-internvl",
+                                     "tiny-llava-next",
+                                     "tiny-llava-onevision",
+                                     "tiny-aya-vision",
+                                     "tiny-iquestcoder",
+                                     "tiny-mellum",
+                                     "tiny-minicpm3"};
 
 struct AdamWRun {
   std::string name;

@@ -256,6 +256,59 @@ TEST_F(WeightSourceFake, ATiedModelsFileMayHoldItsHeadAlone) {
   EXPECT_TRUE(holds("true", "embed_tokens.weight"));
 }
 
+/// Published files of Qwen3.5 hold all experts in two tensors, what others save has three for each.
+TEST_F(WeightSourceFake, ExpertsWithATensorEachAreReadAsOne) {
+  EXPECT_TRUE(files_.write_synced("/m/config.json", R"({"model_type": "qwen3_5_moe_text",
+      "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1,
+      "num_key_value_heads": 1, "head_dim": 8, "num_experts": 3, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 2, "shared_expert_intermediate_size": 2})"));
+  const std::string experts = "model.layers.0.mlp.experts.";
+  std::vector<TensorDeclaration> tensors = {{"model.norm.weight", DType::F32, {4}}};
+  for (int expert = 0; expert < 3; ++expert) {
+    const std::string one = experts + std::to_string(expert);
+    tensors.push_back({one + ".down_proj.weight", DType::F32, {4, 2}});
+    tensors.push_back({one + ".gate_proj.weight", DType::F32, {2, 4}});
+    tensors.push_back({one + ".up_proj.weight", DType::F32, {2, 4}});
+  }
+  write_file(files_, "/m/model.safetensors", tensors);
+  const auto source = WeightSource::open(files_, "/m");
+  ASSERT_TRUE(source) << source.error().to_string();
+  EXPECT_EQ(source->tensors().size(), 3u);
+  const TensorInfo* up = source->find(experts + "gate_up_proj");
+  ASSERT_TRUE(up);
+  EXPECT_EQ(up->shape, (std::vector<int64_t>{3, 4, 4}));
+  EXPECT_EQ(source->find(experts + "down_proj")->shape, (std::vector<int64_t>{3, 4, 2}));
+
+  // The file's tensor t holds t, t + 1, ...
+  std::vector<float> want_up, want_down;
+  for (int expert = 0; expert < 3; ++expert) {
+    const auto first = static_cast<float>(1 + 3 * expert);
+    for (const auto& [part, out] : {std::pair{first + 1, &want_up}, std::pair{first + 2, &want_up},
+                                    std::pair{first, &want_down}}) {
+      const auto values = ramp(8, part);
+      out->insert(out->end(), values.begin(), values.end());
+    }
+  }
+  for (const auto& [name, want] :
+       {std::pair{"gate_up_proj", want_up}, std::pair{"down_proj", want_down}}) {
+    for (size_t first = 0; first < want.size(); first += 5) {
+      for (size_t count = 0; first + count <= want.size(); count += 3) {
+        std::vector<float> values(count, NAN);
+        ASSERT_TRUE(source->read(experts + name, static_cast<int64_t>(first), values));
+        EXPECT_TRUE(std::equal(values.begin(), values.end(), want.begin() + first)) << name;
+      }
+    }
+  }
+
+  // Without one of them the tensor is not there.
+  tensors.pop_back();
+  write_file(files_, "/m/model.safetensors", tensors);
+  const auto lacks = WeightSource::open(files_, "/m");
+  ASSERT_TRUE(lacks);
+  EXPECT_EQ(lacks->find(experts + "gate_up_proj"), nullptr);
+  EXPECT_NE(lacks->find(experts + "down_proj"), nullptr);
+}
+
 TEST_F(WeightSourceFake, EveryTruncationIsRefused) {
   write_file(files_, "/m/model.safetensors", {{"a", DType::F32, {2}}});
   const std::string whole = *files_.read_all("/m/model.safetensors");

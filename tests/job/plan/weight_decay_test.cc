@@ -13,7 +13,8 @@ TEST(WeightDecay, FollowsTrainersNames) {
         "model.layers.11.mlp.down_proj.weight", "lm_head.weight", "transformer.wte.weight",
         "transformer.wpe.weight", "transformer.h.0.attn.c_attn.weight",
         "model.layers.0.self_attn.q_proj.lora_A.weight", "model.layers.0.normal.weight",
-        "model.layers.0.linear_attn.A_log", "model.layers.0.linear_attn.conv1d.weight"})
+        "model.layers.0.linear_attn.A_log", "model.layers.0.mlp.act_fn.alpha_p",
+        "model.layers.0.linear_attn.conv1d.weight"})
     EXPECT_TRUE(is_decayed(name)) << name;
   for (const char* name :
        {"model.norm.weight", "model.layers.0.input_layernorm.weight",
@@ -21,7 +22,8 @@ TEST(WeightDecay, FollowsTrainersNames) {
         "model.layers.0.self_attn.k_norm.weight", "model.layers.0.self_attn.q_proj.bias",
         "transformer.h.0.ln_1.weight", "transformer.h.0.ln_2.weight", "transformer.ln_f.weight",
         "transformer.h.0.attn.c_attn.bias", "encoder.RMSNorm.weight",
-        "model.layers.0.linear_attn.dt_bias", "model.layers.0.linear_attn.norm.weight"})
+        "model.layers.0.attention_layernorm.weight", "model.layers.0.linear_attn.dt_bias",
+        "model.layers.0.linear_attn.norm.weight"})
     EXPECT_FALSE(is_decayed(name)) << name;
 }
 
