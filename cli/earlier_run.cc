@@ -133,9 +133,9 @@ Result<json> inputs_of(Files& files, const jobspec::Job& job) {
   inputs["model"] = {{"path", training.model_name_or_path}, {"content", std::move(model)}};
   DSJ_TRY(json data, rows_content(files, training.data_path, training.dataset.value_or("")));
   inputs["data"] = {{"path", training.data_path}, {"content", std::move(data)}};
-  if (const auto& eval = training.eval_data_path; eval && !eval->empty()) {
-    DSJ_TRY(json content, rows_content(files, *eval, ""));
-    inputs["eval"] = {{"path", *eval}, {"content", std::move(content)}};
+  if (const auto [path, dataset] = eval_source(training); !path.empty()) {
+    DSJ_TRY(json content, rows_content(files, path, dataset));
+    inputs["eval"] = {{"path", path}, {"content", std::move(content)}};
   }
   return inputs;
 }

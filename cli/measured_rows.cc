@@ -63,15 +63,20 @@ Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job
   }
   const int threads = usable_cores();
   auto measured = std::make_shared<MeasuredRows>();
-  DSJ_TRY(measured->rows, data::row_sizes(dataset, first, count, threads));
-  DSJ_TRY(measured->longer, data::count_long_rows(dataset, first, count, threads));
-  if (training.packing.value_or(false)) measured->packs.emplace(measured->rows, longest);
+  const auto packing = data::packing_of(training.packing.value_or(false),
+                                        training.packing_strategy.value_or("bfd"));
+  const data::RowCut cut = packing ? data::cut_of(*packing) : data::RowCut::AtMaxLength;
+  DSJ_TRY(measured->rows, data::row_sizes(dataset, first, count, threads, cut));
+  if (cut == data::RowCut::AtMaxLength)
+    DSJ_TRY(measured->longer, data::count_long_rows(dataset, first, count, threads));
+  if (packing) measured->packs.emplace(measured->rows, longest, *packing);
   return std::shared_ptr<const MeasuredRows>(std::move(measured));
 }
 
 void count_with(const MeasuredRows& rows, const jobspec::Job& job, plan::MemoryInput& input) {
-  const auto longest = std::ranges::max_element(rows.rows, {}, &data::RowSize::tokens);
-  input.tokens_per_row = longest->tokens;
+  input.tokens_per_row =
+      rows.packs ? rows.packs->longest_row()
+                 : std::ranges::max_element(rows.rows, {}, &data::RowSize::tokens)->tokens;
   input.micro_batches.clear();
   // A curriculum by metrics deals rows in an order of its own: then the longest rows may meet.
   const bool in_order = dsconfig::metric_curricula(job.ds_config).empty();
@@ -97,7 +102,9 @@ json rows_json(const MeasuredRows* rows, const std::string& why, const plan::Mem
     if (longer.estimated) out["cut"]["estimated"] = true;
   }
   if (rows->packs)
-    out["packed"] = {{"count", rows->packs->count()}, {"filled", rows->packs->filled()}};
+    out["packed"] = {{"count", rows->packs->count()},
+                     {"filled", rows->packs->filled()},
+                     {"strategy", name_of(rows->packs->strategy())}};
   return out;
 }
 

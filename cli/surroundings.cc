@@ -195,15 +195,16 @@ class Look {
         !split)
       problem("dataPath", split.error());
     pack();
-    const auto& eval = job_.training.eval_data_path;
-    if (!eval || eval->empty()) return;
-    if (const auto readable = check_readable(files_, *eval, ""); !readable)
-      return problem("evalDataPath", readable.error());
+    const auto [eval, dataset] = eval_source(job_.training);
+    if (eval.empty()) return;
+    const char* field = dataset.empty() ? "evalDataPath" : "evalDataset";
+    if (const auto readable = check_readable(files_, eval, dataset); !readable)
+      return problem(field, readable.error());
     const auto held_out = data::Dataset::open(
-        *eval, open->tokenizer.get(),
-        data::evaluation_options(*options, job_.training.max_eval_samples.value_or(0)));
-    if (!held_out) return problem("evalDataPath", held_out.error());
-    tell_notes("evalDataPath", *eval, **held_out);
+        eval, open->tokenizer.get(),
+        data::evaluation_options(*options, dataset, job_.training.max_eval_samples.value_or(0)));
+    if (!held_out) return problem(field, held_out.error());
+    tell_notes(field, eval, **held_out);
   }
 
   void tell_notes(const char* field, const std::string& path, const data::Dataset& rows) {

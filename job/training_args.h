@@ -56,6 +56,8 @@ struct TrainingArgs {
   std::optional<bool> eval_on_start;                  ///< false
   std::optional<int64_t> per_device_eval_batch_size;  ///< 8
   std::optional<std::string> eval_data_path;          ///< a data file; unset: none
+  /// LLaMA-Factory's: of data_path/dataset_info.json the data sets to evaluate on.
+  std::optional<std::string> eval_dataset;
   /// Instead of eval_data_path: the share of data_path, from its first row on, that is held out.
   std::optional<double> validation_split_percentage;
   /// LLaMA-Factory's, instead of both: rows held out at random by `seed`; below 1 a share.
@@ -80,6 +82,7 @@ struct TrainingArgs {
   std::optional<bool> overwrite_output_dir;  ///< false; `dsj run` alone reads it
   std::optional<bool> shuffle;               ///< ours: true
   std::optional<bool> packing;          ///< TRL's: false; rows end to end in max_seq_length tokens
+  std::optional<std::string> packing_strategy;  ///< TRL's: bfd; bfd_split, wrapped
   std::optional<bool> group_by_length;  ///< false; rows of similar length in a batch
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
@@ -111,6 +114,15 @@ struct TrainingArgs {
 };
 
 /// Reads the camelCase object of a manifest or of job.json. A number may be a string ("1e-6").
+/// Where evaluation rows of their own are, and the names of data sets there. No path: there are none.
+struct EvalSource {
+  std::string path, dataset;
+};
+inline EvalSource eval_source(const TrainingArgs& args) {
+  if (args.eval_dataset && !args.eval_dataset->empty()) return {args.data_path, *args.eval_dataset};
+  return {args.eval_data_path.value_or(""), ""};
+}
+
 /// BadInput, with its path: an unknown key ("spec.training.learningRat": did you mean
 /// "learningRate"?), a wrong type.
 Result<TrainingArgs> training_args_from_json(const nlohmann::json& object, const std::string& path);

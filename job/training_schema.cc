@@ -103,6 +103,9 @@ const std::vector<TrainingField>& training_fields() {
           "Rows per rank and evaluation batch; 8 by default.", from(1)),
       row("evalDataPath", &A::eval_data_path,
           "Evaluation rows, an absolute path in the container."),
+      row("evalDataset", &A::eval_dataset,
+          "Instead of evalDataPath: names of data sets in dataPath's dataset_info.json, separated by "
+          "commas, whose rows are evaluated on."),
       row("validationSplitPercentage", &A::validation_split_percentage,
           "Instead of evalDataPath: this share of dataPath, from its first row on, is held out.",
           above_to(0, 99)),
@@ -155,6 +158,10 @@ const std::vector<TrainingField>& training_fields() {
       row("shuffle", &A::shuffle, "Draws a new order of the rows in each epoch; true by default."),
       row("packing", &A::packing,
           "Lays rows end to end into maxSeqLength tokens; each attends only to itself."),
+      row("packingStrategy", &A::packing_strategy,
+          "Of packing, as TRL: bfd, rows that are too long are cut (the default); bfd_split, what is "
+          "cut off is packed, too; wrapped, one text without borders, cut every maxSeqLength tokens.",
+          kAny, "bfd bfd_split wrapped"),
       row("groupByLength", &A::group_by_length,
           "Puts rows of similar length into one batch, as Hugging Face's group_by_length."),
       row("chatTemplate", &A::chat_template,

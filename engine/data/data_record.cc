@@ -81,7 +81,8 @@ json to_json(const DataRecord& record) {
           {"split_rows", record.split_rows},
           {"max_seq_length", record.max_seq_length},
           {"chat_template", record.chat_template},
-          {"by_length", record.by_length}};
+          {"by_length", record.by_length},
+          {"packing", record.packing}};
 }
 
 DataChange data_change(const json& saved, const json& now) {
@@ -106,6 +107,8 @@ DataChange data_change(const json& saved, const json& now) {
     lengths.push_back("the tokenizer's files have other content");
   if (differs(saved, now, "by_length"))
     change.breaks.push_back("rows are no longer packed or grouped as they were");
+  else if (differs(saved, now, "packing"))
+    change.breaks.push_back("rows are packed in another way (" + was(saved, now, "packing") + ")");
   if (differs(saved, now, "eval"))
     change.told.push_back("the evaluation file has other content: eval_loss is of other rows");
   return change;

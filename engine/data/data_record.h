@@ -29,6 +29,7 @@ struct DataRecord {
   int64_t max_seq_length = 0;
   std::string chat_template;
   bool by_length = false;  ///< the order of the rows follows from their lengths
+  std::string packing;     ///< the strategy (packs.h); empty: rows are not packed
 };
 nlohmann::json to_json(const DataRecord& record);
 

@@ -175,8 +175,10 @@ const char* name_of(RowKind kind) {
 
 }  // namespace
 
-DatasetOptions evaluation_options(DatasetOptions options, int64_t max_samples) {
-  options.dataset.clear();
+DatasetOptions evaluation_options(DatasetOptions options, std::string dataset,
+                                  int64_t max_samples) {
+  options.dataset = std::move(dataset);
+  if (!options.dataset.empty() && max_samples == 0) max_samples = options.selection.max_samples;
   options.selection = {.max_samples = max_samples};
   return options;
 }

@@ -72,9 +72,13 @@ struct DatasetOptions {
   int64_t cached_bytes_min = 1 << 20;     ///< smaller files are checked at once
 };
 
-/// The options of an evaluation file beside those of the training rows: its own rows, the first
-/// `max_samples` of them; 0: all.
-DatasetOptions evaluation_options(DatasetOptions options, int64_t max_samples);
+/// Whether a row keeps max_seq_length of its tokens, or all.
+enum class RowCut { AtMaxLength, Never };
+
+/// The options of evaluation rows beside those of the training rows. `dataset`: as
+/// DatasetOptions::dataset. Of each data set the first `max_samples` rows are read; 0: all, or of named
+/// data sets as many as of the training rows (LLaMA-Factory's max_samples).
+DatasetOptions evaluation_options(DatasetOptions options, std::string dataset, int64_t max_samples);
 
 struct Cut;        // rows.h
 struct ShapedRow;  // shaped_row.h
@@ -125,6 +129,10 @@ class Dataset {
 
   /// The same row before it is cut to max_seq_length().
   Result<Sample> whole(int64_t row) const;
+  /// at(), or whole().
+  Result<Sample> read_row(int64_t row, RowCut cut) const {
+    return cut == RowCut::Never ? whole(row) : at(row);
+  }
   int64_t max_seq_length() const { return options_.max_seq_length; }
   int64_t bytes_of(int64_t row) const;
   /// A bound of whole()'s tokens by the row's bytes, without reading it.

@@ -23,7 +23,7 @@ struct Bad {
 }  // namespace
 
 Status each_row(const Dataset& dataset, int64_t first, int64_t count, int threads,
-                const std::function<void(int, int64_t, const Sample&)>& use) {
+                const std::function<void(int, int64_t, const Sample&)>& use, RowCut cut) {
   DSJ_CHECK(first >= 0 && count >= 0 && first + count <= dataset.rows() && threads >= 1);
   const int64_t blocks = (count + kBlock - 1) / kBlock;
   threads = static_cast<int>(std::clamp<int64_t>(blocks, 1, threads));
@@ -33,7 +33,7 @@ Status each_row(const Dataset& dataset, int64_t first, int64_t count, int thread
     std::optional<Bad>& mine = bad[static_cast<size_t>(thread)];
     for (int64_t block = next++; block < blocks && !mine; block = next++) {
       for (int64_t row = block * kBlock; row < std::min(count, (block + 1) * kBlock); ++row) {
-        const auto sample = dataset.at(first + row);
+        const auto sample = dataset.read_row(first + row, cut);
         if (!sample) {
           mine = Bad{row, sample.error()};
           break;

@@ -1,5 +1,7 @@
 #include "engine/data/loader.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -41,9 +43,11 @@ Result<MicroBatch> Loader::make(int64_t step, int64_t micro_step) const {
   std::vector<Sample> samples;
   for (int64_t i = 0; i < sampler_.micro_rows(step, micro_step); ++i) {
     const int64_t dealt = sampler_.index(step, micro_step, options_.rank, i);
-    const auto rows = options_.packs ? options_.packs->rows(dealt) : std::span(&dealt, 1);
-    for (const int64_t row : rows) {
-      DSJ_TRY(Sample sample, source_(row));
+    if (options_.packs) {
+      DSJ_TRY(std::vector<Sample> pack, options_.packs->samples(dealt, source_));
+      std::ranges::move(pack, std::back_inserter(samples));
+    } else {
+      DSJ_TRY(Sample sample, source_(dealt));
       samples.push_back(std::move(sample));
     }
   }

@@ -36,7 +36,8 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  /// Where rows come from: Dataset::at, or a test.
+  /// Where rows come from: Dataset::at, or Dataset::whole where packs are made of whole rows, or a
+  /// test.
   using Source = std::function<Result<Sample>(int64_t row)>;
 
   /// Starts the thread. `dataset` must outlive the loader and have the sampler's number of rows.

@@ -20,12 +20,13 @@ RowSize size_of(const Sample& sample) {
 }  // namespace
 
 Result<std::vector<RowSize>> row_sizes(const Dataset& dataset, int64_t first, int64_t count,
-                                       int threads) {
+                                       int threads, RowCut cut) {
   DSJ_CHECK(count >= 0);
   std::vector<RowSize> sizes(static_cast<size_t>(count));
-  DSJ_TRY_STATUS(each_row(dataset, first, count, threads, [&](int, int64_t row, const Sample& one) {
-    sizes[static_cast<size_t>(row)] = size_of(one);
-  }));
+  DSJ_TRY_STATUS(each_row(
+      dataset, first, count, threads,
+      [&](int, int64_t row, const Sample& one) { sizes[static_cast<size_t>(row)] = size_of(one); },
+      cut));
   return sizes;
 }
 

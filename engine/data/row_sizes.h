@@ -1,4 +1,4 @@
-// How long the rows of a data set are, once they are cut to max_seq_length: for packing, for groups
+// How long the rows of a data set are, cut to max_seq_length or whole: for packing, for groups
 // of one length, and for `dsj plan`.
 #pragma once
 
@@ -18,7 +18,7 @@ struct RowSize {
 /// Of rows first, first + 1 ... first + count - 1. Reads and tokenizes each of them, on `threads`
 /// threads (at least 1). Error: the first row, in the file's order, that cannot be read.
 Result<std::vector<RowSize>> row_sizes(const Dataset& dataset, int64_t first, int64_t count,
-                                       int threads);
+                                       int threads, RowCut cut = RowCut::AtMaxLength);
 
 /// Their tokens alone.
 std::vector<int32_t> tokens_of(const std::vector<RowSize>& sizes);

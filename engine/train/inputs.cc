@@ -46,14 +46,16 @@ Status accept(const dsconfig::Resolution& resolution, const std::string& source)
 /// tokenizes all rows for it.
 Status measure_rows(Inputs& in, int64_t max_seq_length) {
   const TrainingArgs& training = in.job.training;
-  const bool packs = training.packing.value_or(false);
+  const auto packing = data::packing_of(training.packing.value_or(false),
+                                        training.packing_strategy.value_or("bfd"));
   const bool groups = training.group_by_length.value_or(false);
   const int64_t first = dsconfig::held_out_rows(in.dataset->rows(), training);
   const int64_t count = in.dataset->rows() - first;
-  if ((!packs && !groups) || count < 1) return {};  // resolve() says what is wrong with no rows
-  DSJ_TRY(auto sizes, data::row_sizes(*in.dataset, first, count, at::get_num_threads()));
-  if (packs) {
-    in.packs.emplace(sizes, max_seq_length);
+  if ((!packing && !groups) || count < 1) return {};  // resolve() says what is wrong with no rows
+  DSJ_TRY(auto sizes, data::row_sizes(*in.dataset, first, count, at::get_num_threads(),
+                                      packing ? data::cut_of(*packing) : data::RowCut::AtMaxLength));
+  if (packing) {
+    in.packs.emplace(sizes, max_seq_length, *packing);
     sizes = in.packs->sizes();
   }
   if (groups) in.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(sizes));
@@ -76,10 +78,12 @@ Result<nlohmann::json> record_data(const Inputs& in, const data::DatasetOptions&
                           .split_rows = in.first_row(),
                           .max_seq_length = options.max_seq_length,
                           .chat_template = options.chat_template,
-                          .by_length = in.packs || in.lengths};
+                          .by_length = in.packs || in.lengths,
+                          .packing = in.packs ? std::string(name_of(in.packs->strategy())) : ""};
   DSJ_TRY(record.train, data::rows_content(files, training.data_path, options.dataset));
   if (in.eval_dataset) {
-    DSJ_TRY(record.eval, data::rows_content(files, *training.eval_data_path, ""));
+    const auto [path, dataset] = eval_source(training);
+    DSJ_TRY(record.eval, data::rows_content(files, path, dataset));
   }
   DSJ_TRY(record.tokenizer, data::tokenizer_content(files, training.model_name_or_path));
   return to_json(record);
@@ -108,6 +112,12 @@ Result<data::Sample> sample_at(const data::Dataset& dataset, int64_t row,
     for (data::Sample& beside : sample.beside) beside.reference = {own[1]};
   }
   return sample;
+}
+
+Result<data::Sample> Inputs::training_row(int64_t row, const ReferenceLogps* reference) const {
+  if (packs && data::cut_of(packs->strategy()) == data::RowCut::Never)
+    return dataset->whole(first_row() + row);
+  return sample_at(*dataset, first_row() + row, reference);
 }
 
 Result<data::Sample> EvalRows::at(int64_t row) const {
@@ -194,11 +204,11 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   DSJ_TRY_STATUS(plan::check_row_cut(in.model, in.config()));
   const auto& eval = in.config().eval;
   const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;
-  if (evaluates && training.eval_data_path && !training.eval_data_path->empty()) {
+  if (const auto [path, dataset] = eval_source(training); evaluates && !path.empty()) {
     DSJ_TRY(in.eval_dataset,
             data::Dataset::open(
-                *training.eval_data_path, in.tokenizer.get(),
-                data::evaluation_options(options, training.max_eval_samples.value_or(0))));
+                path, in.tokenizer.get(),
+                data::evaluation_options(options, dataset, training.max_eval_samples.value_or(0))));
     rotate_answers(in, *in.eval_dataset, 0);
   }
   if (env.rank == 0) {

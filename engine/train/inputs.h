@@ -64,6 +64,9 @@ struct Inputs {
   int64_t first_row() const { return config().eval.split_rows; }
   /// What is trained on, in rows, or in packs of them.
   int64_t rows() const { return packs ? packs->count() : dataset->rows() - first_row(); }
+  /// One of the rows to train on, counted from 0: whole where packs are made of whole rows, else as
+  /// sample_at().
+  Result<data::Sample> training_row(int64_t row, const ReferenceLogps* reference) const;
   EvalRows eval_rows() const;
   bool shuffle() const { return job.training.shuffle.value_or(true); }
   /// The order in which `world` ranks are dealt what is trained on.

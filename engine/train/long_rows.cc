@@ -7,6 +7,7 @@
 namespace dsj::train {
 
 void tell_long_rows(const Inputs& in, const Events& events) {
+  if (in.packs && data::cut_of(in.packs->strategy()) == data::RowCut::Never) return;
   const int64_t first = in.first_row();
   const auto counted =
       data::count_long_rows(*in.dataset, first, in.dataset->rows() - first, at::get_num_threads());

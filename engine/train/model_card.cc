@@ -137,7 +137,7 @@ class Card {
     item("precision", dsconfig::name_of(config.precision));
     item("zero_stage", config.zero.stage);
     objective();
-    if (in_.packs) item("packing", "bfd");
+    if (in_.packs) item("packing", std::string(name_of(in_.packs->strategy())));
     if (in_.lora) item("lora", to_json(*in_.lora).dump());
   }
 

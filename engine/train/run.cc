@@ -138,8 +138,8 @@ class Loop {
     const data::Sampler& sampler = order ? order->places() : dealt;
     data::Loader loader(
         [this, &order](int64_t row) {
-          return sample_at(*in_.dataset, in_.first_row() + (order ? order->row(row) : row),
-                           references_ ? &references_->train : nullptr);
+          return in_.training_row(order ? order->row(row) : row,
+                                  references_ ? &references_->train : nullptr);
         },
         sampler,
         {.rank = groups_.groups().data_rank(),
@@ -512,7 +512,7 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
   for (const std::string& note : in.dataset->notes()) events.warn(training.data_path + ": " + note);
   if (in.eval_dataset) {
     for (const std::string& note : in.eval_dataset->notes())
-      events.warn(*training.eval_data_path + ": " + note);
+      events.warn(eval_source(training).path + ": " + note);
   }
   if (in.tokenizer)
     for (const std::string& note : in.tokenizer->notes()) events.warn(note);

@@ -33,19 +33,24 @@ void resolve_evaluation(const Source& in, int64_t total, EvalConfig& eval, Repor
   eval.on_start = in.args.eval_on_start.value_or(false);
   eval.micro_batch_size = in.args.per_device_eval_batch_size.value_or(8);
   const bool wanted = eval.when.kind != Cadence::Kind::Never || eval.on_start;
-  const bool file = in.args.eval_data_path && !in.args.eval_data_path->empty();
+  const bool named = in.args.eval_dataset && !in.args.eval_dataset->empty();
+  const bool file = named || (in.args.eval_data_path && !in.args.eval_data_path->empty());
+  const char* rows = named ? "evalDataset" : "evalDataPath";
   const bool random = in.args.val_size.value_or(0) > 0;
   const bool split = random || in.args.validation_split_percentage.has_value();
   const char* key = random ? "training.valSize" : "training.validationSplitPercentage";
-  if (file && split) {
-    out.error(key, "evalDataPath names rows to evaluate on, too", "keep one of the two");
+  if (named && !in.args.eval_data_path.value_or("").empty()) {
+    out.error("training.evalDataset", "evalDataPath names rows to evaluate on, too",
+              "keep one of the two");
+  } else if (file && split) {
+    out.error(key, std::string(rows) + " names rows to evaluate on, too", "keep one of the two");
   } else if (random && in.args.validation_split_percentage) {
     out.error(key, "validationSplitPercentage holds rows out, too", "keep one of the two");
   } else if (wanted && !file && !split) {
     out.error("training.evaluationStrategy", "there are no rows to evaluate on",
-              "give evalDataPath, valSize or validationSplitPercentage");
+              "give evalDataPath, evalDataset, valSize or validationSplitPercentage");
   } else if (file && !wanted) {
-    out.warning("training.evalDataPath", "no effect: evaluationStrategy is no",
+    out.warning(std::string("training.") + rows, "no effect: evaluationStrategy is no",
                 "write evaluationStrategy: steps or epoch");
   }
   if (!split || !in.facts.dataset_rows) return;

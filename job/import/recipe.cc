@@ -85,25 +85,29 @@ class RecipeImport {
       } else if (key == "val_size") {
         validation(value);
       } else if (key == "eval_dataset") {
-        if (const std::string file = dataset_file(argument_word(value)); !file.empty())
-          give("eval_data_path", file);
+        if (const auto other = no_file(argument_word(value)))
+          lose(key, *other + " is not a file in dataset_info.json");
         else
-          lose(key, argument_word(value) + " is not a file in dataset_info.json");
+          give(key, argument_word(value));
       } else {
         give(key, argument_word(value));
       }
     }
     if (adapters) llamafactory_adapters();
-    if (says("stage") && document_["stage"] == "pt" && !says("packing"))
+    const bool packing = json_flag(document_, "packing");
+    if (json_text(document_, "stage") == "pt" && (packing || !says("packing"))) {
+      if (!packing) give("packing", "true");
+      give("packing_strategy", "wrapped");
       note(
-          "stage pt: LLaMA-Factory joins the texts and cuts them into rows of cutoff_len tokens. "
-          "Here each text is a row, cut at cutoff_len. packing: true computes several at once");
+          "stage pt: as in LLaMA-Factory the texts are joined, 1,000 at a time, and cut every "
+          "cutoff_len tokens. The last part of each 1,000 is trained on; LLaMA-Factory drops it");
+    } else if (packing && !json_flag(document_, "neat_packing")) {
+      note(
+          "packing: a row attends to itself alone, as with LLaMA-Factory's neat_packing; without it "
+          "LLaMA-Factory's rows see the rows before them in the pack");
+    }
     if (!datasets.empty()) {
-      const auto names = split_commas(datasets);
-      const auto other = std::ranges::find_if(names, [this](const std::string& name) {
-        return json_text(entry_of(name), "file_name").empty();
-      });
-      if (other != names.end()) {
+      if (const auto other = no_file(datasets)) {
         need("spec.training.dataPath", "the data set " + *other + " is not a file of " +
                                            dataset_directory() + "/dataset_info.json");
       } else {
@@ -177,15 +181,11 @@ class RecipeImport {
   }
 
   /// The local file of a name in dataset_info.json. Empty: there is none, or there are several.
-  std::string dataset_file(const std::string& names) {
-    const json entry = entry_of(names);
-    if (entry.is_null()) return {};
-    for (const char* key : {"columns", "tags", "formatting", "ranking", "split", "num_samples"})
-      if (entry.contains(key) && entry[key] != "alpaca")
-        note("dataset_info.json: " + std::string(key) + " of " + names + " is " +
-             entry[key].dump() + "; `dsj data show` prints how the rows are read");
-    const std::string file = json_text(entry, "file_name");
-    return file.empty() ? file : dataset_directory() + "/" + file;
+  /// Of the names the first that is not a file of dataset_info.json.
+  std::optional<std::string> no_file(const std::string& names) {
+    for (const std::string& name : split_commas(names))
+      if (json_text(entry_of(name), "file_name").empty()) return name;
+    return std::nullopt;
   }
 
   Result<Imported> finish_line(const std::string& ranks) {

@@ -102,6 +102,11 @@ TEST_F(MeasuredRowsTest, PacksAreDealtInPlaceOfRows) {
   EXPECT_DOUBLE_EQ(rows["packed"]["filled"], 0.9);
   EXPECT_EQ(rows["largestMicroBatch"]["tokens"], 200);
   EXPECT_EQ(rows["largestMicroBatch"]["targets"], 180);
+  // 360 tokens, one after the other: three packs of 100 and one of 60.
+  const json wrapped =
+      plan({{"packing", true}, {"packingStrategy", "wrapped"}})["memory"]["rows"];
+  EXPECT_EQ(wrapped["packed"], (json{{"count", 4}, {"filled", 0.9}, {"strategy", "wrapped"}}));
+  EXPECT_EQ(wrapped["largestMicroBatch"], (json{{"tokens", 200}, {"targets", 198}}));
   // What is held out is not packed.
   const json held = plan({{"packing", true}, {"validationSplitPercentage", 50}});
   EXPECT_EQ(held["memory"]["rows"]["packed"]["count"], 4) << "50, 60, 70 and 80 by themselves";

@@ -374,6 +374,43 @@ TEST_F(TrainRun, PackedRowsAreAllTrainedOnAndResumed) {
   EXPECT_EQ(losses(), whole);
 }
 
+TEST_F(TrainRun, WrappedRowsAreTheRowsThatOneWouldCutByHand) {
+  json rows = json::array(), cut = json::array();
+  std::vector<int> text;
+  for (int i = 0; i < 24; ++i) {
+    std::vector<int> ids;
+    for (int t = 0; t < 4 + i * 7 % 41; ++t) ids.push_back((i * 31 + t * 17) % 100);
+    rows.push_back({{"input_ids", ids}, {"labels", ids}});
+    text.insert(text.end(), ids.begin(), ids.end());
+  }
+  for (size_t first = 0; first < text.size(); first += 16) {
+    const std::vector<int> ids(text.begin() + static_cast<std::ptrdiff_t>(first),
+                               text.begin() + static_cast<std::ptrdiff_t>(
+                                                  std::min(text.size(), first + 16)));
+    cut.push_back({{"input_ids", ids}, {"labels", ids}});
+  }
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW",
+      "params": {"lr": 1e-3, "eps": 1e-3}}, "zero_optimization": {"stage": 2}})");
+  write("data.json", cut.dump());
+  write_job({{"numTrainEpochs", "1"}, {"maxSeqLength", "16"}});
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  const auto expected = losses();
+  fs::remove_all(out());
+  write("data.json", rows.dump());
+  write_job({{"numTrainEpochs", "1"},
+             {"maxSeqLength", "16"},
+             {"packing", "true"},
+             {"packingStrategy", "wrapped"}});
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  EXPECT_EQ(losses(), expected) << "bit for bit";
+  write_job({{"numTrainEpochs", "2"},
+             {"maxSeqLength", "16"},
+             {"packing", "true"},
+             {"packingStrategy", "bfd_split"}});
+  EXPECT_EQ(run({"job.yaml"}), 2);
+  EXPECT_THAT(stderr_text(), HasSubstr("wrapped → bfd_split"));
+}
+
 TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
   write_config(3);
   const std::string lora = "spec.training.lora=";

@@ -176,6 +176,30 @@ TEST_F(WatchRun, EvaluationMovesNoBitOfTheTraining) {
   EXPECT_EQ(status()["training"]["evalStep"], 6);
 }
 
+/// LLaMA-Factory's eval_dataset: entries of the training rows' dataset_info.json.
+TEST_F(WatchRun, EvaluatesOnDataSetsByName) {
+  ASSERT_EQ(train(4, {}, {"evaluationStrategy=steps", "evalSteps=2", "evalDataPath=eval.json"}), 0);
+  const auto expected = values("eval_loss");
+  ASSERT_EQ(expected.size(), 2u);
+  fs::remove_all(out());
+  write("dataset_info.json", R"({"mine": {"file_name": "data.json"}, "held": {"file_name": "eval.json"},
+      "none": {"file_name": "none.json"}})");
+  const auto by_name = [&](const std::string& names) {
+    return std::vector<std::string>{"evaluationStrategy=steps", "evalSteps=2", "dataPath=.",
+                                    "dataset=mine", "evalDataset=" + names};
+  };
+  ASSERT_EQ(train(4, {}, by_name("held")), 0) << stderr_text();
+  EXPECT_EQ(values("eval_loss"), expected) << "bit for bit";
+  fs::remove_all(out());
+  ASSERT_EQ(train(4, {}, by_name("\"held,mine\"")), 0) << stderr_text();
+  EXPECT_EQ(values("eval_samples"), (std::vector<double>(2, 27.0)));
+  fs::remove_all(out());
+  EXPECT_EQ(train(4, {}, by_name("none")), 1);
+  EXPECT_THAT(stderr_text(), HasSubstr("none.json"));
+  EXPECT_EQ(train(4, {}, by_name("other")), 1);
+  EXPECT_THAT(stderr_text(), HasSubstr("other"));
+}
+
 TEST_F(WatchRun, SplitAndEpochs) {
   // 18 of 20 rows train: 4.5, so 5 steps an epoch; the third is cut short by maxSteps.
   ASSERT_EQ(train(12, {},

@@ -108,7 +108,7 @@ TEST(Loader, APackIsItsRowsInTheirOrder) {
     ASSERT_TRUE(got);
     std::vector<int64_t> want, lengths;
     for (int64_t i = 0; i < 2; ++i) {
-      for (const int64_t row : packs.rows(sampler.index(step, 0, 1, i))) {
+      for (const auto& [row, begin, tokens] : packs.parts(sampler.index(step, 0, 1, i))) {
         want.insert(want.end(), rows[row].tokens, row);
         lengths.push_back(rows[row].tokens);
       }

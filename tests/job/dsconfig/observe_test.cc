@@ -227,6 +227,13 @@ TEST(ObserveTest, EvaluationNeedsRows) {
   EXPECT_TRUE(watched("{}", args).ok());
   args.validation_split_percentage = 5;
   EXPECT_FALSE(watched("{}", args).ok()) << "both";
+  args.validation_split_percentage.reset();
+  args.eval_dataset = "held_out";
+  EXPECT_FALSE(watched("{}", args).ok()) << "both";
+  args.eval_data_path.reset();
+  EXPECT_TRUE(watched("{}", args).ok());
+  args.val_size = 5;
+  EXPECT_FALSE(watched("{}", args).ok()) << "both";
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ resume_from_checkpoint: null
   const json& spec = imported->manifest["spec"];
   EXPECT_EQ(spec["deepspeed"]["configFrom"]["file"], "examples/deepspeed/ds_z3_config.json");
   EXPECT_EQ(spec["training"], json::parse(R"({"modelNameOrPath": "./model",
-      "dataPath": "/data", "dataset": "mine", "evalDataPath": "/data/c.jsonl", "outputDir": "saves/x",
+      "dataPath": "/data", "dataset": "mine", "evalDataset": "chats", "outputDir": "saves/x",
       "maxSeqLength": 2048, "loggingSteps": 10, "saveSteps": 500, "reportTo": "none",
       "perDeviceTrainBatchSize": 1, "gradientAccumulationSteps": 8, "learningRate": 1e-4,
       "numTrainEpochs": 3, "lrSchedulerType": "cosine", "warmupRatio": 0.1, "bf16": true,
@@ -287,8 +287,18 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
     EXPECT_TRUE(imported);
     return imported ? json(imported->left_open).dump() : "";
   };
-  EXPECT_NE(notes("stage: pt\n").find("each text is a row"), std::string::npos);
-  EXPECT_EQ(notes("stage: pt\npacking: false\n").find("each text is a row"), std::string::npos);
+  // LLaMA-Factory's hparams/parser.py: packing is on in stage pt unless it is off by name.
+  for (const std::string on : {"", "packing: true\n", "neat_packing: true\npacking: true\n"}) {
+    const json pretrain = training(Recipe::LlamaFactory, factory + "stage: pt\n" + on);
+    EXPECT_EQ(pretrain["packing"], true) << on;
+    EXPECT_EQ(pretrain["packingStrategy"], "wrapped") << on;
+  }
+  EXPECT_NE(notes("stage: pt\n").find("1,000 at a time"), std::string::npos);
+  const json apart = training(Recipe::LlamaFactory, factory + "stage: pt\npacking: false\n");
+  EXPECT_FALSE(apart.contains("packingStrategy"));
+  EXPECT_NE(notes("stage: sft\npacking: true\n").find("neat_packing"), std::string::npos);
+  EXPECT_EQ(notes("stage: sft\npacking: true\nneat_packing: true\n").find("neat_packing"),
+            std::string::npos);
   const std::string axolotl = "base_model: m\nmicro_batch_size: 1\noutput_dir: o\n";
   dpo = training(Recipe::Axolotl, axolotl + "rl: ipo\nrl_beta: 0.3\n");
   EXPECT_EQ(dpo["objective"], "dpo");

@@ -101,12 +101,13 @@ TEST_F(ArgumentsTest, DashesUnderscoresEqualsAndSwitches) {
       "--nproc-per-node 2 --deepspeed=@ds --model-name-or-path=@model --data-path=/d "
       "--output-dir=/o --bf16 --gradient-checkpointing --shuffle False --max-steps=-1 "
       "--model_max_length 512 --eval_strategy no --packing --group_by_length True "
-      "--packing_strategy bfd --eval_packing False");
+      "--packing_strategy bfd_split --eval_packing False");
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_TRUE(*job->training.bf16);
   EXPECT_TRUE(*job->training.gradient_checkpointing);
   EXPECT_FALSE(*job->training.shuffle);
   EXPECT_TRUE(*job->training.packing && *job->training.group_by_length);
+  EXPECT_EQ(*job->training.packing_strategy, "bfd_split");
   EXPECT_EQ(*job->training.max_steps, -1);
   EXPECT_EQ(*job->training.max_seq_length, 512);
   EXPECT_EQ(*job->training.evaluation_strategy, "no");
@@ -206,9 +207,9 @@ TEST_F(ArgumentsTest, FindingsSpeakOfArguments) {
   };
   for (const Case& one : {
            Case{"--eval_strategy steps", "command line: error: --eval_strategy: ",
-                "(give --eval_data_path, --val_size or --validation_split_percentage)"},
+                "(give --eval_data_path, --eval_dataset, --val_size or --validation_split_percentage)"},
            Case{"--evaluation-strategy steps", "command line: error: --evaluation-strategy: ",
-                "(give --eval_data_path, --val_size or --validation_split_percentage)"},
+                "(give --eval_data_path, --eval_dataset, --val_size or --validation_split_percentage)"},
            Case{"--per_gpu_train_batch_size -1",
                 "command line: error: --per_gpu_train_batch_size: ",
                 "found -1, expected at least 1"},
