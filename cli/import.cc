@@ -29,6 +29,7 @@ constexpr char kImportHelp[] =
        dsj import deepspeed SCRIPT.sh                or:  dsj import deepspeed -- deepspeed ...
        dsj import accelerate SCRIPT.sh               or:  dsj import accelerate -- accelerate launch ...
        dsj import trl SCRIPT.sh                      or:  dsj import trl -- trl sft ...
+       dsj import swift SCRIPT.sh                    or:  dsj import swift -- swift sft ...
        dsj import hostfile FILE
        dsj import pytorchjob|mpijob|trainjob FILE.yaml
        dsj import llamafactory|axolotl FILE.yaml
@@ -45,7 +46,7 @@ and what is not carried over. Files are read, never run.
       --ds-config FILE  (pytorchjob, mpijob, trainjob) becomes the job's ds_config
       --launcher NAME   (the same) Native: this engine trains; Command: the container's program does
       --search-path DIR (roll) another directory in which `defaults` are looked up
-      -- WORDS          (torchrun, deepspeed, accelerate, trl) the line itself; after SCRIPT: its arguments
+      -- WORDS          (torchrun to swift) the line itself; after SCRIPT: its arguments
 Exit codes: 0 done, 1 the job would not validate, 2 bad input.
 )";
 
@@ -126,6 +127,7 @@ std::optional<jobimport::Launcher> launcher_kind(const std::string& name) {
   if (name == "deepspeed") return Launcher::DeepSpeed;
   if (name == "accelerate") return Launcher::Accelerate;
   if (name == "trl") return Launcher::Trl;
+  if (name == "swift") return Launcher::Swift;
   return std::nullopt;
 }
 
@@ -212,8 +214,8 @@ int run_import(Arguments args) {
   parser.no_help();
   parser.option("KIND", options.kind)
       .required()
-      .one_of({"roll", "torchrun", "deepspeed", "accelerate", "trl", "hostfile", "pytorchjob",
-               "mpijob", "trainjob", "llamafactory", "axolotl"});
+      .one_of({"roll", "torchrun", "deepspeed", "accelerate", "trl", "swift", "hostfile",
+               "pytorchjob", "mpijob", "trainjob", "llamafactory", "axolotl"});
   parser.option("FILE", options.file);
   parser.option("--output", options.output);
   parser.option("-o", options.format).one_of({"yaml", "json"});

@@ -104,7 +104,8 @@ const std::vector<TrainingField>& training_fields() {
       row("evalDataPath", &A::eval_data_path,
           "Evaluation rows, an absolute path in the container."),
       row("evalDataset", &A::eval_dataset,
-          "Instead of evalDataPath: names of data sets in dataPath's dataset_info.json, separated by "
+          "Instead of evalDataPath: names of data sets in dataPath's dataset_info.json, separated "
+          "by "
           "commas, whose rows are evaluated on."),
       row("validationSplitPercentage", &A::validation_split_percentage,
           "Instead of evalDataPath: this share of dataPath, from its first row on, is held out.",
@@ -159,8 +160,10 @@ const std::vector<TrainingField>& training_fields() {
       row("packing", &A::packing,
           "Lays rows end to end into maxSeqLength tokens; each attends only to itself."),
       row("packingStrategy", &A::packing_strategy,
-          "Of packing, as TRL: bfd, rows that are too long are cut (the default); bfd_split, what is "
-          "cut off is packed, too; wrapped, one text without borders, cut every maxSeqLength tokens.",
+          "Of packing, as TRL: bfd, rows that are too long are cut (the default); bfd_split, what "
+          "is "
+          "cut off is packed, too; wrapped, one text without borders, cut every maxSeqLength "
+          "tokens.",
           kAny, "bfd bfd_split wrapped"),
       row("groupByLength", &A::group_by_length,
           "Puts rows of similar length into one batch, as Hugging Face's group_by_length."),

@@ -63,7 +63,8 @@ Packs::Packs(std::span<const RowSize> rows, int64_t capacity, PackingStrategy st
     : capacity_(capacity), strategy_(strategy) {
   DSJ_CHECK(std::ranges::all_of(rows, [](const RowSize& row) { return row.tokens >= 1; }));
   if (strategy == PackingStrategy::Bfd)
-    DSJ_CHECK(std::ranges::all_of(rows, [&](const RowSize& row) { return row.tokens <= capacity; }));
+    DSJ_CHECK(
+        std::ranges::all_of(rows, [&](const RowSize& row) { return row.tokens <= capacity; }));
   if (strategy == PackingStrategy::Wrapped)
     wrap(rows);
   else
@@ -146,9 +147,9 @@ Result<std::vector<Sample>> Packs::samples(
   for (const RowPart& part : parts(pack)) {
     DSJ_TRY(Sample row, row_at(part.row));
     if (part.begin + part.tokens > std::ssize(row.input_ids))
-      return fail(ErrorKind::Environment, "the file was changed while it was in use: a row has " +
-                                              std::to_string(row.input_ids.size()) +
-                                              " tokens, and had more",
+      return fail(ErrorKind::Environment,
+                  "the file was changed while it was in use: a row has " +
+                      std::to_string(row.input_ids.size()) + " tokens, and had more",
                   "row " + std::to_string(part.row));
     const bool joins = strategy_ == PackingStrategy::Wrapped && !samples.empty();
     const bool whole = part.tokens == std::ssize(row.input_ids);

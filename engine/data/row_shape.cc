@@ -201,10 +201,26 @@ std::expected<ShapedRow, RowProblem> shaped_mark(json row, const std::string& te
   return shaped;
 }
 
+/// ms-swift's row of continued pretraining, an answer without a question: its text. nullopt: another row.
+std::optional<std::string> only_answer(const json& row) {
+  if (!holds(row, "messages") || !row["messages"].is_array() || row["messages"].size() != 1)
+    return std::nullopt;
+  const json& turn = row["messages"][0];
+  if (!turn.is_object() || turn.value("role", json()) != "assistant" || !turn.contains("content") ||
+      !turn["content"].is_string())
+    return std::nullopt;
+  return turn["content"].get<std::string>();
+}
+
 std::expected<ShapedRow, RowProblem> shaped_as(RowAim aim, json row, std::string text) {
   if (aim == RowAim::Pairs) return shaped_pair(std::move(row), std::move(text));
   if (aim == RowAim::Marked) return shaped_mark(std::move(row), text);
   if (auto problem = refused_field(row)) return std::unexpected(std::move(*problem));
+  if (const auto answer = aim == RowAim::Texts ? only_answer(row) : std::nullopt) {
+    row.erase("messages");
+    row["text"] = *answer;
+    text = row.dump();
+  }
   auto shaped = Shaper(std::move(row), std::move(text)).run();
   if (shaped && aim == RowAim::Texts && shaped->kind != RowKind::Text &&
       shaped->kind != RowKind::Tokens)

@@ -46,14 +46,15 @@ Status accept(const dsconfig::Resolution& resolution, const std::string& source)
 /// tokenizes all rows for it.
 Status measure_rows(Inputs& in, int64_t max_seq_length) {
   const TrainingArgs& training = in.job.training;
-  const auto packing = data::packing_of(training.packing.value_or(false),
-                                        training.packing_strategy.value_or("bfd"));
+  const auto packing =
+      data::packing_of(training.packing.value_or(false), training.packing_strategy.value_or("bfd"));
   const bool groups = training.group_by_length.value_or(false);
   const int64_t first = dsconfig::held_out_rows(in.dataset->rows(), training);
   const int64_t count = in.dataset->rows() - first;
   if ((!packing && !groups) || count < 1) return {};  // resolve() says what is wrong with no rows
-  DSJ_TRY(auto sizes, data::row_sizes(*in.dataset, first, count, at::get_num_threads(),
-                                      packing ? data::cut_of(*packing) : data::RowCut::AtMaxLength));
+  DSJ_TRY(auto sizes,
+          data::row_sizes(*in.dataset, first, count, at::get_num_threads(),
+                          packing ? data::cut_of(*packing) : data::RowCut::AtMaxLength));
   if (packing) {
     in.packs.emplace(sizes, max_seq_length, *packing);
     sizes = in.packs->sizes();

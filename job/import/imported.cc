@@ -2,7 +2,11 @@
 
 #include <cctype>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
+#include "common/json.h"
+#include "common/path_list.h"
 #include "job/spec/overrides.h"
 #include "job/spec/yaml.h"
 
@@ -46,13 +50,34 @@ std::string sentence_of(const dsconfig::Finding& finding) {
   return text;
 }
 
+namespace {
+
+/// Of a job that evaluates on rows that the source has elsewhere: a split of a hub's data set, or none.
+std::optional<Missing> evaluation_rows(const json& manifest) {
+  const json::json_pointer at("/spec/training");
+  if (!manifest.contains(at) || !manifest[at].is_object()) return std::nullopt;
+  if (json_text(manifest["spec"], "launcher") == "Command") return std::nullopt;
+  const json& training = manifest[at];
+  const std::string when = json_text(training, "evaluationStrategy");
+  if ((when.empty() || when == "no") && !json_flag(training, "evalOnStart")) return std::nullopt;
+  for (const char* rows : {"evalDataPath", "evalDataset", "valSize", "validationSplitPercentage"})
+    if (training.contains(rows)) return std::nullopt;
+  return Missing{"spec.training.evalDataPath",
+                 "the job evaluates, and no rows are named for it; --set "
+                 "spec.training.evaluationStrategy=no leaves evaluations out"};
+}
+
+}  // namespace
+
 Status finish(Imported& imported, const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     DSJ_TRY(const jobspec::Override change, jobspec::parse_override(text));
     DSJ_TRY_STATUS(jobspec::apply(change, 0, imported.manifest));
   }
   std::string message, hint;
-  for (const Missing& missing : imported.missing) {
+  std::vector<Missing> all = imported.missing;
+  if (auto rows = evaluation_rows(imported.manifest)) all.push_back(std::move(*rows));
+  for (const Missing& missing : all) {
     if (imported.manifest.contains(pointer(missing.path))) continue;
     message += (message.empty() ? "" : "; ") + missing.path + ": " + missing.message;
     hint += (hint.empty() ? "add --set " : " --set ") + missing.path + "=...";
@@ -62,18 +87,23 @@ Status finish(Imported& imported, const std::vector<std::string>& overrides) {
 }
 
 void make_paths_absolute(json& manifest, const std::string& base) {
-  const auto rebase = [&](const char* path, bool only_existing) {
+  const auto rebase = [&](const char* path, bool only_existing, bool is_list = false) {
     const json::json_pointer at(path);
     if (!manifest.contains(at) || !manifest[at].is_string()) return;
-    const std::string name = manifest[at].get<std::string>();
-    if (name.empty() || name[0] == '/' || name.starts_with("$")) return;
-    std::error_code ignored;
-    const fs::path whole = fs::absolute(fs::path(base) / name).lexically_normal();
-    if (only_existing && !name.starts_with(".") && !fs::exists(whole, ignored)) return;
-    manifest[at] = whole.string();
+    std::string all;
+    const std::string value = manifest[at].get<std::string>();
+    for (const std::string& name : is_list ? split_commas(value) : std::vector{value}) {
+      std::error_code ignored;
+      const fs::path whole = fs::absolute(fs::path(base) / name).lexically_normal();
+      const bool stays = name.empty() || name[0] == '/' || name.starts_with("$") ||
+                         (only_existing && !name.starts_with(".") && !fs::exists(whole, ignored));
+      all += (all.empty() ? "" : ",") + (stays ? name : whole.string());
+    }
+    manifest[at] = all;
   };
   rebase("/spec/training/modelNameOrPath", true);
-  rebase("/spec/training/dataPath", false);
+  rebase("/spec/training/dataPath", false, true);
+  rebase("/spec/training/evalDataPath", false, true);
   rebase("/spec/training/outputDir", false);
   rebase("/spec/training/resumeFromCheckpoint", true);
   rebase("/spec/deepspeed/configFrom/file", false);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include "job/import/accelerate.h"
 #include "job/import/hostfile.h"
 #include "job/import/recipe.h"
+#include "job/import/swift.h"
 #include "job/import/trl.h"
 #include "job/spec/job.h"
 #include "job/spec/yaml.h"
@@ -102,6 +104,18 @@ Result<Line> take_trl_apart(const std::vector<std::string>& words, size_t first,
               .arguments = {words.begin() + static_cast<ptrdiff_t>(first) + 1, words.end()}};
 }
 
+/// `swift sft`, with the ranks that ms-swift's own launch reads from the environment.
+Result<Line> take_swift_apart(const std::vector<std::string>& words, size_t first,
+                              const std::map<std::string, std::string>& environment) {
+  Line line{.script = "swift/cli/" + words[first] + ".py",
+            .arguments = {words.begin() + static_cast<ptrdiff_t>(first) + 1, words.end()}};
+  for (const auto& [name, option] :
+       {std::pair{"NPROC_PER_NODE", "nproc_per_node"}, std::pair{"NNODES", "nnodes"}})
+    if (const auto found = environment.find(name); found != environment.end())
+      line.options[option] = found->second;
+  return line;
+}
+
 std::string option_name(const std::string& word) {
   std::string name = word.substr(0, word.find('='));
   name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
@@ -172,12 +186,15 @@ class LineImport {
 
   Result<Imported> run(Launcher launcher) {
     is_trl_ = launcher == Launcher::Trl;
-    DSJ_TRY_STATUS(launcher == Launcher::Torchrun    ? torchrun()
+    const bool torchrun_options = launcher == Launcher::Torchrun || launcher == Launcher::Swift;
+    DSJ_TRY_STATUS(torchrun_options                  ? torchrun()
                    : launcher == Launcher::DeepSpeed ? deepspeed()
                                                      : Status{});
-    DSJ_TRY_STATUS(arguments_of_file());
+    const auto command = swift_command(line_.script);
+    if (!command) DSJ_TRY_STATUS(arguments_of_file());
     if (launcher == Launcher::Trl) DSJ_TRY_STATUS(trl_options());
     if (launcher == Launcher::Accelerate || launcher == Launcher::Trl) DSJ_TRY_STATUS(accelerate());
+    if (command) DSJ_TRY_STATUS(swift(*command));
     // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
     imported_.manifest = std::move(taken.manifest);
@@ -188,6 +205,8 @@ class LineImport {
       imported_.not_carried.push_back("the script's own number of ranks: the launcher's counts");
     spec["workers"] = workers_;
     if (restarts_) spec["backoffLimit"] = *restarts_;
+    if (!spec.contains("deepspeed") && !swift_config_.is_null())
+      spec["deepspeed"] = {{"config", swift_config_}};
     if (!settings_.is_null()) take_settings(spec);
     json training = spec.value("training", json::object());
     if (training.is_null()) training = json::object();
@@ -195,7 +214,7 @@ class LineImport {
     spec["training"] = training;
     if (!training.contains("modelNameOrPath"))
       need("spec.training.modelNameOrPath", "the line has no --model_name_or_path");
-    if (!training.contains("dataPath")) need("spec.training.dataPath", why_no_data());
+    if (!training.contains("dataPath") && !command) need("spec.training.dataPath", why_no_data());
     if (!spec.contains("deepspeed"))
       need("spec.deepspeed.configFrom.file", "the line has no --deepspeed FILE");
     for (const auto& [name, value] : line_.options)
@@ -241,6 +260,17 @@ class LineImport {
     if (!is_trl_ && !is_script_of_trl(line_.script)) return {};
     if (const std::string filled = fill_trl_defaults(*trainer, training); !filled.empty())
       imported_.left_open.push_back("TRL's defaults: " + filled);
+    return {};
+  }
+  /// ms-swift's arguments become the line's.
+  Status swift(const std::string& command) {
+    const int64_t ranks = workers_.value("replicas", 1) * workers_.value("slotsPerWorker", 1);
+    DSJ_TRY(SwiftArguments taken, swift_arguments(files_, command, line_.arguments, ranks));
+    line_.arguments = std::move(taken.line);
+    swift_config_ = std::move(taken.ds_config);
+    std::ranges::move(taken.missing, std::back_inserter(imported_.missing));
+    std::ranges::move(taken.left_open, std::back_inserter(imported_.left_open));
+    std::ranges::move(taken.not_carried, std::back_inserter(imported_.not_carried));
     return {};
   }
   /// Moves accelerate's options out of TRL's arguments. What the trainer has under the same name is its.
@@ -487,7 +517,8 @@ class LineImport {
   Line line_;
   Imported imported_;
   json workers_ = json::object();
-  json settings_;  ///< of accelerate; null: another launcher
+  json settings_;      ///< of accelerate; null: another launcher
+  json swift_config_;  ///< SwiftArguments::ds_config
   bool is_trl_ = false;
   std::optional<int64_t> restarts_;
 };
@@ -507,6 +538,10 @@ int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
     const bool module = i > 0 && words[i - 1] == "-m";
     if (launcher == Launcher::Trl) {
       if (name == "trl") return static_cast<int>(i);
+    } else if (launcher == Launcher::Swift) {
+      if (name == "swift" && i + 1 < words.size() &&
+          swift_command("swift/cli/" + words[i + 1] + ".py"))
+        return static_cast<int>(i);
     } else if (launcher == Launcher::Accelerate) {
       if ((name == "accelerate" && i + 1 < words.size() && words[i + 1] == "launch"))
         return static_cast<int>(i + 1);
@@ -528,7 +563,8 @@ int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
 }
 
 Result<Imported> import_line(Files& files, const std::vector<std::string>& words, Launcher launcher,
-                             const std::string& origin) {
+                             const std::string& origin,
+                             std::map<std::string, std::string> environment) {
   const int at = find_launcher(words, launcher);
   if (at < 0)
     return bad_input(
@@ -536,11 +572,17 @@ Result<Imported> import_line(Files& files, const std::vector<std::string>& words
                                            ? "torchrun (python -m torch.distributed.run)"
                                        : launcher == Launcher::DeepSpeed ? "deepspeed"
                                        : launcher == Launcher::Trl       ? "trl"
+                                       : launcher == Launcher::Swift     ? "swift sft, pt or rlhf"
                                                                          : "accelerate launch"),
         origin);
   const auto first = static_cast<size_t>(at) + 1;
+  for (size_t i = 0; i + 1 < first; ++i)
+    if (const size_t equals = words[i].find('='); equals != std::string::npos)
+      environment[words[i].substr(0, equals)] = words[i].substr(equals + 1);
   DSJ_TRY(const Line line, launcher == Launcher::Trl ? take_trl_apart(words, first, origin)
-                                                     : take_apart(words, first, launcher, origin));
+                           : launcher == Launcher::Swift
+                               ? take_swift_apart(words, first, environment)
+                               : take_apart(words, first, launcher, origin));
   return LineImport(files, line, origin).run(launcher);
 }
 
@@ -566,7 +608,8 @@ Result<Imported> import_script(Files& files, const Script& script, Launcher laun
                      notes.empty() ? hint : notes + "; " + hint);
   }
   DSJ_TRY(Imported imported,
-          import_line(files, chosen->words, launcher, origin + ":" + std::to_string(chosen->line)));
+          import_line(files, chosen->words, launcher, origin + ":" + std::to_string(chosen->line),
+                      chosen->environment));
   imported.not_carried.insert(imported.not_carried.end(), others.begin(), others.end());
   imported.left_open.insert(imported.left_open.end(), script.notes.begin(), script.notes.end());
   if (std::ranges::any_of(script.conditional, [&](const Command& one) { return &one == chosen; }))

@@ -1,8 +1,10 @@
 // The lines that start a DeepSpeed training: torchrun (also python -m torch.distributed.run and
-// torch.distributed.launch), deepspeed, `accelerate launch` and `trl sft`. The launcher's own options give the workers,
-// the script's arguments the rest, by the same table as `dsj run`'s (spec/job.h). A script of TRL's names its objective.
+// torch.distributed.launch), deepspeed, `accelerate launch`, `trl sft` and `swift sft`. The launcher's own options give the
+// workers, the script's arguments the rest, by the same table as `dsj run`'s (spec/job.h). A script of TRL's names its
+// objective; those of ms-swift have arguments of their own (swift.h).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,7 @@
 
 namespace dsj::jobimport {
 
-enum class Launcher { Torchrun, DeepSpeed, Accelerate, Trl };
+enum class Launcher { Torchrun, DeepSpeed, Accelerate, Trl, Swift };
 
 /// The index of the launcher's word among a command's; -1: the command is another one. For
 /// `python -m torch.distributed.run` it is that of the module. It may follow srun, docker run, uv run
@@ -21,9 +23,11 @@ enum class Launcher { Torchrun, DeepSpeed, Accelerate, Trl };
 int find_launcher(const std::vector<std::string>& words, Launcher launcher);
 
 /// One command, the launcher's word first or behind a python -m. `origin` is for messages.
-/// BadInput: not such a line, an option without its value, a hostfile that cannot be read.
+/// BadInput: not such a line, an option without its value, a hostfile that cannot be read. `environment`:
+/// as Command::environment; NAME=value in front of the launcher's word counts, too.
 Result<Imported> import_line(Files& files, const std::vector<std::string>& words, Launcher launcher,
-                             const std::string& origin);
+                             const std::string& origin,
+                             std::map<std::string, std::string> environment = {});
 
 /// The first such line of a script, before those inside conditions, loops and functions; others are
 /// named. The script's notes are among what is left open.

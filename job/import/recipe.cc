@@ -100,10 +100,13 @@ class RecipeImport {
       give("packing_strategy", "wrapped");
       note(
           "stage pt: as in LLaMA-Factory the texts are joined, 1,000 at a time, and cut every "
-          "cutoff_len tokens. The last part of each 1,000 is trained on; LLaMA-Factory drops it");
+          "cutoff_len tokens. The last part of each 1,000 is trained on; LLaMA-Factory drops it, "
+          "and writes the "
+          "tokenizer's begin token, if it has one, over each row's first token");
     } else if (packing && !json_flag(document_, "neat_packing")) {
       note(
-          "packing: a row attends to itself alone, as with LLaMA-Factory's neat_packing; without it "
+          "packing: a row attends to itself alone, as with LLaMA-Factory's neat_packing; without "
+          "it "
           "LLaMA-Factory's rows see the rows before them in the pack");
     }
     if (!datasets.empty()) {
@@ -417,10 +420,21 @@ void RecipeImport::axolotl_datasets(const std::string& key, const json& value) {
   if (!paths.empty()) give(test ? "eval_data_path" : "data_path", paths);
 }
 
+/// Keys of axolotl's about evaluations, which it does not read without rows to evaluate on.
+constexpr const char* kAxolotlEvaluation[] = {
+    "eval_steps",           "evals_per_epoch",         "eval_strategy",
+    "eval_batch_size",      "early_stopping_patience", "load_best_model_at_end",
+    "metric_for_best_model"};
+
 Result<Imported> RecipeImport::axolotl() {
+  const bool evaluates = says("test_datasets") || number("val_set_size", 0) > 0;
   bool schedule = false;
   for (const auto& [key, value] : document_.items()) {
     if (is_empty(value)) continue;
+    if (!evaluates && std::ranges::find(kAxolotlEvaluation, key) != std::end(kAxolotlEvaluation)) {
+      lose(key, "there are no rows to evaluate on: val_set_size is 0");
+      continue;
+    }
     if (key == "lr_scheduler" && document_.contains("cosine_min_lr_ratio")) continue;
     if (key == "lora_target_modules" && document_.value("lora_target_linear", json()) == true)
       continue;  // axolotl adds them to all linear layers
@@ -440,7 +454,6 @@ Result<Imported> RecipeImport::axolotl() {
     }
     schedule = schedule || key == "warmup_steps" || key == "warmup_ratio";
   }
-  const bool evaluates = document_.contains("test_datasets") || number("val_set_size", 0) > 0;
   for (const auto& [key, value] : kAxolotlDefaults) {
     const bool other = std::string_view(key) == "lr_scheduler" && says("cosine_min_lr_ratio");
     if (!says(key) && !other)
@@ -449,6 +462,8 @@ Result<Imported> RecipeImport::axolotl() {
                ->second,
            value);
   }
+  if (evaluates && says("early_stopping_patience") && !says("metric_for_best_model"))
+    give("metric_for_best_model", "loss");  // Trainer's where load_best_model_at_end is on
   if (evaluates && !says("eval_batch_size"))
     give("per_device_eval_batch_size", text::number(std::max(number("micro_batch_size", 1), 1.0)));
   const auto on = [&](const char* key) { return document_.value(key, json()) == true; };

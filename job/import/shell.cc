@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/files/files.h"
 #include "common/text.h"
 #include "job/import/arithmetic.h"
 
@@ -312,6 +313,8 @@ class ShellReader {
         DSJ_TRY_STATUS(braced(inside.substr(2, inside.size() - 3), word, whole));
       } else if (const auto number = arithmetic(inside)) {
         word.add(*number);
+      } else if (const auto directory = directory_of(inside)) {
+        word.add(*directory);
       } else {
         note(inside.substr(0, 60) + " is not run");
         word.add(inside);
@@ -404,18 +407,58 @@ class ShellReader {
     return std::move(word.current);
   }
 
-  /// The value of $((...)) of whole numbers and variables that hold one; nullopt: not one, or a variable
-  /// is not known.
+  /// The value of $((...)) or $(expr ...) of whole numbers and variables that hold one; nullopt: not one,
+  /// or a variable is not known.
   std::optional<std::string> arithmetic(const std::string& text) const {
-    if (!text.starts_with("$((") || !text.ends_with("))")) return std::nullopt;
-    const auto value = whole_arithmetic(std::string_view(text).substr(3, text.size() - 5),
-                                        [this](const std::string& name) -> std::optional<int64_t> {
-                                          const auto found = variables_.find(name);
-                                          if (found == variables_.end() || found->second.empty())
-                                            return std::nullopt;
-                                          return text::parse_int(found->second[0]);
-                                        });
+    constexpr std::string_view kExpr = "$(expr ";
+    std::string inside;
+    if (text.starts_with("$((") && text.ends_with("))")) {
+      inside = text.substr(3, text.size() - 5);
+    } else if (text.starts_with(kExpr)) {
+      inside = text.substr(kExpr.size(), text.size() - kExpr.size() - 1);
+      std::erase(inside, '\\');  // expr 2 \* 4
+    } else {
+      return std::nullopt;
+    }
+    const auto value =
+        whole_arithmetic(inside, [this](const std::string& name) -> std::optional<int64_t> {
+          const auto found = variables_.find(name);
+          if (found == variables_.end() || found->second.empty()) return std::nullopt;
+          return text::parse_int(found->second[0]);
+        });
     return value ? std::optional(std::to_string(*value)) : std::nullopt;
+  }
+
+  /// Of `pwd`, the directory in which scripts are started, and of $(dirname $0), the script's own, as
+  /// relative paths; also in $(cd "$(dirname "$0")/.." && pwd). nullopt: another command.
+  std::optional<std::string> directory_of(std::string command, int depth = 0) const {
+    if (depth > 2 || command.size() > 1000) return std::nullopt;
+    std::erase_if(command, [](char c) { return c == '"' || c == '\''; });
+    if (command.starts_with('`')) command = "$(" + command.substr(1, command.size() - 2) + ")";
+    if (!command.starts_with("$(") || !command.ends_with(")")) return std::nullopt;
+    std::string inside = command.substr(2, command.size() - 3);
+    if (inside == "pwd" || inside == "pwd -P") return ".";
+    for (const char* own :
+         {"$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE}", "${BASH_SOURCE[0]}", "$(realpath $0)",
+          "$(readlink -f $0)", "$(realpath ${BASH_SOURCE[0]})", "$(readlink -f ${BASH_SOURCE[0]})"})
+      if (inside == std::string("dirname ") + own || inside == std::string("dirname -- ") + own)
+        return path_parent(source_).empty() ? "." : path_parent(source_);
+    if (!inside.starts_with("cd ")) return std::nullopt;
+    const size_t end = inside.find_first_of("&;");
+    const size_t pwd = end == std::string::npos ? end : inside.find_first_not_of("&; ", end);
+    if (pwd == std::string::npos || !inside.substr(pwd).starts_with("pwd")) return std::nullopt;
+    inside = inside.substr(3, end - 3);
+    for (const char* noise : {"-P ", "-- "})
+      if (inside.starts_with(noise)) inside.erase(0, 3);
+    inside.resize(inside.find(" >") == std::string::npos ? inside.size() : inside.find(" >"));
+    while (inside.ends_with(' ')) inside.pop_back();
+    size_t close = 0;
+    if (inside.starts_with("$(")) close = inside.rfind(')');
+    if (close == std::string::npos || close == 0) return std::nullopt;
+    const auto directory = directory_of(inside.substr(0, close + 1), depth + 1);
+    const std::string below = inside.substr(close + 1);
+    if (!directory || below.find_first_not_of("./") != std::string::npos) return std::nullopt;
+    return *directory + below;
   }
 
   void put(const std::string& name, const std::string& shown, Word& word, bool whole) {
@@ -459,6 +502,10 @@ class ShellReader {
         variables_.erase(name);
         note(name + " is set under a condition: not known");
       } else {
+        if (only_export && command.words[0] == "export")
+          exported_.insert(name);
+        else if (!only_export && !values.empty())
+          command.environment[name] = values[0];
         variables_[name] = std::move(values);
       }
       return {};
@@ -497,6 +544,10 @@ class ShellReader {
   Status close_command(Command command) {
     if (command.words.empty() || command.words[0] == "export") return {};
     auto& commands = depth_ == 0 ? script_.commands : script_.conditional;
+    for (const std::string& name : exported_)
+      if (const auto known = variables_.find(name);
+          known != variables_.end() && !known->second.empty())
+        command.environment.emplace(name, known->second[0]);
     const std::string inner = script_of(command.words);
     if (inner.empty() || nesting_ >= kNestingMax || ++reread_ > kRereadMax) {
       commands.push_back(std::move(command));
@@ -504,6 +555,7 @@ class ShellReader {
     }
     ShellReader reader(inner, source_, {});
     reader.variables_ = variables_;
+    reader.exported_ = exported_;
     reader.expanded_ = expanded_ + inner.size();
     reader.line_ = command.line;
     reader.nesting_ = nesting_ + 1;
@@ -549,6 +601,7 @@ class ShellReader {
   size_t expanded_ = 0, reread_ = 0;
   std::string here_;  ///< the word that ends the here document below this line
   std::map<std::string, Values> variables_;
+  std::set<std::string> exported_;
   Script script_;
 };
 
@@ -560,6 +613,7 @@ Result<Script> read_script(const std::string& text, const std::string& source,
     return bad_input("more than " + std::to_string(kMaxScript) + " bytes", source);
   if (const size_t bad = text::invalid_utf8(text); bad != std::string::npos)
     return bad_input("byte " + std::to_string(bad) + " is not UTF-8", source);
+  variables.emplace("PWD", ".");  // relative paths are those of the place where scripts are started
   return ShellReader(text, source, std::move(variables)).run();
 }
 

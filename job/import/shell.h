@@ -1,6 +1,7 @@
 // The commands of a launch script, read and never run: words, quotes, line continuations, comments,
-// plain variables (NAME=value, export NAME=value, arrays), $NAME, ${NAME}, ${NAME:-default}, $((...)) of
-// known whole numbers, and the text that eval, bash -c and sh -c run. What is decided when a script
+// plain variables (NAME=value, export NAME=value, arrays), $NAME, ${NAME}, ${NAME:-default}, $((...)) and
+// $(expr ...) of known whole numbers, and the text that eval, bash -c and sh -c run;
+// `pwd`, $(dirname "$0") and the like as relative paths. What is decided when a script
 // runs ($(...), $1) is left as written and named. Commands inside if, loops and functions are listed
 // apart, and what is set there is not known.
 #pragma once
@@ -16,6 +17,8 @@ namespace dsj::jobimport {
 struct Command {
   int line = 0;                    ///< 1-based, of its first word
   std::vector<std::string> words;  ///< variables replaced where they are known
+  /// Set in front of the command, or exported before it and known.
+  std::map<std::string, std::string> environment;
 };
 
 struct Script {

@@ -134,6 +134,32 @@ TEST_F(ImportTest, ALineAfterDashes) {
   EXPECT_NE(
       read(folder_ / "job.yaml").find("dataPath: " + (fs::current_path() / "rows.json").string()),
       std::string::npos);
+  args.insert(args.end(), {"--eval_strategy", "steps", "--eval_data_path", "a.json,/b.json"});
+  args.insert(args.begin() + 1, "--force");
+  EXPECT_EQ(run(args), 0) << err_;
+  EXPECT_NE(read(folder_ / "job.yaml")
+                .find("evalDataPath: " + (fs::current_path() / "a.json").string() + ",/b.json"),
+            std::string::npos)
+      << read(folder_ / "job.yaml");
+}
+
+/// The rows to evaluate on are a split of a hub's data set: the import asks for them, or for none.
+TEST_F(ImportTest, AJobThatEvaluatesNeedsRowsForIt) {
+  const std::string config = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
+  const auto import = [&](const std::vector<std::string>& sets) {
+    std::vector<std::string> args = {"torchrun"};
+    for (const std::string& set : sets) args.insert(args.end(), {"--set", set});
+    args.insert(args.end(), {"--", "torchrun", "sft.py", "--deepspeed", config,
+                             "--model_name_or_path", "m", "--data_path", "d.json",
+                             "--eval_strategy", "epoch", "--dataset_test_split", "test"});
+    return run(args);
+  };
+  EXPECT_EQ(import({}), 2);
+  EXPECT_NE(err_.find("--set spec.training.evalDataPath="), std::string::npos) << err_;
+  EXPECT_NE(err_.find("--set spec.training.evaluationStrategy=no"), std::string::npos) << err_;
+  EXPECT_EQ(import({"spec.training.evalDataPath=e.json"}), 0) << err_;
+  EXPECT_EQ(import({"spec.training.valSize=0.1"}), 0) << err_;
+  EXPECT_EQ(import({"spec.training.evaluationStrategy=no"}), 0) << err_;
 }
 
 TEST_F(ImportTest, AJobThatWouldNotValidateIsNotWritten) {

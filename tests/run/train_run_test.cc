@@ -384,9 +384,9 @@ TEST_F(TrainRun, WrappedRowsAreTheRowsThatOneWouldCutByHand) {
     text.insert(text.end(), ids.begin(), ids.end());
   }
   for (size_t first = 0; first < text.size(); first += 16) {
-    const std::vector<int> ids(text.begin() + static_cast<std::ptrdiff_t>(first),
-                               text.begin() + static_cast<std::ptrdiff_t>(
-                                                  std::min(text.size(), first + 16)));
+    const std::vector<int> ids(
+        text.begin() + static_cast<std::ptrdiff_t>(first),
+        text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), first + 16)));
     cut.push_back({{"input_ids", ids}, {"labels", ids}});
   }
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW",

@@ -182,7 +182,8 @@ TEST_F(WatchRun, EvaluatesOnDataSetsByName) {
   const auto expected = values("eval_loss");
   ASSERT_EQ(expected.size(), 2u);
   fs::remove_all(out());
-  write("dataset_info.json", R"({"mine": {"file_name": "data.json"}, "held": {"file_name": "eval.json"},
+  write("dataset_info.json",
+        R"({"mine": {"file_name": "data.json"}, "held": {"file_name": "eval.json"},
       "none": {"file_name": "none.json"}})");
   const auto by_name = [&](const std::string& names) {
     return std::vector<std::string>{"evaluationStrategy=steps", "evalSteps=2", "dataPath=.",

@@ -140,8 +140,8 @@ TEST(Packs, EveryTokenIsInOnePartAndTheTargetsAreBounds) {
           ASSERT_LE(std::ssize(sample.input_ids), packs.longest_row());
           ASSERT_EQ(sample.input_ids.size(), sample.labels.size());
           tokens += static_cast<int32_t>(sample.input_ids.size());
-          targets += static_cast<int32_t>(
-              std::count(sample.labels.begin() + 1, sample.labels.end(), 1));
+          targets +=
+              static_cast<int32_t>(std::count(sample.labels.begin() + 1, sample.labels.end(), 1));
           for (size_t i = 0; i < sample.labels.size(); ++i) {
             const int32_t id = sample.input_ids[i];
             ASSERT_EQ(sample.labels[i], labels[id / 64][id % 64]);

@@ -142,6 +142,14 @@ TEST_F(PairRows, TakesTheShapesThatPublishedSetsHave) {
   EXPECT_EQ(
       answers(sample({{"system", "s"}, {"question", "q"}, {"chosen", "yes"}, {"rejected", "no"}})),
       plain);
+  // ms-swift's: the chosen answer ends messages, or is response.
+  EXPECT_EQ(answers(sample({{"messages", json::array({user, yes})}, {"rejected_response", "no"}})),
+            said);
+  EXPECT_EQ(answers(sample({{"messages", json::array({user, yes})},
+                            {"rejected_messages", json::array({user, no})}})),
+            said);
+  EXPECT_EQ(answers(sample({{"query", "q"}, {"response", "yes"}, {"rejected_response", "no"}})),
+            plain);
   const DatasetOptions named{
       .columns = {{"prompt", "ask"}, {"chosen", "good"}, {"rejected", "bad"}}};
   EXPECT_EQ(answers(sample({{"ask", "q"}, {"good", "yes"}, {"bad", "no"}}, named)), plain);
@@ -169,6 +177,12 @@ TEST_F(PairRows, WhatIsNoPairIsRefusedByName) {
             std::string::npos);
   EXPECT_NE(
       problem({{"prompt", 3}, {"chosen", "a"}, {"rejected", "b"}}).find("prompt: is a number"),
+      std::string::npos);
+  EXPECT_NE(
+      problem({{"messages", json::array()}, {"rejected_response", "b"}}).find("has no chosen"),
+      std::string::npos);
+  EXPECT_NE(
+      problem({{"messages", json::array({"a"})}, {"rejected_response", "b"}}).find("has no chosen"),
       std::string::npos);
   const json one = json::array({{{"role", "assistant"}, {"content", "a"}}}),
              two = json::array({{{"role", "assistant"}, {"content", "b"}}});

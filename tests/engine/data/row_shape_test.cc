@@ -99,6 +99,20 @@ TEST(RowShape, RowsOfPreferencesAreNeverAnswers) {
     EXPECT_TRUE(shaped_row({}, row)) << row;
 }
 
+/// ms-swift's `swift pt`: an answer alone is a text.
+TEST(RowShape, AnAnswerAloneIsATextToPretrainOn) {
+  const json answer = {{"role", "assistant"}, {"content", "all of it"}};
+  const auto text = shaped_row({{"messages", json::array({answer})}}, RowAim::Texts);
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->kind, RowKind::Text);
+  EXPECT_EQ(text->row["text"], "all of it");
+  EXPECT_FALSE(shaped_row({{"messages", json::array({answer, answer})}}, RowAim::Texts));
+  const json question = {{"role", "user"}, {"content", "?"}};
+  EXPECT_FALSE(shaped_row({{"messages", json::array({question})}}, RowAim::Texts));
+  EXPECT_EQ(shaped_row({{"messages", json::array({question, answer})}}, RowAim::Answers)->kind,
+            RowKind::Chat);
+}
+
 TEST(RowShape, CallsBecomeToolCalls) {
   const auto shaped = shaped_row(
       {}, R"({"conversations":[{"from":"human","value":"q"},)"

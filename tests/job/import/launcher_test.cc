@@ -331,6 +331,37 @@ TEST(Launcher, ArgumentsInAFile) {
   }
 }
 
+/// Where a script is started and where it is, as relative paths; other commands stay as they are.
+TEST(Launcher, DirectoriesThatScriptsAskFor) {
+  for (const auto& [written, path] : std::map<std::string, std::string>{
+           {"`pwd`/ds.json", "./ds.json"},
+           {"$(pwd)/ds.json", "./ds.json"},
+           {"$PWD/ds.json", "./ds.json"},
+           {"$(dirname $0)/ds.json", "scripts/ds.json"},
+           {"\"$(dirname \"${BASH_SOURCE[0]}\")/ds.json\"", "scripts/ds.json"},
+           {"$(cd \"$(dirname \"$0\")\" && pwd)/ds.json", "scripts/ds.json"},
+           {"$(cd \"$(dirname \"${BASH_SOURCE[0]}\")/..\" >/dev/null 2>&1 && pwd)/ds.json",
+            "scripts/../ds.json"},
+           {"$(cd /root && pwd)/ds.json", "$(cd /root && pwd)/ds.json"},
+           {"$(dirname $1)/ds.json", "$(dirname $1)/ds.json"}}) {
+    const auto script = read_script("D=" + written + "\nrun \"$D\"\n", "scripts/run.sh");
+    ASSERT_TRUE(script) << written;
+    EXPECT_EQ(script->commands.at(0).words.at(1), path) << written;
+  }
+  const auto here = read_script("run $(dirname $0)/x $(expr 64 / 2 \\* 4)\n", "run.sh");
+  ASSERT_TRUE(here);
+  EXPECT_EQ(here->commands.at(0).words, (std::vector<std::string>{"run", "./x", "128"}));
+}
+
+/// A command's environment is what is set in front of it or exported; a later line sees exports alone.
+TEST(Launcher, TheEnvironmentOfACommand) {
+  const auto script = read_script("A=1\nexport B=2\nC=$A D=4 run\nrun\n", "run.sh");
+  ASSERT_TRUE(script);
+  using Values = std::map<std::string, std::string>;
+  EXPECT_EQ(script->commands.at(0).environment, (Values{{"B", "2"}, {"C", "1"}, {"D", "4"}}));
+  EXPECT_EQ(script->commands.at(1).environment, (Values{{"B", "2"}}));
+}
+
 TEST(Launcher, AHostileScriptIsRefusedNotFollowed) {
   std::string nested, grown = "A=" + std::string(60'000, 'a') + "\necho";
   for (int i = 0; i < 100'000; ++i) nested += "a=(";
@@ -340,11 +371,13 @@ TEST(Launcher, AHostileScriptIsRefusedNotFollowed) {
   ASSERT_FALSE(script);
   EXPECT_NE(script.error().message.find("too long"), std::string::npos);
   EXPECT_FALSE(read_script("echo \xff", "run.sh"));
-  std::string evals, defaults;
+  std::string evals, defaults, folders = "echo ";
+  for (int i = 0; i < 10'000; ++i) folders += "$(cd ";
+  folders += std::string(10'000, ')');
   for (int i = 0; i < 10'000; ++i) evals += "A=\"eval $A$A\"\neval $A\n";
   for (int i = 0; i < 10'000; ++i) defaults += "${A:-";
-  for (const std::string& text :
-       {evals, "echo " + defaults + std::string(10'000, '}'), "A='" + defaults + "'\necho $A"})
+  for (const std::string& text : {evals, folders, "echo " + defaults + std::string(10'000, '}'),
+                                  "A='" + defaults + "'\necho $A"})
     (void)read_script(text, "run.sh");  // ends, and takes no more than its limits
 }
 

@@ -151,6 +151,30 @@ unheard_of: 1
     EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
 }
 
+/// axolotl evaluates on what val_set_size or test_datasets gives, whatever else the file says.
+TEST(RecipeTest, WithoutRowsAxolotlDoesNotEvaluate) {
+  Folder folder;
+  folder.add("/rows.jsonl", "{}");
+  const std::string axolotl =
+      "base_model: ./llama\noutput_dir: ./o\nmicro_batch_size: 1\ndatasets:\n"
+      "  - path: /rows.jsonl\n    type: alpaca\nearly_stopping_patience: 3\nsave_steps: 10\n";
+  for (const std::string when :
+       {"eval_steps: 10\n", "evals_per_epoch: 4\n", "eval_strategy: epoch\n"}) {
+    auto imported = import_text(folder, Recipe::Axolotl, axolotl + when + "val_set_size: 0\n");
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    const json& without = imported->manifest["spec"]["training"];
+    for (const char* field : {"evaluationStrategy", "evalSteps", "earlyStoppingPatience"})
+      EXPECT_FALSE(without.contains(field)) << field;
+    EXPECT_TRUE(any_contains(imported->not_carried, "no rows to evaluate on"));
+    imported = import_text(folder, Recipe::Axolotl, axolotl + when + "val_set_size: 0.1\n");
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    const json& with = imported->manifest["spec"]["training"];
+    EXPECT_TRUE(with.contains("evaluationStrategy"));
+    EXPECT_EQ(with["earlyStoppingPatience"], 3);
+    EXPECT_EQ(with["metricForBestModel"], "loss");
+  }
+}
+
 /// Both tools quantise the scales, too, unless the file says otherwise.
 TEST(RecipeTest, ABaseInFourBits) {
   Folder folder;
