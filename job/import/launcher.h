@@ -11,16 +11,10 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "job/import/imported.h"
+#include "job/import/launch_line.h"
 #include "job/import/shell.h"
 
 namespace dsj::jobimport {
-
-enum class Launcher { Torchrun, DeepSpeed, Accelerate, Trl, Swift };
-
-/// The index of the launcher's word among a command's; -1: the command is another one. For
-/// `python -m torch.distributed.run` it is that of the module. It may follow srun, docker run, uv run
-/// and the like, with their options.
-int find_launcher(const std::vector<std::string>& words, Launcher launcher);
 
 /// One command, the launcher's word first or behind a python -m. `origin` is for messages.
 /// BadInput: not such a line, an option without its value, a hostfile that cannot be read. `environment`:
