@@ -67,8 +67,9 @@ Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job
                                         training.packing_strategy.value_or("bfd"));
   const data::RowCut cut = packing ? data::cut_of(*packing) : data::RowCut::AtMaxLength;
   DSJ_TRY(measured->rows, data::row_sizes(dataset, first, count, threads, cut));
-  if (cut == data::RowCut::AtMaxLength)
+  if (cut == data::RowCut::AtMaxLength) {
     DSJ_TRY(measured->longer, data::count_long_rows(dataset, first, count, threads));
+  }
   if (packing) measured->packs.emplace(measured->rows, longest, *packing);
   return std::shared_ptr<const MeasuredRows>(std::move(measured));
 }

@@ -195,14 +195,14 @@ class Look {
         !split)
       problem("dataPath", split.error());
     pack();
-    const auto [eval, dataset] = eval_source(job_.training);
+    const auto [eval, names] = eval_source(job_.training);
     if (eval.empty()) return;
-    const char* field = dataset.empty() ? "evalDataPath" : "evalDataset";
-    if (const auto readable = check_readable(files_, eval, dataset); !readable)
+    const char* field = names.empty() ? "evalDataPath" : "evalDataset";
+    if (const auto readable = check_readable(files_, eval, names); !readable)
       return problem(field, readable.error());
     const auto held_out = data::Dataset::open(
         eval, open->tokenizer.get(),
-        data::evaluation_options(*options, dataset, job_.training.max_eval_samples.value_or(0)));
+        data::evaluation_options(*options, names, job_.training.max_eval_samples.value_or(0)));
     if (!held_out) return problem(field, held_out.error());
     tell_notes(field, eval, **held_out);
   }

@@ -39,13 +39,46 @@ void to_messages(ordered_json& turns) {
   }
 }
 
+/// ms-swift's rows end with the chosen answer, `messages` or `response`, and have beside it
+/// rejected_response, or the rejected turns as rejected_messages. They become chosen and rejected in
+/// `row`, which is `plain` in the file's order. False: `plain` is another row.
+bool name_answers(const json& plain, ordered_json& row) {
+  if (holds(plain, "chosen") || holds(plain, "rejected")) return false;
+  const auto is_list = [&](const char* field) {
+    return holds(plain, field) && plain[field].is_array();
+  };
+  const bool answers = holds(plain, "rejected_response");
+  if (is_list("messages") && is_list("rejected_messages")) {
+    row["chosen"] = row["messages"];
+    row["rejected"] = row["rejected_messages"];
+    row.erase("messages");
+    row.erase("rejected_messages");
+  } else if (answers && is_list("messages") && row["messages"].back().is_object()) {
+    ordered_json turns = row["messages"], rejected = turns.back();
+    rejected["content"] = row["rejected_response"];
+    row["chosen"] = ordered_json::array({turns.back()});
+    row["rejected"] = ordered_json::array({rejected});
+    turns.erase(turns.size() - 1);
+    row["messages"] = turns;
+    row.erase("rejected_response");
+  } else if (answers && holds(plain, "response")) {
+    row["chosen"] = row["response"];
+    row["rejected"] = row["rejected_response"];
+    row.erase("response");
+    row.erase("rejected_response");
+  } else {
+    return false;
+  }
+  return true;
+}
+
 class PairShaper {
  public:
   PairShaper(json row, const std::string& text)
-      : row_(ordered_json::parse(text)), plain_(std::move(row)) {}
+      : row_(ordered_json::parse(text)),
+        plain_(name_answers(row, row_) ? json::parse(row_.dump()) : std::move(row)) {}
 
   std::expected<ShapedRow, RowProblem> run() {
-    name_answers();
     for (const char* field : {"chosen", "rejected"})
       if (!holds(plain_, field))
         return problem(plain_.contains(field) ? field : "",
@@ -77,38 +110,6 @@ class PairShaper {
   }
 
  private:
-  /// ms-swift's rows end with the chosen answer, `messages` or `response`, and have beside it
-  /// rejected_response, or the rejected turns as rejected_messages. They become chosen and rejected.
-  void name_answers() {
-    if (holds(plain_, "chosen") || holds(plain_, "rejected")) return;
-    const auto is_list = [this](const char* field) {
-      return holds(plain_, field) && plain_[field].is_array();
-    };
-    const bool answers = holds(plain_, "rejected_response");
-    if (is_list("messages") && is_list("rejected_messages")) {
-      row_["chosen"] = row_["messages"];
-      row_["rejected"] = row_["rejected_messages"];
-      row_.erase("messages");
-      row_.erase("rejected_messages");
-    } else if (answers && is_list("messages") && row_["messages"].back().is_object()) {
-      ordered_json turns = row_["messages"], rejected = turns.back();
-      rejected["content"] = row_["rejected_response"];
-      row_["chosen"] = ordered_json::array({turns.back()});
-      row_["rejected"] = ordered_json::array({rejected});
-      turns.erase(turns.size() - 1);
-      row_["messages"] = turns;
-      row_.erase("rejected_response");
-    } else if (answers && holds(plain_, "response")) {
-      row_["chosen"] = row_["response"];
-      row_["rejected"] = row_["rejected_response"];
-      row_.erase("response");
-      row_.erase("rejected_response");
-    } else {
-      return;
-    }
-    plain_ = json::parse(row_.dump());
-  }
-
   static std::unexpected<RowProblem> problem(std::string field, std::string what) {
     return std::unexpected(RowProblem{std::move(field), std::move(what)});
   }

@@ -444,13 +444,15 @@ class ShellReader {
       if (inside == std::string("dirname ") + own || inside == std::string("dirname -- ") + own)
         return path_parent(source_).empty() ? "." : path_parent(source_);
     if (!inside.starts_with("cd ")) return std::nullopt;
+    for (const std::string quiet : {"&>/dev/null", ">/dev/null", "> /dev/null", "2>&1"})
+      if (const size_t at = inside.find(quiet); at != std::string::npos)
+        inside.erase(at, quiet.size());
     const size_t end = inside.find_first_of("&;");
     const size_t pwd = end == std::string::npos ? end : inside.find_first_not_of("&; ", end);
     if (pwd == std::string::npos || !inside.substr(pwd).starts_with("pwd")) return std::nullopt;
     inside = inside.substr(3, end - 3);
     for (const char* noise : {"-P ", "-- "})
       if (inside.starts_with(noise)) inside.erase(0, 3);
-    inside.resize(inside.find(" >") == std::string::npos ? inside.size() : inside.find(" >"));
     while (inside.ends_with(' ')) inside.pop_back();
     size_t close = 0;
     if (inside.starts_with("$(")) close = inside.rfind(')');

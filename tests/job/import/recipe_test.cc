@@ -60,7 +60,7 @@ resume_from_checkpoint: null
       "numTrainEpochs": 3, "lrSchedulerType": "cosine", "warmupRatio": 0.1, "bf16": true,
       "chatTemplate": "model",
       "lora": {"r": 8, "alpha": 16, "targetModules": "all-linear"}})"));
-  for (const char* open : {"template qwen3_nothink", "formatting of chats", "slotsPerWorker"})
+  for (const char* open : {"template qwen3_nothink", "slotsPerWorker"})
     EXPECT_TRUE(any_contains(imported->left_open, open)) << open;
   EXPECT_TRUE(any_contains(imported->not_carried, "trust_remote_code: no effect"));
 }
