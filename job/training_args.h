@@ -99,6 +99,7 @@ struct TrainingArgs {
   /// TRL's, of dpo: sigmoid; hinge, ipo, robust ... Of sft: nll, the only one.
   std::optional<std::string> loss_type;
   std::optional<double> label_smoothing;         ///< 0; TRL's, of dpo
+  std::optional<double> rpo_alpha;               ///< 0; TRL's before 1.0, of dpo
   std::optional<int64_t> max_prompt_length;      ///< TRL's before 1.0; unset: none
   std::optional<double> desirable_weight;        ///< 1; TRL's, of kto
   std::optional<double> undesirable_weight;      ///< 1; the same

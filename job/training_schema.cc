@@ -208,6 +208,10 @@ const std::vector<TrainingField>& training_fields() {
       row("labelSmoothing", &A::label_smoothing,
           "Of dpo: the share of pairs whose answers are taken to be swapped; 0 by default.",
           from_below(0, 0.5), "", "dpoLabelSmoothing"),
+      row("rpoAlpha", &A::rpo_alpha,
+          "Of dpo: the weight of the mean loss of the chosen answers' tokens beside its own; 0 by "
+          "default.",
+          from(0)),
       row("maxPromptLength", &A::max_prompt_length,
           "Of dpo, orpo and kto: a longer prompt keeps its last tokens, so many. Unset: all.",
           from(1)),

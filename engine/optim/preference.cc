@@ -219,6 +219,14 @@ void judge_pairs(const dsconfig::Objective& objective, std::span<const Answer> a
     tallies.add_pair(objective.beta * (c.logp - c.reference),
                      objective.beta * (r.logp - r.reference), c.logp, r.logp);
   }
+  double targets = 0;
+  for (size_t i = 0; i < answers.size(); i += 2) targets += static_cast<double>(answers[i].targets);
+  if (objective.sft_weight == 0 || targets == 0) return;
+  for (size_t i = 0; i < answers.size(); i += 2) {
+    if (answers[i].targets == 0) continue;
+    judged.loss -= objective.sft_weight * answers[i].logp / targets;
+    judged.slopes[i] -= objective.sft_weight / targets;
+  }
 }
 
 void judge_marked(const dsconfig::Objective& objective, std::span<const Answer> answers, double kl,

@@ -16,6 +16,9 @@
 //   apo_down      g(b s_c) + 1 - g(h)
 //   sigmoid_norm  -log g(b (s_c / n_c - s_r / n_r))
 //
+// Each plus Objective::sft_weight times the mean loss of all targets of the chosen answers (TRL's loss_type
+// sft).
+//
 // orpo (ORPOTrainer), with m the mean log-probability of an answer's targets and
 // o = m_c - m_r - log(1 - exp(m_c)) + log(1 - exp(m_r)): the mean loss of all targets of the chosen rows,
 // prompts too, minus b times the mean of log g(o).

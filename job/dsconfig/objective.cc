@@ -42,6 +42,7 @@ Objective objective_of(const TrainingArgs& args) {
         static_cast<MarkLoss>(place_of(kMarkLosses, args.loss_type.value_or("kto")));
   objective.beta = args.beta.value_or(objective.beta);
   objective.label_smoothing = args.label_smoothing.value_or(0);
+  objective.sft_weight = args.rpo_alpha.value_or(0);
   objective.desirable_weight = args.desirable_weight.value_or(1);
   objective.undesirable_weight = args.undesirable_weight.value_or(1);
   objective.max_prompt_length = args.max_prompt_length.value_or(0);
@@ -108,6 +109,7 @@ void check_objective(const TrainingArgs& args, Report& out) {
                   ", and the objective is " + name,
               "leave it out, or set training.objective");
   only.refuse(args.label_smoothing.value_or(0) > 0 && kind != Kind::Dpo, "labelSmoothing", "dpo");
+  only.refuse(args.rpo_alpha.value_or(0) > 0 && kind != Kind::Dpo, "rpoAlpha", "dpo");
   only.refuse(args.desirable_weight && kind != Kind::Kto, "desirableWeight", "kto");
   only.refuse(args.undesirable_weight && kind != Kind::Kto, "undesirableWeight", "kto");
   if (kind == Kind::Dpo) check_pair_loss(args, out);

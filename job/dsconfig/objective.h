@@ -43,6 +43,7 @@ struct Objective {
   PairLoss loss = PairLoss::Sigmoid;
   MarkLoss mark_loss = MarkLoss::Kto;
   double beta = 0.1, label_smoothing = 0;
+  double sft_weight = 0;  ///< of dpo: of the chosen answers' loss as sft has it
   double desirable_weight = 1, undesirable_weight = 1;
   int64_t max_prompt_length = 0;  ///< in tokens; 0: any
 

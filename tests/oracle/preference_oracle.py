@@ -129,6 +129,7 @@ def main():
               "sigmoid_norm"]
     plans = [("texts", "dpo", {"loss_type": [loss], "beta": 0.2} |
               ({"label_smoothing": 0.1} if loss in ("robust", "exo_pair") else {})) for loss in losses]
+    plans += [("texts", "dpo", {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, 0.5], "beta": 0.2})]
     plans += [(name, "dpo", {"beta": 0.1}) for name in ("implicit", "chats", "whole")]
     plans += [(name, "orpo", {"beta": 0.3}) for name in ("texts", "chats")]
     if len(sys.argv) > 1:

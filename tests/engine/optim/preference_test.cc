@@ -48,6 +48,24 @@ TEST(Preference, ValuesByHand) {
   EXPECT_NEAR(loss(PairLoss::SigmoidNorm), -std::log(g(0.35)), kClose);
 }
 
+/// loss_type ["sigmoid", "sft"]: the mean over the targets of all chosen answers.
+TEST(Preference, TheChosenAnswersLossBesideIt) {
+  std::vector<Answer> two = kPair;
+  two.push_back({.logp = -5, .reference = -4, .tokens = 2, .targets = 2});
+  two.push_back({.logp = -7, .reference = -7, .tokens = 3, .targets = 3});
+  two.push_back({});  // a pair that was cut
+  two.push_back({});
+  Objective objective{.kind = Kind::Dpo, .beta = 0.5};
+  const Judged plain = judge(objective, two);
+  objective.sft_weight = 0.25;
+  const Judged beside = judge(objective, two);
+  EXPECT_NEAR(beside.loss, plain.loss + 0.25 * (8 + 5) / 6.0, 1e-12);
+  for (const size_t chosen : {0, 2})
+    EXPECT_NEAR(beside.slopes[chosen], plain.slopes[chosen] - 0.25 / 6, 1e-12);
+  for (const size_t other : {1, 3, 4, 5}) EXPECT_EQ(beside.slopes[other], plain.slopes[other]);
+  EXPECT_EQ(beside.tallies, plain.tallies);
+}
+
 TEST(Preference, MetricsAreTrlsMeansOverThePairs) {
   std::vector<Answer> two = kPair;
   two.push_back({.logp = -5, .reference = -4, .tokens = 2, .targets = 2});

@@ -44,6 +44,7 @@ class Preference : public testing::Test {
     args.beta = options["beta"].get<double>();
     if (const json loss = options.value("loss_type", json()); !loss.is_null())
       args.loss_type = (loss.is_array() ? loss[0] : loss).get<std::string>();
+    if (options.contains("loss_weights")) args.rpo_alpha = options["loss_weights"][1].get<double>();
     if (options.contains("desirable_weight")) args.desirable_weight = options["desirable_weight"];
     if (options.contains("undesirable_weight"))
       args.undesirable_weight = options["undesirable_weight"];

@@ -84,7 +84,13 @@ TEST(Objective, WhatActsWithAnotherOneIsRefusedByName) {
     EXPECT_NE(refused(args, std::string("training.") + field).find("objective dpo"),
               std::string::npos)
         << field;
+  args = with("kto");
+  args.rpo_alpha = 0.5;
+  EXPECT_NE(refused(args, "training.rpoAlpha").find("objective dpo"), std::string::npos);
   args = with("dpo");
+  args.rpo_alpha = 0.5;
+  EXPECT_EQ(objective_of(args).sft_weight, 0.5);
+  EXPECT_EQ(refused(args, "training.rpoAlpha"), "");
   args.train_on_inputs = true;
   EXPECT_NE(refused(args, "training.trainOnInputs").find("objective dpo"), std::string::npos);
   EXPECT_NE(
