@@ -419,9 +419,11 @@ void SwiftImport::loss_scale() {
 
 void SwiftImport::deepspeed() {
   const auto name = take("deepspeed");
+  const auto parts = text::parse_int(take("sequence_parallel_size").value_or("1"));
   const json own = own_ds_config(name.value_or("zero0"));
   if (name && own.is_null()) {
     give("deepspeed", *name);
+    if (parts != 1) lose("sequence_parallel_size", "write it into " + *name);
     return;
   }
   out_.ds_config = own;
@@ -430,6 +432,7 @@ void SwiftImport::deepspeed() {
     out_.ds_config["zero_optimization"]["zero_hpz_partition_size"] =
         size ? json(*size) : json(*group);
   }
+  if (parts && *parts > 1) out_.ds_config["sequence_parallel_size"] = *parts;
   if (!name)
     note(
         "spec.deepspeed.config: the line does not use DeepSpeed; ZeRO stage 0 is data parallelism");

@@ -26,6 +26,8 @@ ELSEWHERE = {
     "deepspeed_strategy.py": "a file of ROLL",
     "dpo.py": "a script of TRL, as are the next four",
     "kto.py": "", "orpo.py": "", "reward.py": "", "grpo.py": "",
+    "swift/cli/sft.py": "a script of ms-swift",
+    "swift/cli/*.py": "its scripts",
     "golden/README.md": "in DSJ_SHARED_DIR",
     "validatepod.volcano.sh": "a webhook of Volcano",
     "queues.scheduling.volcano.sh": "a resource of Volcano",

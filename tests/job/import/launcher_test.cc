@@ -337,14 +337,14 @@ TEST(Launcher, DirectoriesThatScriptsAskFor) {
            {"`pwd`/ds.json", "./ds.json"},
            {"$(pwd)/ds.json", "./ds.json"},
            {"$PWD/ds.json", "./ds.json"},
-           {"$(dirname $0)/ds.json", "scripts/ds.json"},
-           {"\"$(dirname \"${BASH_SOURCE[0]}\")/ds.json\"", "scripts/ds.json"},
-           {"$(cd \"$(dirname \"$0\")\" && pwd)/ds.json", "scripts/ds.json"},
+           {"$(dirname $0)/ds.json", "here/ds.json"},
+           {"\"$(dirname \"${BASH_SOURCE[0]}\")/ds.json\"", "here/ds.json"},
+           {"$(cd \"$(dirname \"$0\")\" && pwd)/ds.json", "here/ds.json"},
            {"$(cd \"$(dirname \"${BASH_SOURCE[0]}\")/..\" >/dev/null 2>&1 && pwd)/ds.json",
-            "scripts/../ds.json"},
+            "here/../ds.json"},
            {"$(cd /root && pwd)/ds.json", "$(cd /root && pwd)/ds.json"},
            {"$(dirname $1)/ds.json", "$(dirname $1)/ds.json"}}) {
-    const auto script = read_script("D=" + written + "\nrun \"$D\"\n", "scripts/run.sh");
+    const auto script = read_script("D=" + written + "\nrun \"$D\"\n", "here/run.sh");
     ASSERT_TRUE(script) << written;
     EXPECT_EQ(script->commands.at(0).words.at(1), path) << written;
   }

@@ -311,7 +311,7 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
     EXPECT_TRUE(imported);
     return imported ? json(imported->left_open).dump() : "";
   };
-  // LLaMA-Factory's hparams/parser.py: packing is on in stage pt unless it is off by name.
+  // LLaMA-Factory: packing is on in stage pt unless it is off by name.
   for (const std::string on : {"", "packing: true\n", "neat_packing: true\npacking: true\n"}) {
     const json pretrain = training(Recipe::LlamaFactory, factory + "stage: pt\n" + on);
     EXPECT_EQ(pretrain["packing"], true) << on;

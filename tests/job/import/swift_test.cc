@@ -29,7 +29,7 @@ json training_of(const std::string& text, Launcher launcher = Launcher::Swift) {
   return imported ? imported->manifest["spec"]["training"] : json();
 }
 
-/// examples/train/packing/llm.sh with files.
+/// The example of packing with a language model, with files.
 TEST(ImportSwift, AScriptOfTheExamples) {
   Folder folder;
   folder.add("/zh.jsonl", "{}\n");
@@ -132,7 +132,7 @@ TEST(ImportSwift, WhatIsLearnedAndWhatIsRefused) {
   EXPECT_FALSE(import_swift(folder, "megatron sft --model m"));
 }
 
-/// examples/yaml/deepspeed/sft.json: a file, and arguments behind it that win.
+/// The example of a JSON file: a file, and arguments behind it that win.
 TEST(ImportSwift, AFileMayHoldTheArguments) {
   Folder folder;
   folder.add("/d.jsonl", "{}\n");
@@ -181,6 +181,15 @@ TEST(ImportSwift, ItsSettingsOfDeepSpeed) {
     EXPECT_EQ(place("offload_optimizer"), one.optimizer ? one.optimizer : "") << one.name;
     EXPECT_EQ(place("offload_param"), one.parameters ? one.parameters : "") << one.name;
   }
+  Folder folder;
+  folder.add("/d.jsonl", "{}\n");
+  const std::string line = "swift sft --model m --dataset /d.jsonl --sequence_parallel_size 2";
+  const auto rows = import_swift(folder, line + " --deepspeed zero3");
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->manifest["spec"]["deepspeed"]["config"]["sequence_parallel_size"], 2);
+  const auto file = import_swift(folder, line + " --deepspeed f.json");
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(any_contains(file->not_carried, "write it into f.json"));
 }
 
 TEST(ImportSwift, ADataSetOfAHubIsMissing) {
