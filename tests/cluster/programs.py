@@ -10,19 +10,19 @@ import time
 import urllib.request
 import zipfile
 
-from settings import CACHE, HERE, ClusterError, say
+from settings import CACHE, HERE, KUBERNETES_MODULE, ClusterError, say
 
 SOURCES = os.path.join(HERE, "programs")
 KUBERNETES = "k8s.io/kubernetes/cmd/"
 # Program: its module (a folder of programs/) and its package.
 PROGRAMS = {
-    "etcd": ("kubernetes", "go.etcd.io/etcd/server/v3"),
-    "kube-apiserver": ("kubernetes", KUBERNETES + "kube-apiserver"),
-    "kube-controller-manager": ("kubernetes", KUBERNETES + "kube-controller-manager"),
-    "kube-scheduler": ("kubernetes", KUBERNETES + "kube-scheduler"),
-    "kube-proxy": ("kubernetes", KUBERNETES + "kube-proxy"),
-    "kubelet": ("kubernetes", KUBERNETES + "kubelet"),
-    "kubectl": ("kubernetes", KUBERNETES + "kubectl"),
+    "etcd": (KUBERNETES_MODULE, "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": (KUBERNETES_MODULE, KUBERNETES + "kube-apiserver"),
+    "kube-controller-manager": (KUBERNETES_MODULE, KUBERNETES + "kube-controller-manager"),
+    "kube-scheduler": (KUBERNETES_MODULE, KUBERNETES + "kube-scheduler"),
+    "kube-proxy": (KUBERNETES_MODULE, KUBERNETES + "kube-proxy"),
+    "kubelet": (KUBERNETES_MODULE, KUBERNETES + "kubelet"),
+    "kubectl": (KUBERNETES_MODULE, KUBERNETES + "kubectl"),
     "coredns": ("addons", "./coredns"),
     "helm": ("addons", "helm.sh/helm/v3/cmd/helm"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
@@ -61,7 +61,7 @@ def path_of(program):
 
 def search_path():
     """For a shell's PATH."""
-    return ":".join(folder(module) for module in ("kubernetes", "addons", "kwok", "kueue", "volcano"))
+    return ":".join(folder(module) for module in (KUBERNETES_MODULE, "addons", "kwok", "kueue", "volcano"))
 
 
 def _go_on_path():
@@ -101,7 +101,7 @@ def _fetched_go():
 
 def _ldflags(module):
     flags = "-s -w"
-    if module == "kubernetes":  # the linker tells Kubernetes its own version
+    if module == KUBERNETES_MODULE:  # the linker tells Kubernetes its own version
         with open(os.path.join(SOURCES, module, "go.mod"), encoding="utf-8") as file:
             version = re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\S*)", file.read())
         base = "k8s.io/component-base/version"

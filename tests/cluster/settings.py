@@ -3,6 +3,7 @@
 DSJ_CLUSTER_STATE   directory of one cluster; everything in it goes with `down`
 DSJ_CLUSTER_NUMBER  0 to 9: clusters with real nodes on one machine need different numbers (bridge, addresses, cgroup)
 DSJ_CLUSTER_FAMILY  ipv6: the control plane alone (`--api`), on ::1 and with addresses of IPv6 only
+DSJ_KUBERNETES      another version than the usual one, by the end of its folder in programs/: 1.37 for kubernetes-1.37
 DSJ_CACHE           programs and images, shared by all clusters (~/.cache/dsj)
 """
 import os
@@ -12,6 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NUMBER = int(os.environ.get("DSJ_CLUSTER_NUMBER", "0"))
 STATE = os.path.abspath(os.environ.get("DSJ_CLUSTER_STATE", f"/var/lib/dsj-cluster-{NUMBER}"))
 CACHE = os.path.join(os.environ.get("DSJ_CACHE", os.path.expanduser("~/.cache/dsj")), "cluster")
+KUBERNETES_MODULE = "-".join(filter(None, ("kubernetes", os.environ.get("DSJ_KUBERNETES", ""))))
 PKI = os.path.join(STATE, "pki")
 LOGS = os.path.join(STATE, "log")
 KUBECONFIG = os.path.join(STATE, "admin.kubeconfig")
