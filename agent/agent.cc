@@ -27,6 +27,7 @@ SessionConfig session_config(const AgentConfig& config, int64_t last_attempt, Ti
           .grace = config.grace,
           .stall = config.stall,
           .link_percent = config.link_percent,
+          .gather_limit = config.gather_limit,
           .quiet_until = config.predecessor ? now + config.silence : now};
 }
 

@@ -23,6 +23,7 @@ std::string to_text(const AgentConfig& config) {
                        {"restartsUsed", config.budget.used},
                        {"restartsTotal", config.budget.total},
                        {"savedStep", config.budget.saved_step},
+                       {"gatherLimitMs", config.gather_limit.count()},
                        {"silenceMs", config.silence.count()},
                        {"leaseMs", config.lease.count()},
                        {"blameMs", config.blame.count()},
@@ -51,6 +52,7 @@ Result<AgentConfig> agent_config_from_text(const std::string& text, const std::s
                      .used = object.at("restartsUsed"),
                      .total = object.at("restartsTotal"),
                      .saved_step = object.at("savedStep")};
+    config.gather_limit = Time(object.value("gatherLimitMs", int64_t{0}));
     config.silence = Time(object.at("silenceMs").get<int64_t>());
     config.lease = Time(object.at("leaseMs").get<int64_t>());
     config.blame = Time(object.at("blameMs").get<int64_t>());

@@ -34,6 +34,7 @@ struct AgentConfig {
   /// file of its own (contract.h: kEnvDsConfig).
   bool user_program = false;
   int link_percent = 0;        ///< SessionConfig; only in a cluster
+  Time gather_limit{0};        ///< SessionConfig; only of `dsj run` on several machines
   Time join_timeout{120'000};  ///< without an answer a worker then gives up
   Time silence{6000}, lease{4000}, blame{1000}, grace{600'000}, stall{1'800'000};
 };

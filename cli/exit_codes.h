@@ -16,6 +16,7 @@ enum ExitCode : int {
   kExitForbidden = 5,
   kExitUnreachable = 6,
   kExitNotFinite = 7,
+  kExitNodes = 8,
   kExitStopped = 130,
 };
 
@@ -24,7 +25,7 @@ struct ExitMeaning {
   const char* meaning;
 };
 
-inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
+inline constexpr std::array<ExitMeaning, 10> kExitMeanings = {{
     {kExitOk, "done"},
     {kExitRefused, "the job failed, does not pass the check, or cannot do that now"},
     {kExitUsage, "usage, or a file that cannot be read"},
@@ -34,6 +35,7 @@ inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
     {kExitForbidden, "not authenticated, or not allowed"},
     {kExitUnreachable, "no answer from the API server"},
     {kExitNotFinite, "NotFinite: losses, gradients or weights of a run became nan or infinite"},
+    {kExitNodes, "nodes of a run on several machines did not join in time"},
     {kExitStopped, "stopped by Ctrl-C or SIGTERM"},
 }};
 

@@ -56,7 +56,7 @@ stdout, and all lines are on stderr.
 
 On several machines each runs the same line, as with torchrun: --nnodes=N --node_rank=R --master_addr=HOST
 --master_port=PORT, or torchrun's variables PET_NNODES and so on. The output directory is on a volume that all
-of them share. In a TrainJob of Kubeflow Trainer the progress goes to its status (docs/trainer.md).
+of them share. Nodes wait 900 s for each other, or as long as --rdzv_conf timeout=SECONDS allows. In a TrainJob of Kubeflow Trainer the progress goes to its status (docs/trainer.md).
 
 Environment:
   OMP_NUM_THREADS              threads of a rank (default: cores / ranks)
@@ -66,7 +66,7 @@ Environment:
   DSJ_ROWS_CACHE=0             checks large data files at each start
 Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the arguments
 are not a job, or a rank refused its input; 3 environment; 7 losses, gradients or weights are not finite;
-130 interrupted.
+8 nodes of several did not join in time; 130 interrupted.
 )";
 
 Result<RankProgram> rank_program(const Job& job) {
@@ -195,7 +195,8 @@ Result<int> follow(const Nodes& nodes, const Job& job) {
       .slots = job.slots_per_worker,
       .output_dir = output,
       .config_file = agent_config_file(config),
-      .first_life = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
+      .first_life = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count(),
+      .patience = nodes.join_limit};
   DSJ_TRY(LocalAgents agents, LocalAgents::open({.workers = nodes.rank + 1,
                                                  .program = agent_program,
                                                  .config_file = options.config_file,
@@ -221,6 +222,7 @@ int show_arguments() {
   parser.option("--node_rank", word, "which of them this machine is, from 0");
   parser.option("--master_addr", word, "the machine of node 0");
   parser.option("--master_port", word, "the port of node 0's agent");
+  parser.option("--rdzv_conf", word, "timeout=SECONDS: how long nodes wait for each other");
   parser.option("--deepspeed", word, "the ds_config");
   for (const TrainingField& field : training_fields())
     parser.option("--" + snake_case(field.name), word, field.description);
@@ -299,6 +301,7 @@ Result<int> run(Arguments args) {
     config.predecessor = true;             // the lock says nothing of other machines
     config.silence = agent::Time(15'000);  // a network has pauses
     config.lease = agent::Time(10'000);
+    config.gather_limit = nodes.join_limit;
   }
   DSJ_TRY(config.key, random_hex(32));
   config.user_program = job.runs_user_program();
@@ -330,8 +333,10 @@ Result<int> run(Arguments args) {
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());
   if (nodes.several())
-    std::printf("this machine is node 0, at %s; the run begins when all %d nodes have joined\n",
-                nodes.master_addr.c_str(), nodes.count);
+    std::printf(
+        "this machine is node 0, at %s; the run begins when all %d nodes have joined, in %ld s at "
+        "most\n",
+        nodes.master_addr.c_str(), nodes.count, static_cast<long>(nodes.join_limit.count()));
   std::fflush(stdout);
   const std::string config_file = agent_config_file(config);
   DSJ_TRY(LocalAgents agents, LocalAgents::open({.workers = options.workers_here,

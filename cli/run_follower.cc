@@ -88,6 +88,7 @@ void Follower::look_for_a_run() {
                            std::to_string(config->slots) + " ranks each, this line " +
                            std::to_string(options_.nodes.count) + " with " +
                            std::to_string(options_.slots);
+    if (fits && config->gather_limit > Time(0)) options_.patience = config->gather_limit;
     if (fits && !stopping_) {
       run_ = config->job.run;
       lives_ = 0;
@@ -100,10 +101,12 @@ void Follower::look_for_a_run() {
   if (ports_.agents.runs(options_.nodes.rank) || start_at_) return;
   if (now - waiting_since_ < options_.patience) return;
   if (!mismatch_.empty()) return end(kExitBadInput, mismatch_ + ": all nodes run the same line");
-  end(kExitFailed, gave_up_ ? "node 0 does not answer any more"
-                            : "node 0 has not begun: " + options_.config_file +
-                                  " is not there. Node 0 runs the same line with --node_rank 0, "
-                                  "and all nodes share the output directory");
+  const std::string waited = " (waited " + std::to_string(options_.patience.count() / 1000) + " s)";
+  if (gave_up_) return end(agent::kExitNodesMissing, "node 0 does not answer any more" + waited);
+  end(agent::kExitNodesMissing,
+      "node 0 has not begun: " + options_.config_file + " is not there" + waited +
+          ". Run the same line with --node_rank 0 on node 0, let all nodes share the output "
+          "directory, or allow more time: --rdzv_conf timeout=SECONDS");
 }
 
 void Follower::start_if_due() {
@@ -134,6 +137,9 @@ void Follower::reap() {
         return end(kExitInterrupted, "stopped; the same lines continue from the last checkpoint");
       case kExitPeerLost:
         return lost_node_zero();
+      case agent::kExitNodesMissing:
+        return end(agent::kExitNodesMissing,
+                   "not all nodes have joined in time; node 0 says which");
       case kExitNotStarted:
         return end(kExitEnvironment,
                    "its agent cannot start: " + ports_.agents.last_words(options_.nodes.rank));

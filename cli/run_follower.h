@@ -22,7 +22,8 @@ struct FollowerOptions {
   std::string config_file;  ///< node 0's: agent_config_file()
   /// Incarnation of the first agent; above those of this node's earlier runs.
   int64_t first_life = 1;
-  /// How long to wait for a node 0 that does not begin, or does not answer any more.
+  /// How long to wait for a node 0 that does not begin, or does not answer any more. Once node 0's
+  /// configuration is there, its limit counts.
   RunClock::Time patience{900'000};
 };
 

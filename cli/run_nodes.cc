@@ -27,10 +27,10 @@ struct Option {
   bool of_the_job;  ///< it stays in the line
   const char* other = "";
 };
-constexpr Option kOptions[] = {{"nnodes", true},        {"nproc_per_node", true, "num_gpus"},
-                               {"max_restarts", true},  {"node_rank", false},
-                               {"master_addr", false},  {"master_port", false},
-                               {"rdzv_endpoint", false}};
+constexpr Option kOptions[] = {{"nnodes", true},         {"nproc_per_node", true, "num_gpus"},
+                               {"max_restarts", true},   {"node_rank", false},
+                               {"master_addr", false},   {"master_port", false},
+                               {"rdzv_endpoint", false}, {"rdzv_conf", false}};
 
 struct Given {
   std::string value, from;  ///< "--node_rank", or "PET_NODE_RANK"
@@ -98,6 +98,36 @@ Result<int> count_of(const Given& given) {
   return number({given.value.substr(0, colon), given.from}, 1, 65'536);
 }
 
+std::string trimmed(std::string_view text) {
+  const size_t from = text.find_first_not_of(' ');
+  if (from == std::string_view::npos) return "";
+  return std::string(text.substr(from, text.find_last_not_of(' ') + 1 - from));
+}
+
+/// torchrun's --rdzv_conf KEY=VALUE,... Its static rendezvous reads `timeout`, its dynamic one
+/// `join_timeout`: a line with both is written for the second. The other keys are about a store that
+/// is not here.
+Result<std::optional<int>> join_limit_of(const Given& conf) {
+  std::map<std::string, int> found;
+  std::string_view rest = conf.value;
+  while (!rest.empty()) {
+    const std::string_view entry = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+    const size_t equals = entry.find('=');
+    const std::string key = trimmed(entry.substr(0, equals));
+    const std::string value =
+        equals == std::string_view::npos ? "" : trimmed(entry.substr(equals + 1));
+    if (key.empty() || value.empty())
+      return bad_input("found \"" + std::string(entry) + "\", expected KEY=VALUE,KEY=VALUE",
+                       conf.from);
+    if (key != "timeout" && key != "join_timeout") continue;
+    DSJ_TRY(found[key], number({value, conf.from + " " + key}, 1, 10'000'000));
+  }
+  for (const char* key : {"join_timeout", "timeout"})
+    if (found.contains(key)) return found[key];
+  return std::nullopt;
+}
+
 /// The value of a variable of torchrun's; its line counts more.
 void look_into(std::map<std::string, Given>& given, const Variable& variable,
                std::vector<std::string>* line) {
@@ -136,6 +166,10 @@ Result<Nodes> take_nodes(std::vector<std::string>& line, const Variable& variabl
     nodes.master_addr = address->second.value;
   if (const auto port = given.find("master_port"); port != given.end()) {
     DSJ_TRY(nodes.master_port, number(port->second, 0, 65'535));
+  }
+  if (const auto conf = given.find("rdzv_conf"); conf != given.end()) {
+    DSJ_TRY(const auto limit, join_limit_of(conf->second));
+    if (limit) nodes.join_limit = std::chrono::seconds(*limit);
   }
   return nodes;
 }

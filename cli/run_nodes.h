@@ -18,6 +18,8 @@ struct Nodes {
   int rank = 0;
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  ///< 0: any free one
+  /// How long nodes wait for each other: torchrun's --rdzv_conf. Node 0's counts for all.
+  std::chrono::seconds join_limit{900};
   bool several() const { return count > 1; }
 };
 

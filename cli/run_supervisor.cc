@@ -327,7 +327,7 @@ int Supervisor::farewell() {
                  options_.resume_command.c_str());
   }
   const int code = outcome_->exit_code;
-  return ends_the_job(code) ? code : kExitFailed;
+  return ends_the_job(code) || code == agent::kExitNodesMissing ? code : kExitFailed;
 }
 
 }  // namespace dsj::cli

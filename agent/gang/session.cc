@@ -25,6 +25,38 @@ bool gang_complete(const Session& s, Time now) {
   });
 }
 
+std::string listed(const std::vector<int>& nodes) {
+  std::string text = nodes.size() == 1 ? "node " : "nodes ";
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (i > 0) text += i + 1 == nodes.size() ? " and " : ", ";
+    text += std::to_string(nodes[i]);
+  }
+  return text;
+}
+
+/// Nobody replaces a machine that does not come.
+void end_after_the_limit(Session& s, Time now, Commands& out) {
+  const Time limit = s.config.gather_limit;
+  const Time since = std::max(s.phase_since, s.not_before);
+  if (limit <= Time(0) || now - since < limit) return;
+  std::vector<int> came, missing;
+  for (int w = 0; w < static_cast<int>(s.workers.size()); ++w) {
+    const Session::Worker& worker = s.workers[w];
+    const bool here = worker.joined && !worker.report.leaving && !silent(s, worker, now);
+    (here ? came : missing).push_back(w);
+  }
+  if (missing.empty()) return;  // ranks of an earlier attempt may still live
+  finish(s,
+         {kExitNodesMissing, "NodesMissing",
+          listed(missing) + " of " + std::to_string(s.workers.size()) + " did not join in " +
+              std::to_string(limit.count() / 1000) + " s; " +
+              (came.empty() ? "no node" : listed(came)) + " did. Run the same line on " +
+              listed(missing) + ", each with its own --node_rank, a --master_addr and " +
+              "--master_port that lead to node 0 and the same output directory, or allow more " +
+              "time: --rdzv_conf timeout=SECONDS"},
+         now, out);
+}
+
 /// Measures the links of a complete gang. False: that is not over, or showed that somebody moves.
 bool links_are_measured(Session& s, Time now, Commands& out) {
   if (s.config.link_percent <= 0) return true;
@@ -53,7 +85,9 @@ void gather(Session& s, Time now, Commands& out) {
   if (departs(s.workers[0])) {
     return hand_over(s, "the pod of worker 0 is taken away while no rank is running", now, out);
   }
-  if (now < s.not_before || now < s.config.quiet_until || !gang_complete(s, now)) return;
+  if (now < s.not_before) return;
+  if (!gang_complete(s, now)) return end_after_the_limit(s, now, out);
+  if (now < s.config.quiet_until) return;
   if (!links_are_measured(s, now, out)) return;
   s.publishing = s.attempt + 1;
   s.slots = slots_of(s);
@@ -247,6 +281,7 @@ void forgive_own_sleep(Session& s, Time now) {
   if (gap <= kAwake) return;
   for (auto& worker : s.workers) worker.last_beat += gap;
   s.last_progress += gap;
+  if (s.phase == Phase::Gathering) s.phase_since += gap;
   s.stall_watch.slept(gap);
 }
 

@@ -16,6 +16,9 @@
 
 namespace dsj::agent {
 
+/// An agent of a run on several machines ends with it: not all nodes joined within the limit.
+inline constexpr int kExitNodesMissing = 8;
+
 struct SessionConfig {
   int workers = 1;
   /// max(status, attempt file). The first attempt of this session is one higher.
@@ -37,6 +40,9 @@ struct SessionConfig {
   Time stacks{3000};
   /// A node's link is too slow below so many percent of the gang's usual rate; 0: links are not measured.
   int link_percent = 0;
+  /// How long the gang may take to be complete, before the first attempt and between two, where
+  /// nobody else watches over it: then the job ends. 0: no limit.
+  Time gather_limit{0};
   /// No attempt starts earlier: ranks of this agent's predecessor may live until then.
   Time quiet_until{0};
 };

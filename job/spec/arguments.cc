@@ -102,7 +102,7 @@ bool is_switch(const std::string& name) {
 /// Where a machine of several is (cli/run_nodes.h).
 bool is_place(const std::string& name) {
   constexpr std::string_view kPlaces[] = {"node_rank", "master_addr", "master_port",
-                                          "rdzv_endpoint"};
+                                          "rdzv_endpoint", "rdzv_conf"};
   return std::ranges::find(kPlaces, name) != std::end(kPlaces);
 }
 

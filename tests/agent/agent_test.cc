@@ -408,10 +408,12 @@ TEST(AgentConfig, RoundTripAndRefusals) {
   config.rank_command = {"a", "b"};
   config.user_program = true;
   config.budget = {.limit = 4, .used = 1, .total = 2, .saved_step = 10};
+  config.gather_limit = Time(77'000);
   const auto read = agent_config_from_text(to_text(config), "agent.json");
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->replicas, 3);
   EXPECT_EQ(read->join_port, 29500);
+  EXPECT_EQ(read->gather_limit, Time(77'000));
   EXPECT_EQ(read->budget.saved_step, 10);
   EXPECT_EQ(read->rank_command, config.rank_command);
   EXPECT_TRUE(read->user_program);

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "agent/gang/session_state.h"
 #include "job/contract.h"
 #include "test_paths.h"
 
@@ -28,6 +29,7 @@ TEST(ExitCodes, ThoseThatRanksShareAreTheContracts) {
   EXPECT_EQ(int{kExitUsage}, int{contract::kExitBadInput});
   EXPECT_EQ(int{kExitSurroundings}, int{contract::kExitEnvironment});
   EXPECT_EQ(int{kExitNotFinite}, int{contract::kExitNotFinite});
+  EXPECT_EQ(int{kExitNodes}, int{agent::kExitNodesMissing});
   EXPECT_EQ(int{kExitStopped}, int{contract::kExitInterrupted});
 }
 

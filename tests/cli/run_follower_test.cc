@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/exit_codes.h"
 #include "common/files/memory_files.h"
 #include "job/contract.h"
 #include "tests/cli/fake_agents.h"
@@ -22,6 +23,7 @@ struct FollowerTest : testing::Test {
   FakeAgents agents{clock, 2};
   std::FILE* out = std::tmpfile();
   std::FILE* err = std::tmpfile();
+  RunClock::Time patience{900'000};
   static constexpr char kConfig[] = "/o/.dsj/agent.json";
 
   void SetUp() override {
@@ -35,13 +37,14 @@ struct FollowerTest : testing::Test {
     std::fclose(out);
     std::fclose(err);
   }
-  void node_zero_begins(const std::string& run, int slots = 2) {
+  void node_zero_begins(const std::string& run, int slots = 2, std::chrono::seconds limit = 0s) {
     agent::AgentConfig config;
     config.job = {.name = "j", .run = run, .world_size = 2 * slots};
     config.job.ds_config = nlohmann::json::object();
     config.replicas = 2;
     config.slots = slots;
     config.key = "key";
+    config.gather_limit = limit;
     config.rank_command = {"/bin/rank"};
     ASSERT_TRUE(files.write_atomically(kConfig, agent::to_text(config)));
   }
@@ -54,17 +57,20 @@ struct FollowerTest : testing::Test {
                      .slots = 2,
                      .output_dir = "/o",
                      .config_file = kConfig,
-                     .first_life = 100},
+                     .first_life = 100,
+                     .patience = patience},
                     {.agents = agents, .files = files, .clock = clock, .out = out, .err = err})
         .run();
   }
 };
 
 TEST_F(FollowerTest, JoinsNodeZeroAndEndsAsTheJobEnds) {
+  using Told = std::tuple<int, int, const char*>;
   for (const auto& [agents_code, code, says] :
-       {std::tuple{kExitDone, 0, "done"}, std::tuple{kExitFailed, 1, "the job failed"},
-        std::tuple{kExitPreempted, 130, "stopped"}, std::tuple{kExitNotFinite, 7, "cannot go on"},
-        std::tuple{kExitBadInput, 2, "cannot go on"}}) {
+       {Told{kExitDone, 0, "done"}, Told{kExitFailed, 1, "the job failed"},
+        Told{kExitPreempted, 130, "stopped"}, Told{kExitNotFinite, 7, "cannot go on"},
+        Told{kExitBadInput, 2, "cannot go on"},
+        Told{agent::kExitNodesMissing, kExitNodes, "node 0 says which"}}) {
     agents.starts.clear();
     std::rewind(out), std::rewind(err);
     ASSERT_TRUE(files.write_atomically(kConfig, ""));
@@ -143,10 +149,27 @@ TEST_F(FollowerTest, TheEndOfACompleteJobMayBeLostOnTheWay) {
 }
 
 TEST_F(FollowerTest, WaitsAQuarterOfAnHour) {
-  EXPECT_EQ(run(), 1);
+  EXPECT_EQ(run(), kExitNodes);
   EXPECT_GE(clock.time, 15min);
   EXPECT_LT(clock.time, 16min);
   EXPECT_THAT(written(err), HasSubstr("node 0 has not begun: /o/.dsj/agent.json is not there"));
+}
+
+/// Whatever the two lines say, both wait as long as node 0's allows, as soon as it is known.
+TEST_F(FollowerTest, NodeZerosLimitCountsForAll) {
+  for (const auto& [own, zeros] : {std::pair{60s, 300s}, std::pair{1200s, 120s}}) {
+    patience = own;
+    clock.time = {};
+    ASSERT_TRUE(files.write_atomically(kConfig, ""));
+    on_turn(
+        [&, limit = zeros] { node_zero_begins("a" + std::to_string(limit.count()), 2, limit); });
+    turns(10);
+    on_turn([&] { agents.end(1, kExitPeerLost); });
+    EXPECT_EQ(run(), kExitNodes);
+    EXPECT_GE(clock.time, zeros);
+    EXPECT_LT(clock.time, zeros + 10s);
+    EXPECT_THAT(written(err), HasSubstr("(waited " + std::to_string(zeros.count()) + " s)"));
+  }
 }
 
 TEST_F(FollowerTest, AnotherLineThanNodeZerosIsNotJoined) {

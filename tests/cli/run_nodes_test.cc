@@ -85,6 +85,29 @@ TEST_F(NodesOfALine, AnEndpointIsAnAddressAndAPort) {
   EXPECT_THAT(line, ElementsAre("--nnodes=2", "--rdzv_backend=c10d"));
 }
 
+/// torchrun: LaunchConfig sets timeout=900 for its static rendezvous; the dynamic one reads join_timeout.
+TEST_F(NodesOfALine, TheLimitIsTorchruns) {
+  const std::pair<const char*, int> cases[] = {{"", 900},
+                                               {"timeout=60", 60},
+                                               {"join_timeout=120", 120},
+                                               {"timeout=1200,join_timeout=700", 700},
+                                               {"join_timeout=700, timeout = 1200", 700},
+                                               {"last_call_timeout=30,read_timeout=60", 900},
+                                               {"is_host=1 , timeout=5,", 5}};
+  for (const auto& [conf, seconds] : cases) {
+    line = {"--nnodes=2", "--rdzv-conf", conf};
+    const auto nodes = take();
+    ASSERT_TRUE(nodes) << conf << ": " << nodes.error().to_string();
+    EXPECT_EQ(nodes->join_limit.count(), seconds) << conf;
+    EXPECT_THAT(line, ElementsAre("--nnodes=2"));
+  }
+  environment = {{"PET_RDZV_CONF", "timeout=33"}};
+  line = {"--nnodes=2"};
+  EXPECT_EQ(take()->join_limit.count(), 33);
+  line = {"--nnodes=2", "--rdzv_conf=timeout=44"};
+  EXPECT_EQ(take()->join_limit.count(), 44);
+}
+
 TEST_F(NodesOfALine, OfOneMachineNothingElseMatters) {
   environment = {{"PET_NNODES", "1"}, {"PET_MASTER_ADDR", "nowhere"}, {"PET_NODE_RANK", "0"}};
   line = {"--bf16", "--master_port=70000"};
@@ -103,6 +126,10 @@ TEST_F(NodesOfALine, WhatMakesNoSenseIsRefusedWithItsName) {
       {{"--nnodes=2", "--node_rank"}, {"--node_rank", "a value is missing"}},
       {{"--nnodes=2", "--master_port=x"}, {"--master_port", "from 0 to 65535"}},
       {{"--nnodes=2", "--rdzv_endpoint=:1"}, {"--rdzv_endpoint", "HOST[:PORT]"}},
+      {{"--nnodes=2", "--rdzv_conf=timeout"}, {"--rdzv_conf", "found \"timeout\"", "KEY=VALUE"}},
+      {{"--nnodes=2", "--rdzv_conf==3"}, {"--rdzv_conf", "KEY=VALUE"}},
+      {{"--nnodes=2", "--rdzv_conf=timeout=0"}, {"--rdzv_conf timeout", "from 1"}},
+      {{"--nnodes=2", "--rdzv_conf=a=b,join_timeout=5m"}, {"--rdzv_conf join_timeout", "\"5m\""}},
   };
   for (const auto& [words, says] : cases) {
     line = words;

@@ -287,6 +287,12 @@ TEST_F(SupervisorTest, AnAgentZeroThatDiesAgainIsReplacedAfterAPause) {
   EXPECT_THAT(written(err), HasSubstr("restart 2 of 2 in 1000 ms, from the start"));
 }
 
+TEST_F(SupervisorTest, NodesThatDoNotComeHaveTheirOwnExitCode) {
+  on_turn([&] { end_job(agent::kExitNodesMissing, "NodesMissing"); });
+  EXPECT_EQ(run(), agent::kExitNodesMissing);
+  EXPECT_THAT(written(err), HasSubstr("dsj run: failed: NodesMissing"));
+}
+
 TEST_F(SupervisorTest, WithoutBudgetTheJobFailsAndTheOthersAreKilled) {
   config.budget.limit = 0;
   on_turn([&] { start_attempt(1); });

@@ -160,6 +160,7 @@ TEST(ArgumentTable, EveryVerdictHasItsGround) {
                                                 "master_addr",
                                                 "master_port",
                                                 "rdzv_endpoint",
+                                                "rdzv_conf",
                                                 "use_lora",
                                                 "use_peft",
                                                 "lora_r",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <random>
 
 #include "job/contract.h"
 
@@ -102,6 +103,90 @@ TEST(Session, WaitsForTheWholeGangThenPublishesOneAboveTheLastAttempt) {
   EXPECT_EQ(directive.first_rank, 2);
   EXPECT_EQ(directive.master_addr, "127.0.0.1");
   EXPECT_EQ(directive.master_port, 4000);
+}
+
+TEST(Session, ANodeThatDoesNotComeEndsTheRunWithTheNamesOfAll) {
+  Gang gang({.workers = 4, .gather_limit = seconds(900)});
+  for (; gang.now < seconds(900); gang.now += Time(500)) {
+    for (const int here : {0, 2}) gang.beat(here);
+    ASSERT_EQ(gang.last<JobEnded>(), nullptr) << gang.now.count();
+  }
+  for (const int here : {0, 2}) gang.beat(here);
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  const Outcome& outcome = gang.last<JobEnded>()->outcome;
+  EXPECT_EQ(outcome.exit_code, kExitNodesMissing);
+  EXPECT_EQ(outcome.reason, "NodesMissing");
+  EXPECT_EQ(outcome.message.find("nodes 1 and 3 of 4 did not join in 900 s; nodes 0 and 2 did"),
+            0u);
+  EXPECT_NE(outcome.message.find("--rdzv_conf timeout=SECONDS"), std::string::npos);
+  for (const int worker : {0, 1, 2, 3}) {
+    const auto told = directive_for(gang.session, worker, 1);
+    EXPECT_EQ(told.exit_code, kExitNodesMissing) << "a node that comes later hears it, too";
+  }
+}
+
+TEST(Session, TheLimitHoldsBetweenTwoAttemptsToo) {
+  Gang gang({.workers = 2, .silence = seconds(6), .gather_limit = seconds(60)});
+  gang.session.budget = {.limit = 3, .used = 0, .total = 0, .saved_step = -1};
+  gang.start();
+  const auto alone = [&](Time time) {
+    for (const Time until = gang.now + time; gang.now < until; gang.now += Time(500)) gang.beat(0);
+  };
+  alone(seconds(8));  // node 1 is lost
+  for (const int local : {0, 1}) gang.exit(0, local, 0, SIGKILL, true);
+  gang.reports[0].fence = gang.session.attempt;
+  alone(seconds(50));
+  EXPECT_EQ(gang.last<JobEnded>(), nullptr) << "it may come again";
+  alone(seconds(30));
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitNodesMissing);
+}
+
+/// Some of the nodes come, each at its time, and the agent itself may sleep: the run begins when the
+/// last one is there; if one does not come in time, it ends at the limit, and never before.
+TEST(Session, ARunBeginsOrEndsAtTheLimit) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto pick = [&](int below) { return static_cast<int>(random() % below); };
+    const int workers = 2 + pick(5);
+    const Time limit = seconds(5 + pick(60));
+    const Time sleeps_at = seconds(pick(70)),
+               sleep = pick(3) == 0 ? seconds(2 + pick(90)) : Time(0);
+    const bool stops = pick(4) == 0;
+    const Time stop_at = seconds(pick(70));
+    Gang gang({.workers = workers, .gather_limit = limit});
+    std::vector<Time> comes{Time(0)};
+    while (static_cast<int>(comes.size()) < workers) comes.push_back(seconds(pick(80)));
+    const Time last = *std::ranges::max_element(comes);
+    Time slept{0};
+    bool begun = false, ended = false;
+    for (; gang.now < seconds(300) && !begun && !ended; gang.now += Time(250)) {
+      const Time awake = gang.now - slept;
+      if (slept == Time(0) && awake >= sleeps_at && sleep > Time(0)) gang.now += slept = sleep;
+      gang.reports[0].stop_requested |= stops && awake >= stop_at;
+      for (int w = 0; w < workers; ++w)
+        if (awake >= comes[w]) gang.beat(w);
+      begun = gang.last<PublishAttempt>() != nullptr;
+      ended = gang.last<JobEnded>() != nullptr;
+    }
+    const Time awake = gang.now - Time(250) - slept;
+    ASSERT_NE(begun, ended) << seed;
+    if (begun) {
+      EXPECT_GE(awake, last) << seed;
+      EXPECT_LE(awake, limit + Time(250)) << seed;
+      continue;
+    }
+    const Outcome& outcome = gang.last<JobEnded>()->outcome;
+    if (stops && stop_at < std::min(limit, last)) {
+      EXPECT_EQ(outcome.exit_code, kExitPreempted) << seed;
+      continue;
+    }
+    if (outcome.exit_code == kExitPreempted) continue;  // both came in one turn
+    EXPECT_EQ(outcome.exit_code, kExitNodesMissing) << seed;
+    EXPECT_GE(awake, limit) << seed;
+    EXPECT_LE(awake, limit + Time(1'000)) << seed;
+    EXPECT_GT(last, limit - Time(1'000)) << seed << ": all nodes were there";
+  }
 }
 
 TEST(Session, AttemptFileThatCannotBeWrittenEndsTheJob) {

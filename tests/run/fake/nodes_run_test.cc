@@ -116,6 +116,27 @@ TEST_F(NodesRun, ANodeJoinsTheNextRunOfNodeZero) {
   EXPECT_EQ(metric_steps(), one_to(400));
 }
 
+TEST_F(NodesRun, ANodeThatDoesNotComeEndsAllWithItsName) {
+  auto job = line(6);
+  job.push_back("--rdzv_conf=timeout=3");
+  for (const int node : {2, 0}) start_node(node, 3, job);
+  EXPECT_EQ(finish_node(0), 8) << said(0);
+  EXPECT_EQ(finish_node(2), 8) << said(2);
+  EXPECT_THAT(said(0), HasSubstr("NodesMissing: node 1 of 3 did not join in 3 s"));
+  EXPECT_THAT(processes(), IsEmpty());
+  start_node(1, 3, job);  // nobody begins
+  EXPECT_EQ(finish_node(1), 8) << said(1);
+  EXPECT_THAT(said(1), HasSubstr("node 0 has not begun"));
+}
+
+TEST_F(NodesRun, AStopEndsTheWaitForNodes) {
+  start_node(0, 2, line(6));
+  ASSERT_TRUE(soon([&] { return fs::exists(out() / ".dsj/endpoint.json"); }));
+  signal_node(0, SIGINT);
+  EXPECT_EQ(finish_node(0), 130) << said(0);
+  EXPECT_THAT(processes(), IsEmpty());
+}
+
 TEST_F(NodesRun, AFailedJobFailsOnEveryNode) {
   variables_["FAKE_FAULT"] = "attempt=0,rank=3,step=2,do=exit2";
   start_nodes(2, line(100));
