@@ -316,9 +316,10 @@ int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
 int64_t attention_forward(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return delta_forward(s, model);
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
-  if (!s.widened) return s.rows * heads * s.element + exchange(s);
+  // Heads change places before the kernel runs, and after.
+  if (!s.widened) return std::max(s.rows * heads * s.element, exchange(s));
   // widened qkv; the result before rounding
-  return s.rows * (s.qkv + heads + s.query) * 4 + exchange(s);
+  return std::max(s.rows * (s.qkv + heads + s.query) * 4, exchange(s));
 }
 
 int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model) {
@@ -327,7 +328,9 @@ int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model)
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;
   const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one being summed
   const int64_t widened = s.widened ? s.qkv + 2 * s.query : 0;             // qkv, dout, out
-  return s.rows * ((heads + gradients + widened) * type + s.query * s.element) + exchange(s);
+  const int64_t kernel = s.rows * ((heads + gradients + widened) * type + s.query * s.element);
+  // The result's gradient as heads stays beside both.
+  return std::max(kernel, exchange(s)) + kept_as_heads(s);
 }
 
 /// Queries and keys before their head norm, and the norm's sums.
