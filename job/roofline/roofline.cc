@@ -353,6 +353,12 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
         "spec.training.modelNameOrPath",
         std::string("experts, latent attention, sinks and the gated delta rule: ") + kNot,
         "plan without --device"};
+  if (model.activation == layout::Activation::Xielu || model.query_growth > 0)
+    return Uncounted{
+        "spec.training.modelNameOrPath",
+        std::string("an activation with parameters, and queries that grow with their position: ") +
+            kNot,
+        "plan without --device"};
   if (input.model.scores_cap > 0)
     return Uncounted{
         "spec.training.modelNameOrPath",

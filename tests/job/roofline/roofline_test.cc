@@ -187,6 +187,9 @@ TEST(RooflineTest, WhatIsNotCountedSaysSo) {
   EXPECT_EQ(refused([](auto& i) { i.config.precision = Precision::Fp32; }), "bf16.enabled");
   EXPECT_EQ(refused([](auto& i) { i.model.head_dim = 12; }), "spec.training.modelNameOrPath");
   EXPECT_EQ(refused([](auto& i) { i.model.scores_cap = 50; }), "spec.training.modelNameOrPath");
+  EXPECT_EQ(refused([](auto& i) { i.model.query_growth = 0.1; }), "spec.training.modelNameOrPath");
+  EXPECT_EQ(refused([](auto& i) { i.model.activation = layout::Activation::Xielu; }),
+            "spec.training.modelNameOrPath");
   EXPECT_EQ(refused([](auto& i) { i.model.dropout.residual = 0.1; }),
             "spec.training.modelNameOrPath");
   EXPECT_EQ(refused([](auto& i) { i.lora = LoraArgs{.dropout = 0.1}; }),
