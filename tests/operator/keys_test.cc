@@ -129,6 +129,29 @@ TEST(Keys, WhatSomebodyDeletedIsMadeUnderAnotherName) {
   EXPECT_EQ(plan.keys->slots, (std::vector<int>{1, 2, 3, 0}));
 }
 
+/// Somebody deleted the Secret alone: worker 0's agent says so, and its successor gets another key. Nobody is charged.
+TEST(Keys, AKeyThatTheAgentMissesIsMadeAnewOnce) {
+  World world;
+  world.to_running();
+  ASSERT_EQ(sets_of(world)[0]->keys.size(), 1u);
+  const WorkerKey lost = sets_of(world)[0]->keys[0];
+  world.pod(0).created = world.now;
+  world.end(world.pod(0), kExitKeyMissing, kReasonKeyMissing);
+  world.now += kKeyPatience + Seconds(5);
+  const Plan plan = world.pass();
+  ASSERT_TRUE(plan.keys);
+  EXPECT_EQ(plan.keys->set, "1");
+  EXPECT_TRUE(plan.keys->keep.empty());
+  ASSERT_EQ(plan.keys->drop.size(), 1u);
+  EXPECT_EQ(plan.keys->drop[0].uid, lost.uid);
+  EXPECT_EQ(plan.keys->slots, (std::vector<int>{1, 2, 3}));
+  world.settle();
+  ASSERT_EQ(sets_of(world)[0]->keys.size(), 1u);
+  EXPECT_EQ(sets_of(world)[0]->keys[0].slot, 1);
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  EXPECT_EQ(world.pod(0).incarnation, 2);
+}
+
 TEST(Keys, AnAnnouncedSlotIsClearedOnlyWhileItIsFree) {
   const Time now = *time_from_text("2026-01-31T12:00:00Z");
   const JobView job{.ns = "n", .name = "j", .uid = "u"};
