@@ -106,7 +106,7 @@ void with_mixer(const char* name, dsconfig::Precision precision, Body body) {
       const at::Tensor weight = p.weight(static_cast<int>(i));
       weight.copy_(at::randn(weight.sizes()).mul_(0.3));
       twin.weights[parameters[i].name.substr(prefix.size())] =
-          weight.to(at::kFloat).clone().set_requires_grad(true);
+          weight.to(at::kDouble).clone().set_requires_grad(true);
       p.grad(static_cast<int>(i)).tensor.fill_(1e6);
     }
     state.clear_grad();
@@ -130,12 +130,12 @@ void expect_twin(const MixerCase& c) {
                const at::Tensor dh = mixer.backward(p, dy, h, rows, std::move(saved), {});
 
                const c10::AutoGradMode enabled(true);
-               const at::Tensor x = h.to(at::kFloat).clone().set_requires_grad(true);
+               const at::Tensor x = h.to(at::kDouble).clone().set_requires_grad(true);
                std::vector<at::Tensor> outputs;
                for (int64_t row = 0; row < rows.rows(); ++row)
                  outputs.push_back(twin.row(x.narrow(0, rows.starts()[row], rows.length(row))));
                const at::Tensor want = at::cat(outputs);
-               (want * dy.to(at::kFloat)).sum().backward();
+               (want * dy.to(at::kDouble)).sum().backward();
                const c10::AutoGradMode disabled(false);
                EXPECT_LT(delta_apart(y, want), c.tolerance);
                EXPECT_LT(delta_apart(dh, x.grad()), c.tolerance);
