@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "common/files/counting_files.h"
@@ -291,7 +292,10 @@ Exported exported(const SmallRun& run, int64_t file_bytes, bool apart = false) {
     EXPECT_TRUE(files->make_dirs("/source"));
     EXPECT_TRUE(files->write_synced("/source/config.json", "{}"));
     const auto model = fixture_model(run.model);
-    if (!model.is_text_part && !model.experts.corrected) continue;  // nothing is copied
+    const auto units = layout::units_of(model);
+    const bool copies = std::ranges::any_of(
+        units, [](const layout::UnitSpec& unit) { return !unit.buffers.empty(); });
+    if (!model.is_text_part && !copies) continue;
     const auto weights = PosixFiles().read_all(fixture(run.model) + "/model.safetensors");
     EXPECT_TRUE(files->write_synced("/source/model.safetensors", weights.value()));
   }
