@@ -408,7 +408,8 @@ TEST_F(TrainRun, WrappedRowsAreTheRowsThatOneWouldCutByHand) {
              {"packing", "true"},
              {"packingStrategy", "bfd_split"}});
   EXPECT_EQ(run({"job.yaml"}), 2);
-  EXPECT_THAT(stderr_text(), HasSubstr("wrapped → bfd_split"));
+  EXPECT_THAT(stderr_text(),
+              HasSubstr("packed in another way (\"wrapped\" then, \"bfd_split\" now)"));
 }
 
 TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
