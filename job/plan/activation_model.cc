@@ -75,7 +75,6 @@ struct StepShape {
         balanced(input.model.experts.balance > 0),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
-        packed(element == 2 && input.native_products && !input.accelerator),
         fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
   const bool delta;             ///< its layers have the delta rule
   const int64_t ranks;          ///< that share a micro-batch
@@ -93,7 +92,6 @@ struct StepShape {
   const bool balanced;      ///< the last layer, too, has an auxiliary loss of all tokens
   const bool shared_heads;  ///< query heads share key and value heads: copies are made
   const bool widened;       ///< 16-bit attention runs on fp32 copies
-  const bool packed;        ///< 16-bit attention turns keys and values into blocks first
   const bool fp16;          ///< of products
   bool casts() const { return wide != element; }
   bool casts_to_fp16() const { return casts() && fp16; }
@@ -224,8 +222,10 @@ int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
 int64_t attention_tile(const StepShape& s, int64_t head_dim) {
   if (s.delta) return 0;
   const int64_t queries = s.seq >= 768 ? 256 : s.seq >= 192 ? 64 : 32;
-  const int64_t keys = std::min<int64_t>(512, s.seq);
-  return 4 * (2 * queries * keys + queries * (2 + head_dim));
+  const int64_t scores = queries * std::min<int64_t>(512, s.seq);
+  // In 16 bits products read the scores and their gradients rounded.
+  const int64_t rounded = s.element == 2 && !s.widened ? 2 * 2 * scores : 0;
+  return 4 * (2 * scores + queries * (2 + head_dim)) + rounded;
 }
 
 /// Scores of a block of queries, and of all heads' where each has its own. `seen`: keys of a query.
@@ -315,20 +315,11 @@ int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
   return model.output_gate && !s.delta ? s.rows * s.query * s.element : 0;
 }
 
-/// Keys and values as the units for 16-bit products of a CPU read them: each head's columns, and the
-/// tokens, in whole blocks.
-int64_t packed_heads(const StepShape& s) {
-  constexpr int64_t kBlock = 64;
-  if (!s.packed) return 0;
-  const int64_t dim = (s.query / s.heads + kBlock - 1) / kBlock * kBlock;
-  return 2 * (s.rows + kBlock) * s.heads * dim * s.element;
-}
-
 int64_t attention_forward(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return delta_forward(s, model);
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
   // Heads change places before the kernel runs, and after.
-  if (!s.widened) return std::max(s.rows * heads * s.element + packed_heads(s), exchange(s));
+  if (!s.widened) return std::max(s.rows * heads * s.element, exchange(s));
   // widened qkv; the result before rounding
   return std::max(s.rows * (s.qkv + heads + s.query) * 4, exchange(s));
 }
