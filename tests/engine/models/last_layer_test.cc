@@ -39,7 +39,10 @@ class LastLayer : public testing::TestWithParam<LastLayerCase> {
     ASSERT_EQ(got.sizes(), want.sizes()) << what;
     const double largest = want.abs().max().item<double>();
     EXPECT_GT(largest, 0) << what;
-    EXPECT_LE((got - want).abs().max().item<double>(), GetParam().tolerance * largest) << what;
+    // A gradient that is one number is a sum over all tokens and columns, and has no larger element
+    // beside it that its rounding is small against.
+    const double tolerance = (want.numel() == 1 ? 5 : 1) * GetParam().tolerance;
+    EXPECT_LE((got - want).abs().max().item<double>(), tolerance * largest) << what;
   }
 };
 
@@ -132,8 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
         LastLayerCase{"output_gates", "tiny-qwen3.5"},
         LastLayerCase{"delta_rule", "tiny-qwen3.5-text"},
         LastLayerCase{"growing_queries", "tiny-ministral3"},
-        // Two of its gradients are one number each: a sum over all tokens and columns.
-        LastLayerCase{.name = "trained_activation", .model = "tiny-apertus", .tolerance = 1e-5},
+        LastLayerCase{"trained_activation", "tiny-apertus"},
         LastLayerCase{"norms_behind_experts", "tiny-flex-olmo"},
         LastLayerCase{.name = "lora",
                       .model = "tiny-qwen2",
