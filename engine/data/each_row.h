@@ -10,9 +10,9 @@
 
 namespace dsj::data {
 
-/// Calls use(thread, row, sample), the row cut as `cut` says, for rows first .. first + count - 1, `row` counted from 0 at first,
-/// on threads 0 .. threads - 1 (at least 1). Each row is met once; a thread meets its rows in rising
-/// order. Error: the first row, in the file's order, that cannot be read.
+/// Calls use(thread, row, sample) for rows first .. first + count - 1, `row` counted from 0 at first,
+/// on threads 0 .. threads - 1 (at least 1). Each row is cut as `cut` says and met once; a thread
+/// meets its rows in rising order. Error: the first row, in the file's order, that cannot be read.
 Status each_row(const Dataset& dataset, int64_t first, int64_t count, int threads,
                 const std::function<void(int thread, int64_t row, const Sample& sample)>& use,
                 RowCut cut = RowCut::AtMaxLength);

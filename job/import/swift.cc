@@ -25,8 +25,7 @@ const std::map<std::string, std::string>& renamed() {
       {"target_modules", "lora_target_modules"},
       {"modules_to_save", "lora_modules_to_save"},
       {"lorap_lr_ratio", "loraplus_lr_ratio"},
-      {"train_dataloader_shuffle", "shuffle"},
-      {"template_kwargs", "chat_template_kwargs"}};
+      {"train_dataloader_shuffle", "shuffle"}};
   return names;
 }
 
