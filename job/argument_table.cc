@@ -16,6 +16,7 @@ constexpr std::string_view kHub = "nothing is sent to the hub";
 constexpr std::string_view kReader = "rows are read by the rank itself";
 constexpr std::string_view kDataFile = "no data set is downloaded: write --data_path FILE";
 constexpr std::string_view kModelsOwn = "it is read from the model's directory: leave it out";
+constexpr std::string_view kWrap = "a ZeRO unit is a layer";
 constexpr std::string_view kDdp = "ZeRO has no DistributedDataParallel";
 constexpr std::string_view kNoLogits = "an evaluation computes only the loss and keeps no logits";
 constexpr std::string_view kLevels = "the log has one level";
@@ -149,10 +150,13 @@ constexpr std::array kTrainer = {
     ArgumentRow{"ddp_backend", Refused, "the backend follows the device: leave it out",
                 "nccl gloo"},
     ArgumentRow{"ddp_timeout", NoEffect, "the engine has its own time limits"},
-    ArgumentRow{"fsdp", Refused, "ZeRO shards here: write the stage into the ds_config"},
-    ArgumentRow{"fsdp_config", Refused, "ZeRO shards here: write the stage into the ds_config",
-                "{}"},
-    ArgumentRow{"deepspeed", Taken, "the ds_config's file"},
+    ArgumentRow{
+        "fsdp", Taken,
+        "ZeRO in its place: full_shard is stage 3, shard_grad_op 2, no_shard 0, with offload "
+        "to the host; hybrid_shard is refused"},
+    ArgumentRow{"fsdp_config", NoEffect, kWrap},
+    ArgumentRow{"deepspeed", Taken,
+                "the ds_config's file; a line without it trains at ZeRO stage 0, or as fsdp says"},
     ArgumentRow{"debug", NoEffect, "a gradient that is not finite is named anyway"},
     ArgumentRow{"skip_memory_metrics", NoEffect, "memory is in metrics.jsonl"},
     ArgumentRow{"do_train", Refused, "training is what `dsj run` does: leave it out", "true"},
@@ -197,8 +201,8 @@ constexpr std::array kBefore5 = {
     ArgumentRow{"mp_parameters", NoEffect, "SageMaker's launcher reads it"},
     ArgumentRow{"xpu_backend", NoEffect, "the backend follows the device"},
     ArgumentRow{"sharded_ddp", Refused, "ZeRO shards here: write the stage into the ds_config"},
-    ArgumentRow{"fsdp_min_num_params", Refused, "ZeRO shards here: leave it out", "0"},
-    ArgumentRow{"fsdp_transformer_layer_cls_to_wrap", Refused, "ZeRO shards here: leave it out"},
+    ArgumentRow{"fsdp_min_num_params", NoEffect, kWrap},
+    ArgumentRow{"fsdp_transformer_layer_cls_to_wrap", NoEffect, kWrap},
     ArgumentRow{"split_batches", Refused, "a batch size is per rank: leave it out"},
     ArgumentRow{"dispatch_batches", NoEffect, kReader},
     ArgumentRow{"tpu_num_cores", NoEffect, "there is no TPU"},
@@ -361,8 +365,9 @@ constexpr std::array kScripts = {
     ArgumentRow{"ld_alpha", Refused, "LD-DPO's weights of tokens are not built: leave it out"},
     ArgumentRow{"use_weighting", Refused, "WPO's weights of pairs are not built: leave it out"},
     ArgumentRow{"discopop_tau", NoEffect, "it acts with loss_type discopop only"},
-    ArgumentRow{"loss_weights", Refused,
-                "one loss is trained; for loss_type sigmoid,sft write --rpo_alpha and sft's weight"},
+    ArgumentRow{
+        "loss_weights", Refused,
+        "one loss is trained; for loss_type sigmoid,sft write --rpo_alpha and sft's weight"},
     ArgumentRow{"rpo_alpha", Taken, "the weight of the chosen answers' loss beside dpo's"},
     ArgumentRow{"pref_ftx", Refused, "a loss of the chosen answer beside it is not built", "0 0.0"},
     ArgumentRow{"simpo_gamma", NoEffect, "it acts with pref_loss simpo only"},

@@ -109,7 +109,7 @@ const std::vector<TrainingField>& training_fields() {
           "commas, whose rows are evaluated on."),
       row("validationSplitPercentage", &A::validation_split_percentage,
           "Instead of evalDataPath: this share of dataPath, from its first row on, is held out.",
-          above_to(0, 99)),
+          from_to(0, 99)),
       row("valSize", &A::val_size,
           "Instead of evalDataPath: number of rows of dataPath, or below 1 their share, that are "
           "held out, drawn by seed.",

@@ -37,14 +37,15 @@ void resolve_evaluation(const Source& in, int64_t total, EvalConfig& eval, Repor
   const bool file = named || (in.args.eval_data_path && !in.args.eval_data_path->empty());
   const char* rows = named ? "evalDataset" : "evalDataPath";
   const bool random = in.args.val_size.value_or(0) > 0;
-  const bool split = random || in.args.validation_split_percentage.has_value();
+  const bool first = in.args.validation_split_percentage.value_or(0) > 0;
+  const bool split = random || first;
   const char* key = random ? "training.valSize" : "training.validationSplitPercentage";
   if (named && !in.args.eval_data_path.value_or("").empty()) {
     out.error("training.evalDataset", "evalDataPath names rows to evaluate on, too",
               "keep one of the two");
   } else if (file && split) {
     out.error(key, std::string(rows) + " names rows to evaluate on, too", "keep one of the two");
-  } else if (random && in.args.validation_split_percentage) {
+  } else if (random && first) {
     out.error(key, "validationSplitPercentage holds rows out, too", "keep one of the two");
   } else if (wanted && !file && !split) {
     out.error("training.evaluationStrategy", "there are no rows to evaluate on",

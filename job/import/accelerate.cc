@@ -11,6 +11,7 @@ using nlohmann::json;
 namespace {
 
 const std::string kParallelism = "parallelism_config_";
+const std::string kFsdp = "fsdp_";
 constexpr const char* kSizes[] = {"sp_size", "sp_backend",        "tp_size",
                                   "cp_size", "dp_replicate_size", "dp_shard_size"};
 
@@ -49,6 +50,12 @@ Result<json> accelerate_settings(Files& files, std::map<std::string, std::string
   for (const char* name : kSizes)
     if (auto option = options.extract(kParallelism + name); !option.empty())
       settings[kParallelism + name] = option.mapped();
+  while (true) {
+    const auto at = options.lower_bound(kFsdp);
+    if (at == options.end() || !at->first.starts_with(kFsdp)) break;
+    settings["fsdp_config"][at->first] = at->second;
+    options.erase(at);
+  }
   for (const char* name :
        {"num_processes", "num_machines", "mixed_precision", "deepspeed_config_file", "zero_stage",
         "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",

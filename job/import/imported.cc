@@ -69,6 +69,28 @@ std::optional<Missing> evaluation_rows(const json& manifest) {
 
 }  // namespace
 
+void take_sharding(Imported& imported, jobspec::Sharding sharding) {
+  json& spec = imported.manifest["spec"];
+  json& training = spec["training"];
+  if (training.is_null()) training = json::object();
+  std::string said = "spec.deepspeed.config: no ds_config is named; ";
+  if (sharding.stage == 0) {
+    said += "ZeRO stage 0 is data parallelism";
+  } else {
+    const bool packed = json_flag(json_child(training, "lora"), "loadIn4bit");
+    said += "FSDP is ZeRO stage " + std::to_string(sharding.stage) + " here";
+    if (packed && sharding.stage == 3) {
+      sharding.stage = 2;
+      said += ", and 2 with a base in 4 bits, which every rank holds whole";
+    }
+    if (sharding.offload) said += ", with offload to host memory";
+  }
+  spec["deepspeed"] = {{"config", jobspec::ds_config_of(sharding)}};
+  if (sharding.recompute && !training.contains("gradientCheckpointing"))
+    training["gradientCheckpointing"] = true;
+  imported.left_open.push_back(std::move(said));
+}
+
 Status finish(Imported& imported, const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     DSJ_TRY(const jobspec::Override change, jobspec::parse_override(text));

@@ -9,6 +9,7 @@
 
 #include "common/result.h"
 #include "job/dsconfig/resolution.h"
+#include "job/spec/sharding.h"
 
 namespace dsj::jobimport {
 
@@ -32,6 +33,10 @@ std::string argument_word(const nlohmann::json& value);
 
 /// A finding about a line, as not_carried and left_open have it: "--x: message (hint)".
 std::string sentence_of(const dsconfig::Finding& finding);
+
+/// Writes the ds_config of a source that names none, and says so. A base in 4 bits is not sharded:
+/// stage 2.
+void take_sharding(Imported& imported, jobspec::Sharding sharding);
 
 /// Applies overrides ("spec.path=value", as `dsj run --set`) and checks that nothing is missing.
 /// BadInput lists all that is.

@@ -6,9 +6,11 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "common/json.h"
 #include "common/text.h"
+#include "job/argument_table.h"
 #include "job/import/accelerate.h"
 #include "job/import/hostfile.h"
 #include "job/import/recipe.h"
@@ -46,6 +48,7 @@ class LineImport {
     if (launcher == Launcher::Trl) DSJ_TRY_STATUS(trl_options());
     if (launcher == Launcher::Accelerate || launcher == Launcher::Trl) DSJ_TRY_STATUS(accelerate());
     if (command) DSJ_TRY_STATUS(swift(*command));
+    if (!command && !is_trl_) take_other_names();
     // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
     imported_.manifest = std::move(taken.manifest);
@@ -58,7 +61,11 @@ class LineImport {
     if (restarts_) spec["backoffLimit"] = *restarts_;
     if (!spec.contains("deepspeed") && !swift_config_.is_null())
       spec["deepspeed"] = {{"config", swift_config_}};
-    if (!settings_.is_null()) take_settings(spec);
+    if (!settings_.is_null()) DSJ_TRY_STATUS(take_settings(spec));
+    // A script under `deepspeed` may make its ds_config itself.
+    const bool shards = taken.fsdp || launcher != Launcher::DeepSpeed;
+    if (!spec.contains("deepspeed") && shards)
+      take_sharding(imported_, taken.fsdp.value_or(jobspec::Sharding{}));
     json training = spec.value("training", json::object());
     if (training.is_null()) training = json::object();
     DSJ_TRY_STATUS(take_trainer(training));
@@ -87,17 +94,79 @@ class LineImport {
   void need(const std::string& path, const std::string& why) {
     imported_.missing.push_back({path, why});
   }
+  /// A number of ranks that only a run knows: one, until the user writes it.
+  void leave_open(const std::string& field, const std::string& why) {
+    workers_[field] = 1;
+    imported_.left_open.push_back("spec.workers." + field + ": 1; " + why + ": write the number");
+  }
+  /// Scripts call the model and the rows as they like. A name is followed where the usual one is
+  /// absent.
+  void take_other_names() {
+    using Names = std::vector<std::string_view>;
+    static const std::pair<std::string, Names> kOthers[] = {
+        {"model_name_or_path",
+         {"model_path", "model_id", "model_name", "model", "base_model", "model_dir", "pretrain",
+          "pretrained_model", "pretrained_model_path", "pretrained_model_name_or_path",
+          "llm_model_name_or_path"}},
+        {"data_path",
+         {"dataset_path", "train_data_path", "train_data", "train_dataset", "train_path",
+          "train_data_file", "train_file_path", "dataset_file", "data_file", "data_files",
+          "datafile_paths"}},
+        {"eval_data_path",
+         {"eval_dataset_path", "eval_data", "eval_file", "valid_file", "dev_file", "dev_data"}},
+        {"output_dir", {"output_path", "save_path", "save_dir"}}};
+    auto& words = line_.arguments;
+    const auto position = [&](const auto& is_it) {
+      return std::ranges::find_if(words, [&](const std::string& word) {
+        return word.starts_with("--") && is_it(option_name(word));
+      });
+    };
+    for (const auto& [usual, others] : kOthers) {
+      const std::string field = camel_case(usual);
+      const auto known = position([&](const std::string& name) {
+        return name == usual || (usual == "data_path" && name.starts_with("dataset") &&
+                                 jobspec::is_line_argument("--" + name));
+      });
+      if (known != words.end()) continue;
+      const auto other = position([&](const std::string& name) {
+        return std::ranges::find(others, name) != others.end() &&
+               !jobspec::is_line_argument("--" + name);
+      });
+      if (other == words.end()) continue;
+      const std::string name = other->substr(0, other->find('='));
+      imported_.left_open.push_back("spec.training." + field + ": from " + name);
+      *other = "--" + usual + other->substr(name.size());
+      const auto value = other + 1;  // several files are one list
+      while (field.ends_with("dataPath") || field.ends_with("DataPath")) {
+        if (words.end() - value < 2 || value->starts_with("--") || value[1].starts_with("--"))
+          break;
+        *value += "," + value[1];
+        words.erase(value + 1);
+      }
+    }
+  }
   std::string why_no_data() const {
     for (const std::string& word : line_.arguments)
       if (option_name(word) == "dataset_name")
         return "--dataset_name is a data set of the hub, and no data set is downloaded";
     return "the line has no --data_path";
   }
-  /// What the script's name says: TRL's scripts are called as their trainers.
+  /// What the script's name says, dpo.py or run_dpo.py: TRL's scripts are called as their trainers.
+  Result<std::optional<TrlTrainer>> trainer_of(const std::string& stem) const {
+    DSJ_TRY(auto trainer, trl_trainer(stem));
+    if (is_trl_ || trainer) return trainer;
+    std::string pieces = stem;
+    std::ranges::replace(pieces, '-', '_');
+    std::istringstream in(pieces);
+    for (std::string piece; !trainer && std::getline(in, piece, '_');) {
+      DSJ_TRY(trainer, trl_trainer(piece));
+    }
+    return trainer;
+  }
   Status take_trainer(json& training) {
     const std::string name = std::filesystem::path(line_.script).filename().string();
     if (!name.ends_with(".py")) return {};
-    DSJ_TRY(const auto trainer, trl_trainer(name.substr(0, name.size() - 3)));
+    DSJ_TRY(const auto trainer, trainer_of(name.substr(0, name.size() - 3)));
     if (!trainer && is_trl_)
       return bad_input("not a training command of TRL", name.substr(0, name.size() - 3),
                        "sft, dpo, kto, orpo or reward");
@@ -212,13 +281,13 @@ class LineImport {
         workers_["maxReplicas"] = *most;
       }
     } else {
-      need("spec.workers.replicas", "--nnodes " + nodes + " is not a number");
+      leave_open("replicas", "--nnodes " + nodes + " is not a number");
     }
     const std::string ranks = option("nproc_per_node").value_or("1");
     if (const auto count = whole(ranks))
       workers_["slotsPerWorker"] = *count;
     else
-      need("spec.workers.slotsPerWorker", "--nproc_per_node " + ranks + " is not a number");
+      leave_open("slotsPerWorker", "--nproc_per_node " + ranks + " is not a number");
     if (const auto restarts = option("max_restarts")) {
       const auto count = text::parse_int(*restarts);
       if (count && *count >= 0 && *count <= 65'536)
@@ -254,11 +323,12 @@ class LineImport {
     const auto processes = count("num_processes");
     if (processes && *processes % machines == 0)
       workers_["slotsPerWorker"] = *processes / machines;
+    else if (processes)
+      need("spec.workers.slotsPerWorker", std::to_string(*processes) +
+                                              " processes are not a multiple of " +
+                                              std::to_string(machines) + " machines");
     else
-      need("spec.workers.slotsPerWorker",
-           processes ? std::to_string(*processes) + " processes are not a multiple of " +
-                           std::to_string(machines) + " machines"
-                     : "without num_processes it is the machine's devices");
+      leave_open("slotsPerWorker", "without num_processes it is the machine's devices");
     if (const auto restarts = json_whole(settings_, "max_restarts");
         restarts && *restarts >= 0 && *restarts <= 65'536)
       restarts_ = restarts;
@@ -266,16 +336,17 @@ class LineImport {
   }
 
   /// What accelerate's settings say of the ds_config, if the script's arguments name none, and of the
-  /// precision. FSDP and Megatron have no counterpart that computes the same.
-  void take_settings(json& spec) {
+  /// precision. Megatron has no counterpart that computes the same.
+  Status take_settings(json& spec) {
     const std::string type = json_text(settings_, "distributed_type");
-    if (type == "FSDP" || type == "MEGATRON_LM" || type == "TPU" || type == "XLA") {
-      if (!spec.contains("deepspeed"))
-        need("spec.deepspeed.configFrom.file",
-             "the line trains with " + type + ", which is not DeepSpeed: name a ds_config");
-      return;
-    }
-    if (!spec.contains("deepspeed")) {
+    if (!spec.contains("deepspeed") && (type == "MEGATRON_LM" || type == "TPU" || type == "XLA")) {
+      need("spec.deepspeed.configFrom.file",
+           "the line trains with " + type + ", which is not DeepSpeed: name a ds_config");
+    } else if (!spec.contains("deepspeed") && type == "FSDP") {
+      DSJ_TRY(const auto sharding,
+              jobspec::sharding_of_settings(json_child(settings_, "fsdp_config")));
+      take_sharding(imported_, sharding);
+    } else if (!spec.contains("deepspeed")) {
       if (const std::string file = json_text(settings_, "deepspeed_config_file"); !file.empty()) {
         spec["deepspeed"] = {{"configFrom", {{"file", file}}}};
         if (const int64_t ranks = sequence_ranks(settings_); ranks > 1)
@@ -300,6 +371,7 @@ class LineImport {
       training[precision] = true;
     else if (precision == "fp8")
       imported_.not_carried.push_back("mixed_precision fp8: not built");
+    return {};
   }
 
   Status deepspeed() {
@@ -324,11 +396,13 @@ class LineImport {
       if (ranks > 0)
         workers_["slotsPerWorker"] = ranks;
       else
-        need("spec.workers.slotsPerWorker",
-             ranks_text ? "--num_gpus " + *ranks_text + " is not a number"
-                        : "without --num_gpus or a hostfile it is the machine's devices");
+        leave_open("slotsPerWorker",
+                   ranks_text ? "--num_gpus " + *ranks_text + " is not a number"
+                   : !include.empty()
+                       ? "--include " + include + " names slots that only a run knows"
+                       : "without --num_gpus or a hostfile it is the machine's devices");
       if (nodes_text && nodes == 0)
-        need("spec.workers.replicas", "--num_nodes " + *nodes_text + " is not a number");
+        leave_open("replicas", "--num_nodes " + *nodes_text + " is not a number");
       else
         workers_["replicas"] = std::max(nodes, 1);
       return {};
@@ -348,11 +422,14 @@ class LineImport {
     return {};
   }
 
-  /// --include localhost:0,1 without a hostfile: the slots named, no others are known.
+  /// --include localhost:0,1 without a hostfile: the slots named, no others are known. None: they are
+  /// variables.
   static Result<std::vector<Host>> one_host(const std::string& include) {
     Host host{.name = include.substr(0, include.find(':'))};
     const size_t colon = include.find(':');
-    if (colon == std::string::npos) return std::vector<Host>();
+    if (colon == std::string::npos || colon + 1 == include.size() ||
+        include.find('$') != std::string::npos)
+      return std::vector<Host>();
     for (size_t at = colon + 1; at <= include.size();) {
       const size_t comma = std::min(include.find(',', at), include.size());
       const auto slot = text::parse_int(include.substr(at, comma - at));

@@ -30,16 +30,6 @@ const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
     {"reward_model", {"False"}},
     {"process_reward_model", {"False"}}};
 
-/// A ds_config whose every value comes from the training arguments.
-json plain_config() {
-  return {{"train_micro_batch_size_per_gpu", "auto"},
-          {"gradient_accumulation_steps", "auto"},
-          {"gradient_clipping", "auto"},
-          {"bf16", {{"enabled", "auto"}}},
-          {"fp16", {{"enabled", "auto"}}},
-          {"zero_optimization", {{"stage", 0}}}};
-}
-
 /// What both tools share: keys become the words of a line, and the line becomes a manifest.
 class RecipeImport {
  public:
@@ -201,8 +191,14 @@ class RecipeImport {
     }
     json& spec = imported_.manifest["spec"];
     if (!spec.contains("deepspeed")) {
-      spec["deepspeed"] = {{"config", plain_config()}};
-      note("spec.deepspeed.config: the file names no ds_config; ZeRO stage 0 is data parallelism");
+      jobspec::Sharding sharding = taken.fsdp.value_or(jobspec::Sharding{});
+      if (const json& settings = json_child(document_, "fsdp_config"); !is_empty(settings)) {
+        DSJ_TRY(const auto said, jobspec::sharding_of_settings(settings));
+        sharding = {.stage = sharding.stage > 0 ? sharding.stage : said.stage,
+                    .offload = sharding.offload || said.offload,
+                    .recompute = said.recompute};
+      }
+      take_sharding(imported_, sharding);
     }
     if (!spec.contains("workers")) {
       spec["workers"] = {{"slotsPerWorker", 1}};

@@ -501,8 +501,8 @@ class ShellReader {
       const std::string name = word.current.substr(0, equals);
       Values values = word.array ? word.fields : Values{word.current.substr(equals + 1)};
       if (depth_ > 0) {
-        variables_.erase(name);
-        note(name + " is set under a condition: not known");
+        note(name + " is set under a condition: " +
+             (variables_.contains(name) ? "its value before that is used" : "not known"));
       } else {
         if (only_export && command.words[0] == "export")
           exported_.insert(name);

@@ -3,7 +3,7 @@
 // $(expr ...) of known whole numbers, and the text that eval, bash -c and sh -c run;
 // `pwd`, $(dirname "$0") and the like as relative paths. What is decided when a script
 // runs ($(...), $1) is left as written and named. Commands inside if, loops and functions are listed
-// apart, and what is set there is not known.
+// apart; a variable that is set there keeps its value from before, and is named.
 #pragma once
 
 #include <map>

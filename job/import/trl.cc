@@ -14,9 +14,9 @@ Result<std::optional<TrlTrainer>> trl_trainer(const std::string& name) {
   };
   if (const auto found = trainers.find(name); found != trainers.end()) return found->second;
   for (const char* other : {"grpo", "rloo", "ppo", "online_dpo", "nash_md", "xpo", "gkd", "cpo",
-                            "bco", "prm", "distillation"})
+                            "simpo", "bco", "prm", "distillation"})
     if (name == other)
-      return bad_input("TRL's " + name + " is not built", name,
+      return bad_input("the method " + name + " is not built", name,
                        "dsj trains as sft, dpo, orpo and kto do: docs/objectives.md");
   return std::nullopt;
 }
@@ -52,7 +52,7 @@ Result<json> trl_accelerate_config(const std::string& name) {
     settings["distributed_type"] = "DEEPSPEED";
     settings["zero_stage"] = name.back() - '0';
     if (name == "zero3") settings["zero3_save_16bit_model"] = true;
-  } else if (name == "fsdp1" || name == "fsdp2") {
+  } else if (name == "fsdp1" || name == "fsdp2") {  // all is sharded
     settings["distributed_type"] = "FSDP";
   } else {
     return bad_input(

@@ -10,6 +10,7 @@
 #include "job/spec/argument_names.h"
 #include "job/spec/job.h"
 #include "job/spec/ranks_here.h"
+#include "job/spec/sharding.h"
 
 namespace dsj::jobspec {
 
@@ -197,6 +198,7 @@ class CommandLine {
       return take_training(training->second, argument, value);
     if (argument.name == "deepspeed" || argument.name == "deepspeed_config")
       return take_config(argument, value);
+    if (argument.name == "fsdp") return take_sharding(argument, value);
     if (argument.name == "nproc_per_node" || argument.name == "num_gpus")
       return take_count(argument, value, "slotsPerWorker", spec_["workers"], 1);
     if (argument.name == "nnodes") return take_nodes(argument, value);
@@ -220,6 +222,17 @@ class CommandLine {
   Status finish() {
     if (deepspeed_switch_ && !spec_.contains("deepspeed"))
       return bad_input("a value is missing", "--deepspeed", "write --deepspeed ds_config.json");
+    if (!fsdp_.empty() && spec_.contains("deepspeed"))
+      return bad_input("a line shards by --deepspeed or by --fsdp", fsdp_, "leave one of them out");
+    if (!lenient_ && !spec_.contains("deepspeed")) {
+      spec_["deepspeed"] = {{"config", ds_config_of(sharding_)}};
+      const std::string stage = "ZeRO stage " + std::to_string(sharding_.stage);
+      if (fsdp_.empty())
+        findings.push_back({Severity::Warning, "--deepspeed", "not given",
+                            "trains with data parallelism, at " + stage});
+      else
+        findings.push_back({Severity::Warning, fsdp_, "is " + stage + " here"});
+    }
     DSJ_TRY_STATUS(finish_base());
     if (use_lora_ == true) spec_["training"]["lora"] = lora_;
     if (lora_first_.empty() || use_lora_ == true) return {};
@@ -236,6 +249,10 @@ class CommandLine {
             {"kind", kKind},
             {"metadata", {{"name", name()}}},
             {"spec", spec_}};
+  }
+
+  std::optional<Sharding> fsdp() const {
+    return fsdp_.empty() ? std::nullopt : std::optional(sharding_);
   }
 
   std::vector<Finding> findings;
@@ -397,6 +414,12 @@ class CommandLine {
     return {};
   }
 
+  Status take_sharding(const Argument& argument, const std::string& value) {
+    DSJ_TRY(sharding_, sharding_of_words(value));
+    if (sharding_.stage > 0) fsdp_ = argument.shown;
+    return {};
+  }
+
   Status take_count(const Argument& argument, const std::string& value, const char* field,
                     json& where, int least) {
     auto count = text::parse_int(value);
@@ -481,6 +504,8 @@ class CommandLine {
   std::string in_4_bits_;                    ///< the argument that asks for one
   bool two_levels_ = false;                  ///< its tool's default
   bool deepspeed_switch_ = false;            ///< --deepspeed without a file
+  Sharding sharding_;                        ///< of a line without --deepspeed
+  std::string fsdp_;                         ///< the argument that asks for it
 };
 
 /// All errors of a line as one.
@@ -522,10 +547,9 @@ Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>
       refuse(taken.error(), argument.shown + (argument.value ? " " + *argument.value : ""));
   if (const Status whole = line.finish(); !whole) refuse(whole.error(), whole.error().where);
   json manifest = line.manifest();
-  if (!lenient && errors.empty() && !manifest["spec"].contains("deepspeed"))
-    return bad_input("no ds_config is named", kCommandLine, "add --deepspeed ds_config.json");
   if (!errors.empty()) return std::unexpected(joined(errors));
-  return ArgumentsManifest{std::move(manifest), std::move(line.findings), std::move(line.written)};
+  return ArgumentsManifest{std::move(manifest), std::move(line.findings), std::move(line.written),
+                           line.fsdp()};
 }
 
 Result<Job> job_from_arguments(const std::vector<std::string>& args,

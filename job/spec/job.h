@@ -15,6 +15,7 @@
 #include "job/dsconfig/resolve.h"
 #include "job/job_file.h"
 #include "job/spec/policies.h"
+#include "job/spec/sharding.h"
 #include "job/training_args.h"
 
 namespace dsj::jobspec {
@@ -89,11 +90,13 @@ Result<Job> job_from_arguments(const std::vector<std::string>& args,
 /// The manifest that such a line stands for, paths as written, no file read. With `lenient` it is
 /// more forgiving: what cannot be carried over (a word, an unknown argument, a value) is an
 /// Unsupported finding whose path is the argument; of a repeated argument the last counts, as in
-/// argparse; and a line without a ds_config gives a manifest without one.
+/// argparse; and a line without a ds_config gives a manifest without one. Else such a line trains as
+/// --fsdp says, or with data parallelism, which is a finding.
 struct ArgumentsManifest {
   nlohmann::json manifest;
   std::vector<dsconfig::Finding> findings;
   std::map<std::string, std::string> written;  ///< as Job::written
+  std::optional<Sharding> fsdp;                ///< of a lenient line with --fsdp
 };
 Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
                                                   bool lenient);

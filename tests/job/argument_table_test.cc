@@ -152,6 +152,7 @@ TEST(ArgumentTable, ANameHasOneRow) {
 TEST(ArgumentTable, EveryVerdictHasItsGround) {
   const std::set<std::string_view> elsewhere = {// job/spec/arguments.cc
                                                 "deepspeed",
+                                                "fsdp",
                                                 "nproc_per_node",
                                                 "num_gpus",
                                                 "max_restarts",

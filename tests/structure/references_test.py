@@ -26,6 +26,7 @@ ELSEWHERE = {
     "deepspeed_strategy.py": "a file of ROLL",
     "dpo.py": "a script of TRL, as are the next four",
     "kto.py": "", "orpo.py": "", "reward.py": "", "grpo.py": "",
+    "run_dpo.py": "a script of the alignment handbook",
     "swift/cli/sft.py": "a script of ms-swift",
     "swift/cli/*.py": "its scripts",
     "golden/README.md": "in DSJ_SHARED_DIR",

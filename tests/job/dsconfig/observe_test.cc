@@ -227,6 +227,8 @@ TEST(ObserveTest, EvaluationNeedsRows) {
   EXPECT_TRUE(watched("{}", args).ok());
   args.validation_split_percentage = 5;
   EXPECT_FALSE(watched("{}", args).ok()) << "both";
+  args.validation_split_percentage = 0;
+  EXPECT_TRUE(watched("{}", args).ok()) << "nothing is held out";
   args.validation_split_percentage.reset();
   args.eval_dataset = "held_out";
   EXPECT_FALSE(watched("{}", args).ok()) << "both";

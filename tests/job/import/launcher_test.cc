@@ -189,14 +189,131 @@ TEST(Launcher, AccelerateWithAFileOrWithoutDeepSpeed) {
   ASSERT_TRUE(plain) << plain.error().to_string();
   EXPECT_EQ(plain->manifest["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"], 0);
   EXPECT_TRUE(any_contains(plain->left_open, "does not use DeepSpeed"));
-  auto fsdp = from_script(folder,
-                          "accelerate launch --use_fsdp --num_processes 2 t.py "
-                          "--model_name_or_path m --data_path d\n",
-                          Launcher::Accelerate);
-  ASSERT_TRUE(fsdp) << fsdp.error().to_string();
-  const auto done = finish(*fsdp, {});
-  ASSERT_FALSE(done);
-  EXPECT_NE(done.error().to_string().find("FSDP"), std::string::npos);
+}
+
+/// What a line says of FSDP, in each form that a user writes it in, is one ds_config.
+TEST(Launcher, ShardingIsReadInEveryForm) {
+  std::mt19937 draw(7);
+  for (int round = 0; round < 60; ++round) {
+    const bool full = draw() % 2 == 0, offload = draw() % 2 == 0;
+    const std::string word = full ? "full_shard" : "shard_grad_op",
+                      off = offload ? "true" : "false";
+    const std::string tail = " t.py --model_name_or_path m --data_path d\n";
+    const std::string upper = full ? "FULL_SHARD" : "SHARD_GRAD_OP", two = full ? "true" : "false";
+    const std::string version_1 = "fsdp_config:\n  fsdp_sharding_strategy: " + upper +
+                                  "\n  fsdp_offload_params: " + off + "\n";
+    const std::string version_2 =
+        "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: " + two +
+        "\n  fsdp_offload_params: " + off + "\n";
+    Folder folder;
+    folder.add("acc.yaml", "distributed_type: FSDP\nnum_processes: 2\n" +
+                               (draw() % 2 == 0 ? version_1 : version_2));
+    for (const auto& [launcher, line] :
+         {std::pair{Launcher::Torchrun,
+                    "torchrun --nproc_per_node 2 t.py --model_name_or_path m "
+                    "--data_path d --fsdp \"" +
+                        word + " auto_wrap" + (offload ? " offload" : "") +
+                        "\" --fsdp_transformer_layer_cls_to_wrap Layer\n"},
+          std::pair{Launcher::Accelerate, "accelerate launch --config_file acc.yaml" + tail},
+          std::pair{Launcher::Accelerate,
+                    "accelerate launch --use_fsdp --num_processes 2 --fsdp_sharding_strategy " +
+                        upper + " --fsdp_offload_params=" + off +
+                        " --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP" + tail}}) {
+      auto imported = from_script(folder, line, launcher);
+      ASSERT_TRUE(imported) << line << imported.error().to_string();
+      ASSERT_TRUE(finish(*imported, {})) << line;
+      const json& config = imported->manifest["spec"]["deepspeed"]["config"];
+      json zero = {{"stage", full ? 3 : 2}};
+      if (offload) zero["offload_optimizer"] = {{"device", "cpu"}};
+      if (offload && full) zero["offload_param"] = {{"device", "cpu"}};
+      EXPECT_EQ(config["zero_optimization"], zero) << line;
+      EXPECT_TRUE(any_contains(imported->left_open, "FSDP is ZeRO stage")) << line;
+    }
+  }
+}
+
+/// A script's own names of the model and the rows are followed where the usual ones are absent.
+TEST(Launcher, OtherNamesOfModelAndRows) {
+  std::mt19937 draw(3);
+  const auto one_of = [&](std::vector<std::string> names) { return names[draw() % names.size()]; };
+  for (int round = 0; round < 40; ++round) {
+    const std::string model =
+        one_of({"model_path", "model_id", "base_model", "model", "model-name"});
+    const std::string rows =
+        one_of({"dataset_path", "train_data_path", "data_files", "train_file"});
+    const std::string joint = draw() % 2 == 0 ? "=" : " ";
+    Folder folder;
+    auto imported = from_script(folder,
+                                "torchrun t.py --" + model + joint + "m --" + rows + joint +
+                                    "a.json --save_path out --deepspeed ds.json\n",
+                                Launcher::Torchrun);
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    ASSERT_TRUE(finish(*imported, {})) << model << " " << rows;
+    const json expected = {{"modelNameOrPath", "m"}, {"dataPath", "a.json"}, {"outputDir", "out"}};
+    EXPECT_EQ(imported->manifest["spec"]["training"], expected) << model << " " << rows;
+    EXPECT_TRUE(any_contains(imported->left_open, "spec.training.outputDir: from --save_path"));
+  }
+  Folder folder;
+  auto several = from_script(
+      folder, "torchrun t.py --model m --data_files a.json b.json --bf16 --deepspeed d\n",
+      Launcher::Torchrun);
+  ASSERT_TRUE(several);
+  EXPECT_EQ(several->manifest["spec"]["training"]["dataPath"], "a.json,b.json");
+  EXPECT_EQ(several->manifest["spec"]["training"]["bf16"], true);
+  auto both = from_script(
+      folder, "torchrun t.py --model_path x --model_name_or_path m --data_path d --deepspeed d\n",
+      Launcher::Torchrun);
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->manifest["spec"]["training"]["modelNameOrPath"], "m");
+  EXPECT_TRUE(any_contains(both->not_carried, "--model_path x"));
+}
+
+/// Qwen's own scripts: values on top, and a loop over the script's arguments that may replace them.
+TEST(Launcher, AValueFromAboveALoopStays) {
+  Folder folder;
+  auto imported = from_script(folder, R"(MODEL="Qwen/Qwen-7B"
+DATA="rows.json"
+while [[ "$1" != "" ]]; do
+  case $1 in
+    -m | --model ) shift; MODEL=$1 ;;
+    -d | --data ) shift; DATA=$1 ;;
+  esac
+  shift
+done
+torchrun --nproc_per_node $(nvidia-smi -L | wc -l) finetune.py --model_name_or_path $MODEL \
+  --data_path $DATA --deepspeed ds.json
+)",
+                              Launcher::Torchrun);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  ASSERT_TRUE(finish(*imported, {}));
+  const json& spec = imported->manifest["spec"];
+  EXPECT_EQ(spec["training"]["modelNameOrPath"], "Qwen/Qwen-7B");
+  EXPECT_EQ(spec["training"]["dataPath"], "rows.json");
+  EXPECT_EQ(spec["workers"]["slotsPerWorker"], 1);
+  for (const char* open : {"MODEL is set under a condition: its value before that is used",
+                           "spec.workers.slotsPerWorker: 1", "nvidia-smi"})
+    EXPECT_TRUE(any_contains(imported->left_open, open)) << open;
+}
+
+TEST(Launcher, TheScriptsNameSaysTheObjective) {
+  Folder folder;
+  const auto objective = [&](const std::string& script) {
+    return from_script(folder, "torchrun " + script + " --model m --data_path d --deepspeed ds\n",
+                       Launcher::Torchrun);
+  };
+  for (const auto& [script, expected] : {std::pair{"run_dpo.py", "dpo"},
+                                         {"train_orpo.py", "orpo"},
+                                         {"kto-train.py", "kto"},
+                                         {"dpo.py", "dpo"},
+                                         {"train.py", ""},
+                                         {"run_sft.py", ""},
+                                         {"adpo.py", ""}}) {
+    const auto imported = objective(script);
+    ASSERT_TRUE(imported) << script;
+    EXPECT_EQ(imported->manifest["spec"]["training"].value("objective", ""), expected) << script;
+  }
+  for (const char* script : {"run_simpo.py", "train_grpo.py", "ppo.py"})
+    EXPECT_FALSE(objective(script)) << script;
 }
 
 TEST(Launcher, PythonModulesAreTheSameLauncher) {
@@ -223,8 +340,15 @@ TEST(Launcher, WhatALineLeavesOutIsAskedFor) {
   ASSERT_TRUE(imported);
   const auto missing = finish(*imported, {});
   ASSERT_FALSE(missing);
-  for (const char* what : {"--nproc_per_node $N", "--model_name_or_path", "--deepspeed FILE"})
-    EXPECT_NE(missing.error().message.find(what), std::string::npos) << what;
+  EXPECT_NE(missing.error().message.find("--model_name_or_path"), std::string::npos);
+  EXPECT_TRUE(any_contains(imported->left_open, "--nproc_per_node $N is not a number"));
+  EXPECT_TRUE(any_contains(imported->left_open, "stage 0 is data parallelism"));
+  imported = from_script(folder, "deepspeed t.py --model_name_or_path m --data_path x\n",
+                         Launcher::DeepSpeed);
+  ASSERT_TRUE(imported);
+  const auto config = finish(*imported, {});
+  ASSERT_FALSE(config) << "the script may make one";
+  EXPECT_NE(config.error().message.find("--deepspeed FILE"), std::string::npos);
   EXPECT_FALSE(from_script(folder, "python train.py\n", Launcher::Torchrun));
   EXPECT_FALSE(from_script(folder, "echo 'torchrun\n", Launcher::Torchrun));
   EXPECT_FALSE(from_script(folder, "torchrun --no_such_option t.py\n", Launcher::Torchrun));
@@ -282,10 +406,8 @@ torchrun $DIST $MORE t.py --deepspeed ds.json --model_name_or_path m --data_path
   ASSERT_TRUE(imported) << imported.error().to_string();
   EXPECT_TRUE(any_contains(imported->left_open, "the launcher's $MORE"));
   EXPECT_TRUE(any_contains(imported->left_open, "spec.training.outputDir: out/lr${LR}-x"));
-  const auto missing = finish(*imported, {});
-  ASSERT_FALSE(missing);
-  EXPECT_NE(missing.error().message.find("--nproc_per_node $(python -c"), std::string::npos)
-      << missing.error().to_string();
+  EXPECT_TRUE(any_contains(imported->left_open,
+                           "spec.workers.slotsPerWorker: 1; --nproc_per_node $(python -c"));
   imported = from_script(folder,
                          "torchrun --nproc_per_node 2 $SCRIPT --deepspeed ds.json "
                          "--model_name_or_path m --data_path d\n",
@@ -419,7 +541,8 @@ TEST(Launcher, DeepSpeedTakesItsWorkersFromHostsAndFilters) {
   EXPECT_EQ(workers("--hostfile hosts --exclude w0"), "1x4");
   EXPECT_EQ(workers("--include localhost:0,1,3"), "1x3");
   EXPECT_NE(workers("--hostfile hosts --exclude w0:1").find("w0: 3, w1: 4"), std::string::npos);
-  EXPECT_NE(workers("--master_port 1").find("the machine's devices"), std::string::npos);
+  EXPECT_EQ(workers("--master_port 1"), "1x1") << "the machine's devices: left open";
+  EXPECT_EQ(workers("--include localhost:$DEVICES"), "1x1");
 }
 
 }  // namespace

@@ -175,6 +175,33 @@ TEST(RecipeTest, WithoutRowsAxolotlDoesNotEvaluate) {
   }
 }
 
+/// FSDP in axolotl's two forms; a base in 4 bits is not sharded.
+TEST(RecipeTest, ShardingOfAxolotl) {
+  Folder folder;
+  folder.add("/rows.jsonl", "{}");
+  const std::string axolotl =
+      "base_model: ./llama\noutput_dir: ./o\ndatasets:\n  - path: /rows.jsonl\n    type: alpaca\n";
+  const std::string first =
+      "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n"
+      "  fsdp_offload_params: true\n  fsdp_state_dict_type: FULL_STATE_DICT\n";
+  const std::string second =
+      "fsdp_version: 2\nfsdp_config:\n  offload_params: true\n"
+      "  reshard_after_forward: true\n";
+  for (const std::string& fsdp : {first, second}) {
+    auto imported = import_text(folder, Recipe::Axolotl, axolotl + fsdp);
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    EXPECT_EQ(imported->manifest["spec"]["deepspeed"]["config"]["zero_optimization"],
+              json::parse(R"({"stage": 3, "offload_optimizer": {"device": "cpu"},
+                              "offload_param": {"device": "cpu"}})"))
+        << fsdp;
+    imported = import_text(folder, Recipe::Axolotl,
+                           axolotl + fsdp + "adapter: qlora\nload_in_4bit: true\n");
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    EXPECT_EQ(imported->manifest["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"], 2);
+    EXPECT_TRUE(any_contains(imported->left_open, "2 with a base in 4 bits"));
+  }
+}
+
 /// Both tools quantise the scales, too, unless the file says otherwise.
 TEST(RecipeTest, ABaseInFourBits) {
   Folder folder;

@@ -101,9 +101,7 @@ TEST(ImportTrl, AcceleratesSettingsByNameOrFile) {
   const auto fsdp =
       import_trl(folder, "trl sft --model_name_or_path m --data_path d --accelerate_config fsdp2");
   ASSERT_TRUE(fsdp) << fsdp.error().to_string();
-  EXPECT_TRUE(std::ranges::any_of(fsdp->missing, [](const Missing& one) {
-    return one.path == "spec.deepspeed.configFrom.file";
-  }));
+  EXPECT_EQ(fsdp->manifest["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"], 3);
   EXPECT_FALSE(import_trl(folder, "trl sft --accelerate_config zero9"));
 }
 
@@ -112,7 +110,8 @@ TEST(ImportTrl, WhatIsNotBuiltIsRefusedByName) {
   for (const char* command : {"grpo", "rloo"}) {
     const auto imported = import_trl(folder, std::string("trl ") + command + " --num_processes 1");
     ASSERT_FALSE(imported);
-    EXPECT_NE(imported.error().message.find(std::string("TRL's ") + command), std::string::npos);
+    EXPECT_NE(imported.error().message.find(std::string("the method ") + command),
+              std::string::npos);
   }
   EXPECT_FALSE(import_trl(folder, "trl vllm-serve --model m"));
   EXPECT_FALSE(import_trl(folder, "trl --version"));
