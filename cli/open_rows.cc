@@ -32,6 +32,7 @@ Result<data::DatasetOptions> rows_options(const TrainingArgs& training,
       .columns = training.dataset_columns.value_or(nullptr),
       .selection = selection,
       .keeps_end = training.truncation_side == "left",
+      .skips_bad_rows = training.skip_bad_rows.value_or(false),
       .unpack_directory = data::unpack_directory(variable),
       .cache_directory = data::row_cache_directory(variable)};
 }

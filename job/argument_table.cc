@@ -238,6 +238,7 @@ constexpr std::array kScripts = {
     ArgumentRow{"max_train_samples", Taken, "max_samples", {}, "maxSamples"},
     ArgumentRow{"max_eval_samples", Taken, ""},
     ArgumentRow{"truncation_side", Taken, "right or left"},
+    ArgumentRow{"skip_bad_rows", Taken, "leaves out rows that cannot be read, and counts them"},
     ArgumentRow{"truncation_mode", Taken, "keep_start or keep_end (TRL's)"},
     ArgumentRow{"template", Refused, "write --chat_template, with a name or a .jinja file"},
     ArgumentRow{"tokenizer_name", Refused, kModelsOwn},

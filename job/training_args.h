@@ -73,6 +73,7 @@ struct TrainingArgs {
   std::optional<std::string> dataset_weights;         ///< of interleaving: numbers, commas between
   std::optional<bool> gradient_checkpointing;         ///< recompute
   std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
+  std::optional<bool> skip_bad_rows;                  ///< rows that cannot be read are left out
   std::optional<std::string> truncation_side;         ///< right: what is cut of a longer row; left
   std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any
   /// false: a resume beside other data is refused; true: it begins the order of the new ones.
@@ -81,9 +82,9 @@ struct TrainingArgs {
   std::optional<bool> dataloader_drop_last;
   std::optional<bool> overwrite_output_dir;  ///< false; `dsj run` alone reads it
   std::optional<bool> shuffle;               ///< ours: true
-  std::optional<bool> packing;          ///< TRL's: false; rows end to end in max_seq_length tokens
+  std::optional<bool> packing;  ///< TRL's: false; rows end to end in max_seq_length tokens
   std::optional<std::string> packing_strategy;  ///< TRL's: bfd; bfd_split, wrapped
-  std::optional<bool> group_by_length;  ///< false; rows of similar length in a batch
+  std::optional<bool> group_by_length;          ///< false; rows of similar length in a batch
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
   /// Ours: the day that strftime_now shows, YYYY-MM-DD; unset: today.

@@ -143,6 +143,8 @@ const std::vector<TrainingField>& training_fields() {
           "Where a row that is too long is cut: right, or left, which keeps its end; right by "
           "default.",
           kAny, "right left"),
+      row("skipBadRows", &A::skip_bad_rows,
+          "Leaves out rows that cannot be read, and counts them; without it they stop the start."),
       row("resumeFromCheckpoint", &A::resume_from_checkpoint,
           "A checkpoint directory from which the run begins, instead of the newest one of "
           "outputDir. Later attempts continue from the run's own newest.",

@@ -21,7 +21,8 @@
 // beside a prompt and an answer (row_mark.h); pairs become two such rows each, as in TRL: of 1,000 pairs
 // first those with the chosen answers, then those with the rejected ones.
 // Fields that show another objective, or need what is not built, are refused by name; what else
-// nothing reads is counted (row_fields.h, notes()).
+// nothing reads is counted (row_fields.h, notes()). A text without any is left out, and so are bad rows
+// if skips_bad_rows; what is left out has no number.
 // Rows longer than max_seq_length are cut at the right, as in Hugging Face, or at the left. A label
 // stands beside its own token; the model shifts.
 //
@@ -66,6 +67,7 @@ struct DatasetOptions {
   nlohmann::json columns;                 ///< training.datasetColumns (row_names.h), or null
   RowSelection selection;                 ///< of the rows that are there
   bool keeps_end = false;                 ///< training.truncationSide is left
+  bool skips_bad_rows = false;            ///< training.skipBadRows: a row that is bad is left out
   std::string unpack_directory = "/tmp";  ///< row_bytes.h
   std::string cache_directory;            ///< row_cache.h; empty: nothing is kept
   bool cache_writes = true;               ///< false: another process of this machine stores it
@@ -82,7 +84,7 @@ DatasetOptions evaluation_options(DatasetOptions options, std::string dataset, i
 
 struct Cut;        // rows.h
 struct ShapedRow;  // shaped_row.h
-class BadRows;     // dataset.cc
+class BadRows;     // dataset_open.cc
 
 class Dataset {
  public:
@@ -93,7 +95,8 @@ class Dataset {
                                                DatasetOptions options);
   static Result<std::unique_ptr<Dataset>> open(Files& files, const std::string& path,
                                                const Tokenizer* tokenizer, DatasetOptions options);
-  /// The number of rows, without checking any: for plans.
+  /// The number of rows, without checking any: for plans. With skips_bad_rows those that a tokenizer or
+  /// a chat template finds bad count, too.
   static Result<int64_t> count_rows(Files& files, const std::string& path,
                                     const DatasetOptions& options = {});
 

@@ -15,7 +15,7 @@ namespace dsj::data {
 namespace {
 
 /// Of the entry's form and of what the check itself decides: a new one with either.
-constexpr std::string_view kCacheMagic = "dsjrows3";
+constexpr std::string_view kCacheMagic = "dsjrows4";
 constexpr size_t kKeyDigits = 32, kChecksumBytes = sizeof(uint64_t);
 constexpr size_t kHeadBytes = 8 + kKeyDigits + 4 * sizeof(int64_t);
 constexpr int64_t kPiece = 1 << 20;
@@ -33,9 +33,9 @@ Json to_list(const std::vector<UnreadField>& counts) {
   return list;
 }
 
-/// The two lists as JSON text.
+/// The lists as JSON text.
 std::string counts_text(const CheckedRows& rows) {
-  return Json({to_list(rows.unread), to_list(rows.shapes)})
+  return Json({to_list(rows.unread), to_list(rows.shapes), to_list(rows.left_out)})
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -52,11 +52,12 @@ std::optional<std::vector<UnreadField>> from_list(const Json& list) {
 
 bool read_counts(std::string_view text, CheckedRows& rows) {
   const Json lists = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!lists.is_array() || lists.size() != 2) return false;
-  auto unread = from_list(lists[0]), shapes = from_list(lists[1]);
-  if (!unread || !shapes) return false;
+  if (!lists.is_array() || lists.size() != 3) return false;
+  auto unread = from_list(lists[0]), shapes = from_list(lists[1]), left_out = from_list(lists[2]);
+  if (!unread || !shapes || !left_out) return false;
   rows.unread = std::move(*unread);
   rows.shapes = std::move(*shapes);
+  rows.left_out = std::move(*left_out);
   return true;
 }
 
@@ -127,7 +128,7 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
       bytes / sizeof(Place) != static_cast<size_t>(head[2])) {
     return std::nullopt;
   }
-  CheckedRows rows{static_cast<RowKind>(head[0]), head[1], {}, {}, {}};
+  CheckedRows rows{static_cast<RowKind>(head[0]), head[1], {}, {}, {}, {}};
   if (!read_counts(body.substr(kHeadBytes + bytes), rows)) return std::nullopt;
   rows.places.resize(static_cast<size_t>(head[2]));
   std::memcpy(rows.places.data(), body.data() + kHeadBytes, bytes);

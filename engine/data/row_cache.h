@@ -37,7 +37,8 @@ struct CheckedRows {
   int64_t chat_template = 0;  ///< ChatTemplate::key() of the one that chat rows were checked with
   std::vector<Place> places;
   std::vector<UnreadField> unread = {};
-  std::vector<UnreadField> shapes = {};  ///< of the rows (row_shape.h), and how many have each
+  std::vector<UnreadField> shapes = {};    ///< of the rows (row_shape.h), and how many have each
+  std::vector<UnreadField> left_out = {};  ///< why rows have no place, and how many
 };
 
 /// The key of a file's rows: XXH3-128 over its bytes and `conditions` (whatever else the check

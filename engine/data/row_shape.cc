@@ -19,6 +19,10 @@ constexpr std::array kQuestions = {"instruction", "query",  "question", "prompt"
 constexpr std::array kAnswers = {"output", "response", "answer", "target", "targets", "solution"};
 constexpr std::array kContexts = {"input", "context"};
 constexpr std::array kSystems = {"system", "system_prompt"};
+/// Lists of turns, or of exchanges, by other names than messages and conversations.
+constexpr std::array kTurnLists = {"conversation", "dialogue", "dialog", "items", "turns"};
+constexpr std::array kAsking = {"human", "user", "input", "question", "query"};
+constexpr std::array kAnswering = {"assistant", "gpt", "bot", "output", "answer", "response"};
 
 /// The first of `names` that the row has as a text. `but`: a name that is taken.
 template <typename Names>
@@ -44,6 +48,32 @@ std::string fields_of(const json& row) {
     if (++count <= kListed) text += (text.empty() ? "" : ", ") + name;
   if (count == 0) return "has no fields";
   return "has the fields " + text + (count > kListed ? " ..." : "");
+}
+
+// ---- turns by other names
+
+/// The list of turns that has one of kTurnLists as its name; null: none.
+const char* other_turns(const json& row) {
+  for (const char* name : kTurnLists)
+    if (holds(row, name) && row[name].is_array() && row[name][0].is_object()) return name;
+  return nullptr;
+}
+
+/// Turns of exchanges, [{"human", "assistant"}...] as Firefly and MOSS have them, [{"system", "input",
+/// "output"}...] as XTuner. nullopt: one is something else.
+std::optional<ordered_json> turns_of_exchanges(const ordered_json& exchanges) {
+  ordered_json turns = ordered_json::array();
+  for (const ordered_json& one : exchanges) {
+    const json plain = one;
+    const char* asked = text_named(plain, kAsking);
+    const char* answer = text_named(plain, kAnswering);
+    if (asked == nullptr || answer == nullptr) return std::nullopt;
+    if (turns.empty() && holds(plain, "system") && plain["system"].is_string())
+      turns.push_back({{"role", "system"}, {"content", one["system"]}});
+    turns.push_back({{"role", "user"}, {"content", one[asked]}});
+    turns.push_back({{"role", "assistant"}, {"content", one[answer]}});
+  }
+  return turns;
 }
 
 // ---- calls of tools as turns
@@ -88,6 +118,7 @@ class Shaper {
   }
 
   std::expected<ShapedRow, RowProblem> run() {
+    name_turns();
     const json& row = made_.row;
     if (row.contains("input_ids")) return done(RowKind::Tokens, "tokens (input_ids, labels)");
     const bool chat = row.contains("messages") || row.contains("conversations");
@@ -132,10 +163,27 @@ class Shaper {
     made_.row = json::parse(made_.text);
   }
 
+  /// Turns by another name become messages or conversations.
+  void name_turns() {
+    if (made_.row.contains("messages") || made_.row.contains("conversations")) return;
+    const char* own = other_turns(made_.row);
+    if (own == nullptr) return;
+    const ordered_json row = ordered_json::parse(made_.text);
+    const json& first = made_.row[own][0];
+    auto turns = turns_of_exchanges(row[own]);
+    if (!turns && !first.contains("role") && !first.contains("from")) return;
+    const char* name = !turns && first.contains("from") ? "conversations" : "messages";
+    ordered_json made = ordered_json::object();
+    for (const auto& [field, value] : row.items()) made[field == own ? name : field] = value;
+    if (turns) made[name] = std::move(*turns);
+    made_.renamed.emplace_back(name, own);
+    rewrite(made);
+  }
+
   std::expected<ShapedRow, RowProblem> turns() {
     const char* list = turns_field(made_.row);
     const json& turns = made_.row[list];
-    const std::string shape = std::string(list) + " (turns)";
+    const std::string shape = made_.own_name(list) + " (turns)";
     if (!turns.is_array() || std::ranges::none_of(turns, is_call))
       return done(RowKind::Chat, shape);
     ordered_json row = ordered_json::parse(made_.text);

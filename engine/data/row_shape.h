@@ -7,6 +7,8 @@
 //     (Dolly, MetaMathQA, GSM8K)   input | inputs | problem; output | response |   input, output, system
 //                                  answer | target | targets | solution; context
 //   messages, conversations        a list of turns                                 Chat
+//   conversation, dialogue,        a list of turns, or of exchanges: {human,       Chat
+//     dialog, items, turns         assistant}, {system, input, output}
 //   prompt, completion             texts (TRL)                                     Prompt
 //   prompt, completion (turns)     lists of turns (TRL)                            ChatPrompt: messages,
 //                                                                                  and how many are asked

@@ -374,4 +374,15 @@ Result<Cut> alpaca_sample(const json& row, const Tokenizer& tokenizer, const Lea
   return cut;
 }
 
+std::optional<RowProblem> outside_vocabulary(const Sample& sample, const Tokenizer& tokenizer,
+                                             int64_t vocab_size) {
+  for (const int32_t id : sample.input_ids) {
+    if (id < vocab_size) continue;
+    return RowProblem{
+        "", "becomes token " + std::to_string(id) + " ('" + tokenizer.id_to_token(id).value_or("") +
+                "'), but the model's vocabulary has " + std::to_string(vocab_size) + " entries"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace dsj::data

@@ -20,6 +20,11 @@ namespace dsj::data {
 
 /// What is wrong with a row of its kind, by the shapes' names.
 std::optional<RowProblem> check_row(const ShapedRow& shaped, int64_t vocab_size);
+/// A row of text without any, as corpora have them between paragraphs: there is nothing to read.
+bool is_empty_text(const ShapedRow& shaped);
+/// A token that the model cannot have. The tokenizer produced it.
+std::optional<RowProblem> outside_vocabulary(const Sample& sample, const Tokenizer& tokenizer,
+                                             int64_t vocab_size);
 std::optional<RowProblem> check_alpaca(const nlohmann::json& row);
 std::optional<RowProblem> check_chat(const nlohmann::json& row);
 std::optional<RowProblem> check_tokens(const nlohmann::json& row, int64_t vocab_size);

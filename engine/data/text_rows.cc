@@ -189,4 +189,8 @@ Result<Cut> row_sample(const ShapedRow& shaped, const Tokenizer* tokenizer,
   return cut;
 }
 
+bool is_empty_text(const ShapedRow& shaped) {
+  return shaped.kind == RowKind::Text && shaped.row.value("text", json()) == "";
+}
+
 }  // namespace dsj::data

@@ -180,6 +180,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
                              training.dataset_weights.value_or(""), training.val_size.value_or(0),
                              static_cast<uint64_t>(in.seed())));
   options.keeps_end = training.truncation_side == "left";
+  options.skips_bad_rows = training.skip_bad_rows.value_or(false);
   const auto variable = [](const char* name) {
     return static_cast<const char*>(std::getenv(name));
   };

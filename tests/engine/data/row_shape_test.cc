@@ -46,6 +46,21 @@ TEST(RowShape, PublishedSpellings) {
        R"({"instruction":"q","output":"a"})"},
       {R"({"conversations":[{"from":"human","value":"q"}]})", RowKind::Chat,
        "conversations (turns)", nullptr},
+      // LMSYS-Chat-1M and WildChat; OpenChat; Firefly and MOSS; XTuner
+      {R"({"conversation_id":"1","conversation":[{"role":"user","content":"q"}]})", RowKind::Chat,
+       "conversation (turns)",
+       R"({"conversation_id":"1","messages":[{"role":"user","content":"q"}]})"},
+      {R"({"items":[{"from":"human","value":"q"}]})", RowKind::Chat, "items (turns)",
+       R"({"conversations":[{"from":"human","value":"q"}]})"},
+      {R"({"conversation":[{"human":"q","assistant":"a"},{"human":"r","assistant":"b"}]})",
+       RowKind::Chat, "conversation (turns)",
+       R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},)"
+       R"({"role":"user","content":"r"},{"role":"assistant","content":"b"}]})"},
+      {R"({"conversation":[{"system":"s","input":"q","output":"a"},{"system":"","input":"r","output":"b"}]})",
+       RowKind::Chat, "conversation (turns)",
+       R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},)"
+       R"({"role":"assistant","content":"a"},{"role":"user","content":"r"},)"
+       R"({"role":"assistant","content":"b"}]})"},
       {R"({"prompt":"q","completion":"a"})", RowKind::Prompt, "prompt, completion", nullptr},
       {R"({"prompt":[{"role":"user","content":"q"}],"completion":[{"role":"assistant","content":"a"}]})",
        RowKind::ChatPrompt, "prompt, completion (turns)",
