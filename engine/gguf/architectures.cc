@@ -105,7 +105,8 @@ std::optional<std::string> missing_shape(const ModelConfig& c, const Architectur
   if (of.pairs && c.qk_norm && !c.rope_in_pairs) return "norms of queries and keys";
   if (!of.pairs && c.rope_in_pairs) return "rotation of neighbouring elements";
   if (!no_rope_fits(c, of.name)) return "positions in just these layers";
-  if (c.sinks || c.latent.rank > 0 || c.output_gate || c.delta.key_heads > 0)
+  if (!c.shapes.empty() || c.value_norm || c.layer_scale || c.sinks || c.latent.rank > 0 ||
+      c.output_gate || c.delta.key_heads > 0)
     return "this kind of attention";
   return std::nullopt;
 }
@@ -152,6 +153,8 @@ std::optional<std::string> missing_rope(const ModelConfig& c, const Architecture
     case Llama3:
       if (!of.has(kRopeFactors)) return "rope scaling llama3";
       return std::nullopt;
+    case Proportional:
+      return "rope scaling proportional";
     case LongRope:
       if (!of.has(kLongRope)) return "rope scaling longrope";
       return std::nullopt;

@@ -112,7 +112,8 @@ class ModelKeys {
     const RopeConfig& rope = c_.rope;
     switch (rope.scaling) {
       case RopeConfig::Scaling::Default:
-      case RopeConfig::Scaling::Llama3:  // rope_tensors()
+      case RopeConfig::Scaling::Llama3:        // rope_tensors()
+      case RopeConfig::Scaling::Proportional:  // no architecture has it
         break;
       case RopeConfig::Scaling::Linear:
         set("rope.scaling.type", std::string("linear"));

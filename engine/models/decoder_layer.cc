@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <utility>
 
 #include "common/check.h"
@@ -24,10 +25,18 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config, bool delta)
   for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
   const int64_t query = config.query_width(), kv = config.kv_size(),
                 inner = config.intermediate_size;
+  DSJ_CHECK(config.shapes.empty());
+  DSJ_CHECK(!config.layer_scale || (!config.experts.corrected && !config.parallel &&
+                                    config.activation != layout::Activation::Xielu));
   qkv_ = {at(Role::Q), at(Role::QBias), {query, kv, kv}};
-  if (config.fused_qkv) qkv_.sizes = {query + 2 * kv};
   q_ = {at(Role::Q), at(Role::QBias), {query}};
   kv_ = {at(Role::K), at(Role::KBias), {kv, kv}};
+  if (config.keys_are_values) {
+    DSJ_CHECK(!config.fused_qkv && !config.output_gate);
+    qkv_.sizes = {query, kv};
+    kv_.sizes = {kv};
+  }
+  if (config.fused_qkv) qkv_.sizes = {query + 2 * kv};
   o_ = {at(Role::O), at(Role::OBias), {config.hidden_size}};
   gate_up_ = config.gated ? Projection{at(Role::Gate), at(Role::GateBias), {inner, inner}}
                           : Projection{at(Role::Up), at(Role::UpBias), {inner}};
@@ -204,6 +213,24 @@ at::Tensor DecoderLayer::with_gates(const at::Tensor& queries, const at::Tensor&
   return at::stack({by_head(queries), by_head(gates)}, 2).view({queries.size(0), -1});
 }
 
+at::Tensor DecoderLayer::with_values(const at::Tensor& columns) const {
+  if (!config_.keys_are_values) return columns;
+  const int64_t kv = config_.kv_size();
+  return at::cat({columns, columns.narrow(1, columns.size(1) - kv, kv)}, 1);
+}
+
+at::Tensor DecoderLayer::without_values(const at::Tensor& dcolumns) const {
+  if (!config_.keys_are_values) return dcolumns;
+  const int64_t kv = config_.kv_size(), width = dcolumns.size(1);
+  dcolumns.narrow(1, width - 2 * kv, kv).add_(dcolumns.narrow(1, width - kv, kv));
+  return dcolumns.narrow(1, 0, width - kv);
+}
+
+at::Tensor DecoderLayer::worked_on(const at::Tensor& qkv) const {
+  const int64_t kv = config_.kv_size();
+  return qkv.narrow(1, 0, config_.query_size() + (config_.value_norm ? 2 * kv : kv));
+}
+
 at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
                                       const LayerCall& call, LayerSaved* saved,
                                       at::Tensor& gate) const {
@@ -211,13 +238,14 @@ at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::T
   const int64_t query = config_.query_size();
   if (!call.outputs || config_.fused_qkv) {
     const at::Tensor all = project(p, qkv_, h, call.dropout_key);
-    if (!config_.output_gate) return from_groups(all);
+    if (!config_.output_gate) return with_values(from_groups(all));
     return at::cat(
         {queries_of(all.narrow(1, 0, q_.width()), gate), all.narrow(1, q_.width(), kv_.width())},
         1);
   }
-  at::Tensor qkv = at::empty({h.size(0), query + kv_.width()}, h.options());
-  qkv.narrow(1, query, kv_.width()).copy_(project(p, kv_, h, call.dropout_key));
+  const int64_t kv = 2 * config_.kv_size();
+  at::Tensor qkv = at::empty({h.size(0), query + kv}, h.options());
+  qkv.narrow(1, query, kv).copy_(with_values(project(p, kv_, h, call.dropout_key)));
   const at::Tensor product = project(p, q_, picked(h, call.outputs), call.dropout_key);
   qkv.narrow(1, 0, query).zero_().index_copy_(0, *call.outputs, queries_of(product, gate));
   return qkv;
@@ -230,12 +258,13 @@ at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::T
   const int64_t query = config_.query_size();
   if (!call.outputs || config_.fused_qkv) {
     if (!config_.output_gate)
-      return project_backward(p, qkv_, to_groups(dqkv), h, call.dropout_key);
+      return project_backward(p, qkv_, without_values(to_groups(dqkv)), h, call.dropout_key);
     const at::Tensor all = at::cat(
         {with_gates(dqkv.narrow(1, 0, query), dgate), dqkv.narrow(1, query, kv_.width())}, 1);
     return project_backward(p, qkv_, all, h, call.dropout_key);
   }
-  at::Tensor dh = project_backward(p, kv_, dqkv.narrow(1, query, kv_.width()), h, call.dropout_key);
+  const at::Tensor dkv = without_values(dqkv.narrow(1, query, 2 * config_.kv_size()));
+  at::Tensor dh = project_backward(p, kv_, dkv, h, call.dropout_key);
   const at::Tensor dq = with_gates(picked(dqkv.narrow(1, 0, query), call.outputs), dgate);
   ops::scatter_rows(project_backward(p, q_, dq, picked(h, call.outputs), call.dropout_key),
                     *call.outputs, dh);
@@ -264,6 +293,12 @@ void DecoderLayer::head_norms(const zero::UnitParameters& p, const at::Tensor& q
     return ops::head_norm(x, head_norm_weight(config_, p.weight(at(role)), x),
                           config_.qk_norm_whole ? 1 : heads, config_.norm_eps);
   };
+  if (config_.value_norm) {
+    const at::Tensor v = qk.narrow(1, config_.query_size() + config_.kv_size(), config_.kv_size());
+    const at::Tensor v_rstd = ops::head_norm(v, at::ones({config_.head_dim}, v.options()),
+                                             config_.num_kv_heads, config_.norm_eps);
+    if (saved) saved->v_rstd = v_rstd;
+  }
   const at::Tensor q_rstd = norm(q, Role::QNorm, config_.num_heads);
   const at::Tensor k_rstd = norm(k, Role::KNorm, config_.num_kv_heads);
   if (saved) saved->q_rstd = q_rstd, saved->k_rstd = k_rstd;
@@ -293,11 +328,11 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
                                      const LayerCall& call, LayerSaved* saved,
                                      at::Tensor& gate) const {
   at::Tensor qkv = qkv_products(p, h, call, saved, gate);
-  const at::Tensor queries_keys = qkv.narrow(1, 0, config_.query_size() + config_.kv_size());
+  const at::Tensor heads = worked_on(qkv);
   const bool after = config_.qk_norm_after_rope;
-  const Widened wide(heads_type(p), queries_keys);
+  const Widened wide(heads_type(p), heads);
   if (after) turn(wide.tensor(), call, /*inverse=*/false);
-  if (saved && config_.qk_norm) saved->qk = (after ? wide.tensor() : queries_keys).clone();
+  if (saved && config_.qk_norm) saved->qk = (after ? wide.tensor() : heads).clone();
   if (config_.qk_norm) head_norms(p, wide.tensor(), saved);
   if (!after) turn(wide.tensor(), call, /*inverse=*/false);
   grow_queries(wide.tensor(), call);
@@ -344,13 +379,18 @@ void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor
   };
   backward(0, q, Role::QNorm, saved.q_rstd);
   backward(q, kv, Role::KNorm, saved.k_rstd);
+  if (config_.value_norm) {
+    const at::Tensor v = qk.narrow(1, q + kv, kv);
+    ops::head_norm_backward(dqk.narrow(1, q + kv, kv), v, at::ones({config_.head_dim}, v.options()),
+                            saved.v_rstd, {}, false);
+  }
   saved.qk.reset();
 }
 
 void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv,
                                const LayerCall& call, LayerSaved& saved) const {
   if (!call.rope && !config_.qk_norm) return;
-  const Widened wide(heads_type(p), dqkv.narrow(1, 0, config_.query_size() + config_.kv_size()));
+  const Widened wide(heads_type(p), worked_on(dqkv));
   const bool after = config_.qk_norm_after_rope;
   grow_queries(wide.tensor(), call);
   if (!after) turn(wide.tensor(), call, /*inverse=*/true);
@@ -425,6 +465,14 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
 
 // ---- the MLP
 
+at::Tensor DecoderLayer::scaled(const zero::UnitParameters& p, at::Tensor y) const {
+  return config_.layer_scale ? y.mul_(p.buffer(0).to(y.scalar_type())) : y;
+}
+
+at::Tensor DecoderLayer::backward_sum(const zero::UnitParameters& p, at::Tensor dy) const {
+  return scaled(p, std::move(dy));
+}
+
 at::Tensor DecoderLayer::activated(const zero::UnitParameters& p, const at::Tensor& inner) const {
   return xielu_ ? xielu_->forward(p, inner)
                 : ops::activated(inner, config_.activation, config_.gated);
@@ -442,10 +490,16 @@ at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tens
       config_.shared_norm && saved && saved->norm1.y.defined() && call.outputs == nullptr;
   const ops::Normed norm2 =
       there ? saved->norm1 : before(p, config_.shared_norm ? Role::Norm1 : Role::Norm2, read);
-  if (config_.has_experts(call.layer)) {
+  if (config_.has_experts(call.layer) && !config_.experts.beside_mlp) {
     saved->norm2 = norm2;
-    saved->inner = experts_->inner(p, norm2.y, call.dropout_key, saved->experts);
+    saved->inner = experts_->inner(p, {norm2.y}, call.dropout_key, saved->experts);
     return saved->inner;
+  }
+  if (config_.has_experts(call.layer)) {
+    saved->experts_read = before(p, Role::ExpertsNorm, read);
+    saved->router_read = as_factor(p, norm(p, config_, router_norm(), read));
+    saved->experts_inner = experts_->inner(p, {saved->experts_read.y, saved->router_read.y},
+                                           call.dropout_key, saved->experts);
   }
   const at::Tensor inner = project(p, gate_up_, norm2.y, call.dropout_key);
   if (saved) {
@@ -457,18 +511,63 @@ at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tens
 
 at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const MlpInput& in,
                              const LayerCall& call, LayerSaved* saved) const {
-  if (config_.has_experts(call.layer)) {
-    LayerSaved own;
-    LayerSaved& of_mlp = saved ? *saved : own;
-    const at::Tensor inner = mlp_inner(p, in.read, call, &of_mlp);
-    if (call.balance) call.balance->add(of_mlp.experts.routing);
-    return add_result(p, mlp_branch(),
-                      experts_->output(p, of_mlp.norm2.y, inner, of_mlp.experts, call.dropout_key),
-                      in.residual, call, saved ? &saved->mlp : nullptr);
+  LayerSaved::Branch* branch = saved ? &saved->mlp : nullptr;
+  if (!config_.has_experts(call.layer)) {
+    const at::Tensor inner = mlp_inner(p, in.read, call, saved);
+    return scaled(p, add_branch(p, mlp_branch(), activated(p, inner), in.residual, call, branch));
   }
-  const at::Tensor inner = mlp_inner(p, in.read, call, saved);
-  return add_branch(p, mlp_branch(), activated(p, inner), in.residual, call,
-                    saved ? &saved->mlp : nullptr);
+  LayerSaved own;
+  LayerSaved& of_mlp = saved ? *saved : own;
+  const at::Tensor inner = mlp_inner(p, in.read, call, &of_mlp);
+  if (call.balance) call.balance->add(of_mlp.experts.routing);
+  const at::Tensor out =
+      config_.experts.beside_mlp
+          ? beside_output(p, call, of_mlp)
+          : experts_->output(p, of_mlp.norm2.y, inner, of_mlp.experts, call.dropout_key);
+  return scaled(p, add_result(p, mlp_branch(), out, in.residual, call, branch));
+}
+
+// ---- experts beside an MLP
+
+NormAt DecoderLayer::router_norm() const {
+  return {.weight = at(Role::RouterScale),
+          .factor = 1 / std::sqrt(static_cast<double>(config_.hidden_size))};
+}
+
+at::Tensor DecoderLayer::beside_output(const zero::UnitParameters& p, const LayerCall& call,
+                                       LayerSaved& saved) const {
+  const at::Tensor plain = project(p, down_, activated(p, saved.inner), call.dropout_key);
+  const at::Tensor experts = experts_->output(p, saved.experts_read.y, saved.experts_inner,
+                                              saved.experts, call.dropout_key);
+  at::Tensor sum = branch_norm(p, plain_branch(), plain, &saved.plain_mlp);
+  return sum.add_(branch_norm(p, experts_branch(), experts, &saved.expert_mlp));
+}
+
+void DecoderLayer::backward_beside(const zero::UnitParameters& p, const at::Tensor& dy,
+                                   const at::Tensor& dread, const LayerCall& call,
+                                   LayerSaved& saved) const {
+  if (!saved.mlp.out.defined())
+    branch_norm(p, mlp_branch(), beside_output(p, call, saved), &saved.mlp);
+  const at::Tensor d = branch_norm_backward(p, mlp_branch(), scaled_back(mlp_branch(), dy, call),
+                                            std::exchange(saved.mlp, {}));
+  const auto of = [&](const Branch& branch, LayerSaved::Branch& kept) {
+    return branch_norm_backward(p, branch, d, std::exchange(kept, {}));
+  };
+  at::Tensor dinner = std::move(saved.inner);
+  activated_backward(p,
+                     project_backward(p, down_, of(plain_branch(), saved.plain_mlp),
+                                      activated(p, dinner), call.dropout_key),
+                     dinner);
+  backward_before(p, Role::Norm2,
+                  project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key), saved.x2,
+                  saved.norm2, dread);
+  dinner.reset();
+  const ExpertInput dexperts = experts_->backward(
+      p, of(experts_branch(), saved.expert_mlp), {saved.experts_read.y, saved.router_read.y},
+      std::move(saved.experts_inner), std::move(saved.experts), call.balance, call.dropout_key);
+  backward_before(p, Role::ExpertsNorm, dexperts.h, saved.x2, saved.experts_read, dread);
+  norm_backward(p, config_, router_norm(), dexperts.router, saved.x2, saved.router_read, dread);
+  saved.experts_read = saved.router_read = {};
 }
 
 at::Tensor DecoderLayer::backward_experts(const zero::UnitParameters& p, const at::Tensor& dy,
@@ -481,8 +580,10 @@ at::Tensor DecoderLayer::backward_experts(const zero::UnitParameters& p, const a
                   &saved.mlp);
     d = branch_norm_backward(p, mlp_branch(), d, std::exchange(saved.mlp, {}));
   }
-  return experts_->backward(p, d, saved.norm2.y, std::move(saved.inner), std::move(saved.experts),
-                            call.balance, call.dropout_key);
+  return experts_
+      ->backward(p, d, {saved.norm2.y}, std::move(saved.inner), std::move(saved.experts),
+                 call.balance, call.dropout_key)
+      .h;
 }
 
 at::Tensor DecoderLayer::backward_inner(const zero::UnitParameters& p, const at::Tensor& dy,
@@ -497,6 +598,12 @@ at::Tensor DecoderLayer::backward_inner(const zero::UnitParameters& p, const at:
 void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
                                 const at::Tensor& dread, const LayerCall& call,
                                 LayerSaved& saved) const {
+  if (config_.has_experts(call.layer) && config_.experts.beside_mlp) {
+    backward_beside(p, dy, dread, call, saved);
+    saved.x2.reset();
+    saved.norm2 = {};
+    return;
+  }
   const at::Tensor dh = config_.has_experts(call.layer) ? backward_experts(p, dy, call, saved)
                                                         : backward_inner(p, dy, call, saved);
   // A norm that attention reads too takes both gradients at once, in backward_attention().
@@ -528,11 +635,15 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
 
 namespace {
 
-/// Both kinds of a hybrid model's layers.
-class HybridLayer : public Layer {
+/// The layers of a model that has several kinds of them.
+class MixedLayers : public Layer {
  public:
-  explicit HybridLayer(const layout::ModelConfig& config)
-      : config_(config), attention_(config), delta_(config, /*delta=*/true) {}
+  MixedLayers(const layout::ModelConfig& config, const layout::LayerKinds& kinds)
+      : kind_of_(kinds.of) {
+    for (const int64_t first : kinds.first)
+      kinds_.push_back(
+          std::make_unique<DecoderLayer>(config.of_layer(first), config.has_delta(first)));
+  }
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                      LayerSaved* saved) const override {
     return of(call).forward(p, x, call, saved);
@@ -553,18 +664,20 @@ class HybridLayer : public Layer {
 
  private:
   const DecoderLayer& of(const LayerCall& call) const {
-    return config_.has_delta(call.layer) ? delta_ : attention_;
+    return *kinds_[static_cast<size_t>(kind_of_[static_cast<size_t>(call.layer)])];
   }
-  const layout::ModelConfig config_;
-  const DecoderLayer attention_, delta_;
+  const std::vector<int> kind_of_;  ///< [layer]
+  std::vector<std::unique_ptr<const DecoderLayer>> kinds_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {
   if (config.block == layout::Block::Gpt2) return std::make_unique<Gpt2Layer>(config);
-  if (config.delta.key_heads > 0) return std::make_unique<HybridLayer>(config);
-  return std::make_unique<DecoderLayer>(config);
+  const layout::LayerKinds kinds = config.layer_kinds();
+  if (kinds.first.size() == 1)
+    return std::make_unique<DecoderLayer>(config.of_layer(0), config.has_delta(0));
+  return std::make_unique<MixedLayers>(config, kinds);
 }
 
 }  // namespace dsj::models

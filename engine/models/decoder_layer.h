@@ -58,6 +58,14 @@ class DecoderLayer : public LayerInPieces {
                                   const at::Tensor& dy, LayerSaved::Branch saved) const;
   ops::Dropout dropout(const LayerCall& call, const Branch& branch) const;
   ops::Attention shape(const zero::UnitParameters& p, const LayerCall& call) const;
+  /// Columns of a product of keys, and values if they have one → of keys and values; and back.
+  at::Tensor with_values(const at::Tensor& columns) const;
+  at::Tensor without_values(const at::Tensor& dcolumns) const;
+  /// The result of a layer, in place.
+  at::Tensor scaled(const zero::UnitParameters& p, at::Tensor y) const;
+  at::Tensor backward_sum(const zero::UnitParameters& p, at::Tensor dy) const override;
+  /// Heads that have a norm or turn: all but values without a norm.
+  at::Tensor worked_on(const at::Tensor& qkv) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
   /// `gate` becomes the gate, if the model has one.
   at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
@@ -80,6 +88,14 @@ class DecoderLayer : public LayerInPieces {
   /// The gradient of what the experts, or the MLP's first product, read.
   at::Tensor backward_experts(const zero::UnitParameters& p, const at::Tensor& dy,
                               const LayerCall& call, LayerSaved& saved) const;
+  /// Of experts beside the MLP: both results, normed, added up; of dy, all gradients.
+  Branch plain_branch() const { return {down_, layout::Role::PostPlainNorm, 2}; }
+  Branch experts_branch() const { return {down_, layout::Role::PostExpertsNorm, 2}; }
+  NormAt router_norm() const;
+  at::Tensor beside_output(const zero::UnitParameters& p, const LayerCall& call,
+                           LayerSaved& saved) const;
+  void backward_beside(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& dread,
+                       const LayerCall& call, LayerSaved& saved) const;
   at::Tensor backward_inner(const zero::UnitParameters& p, const at::Tensor& dy,
                             const LayerCall& call, LayerSaved& saved) const;
   void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& dread,
@@ -101,9 +117,9 @@ class DecoderLayer : public LayerInPieces {
   /// Multiplies queries, the first columns, by what their positions say (ModelConfig::query_growth), in
   /// place. Of their gradient the same.
   void grow_queries(const at::Tensor& qk, const LayerCall& call) const;
-  /// Of queries and keys, in place.
+  /// Of queries and keys, and of values if these have one (value_norm), in place.
   void head_norms(const zero::UnitParameters& p, const at::Tensor& qk, LayerSaved* saved) const;
-  /// dqk: of queries and keys; becomes the gradient of what their head norms read.
+  /// dqk: of the same; becomes the gradient of what their head norms read.
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk, LayerSaved& saved) const;
   /// What the output projection reads of attention's result and gate, rows as the outputs.
   at::Tensor branch_input(const at::Tensor& attended, const at::Tensor& gate,

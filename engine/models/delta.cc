@@ -479,8 +479,9 @@ LayerCache make_cache(const layout::ModelConfig& config, int64_t layer, int64_t 
   if (config.has_delta(layer))
     return {at::zeros({rows, delta.kernel - 1, delta.conv_size()}),
             at::zeros({rows, delta.value_heads, delta.key_dim, delta.value_dim})};
+  const layout::ModelConfig of_layer = config.of_layer(layer);
   const auto empty = [&] {
-    return at::empty({rows, config.num_kv_heads, length, config.head_dim});
+    return at::empty({rows, of_layer.num_kv_heads, length, of_layer.head_dim});
   };
   return {empty(), empty()};
 }

@@ -61,6 +61,7 @@ ExpertMlp::ExpertMlp(const layout::ModelConfig& config, bool delta)
   if (config.names.shared_gate_up) shared_up_.sizes = {2 * shared};
   shared_down_ = {at(Role::SharedDown), -1, {hidden_}};
   shared_scale_ = {at(Role::SharedScale), -1, {1}};
+  if (config_.beside_mlp) expert_scale_ = at(Role::ExpertScale);
 }
 
 Projection ExpertMlp::up(int64_t expert) const {
@@ -108,11 +109,24 @@ void ExpertMlp::activated_backward(const at::Tensor& da, const at::Tensor& inner
   up.copy_(dup);
 }
 
-at::Tensor ExpertMlp::inner(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key,
+at::Tensor ExpertMlp::factors(const zero::UnitParameters& p, const Routing& routing) const {
+  return p.weight(expert_scale_)
+      .to(at::kFloat)
+      .index_select(0, routing.experts.reshape({-1}))
+      .view_as(routing.weights);
+}
+
+at::Tensor ExpertMlp::inner(const zero::UnitParameters& p, const ExpertInput& in, DropoutKey key,
                             ExpertsSaved& saved) const {
-  const at::Tensor read = config_.exact_router ? h.to(at::kFloat) : h;
+  const at::Tensor& h = in.h;
+  const at::Tensor& of_router = in.router.defined() ? in.router : h;
+  const at::Tensor read = config_.exact_router ? of_router.to(at::kFloat) : of_router;
   saved.routing = route(config_, project(p, router_, read, key), h.scalar_type(),
                         config_.corrected ? p.buffer(0) : at::Tensor());
+  if (expert_scale_ >= 0) {
+    saved.shares = saved.routing.weights;
+    saved.routing.weights = saved.shares * factors(p, saved.routing);
+  }
   const at::Tensor& tokens = saved.routing.tokens;
   at::Tensor inner = at::empty({tokens.size(0), 2 * config_.inner}, h.options());
   each_expert(
@@ -175,9 +189,10 @@ void ExpertMlp::shared_backward(const zero::UnitParameters& p, const at::Tensor&
   dh.add_(project_backward(p, shared_up_, inner, h, key));
 }
 
-at::Tensor ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor& dy,
-                               const at::Tensor& h, at::Tensor inner, ExpertsSaved saved,
-                               const RouterBalance* balance, DropoutKey key) const {
+ExpertInput ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor& dy,
+                                const ExpertInput& in, at::Tensor inner, ExpertsSaved saved,
+                                const RouterBalance* balance, DropoutKey key) const {
+  const at::Tensor& h = in.h;
   const Routing& routing = saved.routing;
   const at::Tensor d = dy.to(h.scalar_type());
   const auto fp32 = h.options().dtype(at::kFloat);
@@ -218,13 +233,24 @@ at::Tensor ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor& 
   at::Tensor dh = at::zeros(h.sizes(), fp32);
   add_choices(drows, routing, {}, dh);
   drows.reset();
-  const at::Tensor dlogits = route_backward(
-      config_, routing,
-      dweights.index_select(0, routing.places.reshape({-1})).view_as(routing.weights),
-      balance ? balance->gradient() : at::Tensor());
-  dh.add_(project_backward(p, router_, dlogits, h, key));
+  at::Tensor dchoices =
+      dweights.index_select(0, routing.places.reshape({-1})).view_as(routing.weights);
+  if (expert_scale_ >= 0) {
+    if (const auto dscale = p.grad(expert_scale_); dscale.tensor.defined()) {
+      const at::Tensor sums = at::zeros({config_.count}, fp32)
+                                  .index_add_(0, routing.experts.reshape({-1}),
+                                              (dchoices * saved.shares).reshape({-1}));
+      dscale.accumulate ? dscale.tensor.add_(sums) : dscale.tensor.copy_(sums);
+    }
+    dchoices.mul_(factors(p, routing));
+  }
+  const at::Tensor dlogits =
+      route_backward(config_, routing, dchoices, balance ? balance->gradient() : at::Tensor());
+  at::Tensor drouter =
+      project_backward(p, router_, dlogits, in.router.defined() ? in.router : h, key);
+  if (!in.router.defined()) dh.add_(std::exchange(drouter, {}));
   if (config_.shared_inner > 0) shared_backward(p, d, h, saved.shared, dh, key);
-  return dh.to(h.scalar_type());
+  return {dh.to(h.scalar_type()), drouter};
 }
 
 }  // namespace dsj::models

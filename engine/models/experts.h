@@ -14,26 +14,34 @@
 
 namespace dsj::models {
 
+/// What a mixture reads, or the gradient of it.
+struct ExpertInput {
+  at::Tensor h;            ///< [N, H], normed
+  at::Tensor router = {};  ///< what the router reads; undefined: h
+};
+
 class ExpertMlp {
  public:
   /// `delta`: of a layer with the delta rule.
   explicit ExpertMlp(const layout::ModelConfig& config, bool delta = false);
-  /// h [N, H], normed → [N K, 2 I], the input of the experts' activation, rows as in Routing::tokens.
-  at::Tensor inner(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key,
+  /// → [N K, 2 I], the input of the experts' activation, rows as in Routing::tokens.
+  at::Tensor inner(const zero::UnitParameters& p, const ExpertInput& in, DropoutKey key,
                    ExpertsSaved& saved) const;
   /// [N, H] in the stream's type.
   at::Tensor output(const zero::UnitParameters& p, const at::Tensor& h, const at::Tensor& inner,
                     const ExpertsSaved& saved, DropoutKey key) const;
   /// dy [N, H] in any type: of output(). Writes the parameters' gradients; those of experts without a
-  /// token are 0. Returns the gradient of h, in its type. `inner` becomes scratch. `balance`: null:
-  /// there is no auxiliary loss.
-  at::Tensor backward(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& h,
-                      at::Tensor inner, ExpertsSaved saved, const RouterBalance* balance,
-                      DropoutKey key) const;
+  /// token are 0. Returns the gradient of what was read, in its type. `inner` becomes scratch.
+  /// `balance`: null: there is no auxiliary loss.
+  ExpertInput backward(const zero::UnitParameters& p, const at::Tensor& dy, const ExpertInput& in,
+                       at::Tensor inner, ExpertsSaved saved, const RouterBalance* balance,
+                       DropoutKey key) const;
 
  private:
   Projection up(int64_t expert) const;
   Projection down(int64_t expert) const;
+  /// Of each choice [N, K], fp32.
+  at::Tensor factors(const zero::UnitParameters& p, const Routing& routing) const;
   at::Tensor activated(const at::Tensor& inner) const;
   /// inner becomes its own gradient.
   void activated_backward(const at::Tensor& da, const at::Tensor& inner) const;
@@ -47,7 +55,8 @@ class ExpertMlp {
   const layout::ExpertsConfig config_;
   const layout::Activation activation_;
   const int64_t hidden_;
-  int first_ = 0;  ///< the first parameter of the experts
+  int first_ = 0;          ///< the first parameter of the experts
+  int expert_scale_ = -1;  ///< of a trained factor for each expert; -1: there is none
   Projection router_, shared_up_, shared_down_, shared_scale_;
 };
 

@@ -21,8 +21,19 @@ at::Tensor factor(const layout::ModelConfig& config, const at::Tensor& weight,
 /// A LayerNorm without a weight multiplies by 1.
 at::Tensor factor_of(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const NormAt& at, const at::Tensor& x) {
-  return at.weight >= 0 ? factor(config, p.weight(at.weight), x)
-                        : at::ones({x.size(1)}, x.options());
+  if (at.weight < 0) return at::ones({x.size(1)}, x.options());
+  const at::Tensor w = factor(config, p.weight(at.weight), x);
+  return at.factor == 1 ? w : w.mul(at.factor);
+}
+
+/// dw (+)= factor times what `backward` writes into the tensor that it is given.
+template <typename F>
+void with_factor(double factor, const at::Tensor& w, const zero::GradView& dw, F backward) {
+  if (factor == 1 || !dw.tensor.defined()) return backward(dw.tensor, dw.accumulate);
+  const at::Tensor own = at::empty_like(w);
+  backward(own, false);
+  own.mul_(factor);
+  dw.accumulate ? dw.tensor.add_(own) : dw.tensor.copy_(own);
 }
 
 /// A LayerNorm without a bias adds nothing.
@@ -56,7 +67,9 @@ void norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& con
   const bool apart = wide.scalar_type() != dx.scalar_type();
   const at::Tensor sum = apart ? at::zeros_like(wide) : dx;
   if (config.rms()) {
-    ops::rms_norm_backward(as_read(dy, wide), wide, w, normed.rstd, sum, dw.tensor, dw.accumulate);
+    with_factor(at.factor, w, dw, [&](const at::Tensor& into, bool accumulate) {
+      ops::rms_norm_backward(as_read(dy, wide), wide, w, normed.rstd, sum, into, accumulate);
+    });
   } else {
     const at::Tensor db = at.bias >= 0 ? p.grad(at.bias).tensor : at::Tensor();
     ops::layer_norm_backward(as_read(dy, wide), wide, w, normed, sum, dw.tensor, db, dw.accumulate);

@@ -13,6 +13,7 @@ namespace dsj::models {
 /// Where a norm's parameters are in its unit. -1: it has none.
 struct NormAt {
   int weight = 0, bias = -1;
+  double factor = 1;  ///< on the weight; RMS norms alone
 };
 
 /// x [N, H] in the stream's type → y in the same type.

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 namespace dsj::models {
 namespace {
 
@@ -40,6 +42,7 @@ LayerSaved LayerInPieces::recompute(const zero::UnitParameters& p, const at::Ten
 
 at::Tensor LayerInPieces::backward(const zero::UnitParameters& p, at::Tensor dy,
                                    const LayerCall& call, LayerSaved saved) const {
+  dy = backward_sum(p, std::move(dy));
   at::Tensor dread = parallel_ ? at::zeros_like(dy) : dy;
   if (saved.inner.defined())
     backward_mlp(p, dy, dread, call, saved);

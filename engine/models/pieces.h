@@ -35,6 +35,8 @@ class LayerInPieces : public Layer {
                               const at::Tensor& dread, const LayerCall& call,
                               LayerSaved& saved) const;
 
+  /// The gradient of what attention and the MLP added up to, from that of the result; maybe dy itself.
+  virtual at::Tensor backward_sum(const zero::UnitParameters&, at::Tensor dy) const { return dy; }
   /// All before the MLP.
   virtual MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                           LayerSaved* saved) const = 0;

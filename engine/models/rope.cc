@@ -64,7 +64,9 @@ RopeTable rope_table(const RopeConfig& c, int64_t dim, int64_t length,
   const at::Tensor exponent =
       at::arange(0, dim, 2, options.dtype(at::kLong)).to(at::kFloat).div_(dim);
   at::Tensor inverse = at::pow(theta, exponent).reciprocal_();
-  if (c.scaling == Scaling::Linear) inverse.div_(c.factor);
+  if (c.scaling == Scaling::Linear || c.scaling == Scaling::Proportional) inverse.div_(c.factor);
+  if (c.scaling == Scaling::Proportional)
+    inverse.narrow(0, c.turning / 2, (dim - c.turning) / 2).zero_();
   if (c.scaling == Scaling::Llama3) inverse = llama3(c, inverse);
   if (c.scaling == Scaling::Yarn) inverse = yarn(c, dim, inverse);
   if (c.scaling == Scaling::LongRope)
@@ -90,10 +92,21 @@ const RopeTable& RopeTables::below(int64_t length) {
   return table_;
 }
 
+namespace {
+
+/// Elements of a head that are rotated in layers that take the one rope or the other.
+int64_t rotary_size(const layout::ModelConfig& model, bool local) {
+  for (int64_t layer = 0; layer < model.num_layers; ++layer)
+    if (model.rotates_locally(layer) == local) return model.of_layer(layer).rotary_size();
+  return model.rotary_size();
+}
+
+}  // namespace
+
 Ropes::Ropes(const layout::ModelConfig& model, const at::TensorOptions& options)
-    : model_(model), all_(model.rope, model.rotary_size(), options, model.rope_in_pairs) {
+    : model_(model), all_(model.rope, rotary_size(model, false), options, model.rope_in_pairs) {
   if (model.local_rope)
-    local_.emplace(*model.local_rope, model.rotary_size(), options, model.rope_in_pairs);
+    local_.emplace(*model.local_rope, rotary_size(model, true), options, model.rope_in_pairs);
 }
 
 const RopeTable* Ropes::of(int64_t layer, int64_t length) {

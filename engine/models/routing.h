@@ -56,6 +56,7 @@ class RouterBalance {
 /// What the experts' backward (experts.h) needs besides what they read and ExpertMlp::inner gave.
 struct ExpertsSaved {
   Routing routing;
+  at::Tensor shares;  ///< [N, K]: the weights before the experts' own factors; undefined: none have
   at::Tensor shared;  ///< [N, 2 S]: of the shared expert; undefined: there is none
 };
 

@@ -78,18 +78,23 @@ struct LayerSaved {
     at::Tensor products;             ///< [N, layout::DeltaConfig::width()]
     std::vector<at::Tensor> states;  ///< where a piece goes on with one, in order
   };
-  at::Tensor x, x2;           ///< [N, H]: the input, and what the MLP reads (MlpInput)
-  ops::Normed norm1, norm2;   ///< of x and x2
-  at::Tensor qkv;             ///< rotated
-  at::Tensor qk;              ///< queries and keys before their head norm
-  at::Tensor q_rstd, k_rstd;  ///< of that norm
-  at::Tensor inner;           ///< gate and up, or the activation's input
-  ExpertsSaved experts;       ///< of a layer with experts
+  at::Tensor x, x2;          ///< [N, H]: the input, and what the MLP reads (MlpInput)
+  ops::Normed norm1, norm2;  ///< of x and x2
+  at::Tensor qkv;            ///< rotated
+  at::Tensor qk;  ///< queries and keys before their head norm; with values if these have one
+  at::Tensor q_rstd, k_rstd, v_rstd;  ///< of that norm
+  at::Tensor inner;                   ///< gate and up, or the activation's input
+  ExpertsSaved experts;               ///< of a layer with experts
   Latents latent;
   Delta delta;
   at::Tensor gate;         ///< before its sigmoid (ModelConfig::output_gate), rows as the outputs
   ops::Attended attended;  ///< of the delta rule: `out` alone, normed and gated
   Branch attention, mlp;
+  /// Of a layer with experts beside its MLP: what the two give, before their norms; the input of the
+  /// experts' activation, what the experts read and what the router reads.
+  Branch plain_mlp, expert_mlp;
+  at::Tensor experts_inner;
+  ops::Normed experts_read, router_read;
 };
 
 /// One kind of decoder layer (layout::Block). Stateless: one object serves all layers.

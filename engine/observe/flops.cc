@@ -211,7 +211,8 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
         if (model.has_delta(static_cast<int64_t>(i) - 1))
           child(part, "rule").macs += tokens * rule_macs(model.delta);
         else
-          child(part, "scores").macs += 2 * model.query_size() * pairs;
+          child(part, "scores").macs +=
+              2 * model.num_heads * model.head_dim_of(static_cast<int64_t>(i) - 1) * pairs;
         break;
       }
     }

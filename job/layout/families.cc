@@ -22,6 +22,14 @@ constexpr Family kFamilies[] = {
     {"gemma3_text", "Gemma 3 text: 270M, 1B",
      "a rope for each type of layer, `query_pre_attn_scalar`, `sliding_window_pattern`",
      read_gemma3},
+    {"gemma4_text", "Gemma 4 without its vision and audio parts: 31B, 26B-A4B",
+     "`head_dim`, `global_head_dim`, `num_global_key_value_heads` or `per_layer_config`, "
+     "`attention_k_eq_v`, a rope for each type of layer (`proportional`), "
+     "`final_logit_softcapping`, `enable_moe_block`, `num_experts`, `top_k_experts`; E2B and E4B "
+     "are refused by `num_kv_shared_layers` and `hidden_size_per_layer_input`",
+     read_gemma4},
+    {"gemma4_unified_text", "Gemma 4 12B without its vision and audio parts",
+     "as gemma4_text, without experts", read_gemma4_unified},
     {"phi3", "Phi-3, Phi-3.5, Phi-4, Phi-4-mini", "`partial_rotary_factor`, `sliding_window`",
      read_phi3},
     {"smollm3", "SmolLM3", "`no_rope_layers`, `no_rope_layer_interval`, windows", read_smollm3},
@@ -84,6 +92,9 @@ constexpr Family kFamilies[] = {
     {"apertus", "Apertus", "`attention_bias`; `hidden_act` may be xielu", read_apertus},
     {"internlm3", "InternLM3", "`qkv_bias`, `bias`", read_internlm3},
     {"gemma3", "Gemma 3: 4B, 12B, 27B", "the text part: as gemma3_text", read_gemma3_part},
+    {"gemma4", "Gemma 4: 31B, 26B-A4B", "the text part: as gemma4_text", read_gemma4_part},
+    {"gemma4_unified", "Gemma 4: 12B", "the text part: as gemma4_text, without experts",
+     read_gemma4_unified_part},
     {"mistral3", "Mistral Small 3.1, 3.2, Ministral 3", "the text part: as mistral or ministral3",
      read_mistral3_part},
     {"llava", "LLaVA 1.5 on Llama", "the text part: as llama", read_llava_part},
@@ -183,10 +194,6 @@ struct Unbuilt {
   const char* needs;
 };
 
-constexpr char kGemma4[] =
-    "heads and key heads of another size in layers of full attention, norms of values, keys that "
-    "are "
-    "the values, layers that share keys and values, embeddings for each layer";
 constexpr char kStateSpaces[] = "state-space layers (mamba)";
 constexpr char kIndexer[] = "attention to the tokens that an indexer chooses";
 constexpr char kShort[] = "short convolutions in place of attention";
@@ -194,9 +201,6 @@ constexpr char kEncoder[] = "an encoder; this engine trains causal models";
 
 /// Facts of transformers' classes.
 constexpr Unbuilt kUnbuilt[] = {
-    {"gemma4", kGemma4},
-    {"gemma4_text", kGemma4},
-    {"gemma4_unified", kGemma4},
     {"gemma3n", "embeddings for each layer, several streams of the residual (AltUp)"},
     {"gemma3n_text", "embeddings for each layer, several streams of the residual (AltUp)"},
     {"llama4", "attention in chunks of tokens, experts whose input is weighted"},

@@ -17,7 +17,7 @@ enum class Block {
 
 /// Rotary positions, as in transformers' modeling_rope_utils.
 struct RopeConfig {
-  enum class Scaling { Default, Linear, Dynamic, Llama3, Yarn, LongRope };
+  enum class Scaling { Default, Linear, Dynamic, Llama3, Yarn, LongRope, Proportional };
   Scaling scaling = Scaling::Default;
   double theta = 10000.0;
   double factor = 1;                                 ///< all but Default
@@ -27,6 +27,8 @@ struct RopeConfig {
   double attention_factor = 1;                       ///< Yarn, LongRope: on cosines and sines
   /// LongRope: divisors of the frequencies, for sequences up to original_max and for longer ones.
   std::vector<double> short_factor, long_factor;
+  /// Proportional: so many elements of a head turn, at the frequencies that they would have if all did.
+  int64_t turning = 0;
   /// Tokens: the pretraining length of Llama3, Yarn and LongRope, Dynamic's unscaled length.
   int64_t original_max = 0;
 };
@@ -62,7 +64,8 @@ struct Names {
   const char* post_attention_norm = "post_attention_layernorm";  ///< of attention's output
   const char* norm2 = "post_attention_layernorm";                ///< before the MLP
   const char* post_mlp_norm = "post_feedforward_layernorm";      ///< of the MLP's output
-  const char* gate_up = "mlp.gate_up_proj";                      ///< where one weight holds both
+  const char* layer_scale = "layer_scalar";
+  const char* gate_up = "mlp.gate_up_proj";  ///< where one weight holds both
   const char* up = "mlp.up_proj";
   const char* down = "mlp.down_proj";
   const char* activation = "mlp.act_fn";  ///< where it has parameters
@@ -79,6 +82,12 @@ struct Names {
   const char* shared_gate_up = nullptr;  ///< where one weight holds both
   const char* shared_down = "down_proj";
   const char* shared_scale = "mlp.shared_expert_gate";
+  // Of experts beside a plain MLP:
+  const char* router_scale = "router.scale";
+  const char* expert_scale = "router.per_expert_scale";
+  const char* experts_norm = "pre_feedforward_layernorm_2";
+  const char* post_plain_norm = "post_feedforward_layernorm_1";
+  const char* post_experts_norm = "post_feedforward_layernorm_2";
 };
 
 /// Probabilities, in training only. `residual`: of what attention and the MLP add to the residual.
@@ -113,6 +122,11 @@ struct ExpertsConfig {
   bool alternates = false;
   bool exact_router = false;  ///< its product is in fp32
   bool router_bias = false;
+  /// A layer has a plain MLP too, which reads what it would read alone. Router and experts read the
+  /// residual, each behind a norm of its own; the router's has a factor of 1 / sqrt(hidden size) beside
+  /// its weight. The weight of a choice has a trained factor for its expert. What the MLP and the
+  /// experts give is normed, each by itself, and added.
+  bool beside_mlp = false;
   /// Above 0: gate and up are clamped to it, and the activation is (up + 1) gate sigmoid(alpha gate).
   double clamp = 0;
   double alpha = 0;
@@ -147,6 +161,20 @@ struct DeltaConfig {
   int64_t width() const { return conv_size() + 2 * value_heads + value_size(); }
 };
 
+/// What a layer has in place of the model's heads (ModelConfig::of_layer).
+struct LayerShape {
+  int64_t head_dim = 0;
+  int64_t num_kv_heads = 0;
+  bool keys_are_values = false;
+  bool operator==(const LayerShape&) const = default;
+};
+
+/// Layers of one kind have parameters of the same shapes and run the same code.
+struct LayerKinds {
+  std::vector<int> of;         ///< [layer]: the number of its kind, from 0
+  std::vector<int64_t> first;  ///< [kind]: its first layer
+};
+
 struct ModelConfig {
   std::string model_type;  ///< "qwen2" ...
   Block block = Block::Llama;
@@ -159,6 +187,9 @@ struct ModelConfig {
   int64_t num_heads = 0;     ///< query heads
   int64_t num_kv_heads = 0;  ///< key and value heads; divides num_heads
   int64_t head_dim = 0;      ///< elements, even; num_heads * head_dim may differ from hidden_size
+  std::vector<LayerShape> shapes = {};  ///< [layer]; empty: all layers have the model's heads
+  /// There is no product for values: they are what the keys' gives, before norm and rope.
+  bool keys_are_values = false;
   int64_t max_position = 0;  ///< tokens
   NormKind norm = NormKind::Rms;
   bool norm_weight = true;  ///< without: Layer alone
@@ -191,7 +222,8 @@ struct ModelConfig {
   bool qk_norm_whole =
       false;  ///< that norm is over all query heads, and over all key heads, at once
   bool qk_norm_after_rope = false;
-  bool fused_qkv = false;  ///< one weight holds q, k and v
+  bool value_norm = false;  ///< beside qk_norm: a norm without a weight over each value head
+  bool fused_qkv = false;   ///< one weight holds q, k and v
   /// That weight holds, for each key head: its query heads, itself, its value head. Else all query
   /// heads, all key heads, all value heads.
   bool qkv_by_group = false;
@@ -214,6 +246,7 @@ struct ModelConfig {
   double embedding_scale = 1;                  ///< on the embedding's rows
   bool rounds_embedding_scale = false;         ///< to their type
   double residual_scale = 1;  ///< on what attention and the MLP add to the residual
+  bool layer_scale = false;   ///< a number, not trained, multiplies a layer's result: the residual
   bool head_bias = false;
   double logits_scale = 1;  ///< on the logits
   double logits_cap = 0;    ///< above 0: they are cap * tanh(logits / cap)
@@ -236,6 +269,13 @@ struct ModelConfig {
   bool has_experts(int64_t layer) const {
     return experts.count > 0 && (experts.dense.empty() || !experts.dense[layer]);
   }
+  /// The model as it is in this layer: without shapes.
+  ModelConfig of_layer(int64_t layer) const;
+  LayerKinds layer_kinds() const;
+  int64_t head_dim_of(int64_t layer) const {
+    return shapes.empty() ? head_dim : shapes[static_cast<size_t>(layer)].head_dim;
+  }
+  int64_t largest_head() const;
   bool has_delta(int64_t layer) const { return !delta.layers.empty() && delta.layers[layer]; }
   /// Columns of the product that makes queries.
   int64_t query_width() const { return output_gate ? 2 * query_size() : query_size(); }

@@ -59,6 +59,30 @@ void read_gemma3_part(const json& config, Fields& fields, ModelConfig& out) {
   under_language_model(out);
 }
 
+void read_gemma4_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_gemma4, "gemma4_text",
+                 {{"vocab_size", 262144},
+                  {"hidden_size", 2304},
+                  {"intermediate_size", 9216},
+                  {"num_hidden_layers", 30},
+                  {"num_attention_heads", 8},
+                  {"num_key_value_heads", 4}},
+                 out);
+  out.names.base = "model.language_model.";
+}
+
+void read_gemma4_unified_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_text_part(config, fields, read_gemma4_unified, "gemma4_unified_text",
+                 {{"vocab_size", 262144},
+                  {"hidden_size", 2304},
+                  {"intermediate_size", 9216},
+                  {"num_hidden_layers", 30},
+                  {"num_attention_heads", 8},
+                  {"num_key_value_heads", 4}},
+                 out);
+  out.names.base = "model.language_model.";
+}
+
 namespace {
 
 /// Any of a few families, in files of LLaVA's names. The first is meant where text_config does not say it.

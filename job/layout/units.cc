@@ -114,6 +114,16 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
               {hidden, c.experts.shared_inner}};
     case Role::SharedScale:
       return {named(c.names.shared_scale, "weight"), {1, hidden}};
+    case Role::RouterScale:
+      return {c.names.router_scale, {hidden}};
+    case Role::ExpertScale:
+      return {c.names.expert_scale, {c.experts.count}};
+    case Role::ExpertsNorm:
+      return {named(c.names.experts_norm, "weight"), {hidden}};
+    case Role::PostPlainNorm:
+      return {named(c.names.post_plain_norm, "weight"), {hidden}};
+    case Role::PostExpertsNorm:
+      return {named(c.names.post_experts_norm, "weight"), {hidden}};
     case Role::DeltaQkv:
       if (c.delta.by_group)
         return {attention("in_proj_qkvz", "weight"),
@@ -181,15 +191,20 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   if (c.learned_positions)
     units[0].parameters.push_back(
         {base + c.names.positions + ".weight", {c.first_position + c.max_position, c.hidden_size}});
+  const LayerKinds kinds = c.layer_kinds();
+  std::vector<ModelConfig> shapes;
+  for (const int64_t first : kinds.first) shapes.push_back(c.of_layer(first));
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     UnitSpec unit{"layer " + std::to_string(layer), {}};
     const bool delta = c.has_delta(layer);
-    for (const Role role : decoder_roles(c, c.has_experts(layer), delta))
-      unit.parameters.push_back(decoder_parameter(c, role, delta));
+    const ModelConfig& of_layer = shapes[static_cast<size_t>(kinds.of[layer])];
+    for (const Role role : decoder_roles(of_layer, c.has_experts(layer), delta))
+      unit.parameters.push_back(decoder_parameter(of_layer, role, delta));
     if (c.has_experts(layer))
       std::ranges::move(expert_parameters(c), std::back_inserter(unit.parameters));
     const std::string prefix = base + c.names.layers + "." + std::to_string(layer) + ".";
     for (Parameter& parameter : unit.parameters) parameter.name.insert(0, prefix);
+    if (c.layer_scale) unit.buffers.push_back({prefix + c.names.layer_scale, {1}, /*frozen=*/true});
     if (c.experts.corrected && c.has_experts(layer))
       unit.buffers.push_back({prefix + c.names.correction, {c.experts.count}, /*frozen=*/true});
     if (c.activation == Activation::Xielu)
@@ -272,9 +287,12 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
   add(latent && c.qkv_bias, {Role::KeyDownBias});
   add(latent, {Role::KeyNorm, Role::KeyUp});
   const bool plain = !latent && !delta;
-  add(plain && !c.fused_qkv, {Role::K, Role::V});
+  const bool values = !c.keys_are_values;
+  add(plain && !c.fused_qkv, {Role::K});
+  add(plain && !c.fused_qkv && values, {Role::V});
   add(plain && c.qkv_bias, {Role::QBias});
-  add(plain && c.qkv_bias && !c.fused_qkv, {Role::KBias, Role::VBias});
+  add(plain && c.qkv_bias && !c.fused_qkv, {Role::KBias});
+  add(plain && c.qkv_bias && !c.fused_qkv && values, {Role::VBias});
   add(c.sinks, {Role::Sinks});
   add(c.qk_norm && !delta, {Role::QNorm, Role::KNorm});
   add(true, {Role::O});
@@ -282,7 +300,18 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
   add(c.post_norms, {Role::PostAttentionNorm});
   add(norm2 && c.norm_weight, {Role::Norm2});
   add(norm2 && c.norm_bias, {Role::Norm2Bias});
+  const auto plain_mlp = [&] {
+    add(c.gated, {Role::Gate});
+    add(!c.fused_gate_up, {Role::Up});
+    add(c.gated && c.mlp_bias, {Role::GateBias});
+    add(c.mlp_bias, {Role::UpBias});
+    add(true, {Role::Down});
+    add(c.mlp_bias, {Role::DownBias});
+  };
   if (experts) {
+    if (c.experts.beside_mlp) plain_mlp();
+    add(c.experts.beside_mlp, {Role::PostPlainNorm, Role::RouterScale, Role::ExpertScale,
+                               Role::ExpertsNorm, Role::PostExpertsNorm});
     add(true, {Role::Router});
     add(c.experts.router_bias, {Role::RouterBias});
     const bool shared = c.experts.shared_inner > 0;
@@ -293,12 +322,7 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
     add(c.post_norms, {Role::PostMlpNorm});
     return roles;
   }
-  add(c.gated, {Role::Gate});
-  add(!c.fused_gate_up, {Role::Up});
-  add(c.gated && c.mlp_bias, {Role::GateBias});
-  add(c.mlp_bias, {Role::UpBias});
-  add(true, {Role::Down});
-  add(c.mlp_bias, {Role::DownBias});
+  plain_mlp();
   add(c.activation == Activation::Xielu, {Role::ActivationPositive, Role::ActivationNegative});
   add(c.post_norms, {Role::PostMlpNorm});
   return roles;

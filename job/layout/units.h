@@ -89,6 +89,11 @@ enum class Role {
   SharedUp,
   SharedDown,
   SharedScale,
+  RouterScale,  ///< experts beside a plain MLP
+  ExpertScale,
+  ExpertsNorm,
+  PostPlainNorm,
+  PostExpertsNorm,
   DeltaQkv,        ///< the gated delta rule; with the gates where one weight holds them (by_group)
   DeltaStrengths,  ///< and the decays, by_group
   DeltaDecays,

@@ -30,7 +30,8 @@ MicroBatchTokens tokens_of(const MemoryInput& input) {
 
 /// Whether a layer has a plain MLP.
 bool has_plain_mlp(const layout::ModelConfig& model) {
-  return model.experts.count == 0 || std::ranges::count(model.experts.dense, true) > 0;
+  return model.experts.count == 0 || model.experts.beside_mlp ||
+         std::ranges::count(model.experts.dense, true) > 0;
 }
 /// Elements of the activations that a token has in a plain MLP or in the expert that all tokens pass.
 int64_t inner_of(const layout::ModelConfig& model) {
@@ -39,8 +40,9 @@ int64_t inner_of(const layout::ModelConfig& model) {
 /// Elements that a token's activations are computed from: gate and up, in all experts that it passes.
 int64_t mlp_width_of(const layout::ModelConfig& model) {
   const auto& experts = model.experts;
-  return std::max(2 * (experts.per_token * experts.inner + experts.shared_inner),
-                  has_plain_mlp(model) ? model.mlp_width() : 0);
+  const int64_t of_experts = 2 * (experts.per_token * experts.inner + experts.shared_inner);
+  if (experts.beside_mlp) return of_experts + model.mlp_width();
+  return std::max(of_experts, has_plain_mlp(model) ? model.mlp_width() : 0);
 }
 
 /// What a token's routing keeps: probabilities, choices, weights, their order.
@@ -103,11 +105,15 @@ bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
          (model.norm == layout::NormKind::RmsOnce || model.norm == layout::NormKind::RmsPlusOne);
 }
 
+/// Columns that turn or have a norm: queries and keys, and values if these have one.
+int64_t worked_on(const StepShape& s, const layout::ModelConfig& model) {
+  return s.query + (model.value_norm ? 2 : 1) * model.kv_size();
+}
 /// torch_autocast, or norms that round once: queries and keys are rotated, and their heads normed,
 /// in fp32.
 int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta || (!s.casts() && !(model.qk_norm && widens_norms(s, model)))) return 0;
-  return s.rows * (s.query + model.kv_size()) * 4 * (model.qk_norm ? 2 : 1);
+  return s.rows * worked_on(s, model) * 4 * (model.qk_norm ? 2 : 1);
 }
 /// A part of each head, or neighbours, turn by operations with results of their own: four halves of
 /// what turns, and the cosines and sines of all rows.
@@ -120,6 +126,7 @@ int64_t rope_terms(const StepShape& s, const layout::ModelConfig& model) {
 int64_t grouped(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return model.delta.by_group ? s.rows * s.qkv * s.element : 0;
   if (model.output_gate) return s.rows * (s.qkv + 2 * s.query) * s.element;
+  if (model.keys_are_values) return s.rows * (s.qkv - model.kv_size()) * s.element;
   return model.qkv_by_group && model.num_kv_heads > 1 ? s.rows * s.qkv * s.element : 0;
 }
 /// What the MLP of a parallel layer does not keep, since attention keeps it: its input, and the
@@ -142,9 +149,18 @@ int64_t norm_copies(const StepShape& s, const layout::ModelConfig& model, int64_
   return widens_norms(s, model) ? tokens * s.hidden * 2 * 4 : 0;
 }
 
-/// What norms behind attention and the MLP keep: their inputs and sums.
+/// What the norm behind attention keeps: its input and sums.
+int64_t attention_branch(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  return model.post_norms ? tokens * (s.hidden * s.wide + 4) : 0;
+}
+/// The same of the MLP. Experts beside it: what both give, and what experts and router read.
+int64_t mlp_branches(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  const int64_t read = tokens * (s.hidden * s.element + 4);
+  const int64_t one = attention_branch(s, model, tokens);
+  return model.experts.beside_mlp ? 3 * one + 2 * read : one;
+}
 int64_t branches(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
-  return model.post_norms ? 2 * tokens * (s.hidden * s.wide + 4) : 0;
+  return attention_branch(s, model, tokens) + mlp_branches(s, model, tokens);
 }
 /// A product's result, and what is made of it before it is added to the residual.
 int64_t branch_results(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
@@ -200,7 +216,11 @@ int64_t activation_terms(const StepShape& s, const layout::ModelConfig& model, i
   if (model.block == layout::Block::Gpt2) return 0;
   if (model.gated && model.activation == layout::Activation::Silu) return 0;
   if (model.activation == layout::Activation::Xielu) return tokens * s.inner * (6 * 4 + 2);
-  return 2 * tokens * s.inner * s.element;
+  const int64_t plain = 2 * tokens * s.inner * s.element;
+  if (!model.experts.beside_mlp) return plain;
+  // First the MLP's, then the experts'.
+  const int64_t most = mlp_backward(s, model, tokens);
+  return std::max(2 * plain - most, 2 * tokens * model.experts.inner * s.element);
 }
 
 /// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
@@ -340,7 +360,8 @@ int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
   if (!model.qk_norm || s.delta) return 0;
   // What rope gave is kept in its own type.
   const int64_t type = model.qk_norm_after_rope ? s.wide : s.element;
-  return s.rows * (s.query + model.kv_size()) * type + s.rows * (s.heads + model.num_kv_heads) * 4;
+  return s.rows * worked_on(s, model) * type +
+         s.rows * (s.heads + (model.value_norm ? 2 : 1) * model.num_kv_heads) * 4;
 }
 
 /// What latent attention keeps: the latents before and behind their norms, and the norms' sums.
@@ -390,7 +411,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t x = s.rows * s.hidden * s.wide;  // of the layer, or of its second half
   const layout::ModelConfig& model = input.model;
   // The MLP's branch is computed again with it.
-  const int64_t attended_branch = branches(s, model, s.rows) / 2;
+  const int64_t attended_branch = attention_branch(s, model, s.rows);
   const int64_t second = model.parallel ? 0 : x;  // what the MLP reads, if it is not the input
   a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + latents(s, model) +
            attended_branch + gates(s, model) + delta_states(s, model) + kept_as_heads(s);
@@ -399,7 +420,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t mlp =
       piece * (s.hidden + s.mlp_width) + input.pieces.piece * 2 * 4 +  // its norm's sums
       norm_gradient(s, model, input.pieces.piece) + branch_results(s, model, input.pieces.piece) +
-      branches(s, model, input.pieces.piece) / 2 + routing(model, input.pieces.piece);
+      mlp_branches(s, model, input.pieces.piece) + routing(model, input.pieces.piece);
   const int64_t wide = rotated(s, model);
   const int64_t turned = std::max(wide + rope_terms(s, model), latent_products(s, model));
   const int64_t regrouped = grouped(s, model);
@@ -478,8 +499,9 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     const int64_t dy = s.casts() ? column * s.hidden : 0;  // as the product reads it
     const int64_t mlp = mlp_backward(s, model, tokens) + dy + packing(s) +
                         activation_terms(s, model, tokens) + branch_results(s, model, tokens);
-    const int64_t mlp_freed =  // x2, h2, gate_up
-        tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model);
+    const int64_t mlp_freed =  // x2, h2, gate_up, and what experts beside an MLP keep
+        tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model) +
+        mlp_branches(s, model, tokens) - attention_branch(s, model, tokens);
     const int64_t attended =
         std::max(attention_backward(s, model) + (s.casts() ? std::max(tile, wide) : tile), turned) -
         mlp_freed;

@@ -144,15 +144,20 @@ void count_heads(const MemoryInput& input, const layout::Schedule& schedule, Wir
   if (ranks == 1) return;
   const layout::ModelConfig& model = input.model;
   const int64_t tokens = part_of(micro_batch_tokens(input), ranks).tokens;
-  const int64_t keys = std::lcm(model.num_kv_heads, ranks) * model.head_dim;
-  const int64_t once = tokens * (2 * model.query_size() + 2 * keys) / ranks * (ranks - 1);
-  int64_t times = 0;
-  for (const Action& action : schedule.actions) {
-    if (action.unit == 0) continue;
-    if (action.kind == Action::Kind::Forward) times += 1;
-    if (action.kind == Action::Kind::Backward) times += input.recompute ? 2 : 1;
+  const layout::LayerKinds kinds = model.layer_kinds();
+  std::vector<int64_t> once;  // [kind]
+  for (const int64_t layer : kinds.first) {
+    const layout::ModelConfig of = model.of_layer(layer);
+    const int64_t keys = std::lcm(of.num_kv_heads, ranks) * of.head_dim;
+    once.push_back(tokens * (2 * of.query_size() + 2 * keys) / ranks * (ranks - 1));
   }
-  wire.head_elements = times * once;
+  for (const Action& action : schedule.actions) {
+    if (action.unit == 0 || action.unit > model.num_layers) continue;
+    const int64_t one = once[static_cast<size_t>(kinds.of[action.unit - 1])];
+    if (action.kind == Action::Kind::Forward) wire.head_elements += one;
+    if (action.kind == Action::Kind::Backward)
+      wire.head_elements += (input.recompute ? 2 : 1) * one;
+  }
   wire.head_bytes = wire.head_elements * bytes_of(product_type(input.config));
 }
 

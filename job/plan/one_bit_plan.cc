@@ -106,9 +106,39 @@ constexpr std::string_view kSharedMlpModules[] = {
     ".v_proj.",          ".o_proj.",
 };
 
-/// `shared_mlp`: the model's layers have a module of this name.
-Modules modules_of(const std::string& name, bool shared_mlp) {
-  if (shared_mlp) return kSharedMlpModules;
+/// Those of Gemma 4.
+constexpr std::string_view kScaledModules[] = {
+    ".q_proj.",
+    ".q_norm.",
+    ".k_norm.",
+    ".k_proj.",
+    ".v_proj.",
+    ".o_proj.",
+    ".gate_proj.",
+    ".up_proj.",
+    ".down_proj.",
+    ".input_layernorm.",
+    ".post_attention_layernorm.",
+    ".pre_feedforward_layernorm.",
+    ".post_feedforward_layernorm.",
+};
+
+/// What some parameter or buffer of the model's layers is called.
+struct Marks {
+  bool shared_mlp = false, layer_scalar = false;
+  explicit Marks(const std::vector<layout::UnitSpec>& units) {
+    for (const layout::UnitSpec& unit : units) {
+      for (const layout::Parameter& one : unit.parameters)
+        shared_mlp = shared_mlp || one.name.contains(".shared_mlp.");
+      for (const layout::Parameter& one : unit.buffers)
+        layer_scalar = layer_scalar || one.name.ends_with(".layer_scalar");
+    }
+  }
+};
+
+Modules modules_of(const std::string& name, const Marks& marks) {
+  if (marks.shared_mlp) return kSharedMlpModules;
+  if (marks.layer_scalar) return kScaledModules;
   if (name.starts_with("transformer.")) return kTransformerModules;
   if (name.starts_with("gpt_neox.")) return kNeoXModules;
   if (name.starts_with("model.decoder.")) return kOptModules;
@@ -116,8 +146,8 @@ Modules modules_of(const std::string& name, bool shared_mlp) {
 }
 
 /// Where the module of this name comes in its layer; at the front: it is no layer's.
-int module_rank(const std::string& name, bool shared_mlp) {
-  const Modules modules = modules_of(name, shared_mlp);
+int module_rank(const std::string& name, const Marks& marks) {
+  const Modules modules = modules_of(name, marks);
   const auto found =
       std::ranges::find_if(modules, [&](std::string_view module) { return name.contains(module); });
   return found == modules.end() ? -1 : static_cast<int>(found - modules.begin());
@@ -130,16 +160,12 @@ std::vector<std::pair<size_t, size_t>> registration_order(
   std::vector<std::pair<size_t, size_t>> order;
   for (size_t unit = 0; unit < units.size(); ++unit)
     for (size_t i = 0; i < units[unit].parameters.size(); ++i) order.emplace_back(unit, i);
-  const bool shared_mlp = std::ranges::any_of(units, [](const layout::UnitSpec& unit) {
-    return std::ranges::any_of(unit.parameters, [](const layout::Parameter& parameter) {
-      return parameter.name.contains(".shared_mlp.");
-    });
-  });
+  const Marks marks(units);
   std::ranges::stable_sort(order, {}, [&](const auto& place) {
     const std::string& name = units[place.first].parameters[place.second].name;
     // OPT's class makes the last norm before the layers.
     if (name.starts_with("model.decoder.final_layer_norm.")) return std::pair(size_t{0}, 0);
-    return std::pair(place.first, module_rank(name, shared_mlp));
+    return std::pair(place.first, module_rank(name, marks));
   });
   return order;
 }

@@ -29,7 +29,7 @@ std::string_view module_class(const std::string& name) {
   for (const char* part :
        {"_proj.", "lm_head.", "embed_out.", "query_key_value.", ".dense.", ".dense_h_to_4h.",
         ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out.", ".shared_expert_gate.",
-        "_proj_with_mqa.", "put_linear.", ".in_proj_"})
+        "_proj_with_mqa.", "put_linear.", ".in_proj_", ".router.proj."})
     if (name.contains(part)) return "torch.nn.Linear";
   if (name.contains(".conv1d.")) return "torch.nn.Conv1d";
   return {};

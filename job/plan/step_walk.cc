@@ -24,8 +24,8 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
       accumulate_(bytes_of(input.config.grad_accum_dtype)),
       overlap_(input.config.zero.overlap_comm ? 2 : 0),
       order_(layout::reductions(schedule)),
-      attention_(input, false),
-      delta_(input, true),
+      kinds_(input.model.layer_kinds()),
+      models_(models_of(input)),
       flats_(plan.flats.size()) {
   const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
   for (size_t flat = 0; flat < flats_.size(); ++flat)
@@ -40,6 +40,24 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
     copies_.push_back(
         weight_copies(units, plan, input.config, input.world, unit) + gradient_piece(unit) +
         (input.accelerator ? layout::unpack_scratch(largest_packed(units, unit)) : 0));
+}
+
+std::vector<StepWalk::LayerModels> StepWalk::models_of(const MemoryInput& input) {
+  std::vector<LayerModels> models;
+  const layout::LayerKinds kinds = input.model.layer_kinds();
+  for (const int64_t layer : kinds.first) {
+    MemoryInput of_layer = input;
+    of_layer.model = input.model.of_layer(layer);
+    for (size_t other = 0; other < of_layer.model.windows.size(); ++other)
+      if (kinds.of[other] != kinds.of[static_cast<size_t>(layer)])
+        of_layer.model.windows[other] = 0;  // of another kind's layer
+    const bool delta = input.model.has_delta(layer);
+    models.push_back({activation_model(of_layer, delta), dropping_model(of_layer, delta)});
+  }
+  int64_t step = 0;  // the largest table of rope
+  for (const LayerModels& one : models) step = std::max(step, one.all.step);
+  models[0].all.step = step;
+  return models;
 }
 
 int64_t StepWalk::gradient_piece(int unit) const {

@@ -93,7 +93,7 @@ class StepWalk {
   bool drops(int unit) const;
   /// What the layer of this unit takes.
   const ActivationModel& layer(int unit) const {
-    const LayerModels& models = input_.model.has_delta(unit - 1) ? delta_ : attention_;
+    const LayerModels& models = models_[static_cast<size_t>(kinds_.of[unit - 1])];
     return drops(unit) ? models.dropping : models.all;
   }
   /// Whether it gives the outputs of the tokens with a target alone.
@@ -136,12 +136,12 @@ class StepWalk {
   const std::vector<int> order_;
   /// Of layers that see all tokens, and of those that drop some.
   struct LayerModels {
-    LayerModels(const MemoryInput& input, bool delta)
-        : all(activation_model(input, delta)), dropping(dropping_model(input, delta)) {}
     ActivationModel all, dropping;
   };
-  const LayerModels attention_, delta_;
-  const ActivationModel& activation_ = attention_.all;  ///< what no layer changes
+  static std::vector<LayerModels> models_of(const MemoryInput& input);
+  const layout::LayerKinds kinds_;
+  const std::vector<LayerModels> models_;               ///< [kind]
+  const ActivationModel& activation_ = models_[0].all;  ///< what no layer changes
   std::vector<FlatState> flats_;
   std::deque<int> reducing_;
   std::deque<int64_t> leaving_;  ///< bytes of sums that are being copied

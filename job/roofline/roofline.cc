@@ -353,6 +353,12 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
         "spec.training.modelNameOrPath",
         std::string("experts, latent attention, sinks and the gated delta rule: ") + kNot,
         "plan without --device"};
+  if (!model.shapes.empty() || model.value_norm || model.layer_scale)
+    return Uncounted{"spec.training.modelNameOrPath",
+                     std::string("layers with heads of several sizes, norms of values and scaled "
+                                 "layers: ") +
+                         kNot,
+                     "plan without --device"};
   if (model.activation == layout::Activation::Xielu || model.query_growth > 0)
     return Uncounted{
         "spec.training.modelNameOrPath",

@@ -492,11 +492,49 @@ MODELS |= {
                             rope_scaling={"type": "longrope", "original_max_position_embeddings": 14,
                                           "short_factor": [1.0, 1.1, 1.3, 1.5], "long_factor": [1.0, 2.0, 4.0, 8.0]}),
 }
+# Layers of full attention have heads of another size, keys that are the values, and a rope that turns a part of them.
+GEMMA4 = {"head_dim": 8, "global_head_dim": 16, "num_hidden_layers": 3, "hidden_activation": "gelu_pytorch_tanh",
+          "rms_norm_eps": 1e-6, "sliding_window": 6, "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 128,
+          "attention_bias": False, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+          "num_kv_shared_layers": 0, "enable_moe_block": False, "use_double_wide_mlp": False,
+          "use_bidirectional_attention": None, "final_logit_softcapping": 4.0, "tie_word_embeddings": True,
+          "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+          "rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0,
+                                                 "partial_rotary_factor": 0.25},
+                              "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
+GEMMA4_VISION = {"model_type": "gemma4_vision", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+                 "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8, "global_head_dim": 8,
+                 "patch_size": 4, "position_embedding_size": 16, "pooling_kernel_size": 2, "default_output_length": 4}
+MODELS |= {
+    "tiny-gemma4": family("Gemma4", "gemma4_text", **GEMMA4),
+    "tiny-gemma4-vision": vision(
+        "Gemma4", "gemma4", "gemma4_text", GEMMA4_VISION,
+        GEMMA4 | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"],
+                  "attention_k_eq_v": False, "num_global_key_value_heads": None,
+                  "use_bidirectional_attention": "vision"},
+        audio_config=None, boi_token_id=501, eoi_token_id=502, image_token_id=503, video_token_id=504,
+        audio_token_id=505, boa_token_id=506, eoa_token_index=507, tie_word_embeddings=True),
+    "tiny-gemma4-moe": family("Gemma4", "gemma4_text", **GEMMA4 | {
+        "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "enable_moe_block": True,
+        "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 16}),
+    # 12B: the whole model has other parts.
+    "tiny-gemma4-unified": vision(
+        "Gemma4Unified", "gemma4_unified", "gemma4_unified_text",
+        {"model_type": "gemma4_unified_vision", "patch_size": 4, "pooling_kernel_size": 2, "mm_embed_dim": 16,
+         "mm_posemb_size": 8, "output_proj_dims": 16},
+        {key: value for key, value in GEMMA4.items() if key not in (
+            "hidden_size_per_layer_input", "vocab_size_per_layer_input", "enable_moe_block")} | {
+                "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"],
+                "use_bidirectional_attention": "vision"},
+        audio_config=None, boi_token_id=501, eoi_token_id=502, image_token_id=503, video_token_id=504,
+        audio_token_id=505, boa_token_id=506, eoa_token_index=507, tie_word_embeddings=True),
+}
 # A fixture keeps its seed when others come before it.
 SEEDS = {"tiny-qwen3.5-text": 105, "tiny-qwen3.5": 106, "tiny-qwen3-next": 107}
 CORRECTION = "e_score_correction_bias"
 # Buffers of an activation; not those that its class begins with.
 XIELU = {".act_fn.beta": 0.7, ".act_fn.eps": -1e-3}
+LAYER_SCALAR = ".layer_scalar"
 # Their norms multiply by 1 + weight.
 PLUS_ONE = ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma", "qwen3_5_text", "qwen3_5",
             "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe")
@@ -508,7 +546,7 @@ def weights(config, generator):
     config = {key: value for key, value in config.items() if key != "quantization_config"}
     model = auto.from_config(AutoConfig.for_model(**config))
     tensors = {}
-    buffers = [(name, value) for name, value in model.named_buffers() if name.endswith((CORRECTION, *XIELU))]
+    buffers = [(name, value) for name, value in model.named_buffers() if name.endswith((CORRECTION, LAYER_SCALAR, *XIELU))]
     for name, parameter in [*model.named_parameters(), *buffers]:
         shape = parameter.shape
         if name.endswith(tuple(XIELU)):
@@ -517,6 +555,8 @@ def weights(config, generator):
         noise = torch.randn(*shape, generator=generator)
         if name.endswith(CORRECTION):  # enough to change many choices
             tensors[name] = noise * 0.2
+        elif name.endswith((LAYER_SCALAR, ".router.scale", ".per_expert_scale")):
+            tensors[name] = 0.8 + noise * 0.1
         elif ".act_fn." in name:  # a parameter of the activation
             tensors[name] = noise
         elif name.endswith(".A_log"):
@@ -553,6 +593,8 @@ def released(config, named):
         "aya_vision": VISION_NAMES,
         "llava_next": VISION_NAMES | {r"^model\.image_newline": "image_newline"},
         "llava_onevision": VISION_NAMES | {r"^model\.image_newline": "image_newline"},
+        "gemma4_unified": {r"\.embed_vision\.(patch|pos)_": r".vision_embedder.\1_",
+                           r"\.embed_vision\.multimodal_embedder\.": ".embed_vision."},
         "qwen2_5_vl": {r"^model\.language_model\.": "model.", r"^model\.visual\.": "visual."},
     }.get(config["model_type"], {})
     for pattern, name in renamed.items():

@@ -32,6 +32,8 @@ CASES = {
     "groups": ("tiny-gpt-neox", 10, {"r": 2, "lora_alpha": 4, "target_modules": ["query_key_value", "dense_4h_to_h"]}),
     "vision": ("tiny-gemma3-vision", 10, {"r": 2, "lora_alpha": 4,
                                           "target_modules": r"(.*language_model\..*\.)?(q_proj|v_proj|down_proj)"}),
+    # Some of its layers have no v_proj.
+    "shapes": ("tiny-gemma4", 10, {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}),
 }
 
 

@@ -145,12 +145,12 @@ void compare(const Case& c) {
     const at::Tensor dy = at::randn({c.tokens, model.hidden_size}).to(type);
     const ExpertMlp experts(model);
     ExpertsSaved saved;
-    const at::Tensor inner = experts.inner(p, h, {}, saved);
+    const at::Tensor inner = experts.inner(p, {h}, {}, saved);
     const at::Tensor y = experts.output(p, h, inner, saved, {});
     RouterBalance balance(model.experts.count, c.balance, at::kCPU);
     balance.add(saved.routing);
     const at::Tensor dh =
-        experts.backward(p, dy, h, inner, saved, c.balance > 0 ? &balance : nullptr, {});
+        experts.backward(p, dy, {h}, inner, saved, c.balance > 0 ? &balance : nullptr, {}).h;
 
     const c10::AutoGradMode enabled(true);
     const at::Tensor x = h.to(at::kFloat).clone().set_requires_grad(true);

@@ -137,6 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
         LastLayerCase{"growing_queries", "tiny-ministral3"},
         LastLayerCase{"trained_activation", "tiny-apertus"},
         LastLayerCase{"norms_behind_experts", "tiny-flex-olmo"},
+        LastLayerCase{"keys_are_values", "tiny-gemma4"},
+        LastLayerCase{"experts_beside_an_mlp", "tiny-gemma4-moe"},
         LastLayerCase{.name = "lora",
                       .model = "tiny-qwen2",
                       .lora = {"q_proj", "v_proj", "o_proj", "up_proj"}},

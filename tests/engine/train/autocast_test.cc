@@ -21,8 +21,9 @@ using dsconfig::Precision;
 using memory::Class;
 using nlohmann::json;
 
-constexpr const char* kModels[] = {"tiny-qwen2",  "tiny-qwen3", "tiny-llama", "tiny-gpt2",
-                                   "tiny-gemma3", "tiny-olmo2", "tiny-phi",   "tiny-gpt-neox"};
+constexpr const char* kModels[] = {"tiny-qwen2",  "tiny-qwen3",     "tiny-llama", "tiny-gpt2",
+                                   "tiny-gemma3", "tiny-olmo2",     "tiny-phi",   "tiny-gpt-neox",
+                                   "tiny-gemma4", "tiny-gemma4-moe"};
 
 SmallRun autocast(int stage, int world = 2, Precision type = Precision::Bf16,
                   int64_t accumulation = 1) {

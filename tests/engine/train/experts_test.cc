@@ -9,9 +9,9 @@ namespace dsj::train {
 namespace {
 
 constexpr const char* kMixtures[] = {
-    "tiny-qwen3-moe",   "tiny-qwen3-moe-balanced", "tiny-qwen2-moe",  "tiny-granitemoe",
-    "tiny-gpt-oss",     "tiny-deepseek-v2",        "tiny-qwen3-next", "tiny-flex-olmo",
-    "tiny-qwen3-vl-moe"};
+    "tiny-qwen3-moe",    "tiny-qwen3-moe-balanced", "tiny-qwen2-moe",  "tiny-granitemoe",
+    "tiny-gpt-oss",      "tiny-deepseek-v2",        "tiny-qwen3-next", "tiny-flex-olmo",
+    "tiny-qwen3-vl-moe", "tiny-gemma4-moe"};
 
 SmallRun of(const char* model, int stage, int64_t micro = 2, int64_t accumulation = 1) {
   return {.model = model, .config = small_config(stage, micro, accumulation)};

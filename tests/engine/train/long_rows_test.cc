@@ -68,6 +68,9 @@ INSTANTIATE_TEST_SUITE_P(
         LongCase{"growing_queries", of("tiny-ministral3", 2)},
         LongCase{"trained_activation", of("tiny-apertus", 3)},
         LongCase{"norms_behind_experts", of("tiny-flex-olmo", 2)},
+        LongCase{"heads_of_two_sizes", of("tiny-gemma4", 3)},
+        LongCase{"experts_beside_an_mlp", of("tiny-gemma4-moe", 2)},
+        LongCase{"bf16_heads_of_two_sizes", in_bf16(of("tiny-gemma4", 2)), 4e-3},
         LongCase{"bf16_parallel", in_bf16(of("tiny-falcon-40b", 2)), 4e-3},
         LongCase{"bf16_norms_on_both_sides", in_bf16(of("tiny-gemma3", 2)), 4e-3},
         LongCase{"lora", with_lora(of("tiny-qwen2", 3), {"q_proj", "up_proj"})},
@@ -239,6 +242,11 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"linear_num_value_heads", 2},
                            {"linear_key_head_dim", 32},
                            {"linear_value_head_dim", 64},
+                           {"global_head_dim", 128},
+                           {"attention_k_eq_v", true},
+                           {"hidden_size_per_layer_input", 0},
+                           {"enable_moe_block", family.model_type == std::string("gemma4")},
+                           {"top_k_experts", 2},
                            {"dropout", 0}};
   for (const char* dropout :
        {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout", "attention_dropout"})

@@ -27,7 +27,7 @@ TEST_P(Lora, EqualsPeft) {
 
 std::vector<PeftCase> peft_cases() {
   std::vector<PeftCase> all;
-  for (const char* name : {"plain", "linear", "saved", "gpt2", "groups", "vision"}) {
+  for (const char* name : {"plain", "linear", "saved", "gpt2", "groups", "vision", "shapes"}) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (const bool recompute : {false, true}) all.push_back({name, stage, recompute});
     }

@@ -219,7 +219,11 @@ constexpr const char* kVariants[] = {"tiny-llama-yarn",
                                      "tiny-aya-vision",
                                      "tiny-iquestcoder",
                                      "tiny-mellum",
-                                     "tiny-minicpm3"};
+                                     "tiny-minicpm3",
+                                     "tiny-gemma4",
+                                     "tiny-gemma4-vision",
+                                     "tiny-gemma4-unified",
+                                     "tiny-gemma4-moe"};
 
 struct AdamWRun {
   std::string name;

@@ -123,6 +123,10 @@ INSTANTIATE_TEST_SUITE_P(
         RowsCase{.name = "rope_in_pairs", .model = "tiny-glm4", .stage = 2, .recompute = true},
         RowsCase{.name = "fused", .model = "tiny-phi4-mini", .stage = 3, .recompute = true},
         RowsCase{.name = "two_ropes_lora", .model = "tiny-gemma3", .stage = 2, .lora = true},
+        RowsCase{
+            .name = "heads_of_two_sizes", .model = "tiny-gemma4", .stage = 3, .recompute = true},
+        RowsCase{
+            .name = "heads_of_two_sizes_lora", .model = "tiny-gemma4", .stage = 2, .lora = true},
         RowsCase{.name = "layer_norms", .model = "tiny-starcoder2", .stage = 3},
         RowsCase{
             .name = "positions_from_the_third_row", .model = "tiny-opt", .stage = 3, .longest = 24},

@@ -397,12 +397,18 @@ TEST(ExportTest, CorrectionsOfTheRouterAreCopied) {
 
 TEST(ExportTest, WhatATextPartLeavesIsCopied) {
   PosixFiles posix;
-  const auto source = tensors_of(posix, fixture("tiny-gemma3-vision"));
-  ASSERT_TRUE(source.contains("vision_tower.post_layernorm.weight"));
-  for (const auto& [stage, world] : {std::pair{0, 1}, {3, 2}}) {
-    SmallRun run = small(stage, world);
-    run.model = "tiny-gemma3-vision";
-    EXPECT_TRUE(exported(run, kFileBytes).tensors == source) << stage;
+  for (const auto& [model, left] :
+       {std::pair{"tiny-gemma3-vision", "vision_tower.post_layernorm.weight"},
+        {"tiny-gemma4-vision", "model.embed_vision.embedding_projection.weight"},
+        {"tiny-gemma4-vision", "model.language_model.layers.1.layer_scalar"},
+        {"tiny-gemma4-unified", "model.vision_embedder.pos_embedding"}}) {
+    const auto source = tensors_of(posix, fixture(model));
+    ASSERT_TRUE(source.contains(left));
+    for (const auto& [stage, world] : {std::pair{0, 1}, {3, 2}}) {
+      SmallRun run = small(stage, world);
+      run.model = model;
+      EXPECT_TRUE(exported(run, kFileBytes).tensors == source) << model << stage;
+    }
   }
 }
 

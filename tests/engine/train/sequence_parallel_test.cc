@@ -168,12 +168,12 @@ TEST(SequenceParallel, GradientsAreThoseOfWholeRows) {
 }
 
 /// What attention is in each: shared key heads, windows, caps, sinks, head norms, learned positions,
-/// rope that depends on the length, latents, experts.
+/// rope that depends on the length, latents, experts, heads of two sizes.
 TEST(SequenceParallel, EveryKindOfAttention) {
   for (const char* model :
        {"tiny-llama", "tiny-gpt2", "tiny-gemma2", "tiny-gpt-oss", "tiny-qwen3", "tiny-qwen3-moe",
         "tiny-deepseek-v3", "tiny-llama-dynamic", "tiny-mistral", "tiny-minimax-m2", "tiny-falcon",
-        "tiny-olmo2", "tiny-phi3", "tiny-stablelm-parallel"}) {
+        "tiny-olmo2", "tiny-phi3", "tiny-stablelm-parallel", "tiny-gemma4", "tiny-gemma4-moe"}) {
     for (const int together : {2, 4}) {
       SmallRun run{.model = model,
                    .auxiliary_loss = false,

@@ -54,7 +54,8 @@ TEST_F(Merge, EqualsMergeAndUnload) {
                                    {"tiny-qwen2", "saved"},
                                    {"lora/gpt2-base", "gpt2"},
                                    {"tiny-gpt-neox", "groups"},
-                                   {"tiny-gemma3-vision", "vision"}}) {
+                                   {"tiny-gemma3-vision", "vision"},
+                                   {"tiny-gemma4", "shapes"}}) {
     files_ = MemoryFiles();
     prepare(base, name);
     const auto merged = merge();

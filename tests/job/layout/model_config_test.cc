@@ -219,7 +219,7 @@ TEST(ModelConfig, AnUnknownArchitectureIsRefusedWithTheKnownOnes) {
 }
 
 TEST(ModelConfig, WhatAnUnbuiltFamilyNeedsIsNamed) {
-  for (const auto& [type, needs] : {std::pair{"gemma4", "layers that share keys and values"},
+  for (const auto& [type, needs] : {std::pair{"gemma3n", "AltUp"},
                                     {"mpt", "alibi positions"},
                                     {"phimoe", "SparseMixer"},
                                     {"t5", "an encoder"}}) {
@@ -297,6 +297,96 @@ TEST(ModelConfig, ReleasedModels) {
   EXPECT_EQ(granite.attention_scale(3), 0.015625);
   EXPECT_EQ(granite.logits_scale, 0.125);
   EXPECT_EQ(total_numel(units_of(granite)), 2'533'531'648) << "the size of granite-3.1-2b";
+}
+
+json gemma4_31b() {
+  return json::parse(R"({"model_type": "gemma4_text", "vocab_size": 262144, "hidden_size": 5376,
+      "intermediate_size": 21504, "num_hidden_layers": 60, "num_attention_heads": 32,
+      "num_key_value_heads": 16, "head_dim": 256, "global_head_dim": 512,
+      "num_global_key_value_heads": 4, "attention_k_eq_v": true, "hidden_size_per_layer_input": 0,
+      "num_kv_shared_layers": 0, "enable_moe_block": false, "sliding_window": 1024,
+      "final_logit_softcapping": 30.0, "max_position_embeddings": 262144,
+      "use_bidirectional_attention": "vision", "tie_word_embeddings": true})");
+}
+
+/// The counts are those of transformers' classes.
+TEST(ModelConfig, Gemma4) {
+  const ModelConfig dense = read(gemma4_31b());
+  const auto units = units_of(dense);
+  EXPECT_EQ(total_numel(units), 30'697'345'280);
+  EXPECT_EQ(dense.window(4), 1024);
+  EXPECT_EQ(dense.window(5), 0) << "every sixth layer";
+  EXPECT_EQ(dense.window(59), 0);
+  EXPECT_EQ(dense.of_layer(5).head_dim, 512);
+  EXPECT_EQ(dense.of_layer(5).num_kv_heads, 4);
+  EXPECT_TRUE(dense.of_layer(5).keys_are_values);
+  EXPECT_EQ(dense.of_layer(4).kv_size(), 16 * 256);
+  EXPECT_EQ(dense.layer_kinds().first, (std::vector<int64_t>{0, 5}));
+  EXPECT_EQ(dense.rope.scaling, RopeConfig::Scaling::Proportional);
+  EXPECT_EQ(dense.rope.turning, 128) << "a quarter of 512";
+  EXPECT_EQ(dense.rope.theta, 1e6);
+  EXPECT_EQ(dense.local_rope->theta, 1e4);
+  EXPECT_EQ(dense.attention_scale(0), 1);
+  EXPECT_EQ(dense.logits_cap, 30);
+  EXPECT_EQ(units.at(60).buffers.at(0).name, "model.layers.59.layer_scalar");
+  EXPECT_TRUE(has_parameter(dense, "model.layers.4.self_attn.v_proj.weight"));
+  EXPECT_FALSE(has_parameter(dense, "model.layers.5.self_attn.v_proj.weight"));
+
+  json experts = gemma4_31b();
+  experts.update(json::parse(R"({"hidden_size": 2816, "intermediate_size": 2112,
+      "num_hidden_layers": 30, "num_attention_heads": 16, "num_key_value_heads": 8,
+      "num_global_key_value_heads": 2, "enable_moe_block": true, "num_experts": 128,
+      "top_k_experts": 8, "moe_intermediate_size": 704})"));
+  const ModelConfig moe = read(experts);
+  EXPECT_EQ(total_numel(units_of(moe)), 25'233'141'760) << "26B-A4B";
+  EXPECT_TRUE(has_parameter(moe, "model.layers.29.router.per_expert_scale"));
+
+  const ModelConfig whole = read({{"model_type", "gemma4"}, {"text_config", gemma4_31b()}});
+  EXPECT_TRUE(has_parameter(whole, "model.language_model.layers.59.mlp.down_proj.weight"));
+  json unified = gemma4_31b();
+  unified["model_type"] = "gemma4_unified_text";
+  unified.erase("sliding_window");
+  unified.erase("hidden_size_per_layer_input");
+  EXPECT_EQ(read({{"model_type", "gemma4_unified"}, {"text_config", unified}}).window(0), 1024);
+}
+
+/// transformers 5.23 saves the heads of layers under their numbers, whatever kinds of layers there are.
+TEST(ModelConfig, Gemma4sHeadsByLayer) {
+  for (const bool shares : {true, false}) {
+    json config = gemma4_31b();
+    config["attention_k_eq_v"] = shares;
+    json saved = config;
+    saved.erase("global_head_dim");
+    saved.erase("num_global_key_value_heads");
+    for (int layer = 5; layer < 60; layer += 6) {
+      saved["per_layer_config"][std::to_string(layer)]["head_dim"] = 512;
+      if (shares) saved["per_layer_config"][std::to_string(layer)]["num_key_value_heads"] = 4;
+    }
+    const ModelConfig one = read(config), other = read(saved);
+    EXPECT_EQ(one.shapes, other.shapes) << shares;
+    EXPECT_EQ(total_numel(units_of(one)), total_numel(units_of(other)));
+  }
+}
+
+TEST(ModelConfig, WhatGemma4CannotHaveIsRefusedByItsField) {
+  for (const auto& [key, value] :
+       {std::pair{"num_kv_shared_layers", json(20)},
+        {"hidden_size_per_layer_input", json(256)},
+        {"hidden_size_per_layer_input", json()},
+        {"use_bidirectional_attention", json("all")},
+        {"global_head_dim", json(511)},
+        {"num_global_key_value_heads", json(5)},
+        {"per_layer_config", json::parse(R"({"5": {"head_dim": 512, "sliding_window": 4}})")},
+        {"per_layer_config", json::parse(R"({"5": {"head_dim": 512}})")},
+        {"per_layer_config", json::parse("[1]")},
+        {"rope_parameters", json::parse(R"({"full_attention": {"rope_type": "default"}})")},
+        {"layer_types", json::parse(R"(["full_attention"])")}}) {
+    json bad = gemma4_31b();
+    bad[key] = value;
+    EXPECT_NE(refusal(bad).find(key), std::string::npos) << key << ": " << refusal(bad);
+    EXPECT_NE(refusal({{"model_type", "gemma4"}, {"text_config", bad}}).find(key),
+              std::string::npos);
+  }
 }
 
 /// Hybrids of attention and the gated delta rule. The sizes are those of transformers' classes.
