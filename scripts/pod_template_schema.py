@@ -3,7 +3,7 @@
 
 Usage: pod_template_schema.py [--check] [OPENAPI]. OPENAPI: a file with what `kubectl get --raw /openapi/v2` prints; without it
 kubectl is asked. Rewrites what stands between the marks of each file in crds/, or with --check exits 1 if that would change
-something. The schema is structural, and keeps fields that it does not know: an API server may be newer, and its own answer to
+something. A server newer than MADE_FROM may have more fields; those that both know must be the same. The schema is structural, and keeps fields that it does not know: an API server may be newer, and its own answer to
 a dry run of worker 0's pod says what it knows (operator/act/trial.h).
 
 Left out: what a template cannot have (ephemeralContainers, all of metadata but labels and annotations), and defaults, which
@@ -47,6 +47,7 @@ MERGES = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-
 # Of ports and of imagePullSecrets: what k8s.io/api/core/v1 says (+default), and OpenAPI 2 does not.
 KEY_DEFAULTS = {"protocol": "TCP", "name": ""}
 LEFT_OUT = {"spec.ephemeralContainers"}
+MADE_FROM = (1, 34)  # the Kubernetes whose pods crds/ has
 
 
 def described(path):
@@ -151,6 +152,54 @@ def rewritten(text, schema):
     return MARKS.sub(region, text)
 
 
+def version_of(openapi):
+    return tuple(int(number) for number in re.search(r"(\d+)\.(\d+)", openapi["info"]["version"]).groups())
+
+
+def templates_of(schema):
+    """The properties of every pod template in a schema."""
+    properties = schema.get("properties", {})
+    if "containers" in properties.get("spec", {}).get("properties", {}):
+        yield properties
+    for one in properties.values():
+        yield from templates_of(one)
+
+
+def differences(ours, theirs, path=""):
+    """What both sides know and describe differently, and what only ours has."""
+    for name in ("properties", "items", "additionalProperties"):
+        if name not in ours:
+            continue
+        if name != "properties":
+            yield from differences(ours[name], theirs.get(name, {}), path + "[]")
+            continue
+        for field, one in ours[name].items():
+            if field not in theirs.get(name, {}):
+                yield f"{path}.{field} is gone"
+            else:
+                yield from differences(one, theirs[name][field], f"{path}.{field}")
+    for name in sorted({*ours, *theirs} - {"properties", "items", "additionalProperties"}):
+        if ours.get(name) != theirs.get(name):
+            yield f"{path} {name}: {ours.get(name)} is {theirs.get(name)}"
+
+
+def check_newer(schema):
+    """For a server newer than the one that crds/ was made from."""
+    problems, seen = [], 0
+    for path in sorted(glob.glob(os.path.join(ROOT, "crds/*.yaml"))):
+        text = subprocess.run(["kubectl", "create", "--dry-run=client", "-o", "json", "-f", path], capture_output=True, text=True,
+                              check=True).stdout
+        for version in json.loads(text)["spec"]["versions"]:
+            for template in templates_of(version["schema"]["openAPIV3Schema"]):
+                seen += 1
+                problems += [f"{os.path.basename(path)}: {one}" for one in differences({"properties": template}, {"properties": schema})]
+    if seen == 0:
+        problems = ["crds/ has no pod template"]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
 def main(words):
     check = "--check" in words
     files = [word for word in words if word != "--check"]
@@ -160,6 +209,8 @@ def main(words):
     else:
         openapi = json.loads(subprocess.run(["kubectl", "get", "--raw", "/openapi/v2"], capture_output=True, text=True, check=True).stdout)
     schema = template_schema(openapi)
+    if check and version_of(openapi) > MADE_FROM:
+        return check_newer(schema)
     stale = []
     for path in sorted(glob.glob(os.path.join(ROOT, "crds/*.yaml"))):
         with open(path, encoding="utf-8") as file:
