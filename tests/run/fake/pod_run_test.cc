@@ -19,9 +19,11 @@
 #include "common/http/http_listener.h"
 #include "common/net_address.h"
 #include "job/contract.h"
+#include "job/join_keys.h"
 #include "job/node_health.h"
 #include "job/spec/pod_policies.h"
 #include "job/worker_job.h"
+#include "operator/webhook/certificate.h"
 #include "test_paths.h"
 #include "tests/agent/join/test_tokens.h"
 #include "tests/common/http/raw_http.h"
@@ -515,6 +517,49 @@ TEST_F(PodRun, SigtermOfAllSavesOneStepAndTheNextLivesGoOn) {
   EXPECT_EQ(status()["training"]["attempt"], 2);
   EXPECT_EQ(status()["checkpoint"]["lastRestored"]["step"], saved);
   EXPECT_TRUE(steps_are_one_to(1000));
+}
+
+/// Somebody deleted the Secret before worker 0's kubelet mounted it. Worker 0 ends with a code of its own, without an
+/// attempt; the others wait for its successor, which has the operator's next key.
+TEST_F(PodRun, WithoutItsKeyWorkerZeroEndsAndItsSuccessorWithTheNextIsJoined) {
+  variables[kEnvJoinTls] = "1";
+  job.restart_limit = 0;  // it is not charged
+  const auto mount = [&](int worker, int64_t incarnation, const op::ServerCertificate& key,
+                         bool secret) {
+    const std::string folder =
+        (here / worker_pod_name("tune", worker, incarnation)).string() + kJoinKeysMountPath;
+    fs::create_directories(folder);
+    std::ofstream(folder + "/" + authority_file(0)) << key.authority_pem;
+    if (!secret) return;
+    std::ofstream(folder + "/" + chain_file(0)) << key.chain_pem;
+    std::ofstream(folder + "/" + key_file(0)) << key.key_pem;
+  };
+  const auto issue = [&] {
+    return op::issue_certificate({net + "10"}, "team/tune", std::chrono::system_clock::now(),
+                                 kKeyLifetime, op::kJobOrganization);
+  };
+  const auto lost = issue(), next = issue();
+  ASSERT_TRUE(lost && next);
+  mount(0, 1, *lost, false);
+  mount(1, 1, *lost, false);
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return pods[0].exit || pods[1].exit; })) << output(0) << output(1);
+  ASSERT_TRUE(pods[0].exit) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitKeyMissing) << output(0);
+  EXPECT_EQ(message(0)["reason"], kReasonKeyMissing);
+  EXPECT_THAT(message(0)["message"].get<std::string>(),
+              HasSubstr("is gone; the operator makes another"));
+  EXPECT_FALSE(pods[1].exit) << "it waits for the successor: " << output(1);
+  EXPECT_TRUE(metric_steps().empty()) << "nobody joined";
+  mount(1, 1, *next, false);  // a ConfigMap's change reaches a pod that runs
+  mount(0, 2, *next, true);
+  start(0, 2);
+  ASSERT_TRUE(soon([&] { return pods[1].exit && pods[2].exit; })) << output(1) << output(2);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitDone) << output(1);
+  EXPECT_EQ(pods[2].exit->exit_code, kExitDone) << output(2);
+  EXPECT_EQ(status()["training"]["attempt"], 1);
+  EXPECT_FALSE(status()["training"].contains("lastFailure")) << status()["training"];
 }
 
 TEST_F(PodRun, SuspensionStopsTheJobAtOneStep) {
