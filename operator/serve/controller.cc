@@ -237,6 +237,11 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
   const bool look_again = may_change_by_itself(memory.wanted) && wall >= memory.judged + kLookAgain;
   if (memory.generation != job.generation || memory.queue_label != job.queue_label || look_again) {
+    // The ConfigMap that keeps what was accepted may be gone by now.
+    const OwnStatus told = own_status_from_json(job.own_status);
+    const bool in_force =
+        told.observed_generation == memory.generation && is_true(told.conditions, "Accepted");
+    const auto before = in_force ? memory.wanted.accepted : nullptr;
     std::string problem;
     const auto text = config_text(observed, problem);
     memory.queue_label = job.queue_label;
@@ -245,6 +250,10 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
     memory.wanted =
         possible_with(std::move(memory.wanted), options_.settings.volcano, options_.settings.kueue);
     tried = try_pod(observed, memory.wanted, wall);
+    if (!memory.wanted.accepted && before) {
+      memory.in_force = before;
+      memory.in_force_revision = told.revision;
+    }
     memory.generation = job.generation;
     memory.judged = wall;
   }

@@ -1,6 +1,7 @@
 // The controller's own care: what one job's objects do to the passes of the others.
 #include "operator/serve/controller.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -287,6 +288,62 @@ TEST_F(RefusedEdit, AConfigMapThatIsGoneOrAnothersIsNotInForce) {
   seen = decided();
   ASSERT_TRUE(seen);
   EXPECT_FALSE(seen->in_force);
+}
+
+/// Somebody deletes the ConfigMap, and an edit is refused before the operator has made another: the operator that accepted
+/// the last spec still has it.
+TEST(Controller, ARefusedEditBesideADeletedConfigMapTakesNoSpecOutOfForce) {
+  spdlog::set_level(spdlog::level::off);
+  for (const bool edit_first : {false, true}) {
+    for (const bool deaf : {false, true}) {
+      kube::testing::FakeApiServer server;
+      server.serve(jobs_resource(), true);
+      server.serve(pod_groups_resource(), true);
+      sim::SimClock clock;
+      sim::Chance chance{1};
+      kube::Client user(server, clock, {.attempts = 1});
+      create_job(user, "j");
+      sim::SimOperator op(server, clock, chance, nullptr);
+      const auto turns = [&](int count) {
+        for (int i = 0; i < count; ++i) {
+          clock.now += Seconds(1);
+          op.turn();
+        }
+      };
+      const auto job = [&] { return server.objects(jobs_resource())[0]; };
+      turns(5);
+      const std::string config = job()["status"]["configMapName"],
+                        revision = job()["status"]["revision"];
+      const Json kept = *user.get(kube::resources::config_maps(), "n", config);
+      const auto refused_edit = [&] {
+        server.edit(jobs_resource(), "n", "j", [](Json& object) {
+          object["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"] = 9;
+          object["spec"]["workers"]["replicas"] = 7;
+          object["metadata"]["generation"] = object["metadata"]["generation"].get<int64_t>() + 1;
+        });
+      };
+      const std::string what =
+          std::string(edit_first ? "edit first" : "deletion first") + (deaf ? ", seen late" : "");
+      op.deaf = deaf;
+      if (edit_first) refused_edit();
+      ASSERT_TRUE(user.remove(kube::resources::config_maps(), "n", config)) << what;
+      if (!edit_first) refused_edit();
+      turns(3);
+      op.deaf = false;
+      turns(20);
+      const OwnStatus status = own_status_from_json(own_part(job()["status"]));
+      EXPECT_FALSE(is_true(status.conditions, "Accepted")) << what;
+      const Condition* accepted = find_condition(status.conditions, "Accepted");
+      ASSERT_NE(accepted, nullptr) << what;
+      EXPECT_THAT(accepted->message, ::testing::HasSubstr("the spec before stays in force"))
+          << what;
+      EXPECT_EQ(status.revision, revision) << what;
+      EXPECT_EQ(server.objects(kube::resources::pods()).size(), 2u) << what;
+      const auto again = user.get(kube::resources::config_maps(), "n", config);
+      ASSERT_TRUE(again) << what << ": the pods that come later need it";
+      EXPECT_EQ((*again)["data"], kept["data"]) << what;
+    }
+  }
 }
 
 /// A pass in which the server takes 300 ms, and an object of the job changes meanwhile.
