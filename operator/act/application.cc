@@ -20,6 +20,10 @@ std::string beginning_of(const std::string& text) {
   return text.size() > 1000 ? text::first_bytes(text, 997) + "..." : text;
 }
 
+std::string uid_of(const Json& object) {
+  return json_text(json_child(object, "metadata"), "uid");
+}
+
 /// Of an object that is there and not this job's. Nothing of it is taken over: pods may belong to it.
 Refusal taken_by_another(const std::string& what, const Json& found, const std::string& job) {
   const bool of_this_name = label_of(found, contract::kLabelJobName) == job;
@@ -44,6 +48,7 @@ bool Application::create(const Create& create) {
   if (made) {
     ++result.created;
     result.pods += create.kind == "Pod";
+    if (create.kind == "ServiceAccount") result.account = uid_of(*made);
     writes_.wrote(create.kind, *made);
     return true;
   }
@@ -82,6 +87,7 @@ void Application::take(const Applied& part) {
   result.created += part.created;
   result.pods += part.pods;
   if (result.taken_set.empty()) result.taken_set = part.taken_set;
+  if (result.account.empty()) result.account = part.account;
   if (result.create_problem.empty()) result.create_problem = part.create_problem;
   if (part.problem.empty() || !result.problem.empty()) return;
   result.problem = part.problem;
@@ -165,7 +171,7 @@ bool Application::is_another(const ApiError& error, const Delete& entry) {
   if (entry.kind == "Secret") return true;  // which the operator cannot read
   const auto found = client_.get(resource_of(entry.kind), o_.ns, entry.name);
   if (!found) return found.error().kind == ApiError::Kind::NotFound;
-  return json_text(json_child(*found, "metadata"), "uid") != entry.uid;
+  return uid_of(*found) != entry.uid;
 }
 
 bool Application::existing(const Create& create, const kube::Resource& resource) {
@@ -173,6 +179,7 @@ bool Application::existing(const Create& create, const kube::Resource& resource)
   if (!found) return failed(found.error(), create.kind + " " + create.name);
   const std::string owner = owner_of(*found);
   if (owner == o_.job->uid) {
+    if (create.kind == "ServiceAccount") result.account = uid_of(*found);
     writes_.wrote(create.kind, *found);
     return true;
   }

@@ -23,6 +23,7 @@ struct Applied {
   int64_t created = 0, deleted = 0;
   int pods = 0;  ///< that were made or deleted
   bool status_written = false;
+  std::string account;  ///< uid of the job's ServiceAccount, if this pass made or met it
   /// A set of keys that cannot be made, because its Secrets' names are taken; another is to be made.
   std::string taken_set;
 };

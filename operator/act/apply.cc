@@ -5,6 +5,7 @@
 
 #include "common/json.h"
 #include "common/log.h"
+#include "job/contract.h"
 #include "job/join_keys.h"
 #include "operator/act/application.h"
 #include "operator/render/keys.h"
@@ -47,6 +48,22 @@ bool tries_one_first(const Observed& observed, size_t pods, int at_once) {
   return observed.refusal || (observed.pods.empty() && pods > static_cast<size_t>(at_once));
 }
 
+/// Which ServiceAccount the pods get tokens of. Empty: none of this job's.
+std::string account_of(const Observed& observed, const Applied& made) {
+  if (!made.account.empty()) return made.account;
+  for (const ChildView& child : observed.children)
+    if (child.kind == "ServiceAccount" && child.owner_uid == observed.job->uid) return child.uid;
+  return {};
+}
+
+/// Worker 0's pod keeps the uid of its ServiceAccount. Only now is that known of a new job.
+Create with_account(Create pod, const std::string& account) {
+  Json& metadata = pod.object["metadata"];
+  if (account.empty() || label_of(pod.object, contract::kLabelReplicaIndex) != "0") return pod;
+  metadata["annotations"][kAnnotationAccount] = account;
+  return pod;
+}
+
 }  // namespace
 
 void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry) {
@@ -76,8 +93,11 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     }
   };
   auto make_pods = [&] {
+    std::vector<Create> pods;
     std::vector<Task> tasks;
-    for (const Create& pod : plan.pods) tasks.push_back(creating(pod));
+    const std::string account = account_of(observed, application.result);
+    for (const Create& pod : plan.pods) pods.push_back(with_account(pod, account));
+    for (const Create& pod : pods) tasks.push_back(creating(pod));
     if (!tasks.empty() && tries_one_first(observed, tasks.size(), at_once)) {
       if (!tasks.front()(application)) return false;
       tasks.erase(tasks.begin());

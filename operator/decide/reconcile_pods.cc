@@ -86,15 +86,19 @@ void Pass::make_children() {
 
 /// Somebody deleted the job's ServiceAccount, and the one that took its place is another to the API server: it knows no
 /// token of worker 0's pod any more, and a kubelet keeps a token for most of an hour. All ranks save one step, and the
-/// pod's successor reports again. Other workers ask the API server nothing.
+/// pod's successor reports again. Other workers ask the API server nothing. Pods of an operator before this rule do not
+/// say whose token they have: there the times must say it.
 void Pass::replace_disowned() {
   constexpr Seconds kSkew{10};  // of the API servers, whose clocks both times are by
   const PodView* zero = slots_.empty() ? nullptr : slots_[0].newest;
   if (!zero || zero->ended() || zero->deleting_from || !zero->created) return;
   const bool disowned = std::ranges::any_of(o_.children, [&](const ChildView& child) {
-    return child.kind == "ServiceAccount" && child.owner_uid == job().uid && child.created &&
-           child.name == service_account_of(force_->job, o_.name) &&
-           *child.created > *zero->created + kSkew;
+    if (child.kind != "ServiceAccount" || child.owner_uid != job().uid ||
+        child.name != service_account_of(force_->job, o_.name)) {
+      return false;
+    }
+    if (!zero->account.empty()) return child.uid != zero->account;
+    return child.created && *child.created > *zero->created + kSkew;
   });
   if (disowned && !attested()) remove(*zero);
 }

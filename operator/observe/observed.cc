@@ -264,6 +264,7 @@ std::optional<PodView> pod_view(const Json& object) {
       json_text(json_child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);
   pod.avoids = json_text(json_child(metadata, "annotations"), contract::kAnnotationAvoids);
+  pod.account = json_text(json_child(metadata, "annotations"), kAnnotationAccount);
   for (const Json& finalizer : json_child(metadata, "finalizers"))
     if (finalizer.is_string() && pod.finalizers.size() < kItemsMax)
       pod.finalizers.push_back(finalizer.get<std::string>());

@@ -51,6 +51,9 @@ struct JobView {
   AgentStatus agent;
 };
 
+/// On worker 0's pod: uid of the job's ServiceAccount when the pod was made.
+inline constexpr char kAnnotationAccount[] = "training.dsj.dev/account";
+
 /// An agent's termination message, or what the kubelet says instead.
 struct Termination {
   int exit_code = 0;  ///< of the container: an ExitCode (contract.h) if the agent lived
@@ -70,6 +73,8 @@ struct PodView {
   bool group_over = false;              ///< Kueue was told that its group gets no pod any more
   std::string
       avoids;  ///< nodes that it keeps away from (lost_nodes.h), by its annotation; empty: none
+  std::string
+      account;  ///< of worker 0's pod: uid of the ServiceAccount at its creation; empty: not known
   int worker = -1;
   int64_t incarnation = 0;
   int64_t restarts = 0;  ///< status.restarts.total when the pod was made

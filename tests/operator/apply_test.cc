@@ -7,6 +7,8 @@
 #include <atomic>
 #include <set>
 
+#include "common/json.h"
+#include "job/contract.h"
 #include "job/join_keys.h"
 #include "operator/render/render_config.h"
 #include "tests/kube/fake_api_server.h"
@@ -64,6 +66,9 @@ class ApplyTest : public ::testing::Test {
 /// Every object of the job, without what a server stamps on it.
 Json state(FakeApiServer& server) {
   Json all = Json::object();
+  std::string account;  // a uid, too
+  for (const Json& object : server.objects(resource_of("ServiceAccount")))
+    account = object["metadata"]["uid"];
   for (const char* kind : {"ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding",
                            "NetworkPolicy", "PodGroup", "Pod", "DeepSpeedJob"}) {
     for (Json object : server.objects(resource_of(kind))) {
@@ -74,6 +79,9 @@ Json state(FakeApiServer& server) {
         object.erase("data");  // a key is made by chance, and in another slot after a crash
         object["metadata"].erase("annotations");
       }
+      Json& metadata = object["metadata"];
+      if (json_text(json_child(metadata, "annotations"), kAnnotationAccount) == account)
+        metadata["annotations"].erase(kAnnotationAccount);
       if (object.contains("status")) {
         for (Json& condition : object["status"]["conditions"]) {
           condition.erase("lastTransitionTime");
@@ -740,6 +748,99 @@ TEST_F(ApplyTest, ASmallJobIsMadeInTwoRounds) {
   EXPECT_EQ(server.requests("POST"), 1 + 8 + 4);
   EXPECT_EQ(server.requests("PATCH"), 1);
   EXPECT_EQ(server.requests("GET"), 0);
+}
+
+/// Whoever makes one more has to say here what for (docs/decisions.md).
+TEST_F(ApplyTest, TheRequestsOfAJobOfFourPods) {
+  std::vector<std::string> asked;
+  server.set_fault([&](const kube::Request& request) {
+    if (request.method == "GET" && request.path.contains("watch=")) return kube::testing::Fault{};
+    std::string path = request.path.substr(0, request.path.find('?'));
+    if (request.path.contains("dryRun")) path += "?dryRun";
+    asked.push_back(request.method + " " + path);
+    return kube::testing::Fault{};
+  });
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  submit(quick_spec(4));
+  asked.clear();
+  turns(op);
+  const std::string core = "POST /api/v1/namespaces/n/",
+                    rbac = "POST /apis/rbac.authorization.k8s.io/v1/namespaces/n/";
+  const std::string pod = core + "pods",
+                    status =
+                        "PATCH /apis/training.dsj.dev/v1alpha1/namespaces/n/deepspeedjobs/j/status";
+  const std::vector<std::string> own = {
+      core + "serviceaccounts", rbac + "roles",
+      rbac + "rolebindings",    core + "services",
+      core + "configmaps",      core + "configmaps",
+      core + "secrets",         "POST /apis/networking.k8s.io/v1/namespaces/n/networkpolicies"};
+  ASSERT_EQ(asked.size(), 1u + 8 + 1 + 4 + 1) << ::testing::PrintToString(asked);
+  EXPECT_EQ(asked[0], pod + "?dryRun") << "once an hour for each template";
+  const auto from = asked.begin() + 1;
+  EXPECT_THAT(std::vector(from, from + 8), ::testing::UnorderedElementsAreArray(own));
+  EXPECT_EQ(asked[9], status) << "before the first pod";
+  EXPECT_THAT(std::vector(from + 9, from + 13), ::testing::Each(pod));
+  EXPECT_EQ(asked[14], status) << "how many pods there are";
+  EXPECT_EQ(op.told.size(), 1u) << "one event";
+  // A second job of the same template is not tried.
+  kube::Client user(server, clock, {.attempts = 1});
+  ASSERT_TRUE(user.create(jobs_resource(), "n",
+                          {{"apiVersion", jobspec::kApiVersion},
+                           {"kind", jobspec::kKind},
+                           {"metadata", {{"name", "k"}, {"namespace", "n"}}},
+                           {"spec", quick_spec(4)}}));
+  asked.clear();
+  turns(op);
+  EXPECT_EQ(asked.size(), 8u + 1 + 4 + 1) << ::testing::PrintToString(asked);
+}
+
+std::string account_of_pod(const Json& pod) {
+  return json_text(json_child(pod["metadata"], "annotations"), kAnnotationAccount);
+}
+
+/// However soon after it: the pod that has the token of the one before is replaced, and its successor is not.
+TEST_F(ApplyTest, AServiceAccountThatIsDeletedReplacesWorkerZeroAloneAndOnce) {
+  for (const int at : {1, 2, 3, 5, 9, 11, 20}) {
+    FakeApiServer fresh;
+    serve(fresh);
+    SimClock time;
+    fresh.set_wall([&] { return std::chrono::floor<Seconds>(time.at()); });
+    kube::Client user(fresh, time, {.attempts = 1});
+    ASSERT_TRUE(user.create(jobs_resource(), "n",
+                            {{"apiVersion", jobspec::kApiVersion},
+                             {"kind", jobspec::kKind},
+                             {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                             {"spec", quick_spec()}}));
+    SimOperator op(fresh, time, chance, nullptr);
+    const auto turns_of = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        time.now += Seconds(1);
+        op.turn();
+      }
+    };
+    const auto pods = [&] { return fresh.objects(kube::resources::pods()); };
+    const auto uid = [&] {
+      return (*user.get(kube::resources::service_accounts(), "n", "j-worker"))["metadata"]["uid"]
+          .get<std::string>();
+    };
+    turns_of(at);
+    ASSERT_EQ(pods().size(), 2u);
+    for (const Json& pod : pods()) {
+      const bool zero = label_of(pod, contract::kLabelReplicaIndex) == "0";
+      EXPECT_EQ(account_of_pod(pod), zero ? uid() : "");
+    }
+    ASSERT_TRUE(user.remove(kube::resources::service_accounts(), "n", "j-worker"));
+    turns_of(30);
+    std::set<std::string> names;
+    for (const Json& pod : pods()) {
+      names.insert(pod["metadata"]["name"]);
+      if (label_of(pod, contract::kLabelReplicaIndex) == "0") {
+        EXPECT_EQ(account_of_pod(pod), uid()) << at;
+      }
+    }
+    EXPECT_EQ(names, (std::set<std::string>{"j-worker-0-2", "j-worker-1-1"})) << at;
+  }
 }
 
 TEST_F(AtOnce, AGangThatGoesAtOnceTriesNoPodFirst) {

@@ -15,17 +15,18 @@ namespace {
 constexpr int kTurnsMax = 1500, kRestTurns = 40;
 /// An agent waits half an hour for worker 0. No job may take that long because of an object.
 constexpr int kTurnsWithADeletion = 600;
-constexpr const char* kKinds[] = {"Secret",  "ConfigMap",   "Service",       "ServiceAccount", "Role",
-                                  "RoleBinding", "NetworkPolicy", "PodGroup", "Pod"};
+constexpr const char* kKinds[] = {"Secret",         "ConfigMap", "Service",
+                                  "ServiceAccount", "Role",      "RoleBinding",
+                                  "NetworkPolicy",  "PodGroup",  "Pod"};
 
 /// One job, one operator, nothing else goes wrong.
 class Strangers {
  public:
-  Strangers(uint64_t seed, Scenario scenario)
+  Strangers(uint64_t seed, Scenario scenario, const Bug* bug = nullptr)
       : chance_(seed), platform_(prepared(), clock_, chance_) {
     server_.set_wall([this] { return std::chrono::floor<Seconds>(clock_.at()); });
     user_.emplace(server_, clock_);
-    operator_.emplace(server_, clock_, chance_, nullptr);
+    operator_.emplace(server_, clock_, chance_, bug);
     job_.emplace(server_, clock_, chance_, platform_, "j", scenario, AgentBugs{});
     job_->be_strict();
     operator_->transport.watch_writes = [this](const kube::Request& request) {
@@ -38,22 +39,20 @@ class Strangers {
 
   /// `meddle` is called in each turn and says whether it changed anything.
   std::vector<std::string> run(const std::function<void(Strangers&, int)>& meddle) {
-    int rest = 0;
-    for (turn_ = 0; turn_ < kTurnsMax && rest < kRestTurns; ++turn_) {
-      clock_.now += Seconds(1);
-      job_->turn(turn_, false);
-      meddle(*this, turn_);
-      operator_->turn();
-      job_->check(false, true);
-      if (!job_->problems.empty()) return job_->problems;
-      rest = job_->over() ? rest + 1 : 0;
+    play(meddle);
+    // The first pod that misses its key says so, and the operator makes another.
+    if (job_->keyless() > meddled_) {
+      job_->problems.push_back(std::to_string(job_->keyless()) + " pods found no key after " +
+                               std::to_string(meddled_) + " deletions");
     }
-    job_->check_end(rest == kRestTurns);
     return job_->problems;
   }
+  int64_t keyless() const { return job_->keyless(); }
+
   /// How many objects it deleted.
   int remove_all(const std::string& kind) {
     int count = 0;
+    ++meddled_;
     for (const auto& object : server_.shown(resource_of(kind))) {
       if (label_of(*object, contract::kLabelJobName) != "j") continue;
       kube::DeleteOptions options;
@@ -63,9 +62,32 @@ class Strangers {
     }
     return count;
   }
+  /// kubectl delete pod, at once.
+  void remove_worker_zero() {
+    for (const auto& object : server_.shown(resource_of("Pod"))) {
+      if (label_of(*object, contract::kLabelReplicaIndex) != "0") continue;
+      kube::DeleteOptions options;
+      options.grace_seconds = 0;
+      (void)user_->remove(resource_of("Pod"), kNamespace, (*object)["metadata"]["name"], options);
+    }
+  }
   int turns() const { return turn_; }
 
  private:
+  void play(const std::function<void(Strangers&, int)>& meddle) {
+    int rest = 0;
+    for (turn_ = 0; turn_ < kTurnsMax && rest < kRestTurns; ++turn_) {
+      clock_.now += Seconds(1);
+      job_->turn(turn_, false);
+      meddle(*this, turn_);
+      operator_->turn();
+      job_->check(false, true);
+      if (!job_->problems.empty()) return;
+      rest = job_->over() ? rest + 1 : 0;
+    }
+    job_->check_end(rest == kRestTurns);
+  }
+
   kube::testing::FakeApiServer& prepared() {
     server_.serve(jobs_resource(), true);
     server_.serve(pod_groups_resource(), true);
@@ -80,6 +102,7 @@ class Strangers {
   std::optional<SimOperator> operator_;
   std::optional<JobRun> job_;
   int turn_ = 0;
+  int64_t meddled_ = 0;
 };
 
 constexpr Scenario kThose[] = {Scenario::Plain, Scenario::Suspend, Scenario::Scale, Scenario::Fatal,
@@ -128,6 +151,47 @@ TEST(StrangerDeletes, SeveralKindsAtSeveralMoments) {
                 "seed " + std::to_string(seed));
     EXPECT_LT(world.turns(), 2 * kTurnsWithADeletion) << seed;
   }
+}
+
+/// The Secret goes while worker 0 runs, which has mounted it, and some time later worker 0's pod: its successor finds none.
+/// At each moment of a short job.
+constexpr int kDraws = 100;
+std::vector<std::string> lose_the_key(int draw, const Bug* bug, int64_t& keyless) {
+  const int moment = draw / 4, wait = draw % 4;
+  Strangers world(2000 + static_cast<uint64_t>(draw), kThose[draw % std::size(kThose)], bug);
+  int secrets = 0;
+  auto problems = world.run([&](Strangers& it, int turn) {
+    if (turn == moment) secrets = it.remove_all("Secret");
+    if (turn == moment + wait && secrets > 0) it.remove_worker_zero();
+  });
+  keyless += world.keyless();
+  if (world.turns() >= kTurnsWithADeletion) problems.emplace_back("it took too long");
+  return problems;
+}
+
+TEST(StrangerDeletes, AKeyThatIsGoneBeforeWorkerZerosSuccessorIsMadeAnew) {
+  spdlog::set_level(spdlog::level::off);
+  int64_t keyless = 0;
+  for (int draw = 0; draw < kDraws && !::testing::Test::HasFailure(); ++draw)
+    expect_good(lose_the_key(draw, nullptr, keyless), "draw " + std::to_string(draw));
+  EXPECT_GT(keyless, 5) << "nobody missed a key";
+  std::printf("result: %lld successors without a key\n", static_cast<long long>(keyless));
+}
+
+/// What the deletions must find.
+TEST(StrangerDeletes, AnOperatorThatIgnoresAMissingKeyIsCaught) {
+  spdlog::set_level(spdlog::level::off);
+  const Bug bug{.name = "a key that an agent missed is not made anew",
+                .decide = [](const Observed& observed, Time now) {
+                  Plan plan = reconcile(observed, now);
+                  if (plan.keys && !plan.keys->version.empty()) plan.keys.reset();
+                  return plan;
+                }};
+  int caught = 0;
+  int64_t keyless = 0;
+  for (int draw = 0; draw < kDraws; ++draw) caught += !lose_the_key(draw, &bug, keyless).empty();
+  EXPECT_GT(caught, 5);
+  std::printf("result: caught in %d of %d draws\n", caught, kDraws);
 }
 
 }  // namespace

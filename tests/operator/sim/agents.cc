@@ -121,6 +121,7 @@ bool Agents::lacks_key() {
     if (has_key(container)) continue;
     if (clock_.at() < *container.began + kKeyPatience) return true;
     finish(container, kExitKeyMissing, kReasonKeyMissing, 0);
+    ++keyless;
     container.words["attempt"] = 0;
     return true;
   }

@@ -63,6 +63,7 @@ class Agents {
   std::optional<Time> first_completed;    ///< when the first agent ended with that word
   std::map<int64_t, int> sizes;           ///< attempt → its workers
   int64_t charged = 0;                    ///< ends that agents charged
+  int64_t keyless = 0;                    ///< ends of worker 0 for want of its key
   int64_t crashes = 0;                    ///< of ranks and agents, not disruptions
   bool died_unheard = false;              ///< agent 0, once: with a report that nobody has stored
   bool may_crash_always = false;          ///< the crash loop: every attempt crashes at once

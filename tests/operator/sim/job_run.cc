@@ -222,10 +222,10 @@ void JobRun::observe_event(const JobView& of, const Event& event) {
 }
 
 /// Somebody deleted the ServiceAccount of a pod, and another has its name.
-bool JobRun::account_is_younger(const Json& pod) const {
+bool JobRun::account_is_another(const Json& pod) const {
+  const auto view = pod_view(pod);
   return std::ranges::any_of(ours("ServiceAccount"), [&](const auto& account) {
-    return json_text((*account)["metadata"], "creationTimestamp") >
-           json_text(pod["metadata"], "creationTimestamp");
+    return view && json_text((*account)["metadata"], "uid") != view->account;
   });
 }
 
@@ -244,7 +244,7 @@ void JobRun::check_deletion(const std::string& pod_name) {
     const auto gang = world_.sizes.find(world_.attempt);
     const auto view = pod_view(pod);
     if (gang != world_.sizes.end() && view && view->worker >= gang->second) return;  // no member
-    if (view && view->worker == 0 && account_is_younger(pod)) return;
+    if (view && view->worker == 0 && account_is_another(pod)) return;
     const std::string revision = pod["metadata"]["labels"].value(contract::kLabelRevision, "");
     const Condition* restarting = find_condition(st.conditions, "Restarting");
     const bool trains = world_.attempt_running() && told_attempt(*object);

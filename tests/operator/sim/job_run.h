@@ -32,6 +32,8 @@ class JobRun {
   void check(bool disturbed, bool looked);
   /// `rested`: the job came to its end.
   void check_end(bool rested);
+  /// How often worker 0 ended for want of its key.
+  int64_t keyless() const { return world_.keyless; }
   /// Finished, or gone as it should be, and what its user has to do is done.
   bool over() const;
   /// An attempt with fewer workers than the one before; later one with more.
@@ -55,7 +57,7 @@ class JobRun {
     return is_true(st.conditions, "Complete") || is_true(st.conditions, "Failed");
   }
   void check_deletion(const std::string& pod);
-  bool account_is_younger(const Json& pod) const;
+  bool account_is_another(const Json& pod) const;
   bool told_attempt(const Json& object);
   void check_pods(bool looked);
   void check_groups();
