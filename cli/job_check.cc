@@ -72,8 +72,7 @@ Findings endangered_findings(const Job& job, const std::string& model) {
     for (const auto& prefix : {metric.index_to_sample, metric.index_to_metric})
       if (!prefix.empty()) reads.push_back({"spec.deepspeed.config", prefix + ".bin"});
   Findings findings;
-  for (const auto& one :
-       weights::endangered(files, weights::SystemPlaces(), job.training.output_dir, reads))
+  for (const auto& one : weights::endangered(files, weights::SystemPlaces(), job.training, reads))
     findings.push_back({Severity::Error,
                         one.key == "outputDir" ? "spec.training.outputDir" : one.key, one.message,
                         one.hint});

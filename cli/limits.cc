@@ -28,9 +28,9 @@ int64_t checkpoints_in(const std::string& output_dir) {
   return found;
 }
 
-/// How many checkpoints the run adds to the disk at most: one is written before the oldest beyond
-/// the limit is removed.
-int64_t new_checkpoints(const jobspec::Job& job, int64_t total_steps) {
+/// How many checkpoints, or with saveOnlyModel models, the run adds to the disk at most: one is written
+/// before the oldest beyond the limit is removed.
+int64_t new_saves(const jobspec::Job& job, int64_t total_steps) {
   const TrainingArgs& training = job.training;
   if (training.save_strategy.value_or("steps") == "no") return 0;
   const double asked = training.save_steps.value_or(500);  // below 1: a share of the run
@@ -138,10 +138,13 @@ plan::Snapshot snapshot_of(const jobspec::Job& job, const plan::MemoryInput& mem
 
 std::vector<Finding> fit_findings(const jobspec::Job& job, const plan::MemoryInput& memory,
                                   const plan::Limits& limits) {
+  const bool only_model = job.training.save_only_model.value_or(false);
+  const int64_t saves = new_saves(job, memory.config.total_steps);
   std::vector<Finding> findings;
   for (const auto& misfit : plan::check_fit({.memory = memory,
                             .ranks_per_host = ranks_per_host(job),
-                            .new_checkpoints = new_checkpoints(job, memory.config.total_steps)},
+                            .new_checkpoints = only_model ? 1 : saves,  // a stop's
+                                             .new_models = only_model ? saves : 0},
                                             limits))
     findings.push_back(
         {Finding::Severity::Error, "spec", "DoesNotFit: " + misfit.what, misfit.remedy});

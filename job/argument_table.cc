@@ -98,9 +98,8 @@ constexpr std::array kTrainer = {
     ArgumentRow{"eval_accumulation_steps", NoEffect, kNoLogits},
     ArgumentRow{"include_for_metrics", NoEffect, kNoLogits},
     ArgumentRow{"batch_eval_metrics", NoEffect, kNoLogits},
-    ArgumentRow{"save_only_model", Refused,
-                "a checkpoint is always whole: leave it out, or write --save_strategy no for the "
-                "model alone"},
+    ArgumentRow{"save_only_model", Taken,
+                "models/checkpoint-STEP in place of checkpoints; a stop saves a whole checkpoint"},
     ArgumentRow{"save_strategy", Taken, ""},
     ArgumentRow{"save_steps", Taken, "below 1 it is a share of the run"},
     ArgumentRow{"save_on_each_node", Refused,

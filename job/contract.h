@@ -32,6 +32,7 @@ inline constexpr char kMetricsFile[] = "metrics.jsonl";
 inline constexpr char kStatusFile[] = "status.yaml";
 inline constexpr char kCheckpointsDir[] = "checkpoints";
 inline constexpr char kModelDir[] = "model";
+inline constexpr char kModelsDir[] = "models";  ///< of saveOnlyModel
 inline constexpr char kLogsDir[] = "logs";
 /// checkpoints/attempt, the fence: it holds the number of the attempt that may publish.
 inline constexpr char kAttemptFile[] = "attempt";

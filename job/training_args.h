@@ -73,6 +73,7 @@ struct TrainingArgs {
   std::optional<std::string> dataset_weights;         ///< of interleaving: numbers, commas between
   std::optional<bool> gradient_checkpointing;         ///< recompute
   std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
+  std::optional<bool> save_only_model;                ///< between the steps; a stop saves all
   std::optional<bool> skip_bad_rows;                  ///< rows that cannot be read are left out
   std::optional<std::string> truncation_side;         ///< right: what is cut of a longer row; left
   std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any

@@ -77,6 +77,9 @@ const std::vector<TrainingField>& training_fields() {
           "Steps between two checkpoints, or below 1 a share of the run; 500 by default.", from(0)),
       row("saveTotalLimit", &A::save_total_limit,
           "Checkpoints that are kept. Older ones are deleted, but never the best. 0 keeps all."),
+      row("saveOnlyModel", &A::save_only_model,
+          "What is saved between the steps is the model, in models/checkpoint-STEP, and no run can "
+          "continue from it. A stop still saves a whole checkpoint."),
       row("loadBestModelAtEnd", &A::load_best_model_at_end,
           "Exports the model of the best checkpoint, by eval_loss."),
       row("metricForBestModel", &A::metric_for_best_model,

@@ -158,10 +158,13 @@ class Loop {
       }
       const bool last = progress.step == config.total_steps || progress.best.stopped;
       bool saved = false;
+      const bool only_model = in_.job.training.save_only_model.value_or(false);
       const bool saves_last = last && config.save.kind != dsconfig::Cadence::Kind::Never;
-      if (stop || saves_last || is_due(config.save, progress) ||
-          (is_best && config.eval.best.save)) {
+      const bool due = is_due(config.save, progress) || (is_best && config.eval.best.save);
+      if (stop || (!only_model && (saves_last || due))) {
         DSJ_TRY(saved, save(progress, stop || last));
+      } else if (due && !last) {  // model/ is the last one
+        DSJ_TRY_STATUS(save_model(progress));
       }
       if (stop || last) watching_.finish();
       if (stop && (!last || progress.evaluation_due))
@@ -284,6 +287,13 @@ class Loop {
   Status save_again(Progress& progress) {
     const auto saved = save(progress, false);
     return saved ? Status{} : std::unexpected(saved.error());
+  }
+
+  /// A model alone, if its weights are finite.
+  Status save_model(const Progress& progress) {
+    flight_.enter(FlightPhase::Exporting, progress.step);
+    if (!guard_.may_save(progress.step)) return {};
+    return saver_.save_model(figures(progress));
   }
 
   /// False: it is not saved, because its weights are not finite.
@@ -565,7 +575,7 @@ Result<T> by_itself(Result<T> result) {
 Status check_output_place(const Inputs& in) {
   PosixFiles files;
   const std::string& out = in.job.output_dir;
-  for (const auto& found : weights::endangered(files, weights::SystemPlaces(), out,
+  for (const auto& found : weights::endangered(files, weights::SystemPlaces(), in.job.training,
                                                weights::reads_of(in.job.training))) {
     DSJ_TRY(const auto checkpoints,
             checkpoint::list_candidates(files, path_join(out, contract::kCheckpointsDir)));

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/writer.h"
 #include "engine/kernels/copy.h"
 #include "engine/train/frozen.h"
+#include "engine/weights/kept_models.h"
 #include "engine/weights/weight_source.h"
 #include "job/contract.h"
 #include "job/layout/row_pieces.h"
@@ -281,10 +282,11 @@ std::vector<weights::ExportTensor> Saver::exported_tensors(
   return tensors;
 }
 
-weights::ExportOptions Saver::export_options(int64_t file_bytes_max) const {
+weights::ExportOptions Saver::export_options(const std::string& target,
+                                             int64_t file_bytes_max) const {
   weights::ExportOptions options{
       .source_dir = in_.job.training.model_name_or_path,
-      .target_dir = in_.job.output_dir + "/" + contract::kModelDir,
+      .target_dir = target,
       .dtype = export_type(in_.config().precision),
       .shard_bytes_max = file_bytes_max,
       .share = {.rank = state_.collectives().rank(), .world = state_.collectives().world()}};
@@ -313,7 +315,31 @@ void Saver::deal(weights::ModelExport& model) {
 }
 
 Status Saver::export_model(const CardFigures& figures, int64_t file_bytes_max) {
-  auto options = export_options(file_bytes_max);
+  const std::string target = path_join(in_.job.output_dir, contract::kModelDir);
+  DSJ_TRY(const std::string path, export_to(target, figures, file_bytes_max));
+  if (state_.collectives().rank() == 0) events_.emit(report::Exported{.path = path});
+  return {};
+}
+
+Status Saver::save_model(const CardFigures& figures) {
+  const std::string models = path_join(in_.job.output_dir, contract::kModelsDir);
+  const bool leads = state_.collectives().rank() == 0;
+  DSJ_TRY_STATUS(agree(leads ? files_.make_dirs(models) : Status{}));
+  DSJ_TRY(const std::string path,
+          export_to(path_join(models, weights::kept_model_name(figures.step)), figures,
+                    weights::kShardBytesMax));
+  if (!leads) return {};
+  events_.emit(report::Note{.text = "the model of step " + std::to_string(figures.step) +
+                                    " is saved in " + path});
+  const int64_t limit = in_.job.training.save_total_limit.value_or(0);
+  for (const auto& warning : weights::prune_models(files_, models, limit, figures.step))
+    events_.warn(warning);
+  return {};
+}
+
+Result<std::string> Saver::export_to(const std::string& target, const CardFigures& figures,
+                                     int64_t file_bytes_max) {
+  auto options = export_options(target, file_bytes_max);
   options.card = model_card(in_, figures, state_.collectives().world(), version());
   const auto rest = in_.lora
                         ? Result<RestOfModel>()  // the base has it
@@ -343,8 +369,7 @@ Status Saver::export_model(const CardFigures& figures, int64_t file_bytes_max) {
     for (const std::string& warning : model.warnings()) events_.warn(warning);
   }
   DSJ_TRY_STATUS(agree(status));
-  if (options.share.rank == 0) events_.emit(report::Exported{.path = model.published_path()});
-  return {};
+  return model.published_path();
 }
 
 }  // namespace dsj::train

@@ -57,14 +57,19 @@ class Saver {
   /// files is written by several ranks, each its files, if all see the directory; if not, rank 0
   /// says so and writes all. `file_bytes_max`: of a file. Collective.
   Status export_model(const CardFigures& figures, int64_t file_bytes_max = weights::kShardBytesMax);
+  /// The same as OUT/models/checkpoint-STEP; older ones beyond save_total_limit go. Collective.
+  Status save_model(const CardFigures& figures);
 
  private:
+  /// Exports to `target`. Returns where the model is, on rank 0. Collective.
+  Result<std::string> export_to(const std::string& target, const CardFigures& figures,
+                                int64_t file_bytes_max);
   checkpoint::WriteOptions write_options(const Progress& progress) const;
   checkpoint::Publication publication(const Progress& progress) const;
   /// With what is copied of the model that the run started from (`rest`).
   std::vector<weights::ExportTensor> exported_tensors(
       std::span<const weights::TensorInfo> rest) const;
-  weights::ExportOptions export_options(int64_t file_bytes_max) const;
+  weights::ExportOptions export_options(const std::string& target, int64_t file_bytes_max) const;
   /// Leaves all files to rank 0 if a rank does not see the directory. Collective.
   void deal(weights::ModelExport& model);
   /// Writes and publishes while the steps wait. Collective.

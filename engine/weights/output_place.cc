@@ -112,8 +112,9 @@ std::vector<RunRead> reads_of(const TrainingArgs& training) {
 }
 
 std::vector<Endangered> endangered(Files& files, const PathPlaces& places,
-                                   const std::string& output_dir,
+                                   const TrainingArgs& training,
                                    const std::vector<RunRead>& reads) {
+  const std::string& output_dir = training.output_dir;
   std::vector<Endangered> found;
   if (output_dir.empty()) return found;
   for (const RunRead& read : reads) {
@@ -131,6 +132,8 @@ std::vector<Endangered> endangered(Files& files, const PathPlaces& places,
       }
       return false;
     };
+    const bool has_models = training.save_only_model.value_or(false);
+    if (has_models && judge({contract::kModelsDir, "the run saves its models there"})) continue;
     for (const Written& written : kWritten)
       if (judge(written)) break;
   }

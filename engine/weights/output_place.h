@@ -50,7 +50,6 @@ struct Endangered {
 };
 /// All that is endangered; empty: nothing is. What cannot be looked at is not judged here.
 std::vector<Endangered> endangered(Files& files, const PathPlaces& places,
-                                   const std::string& output_dir,
-                                   const std::vector<RunRead>& reads);
+                                   const TrainingArgs& training, const std::vector<RunRead>& reads);
 
 }  // namespace dsj::weights

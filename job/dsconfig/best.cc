@@ -74,6 +74,9 @@ void resolve_best(const Source& in, ResolvedConfig& config, Report& out) {
   if (best.patience > 0 && !best.load)
     out.warning("training.earlyStoppingPatience",
                 "loadBestModelAtEnd is not set: the last model is exported, not the best");
+  if (best.load && args.save_only_model.value_or(false))
+    return out.error(kLoad, "saveOnlyModel keeps no checkpoint to load the best one from",
+                     "leave one of the two out");
   if (!best.load || best.save) return;
   if (evaluates != saves)
     return out.error(kLoad,

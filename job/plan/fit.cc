@@ -168,7 +168,8 @@ std::vector<Misfit> check_fit(const FitInput& input, const Limits& limits) {
                        remedy_of(input, limits, need)});
   }
   const DiskUse disk = disk_use(input.memory);
-  const int64_t output = input.new_checkpoints * disk.checkpoint + disk.model;
+  const int64_t output =
+      input.new_checkpoints * disk.checkpoint + (1 + input.new_models) * disk.model;
   const std::string fewer =
       input.new_checkpoints > 2 && limits.output_disk.bytes &&
               2 * disk.checkpoint + disk.model <= *limits.output_disk.bytes

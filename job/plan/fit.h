@@ -31,6 +31,7 @@ struct FitInput {
   MemoryInput memory;
   int ranks_per_host = 1;       ///< ranks that share `host` and the disks
   int64_t new_checkpoints = 0;  ///< on the disk at once, beyond those already there
+  int64_t new_models = 0;       ///< the same of models, beside model/
 };
 
 struct Misfit {

@@ -255,6 +255,52 @@ TEST_F(WatchRun, TheBestCheckpointIsExportedAndTheRunEndsEarly) {
       << "the model of step 2";
 }
 
+/// Trainer's save_only_model: models that transformers reads in place of checkpoints. Nothing of it moves
+/// the training by a bit, and a stop still leaves a checkpoint to continue from.
+TEST_F(WatchRun, SavesModelsAlone) {
+  const auto weights = [&](const fs::path& directory, const char* file = "model.safetensors") {
+    return read_text(directory / file);
+  };
+  for (const int stage : {0, 2, 3}) {
+    for (const bool lora : {false, true}) {
+      const char* file = lora ? "adapter_model.safetensors" : "model.safetensors";
+      std::vector<std::string> overrides = {"saveSteps=2"};
+      if (lora) overrides.emplace_back("lora.r=4");
+      const json keys = {{"zero_optimization", {{"stage", stage}}}};
+      fs::remove_all(out());
+      ASSERT_EQ(train(4, keys, overrides), 0) << stderr_text();
+      const std::string four = weights(out() / "model", file);
+      fs::remove_all(out());
+      ASSERT_EQ(train(5, keys, overrides), 0) << stderr_text();
+      const std::string five = weights(out() / "model", file);
+      fs::remove_all(out());
+      overrides.insert(overrides.end(), {"saveOnlyModel=true", "saveTotalLimit=1"});
+      ASSERT_EQ(train(5, keys, overrides), 0) << stderr_text();
+      EXPECT_TRUE(weights(out() / "model", file) == five) << stage;
+      EXPECT_TRUE(weights(out() / "models" / "checkpoint-4", file) == four) << stage;
+      EXPECT_FALSE(fs::exists(out() / "models" / "checkpoint-2")) << "the limit is 1";
+      EXPECT_FALSE(fs::exists(out() / "models" / "checkpoint-5")) << "model/ is that";
+      EXPECT_FALSE(fs::exists(out() / "checkpoints" / "step-4"));
+    }
+  }
+  fs::remove_all(out());
+  write_job({{"maxSteps", "1000000"},
+             {"saveSteps", "1"},
+             {"saveTotalLimit", "1"},
+             {"saveOnlyModel", "true"}});
+  start({"job.yaml"});
+  ASSERT_TRUE(soon([&] { return steps_done() > 2; }));
+  EXPECT_FALSE(fs::exists(out() / "checkpoints" / "step-1"));
+  kill(pid_, SIGINT);
+  EXPECT_EQ(finish(), 130);
+  EXPECT_TRUE(fs::exists(out() / "checkpoints" / ("step-" + std::to_string(steps_done()))));
+  EXPECT_NE(train(4, {},
+                  {"saveOnlyModel=true", "loadBestModelAtEnd=true", "evalDataPath=eval.json",
+                   "evaluationStrategy=steps", "evalSteps=2", "saveSteps=2"}),
+            0);
+  EXPECT_THAT(stderr_text(), HasSubstr("keeps no checkpoint to load the best one from"));
+}
+
 TEST_F(WatchRun, ReportToTensorboardWritesItsFile) {
   ASSERT_EQ(train(2, {}, {"reportTo=tensorboard"}), 0);
   int files = 0;

@@ -43,9 +43,10 @@ class OutputPlace : public testing::Test {
     put(name + "/model.safetensors", "weights of " + name);
   }
   /// The keys that are endangered.
-  std::vector<std::string> keys(const std::string& out, const TrainingArgs& training) {
+  std::vector<std::string> keys(const std::string& out, TrainingArgs training) {
+    training.output_dir = out;
     std::vector<std::string> all;
-    for (const auto& one : endangered(files_, SystemPlaces(), out, reads_of(training))) {
+    for (const auto& one : endangered(files_, SystemPlaces(), training, reads_of(training))) {
       all.push_back(one.key);
       EXPECT_FALSE(one.message.empty() || one.hint.empty());
     }
@@ -91,6 +92,15 @@ TEST_F(OutputPlace, TheModelThatIsReplacedIsNotTheOneThatIsRead) {
   EXPECT_EQ(keys_of_model(at("out"), at("out/model/deeper")), model);
   make_model("out/checkpoints/base");
   EXPECT_EQ(keys_of_model(at("out"), at("out/checkpoints/base")), model);
+}
+
+/// "models" is a common name: only a run that saves models there may not read one of them.
+TEST_F(OutputPlace, OnlyModelsThatAreSavedAreEndangered) {
+  make_model("out/models/llama");
+  EXPECT_EQ(keys_of_model(at("out"), at("out/models/llama")), Keys{});
+  EXPECT_EQ(
+      keys(at("out"), {.model_name_or_path = at("out/models/llama"), .save_only_model = true}),
+      Keys{"modelNameOrPath"});
 }
 
 TEST_F(OutputPlace, AModelMadeOfLinksIsReadWhereTheyLead) {
