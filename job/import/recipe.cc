@@ -329,15 +329,21 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
        [](RecipeImport& in, const std::string& key, const json& value) {
          if (value == "lora" || value == "qlora") in.give("use_peft", "True");
          if (value != "qlora") return;
-         if (in.document_.value("load_in_4bit", json()) == true)
-           in.give("bnb_4bit_use_double_quant", "True");  // as axolotl loads it
-         else
+         const json& given = json_child(in.document_, "bnb_config_kwargs");
+         if (in.document_.value("load_in_4bit", json()) != true)
            in.lose(key, "load_in_4bit: true does not stand beside it: the base stays in 16 bits");
+         else if (!given.is_object() || !given.contains("bnb_4bit_use_double_quant"))
+           in.give("bnb_4bit_use_double_quant", "True");  // as axolotl loads it
        }},
       {"rl",
        [](RecipeImport& in, const std::string&, const json& value) {
          in.give("objective", value == "ipo" ? "dpo" : argument_word(value));
          if (value == "ipo") in.give("loss_type", "ipo");
+       }},
+      {"bnb_config_kwargs",  // arguments of BitsAndBytesConfig
+       [](RecipeImport& in, const std::string& key, const json& value) {
+         if (!value.is_object()) return in.lose(key, "expected an object");
+         for (const auto& [name, setting] : value.items()) in.give(name, argument_word(setting));
        }},
       {"lora_target_linear",
        [](RecipeImport& in, const std::string&, const json& value) {

@@ -215,6 +215,13 @@ TEST(RecipeTest, ABaseInFourBits) {
   EXPECT_EQ(lora["loadIn4bit"], true);
   EXPECT_EQ(lora["bnb4bitUseDoubleQuant"], true);
   EXPECT_FALSE(any_contains(imported->not_carried, "load_in_4bit"));
+  imported = import_text(folder, Recipe::Axolotl,
+                         axolotl + "bnb_config_kwargs:\n  bnb_4bit_use_double_quant: false\n");
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  lora = imported->manifest["spec"]["training"]["lora"];
+  EXPECT_EQ(lora["loadIn4bit"], true);
+  EXPECT_FALSE(lora.value("bnb4bitUseDoubleQuant", false));
+  EXPECT_FALSE(any_contains(imported->not_carried, "bnb")) << "it is carried over";
   const std::string factory =
       "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: lora\noutput_dir: ./o\n"
       "quantization_bit: 4\nquantization_method: bitsandbytes\n";
