@@ -19,6 +19,7 @@
 #include "common/grouped.h"
 #include "common/host.h"
 #include "engine/data/row_sizes.h"
+#include "job/layout/trained_model.h"
 #include "job/plan/memory_input.h"
 
 namespace dsj::cli {
@@ -84,7 +85,8 @@ Result<JobRows> open_job(const DataOptions& options) {
   const TrainingArgs& training = open.job.training;
   DSJ_TRY(const std::string directory,
           find_model(training.model_name_or_path, hub_cache_directory()));
-  DSJ_TRY(const layout::ModelConfig model, layout::read_model_config(directory));
+  DSJ_TRY(const layout::ModelConfig model,
+          layout::read_trained_model(directory, training.objective == "reward"));
   DSJ_TRY(open.tokenizer, tokenizer_of(directory));
   DSJ_TRY(open.how, rows_options(training, model));
   open.longest = plan::longest_sample(training, model);

@@ -15,6 +15,7 @@
 #include "engine/deepspeed/folder.h"
 #include "engine/weights/tensor_check.h"
 #include "job/contract.h"
+#include "job/layout/trained_model.h"
 
 namespace dsj::cli {
 namespace {
@@ -81,7 +82,7 @@ class Look {
       return problem("modelNameOrPath", {ErrorKind::BadInput, "is missing", "", ""});
     const auto directory = find_model(name, hub_cache_directory());
     if (!directory) return problem("modelNameOrPath", directory.error());
-    auto model = layout::read_model_config(*directory);
+    auto model = layout::read_trained_model(*directory, job_.training.objective == "reward");
     if (!model)  // wherever the run is: this file decides
       return add(Severity::Error, "spec.training.modelNameOrPath", model.error().to_string());
     around_.facts.hidden_size = model->hidden_size;

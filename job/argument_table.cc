@@ -371,8 +371,10 @@ constexpr std::array kScripts = {
     ArgumentRow{"rpo_alpha", Taken, "the weight of the chosen answers' loss beside dpo's"},
     ArgumentRow{"pref_ftx", Refused, "a loss of the chosen answer beside it is not built", "0 0.0"},
     ArgumentRow{"simpo_gamma", NoEffect, "it acts with pref_loss simpo only"},
-    ArgumentRow{"disable_dropout", Refused, "dpo, kto and orpo train without dropout: leave it out",
-                "true"},
+    ArgumentRow{"center_rewards_coefficient", Taken,
+                "the weight of a pair's squared sum of scores"},
+    ArgumentRow{"disable_dropout", Refused,
+                "dpo, kto, orpo and reward train without dropout: leave it out", "true"},
     ArgumentRow{"generate_during_eval", Refused, "`dsj generate` answers questions: leave it out"},
     ArgumentRow{"label_pad_token_id", NoEffect, "rows are never padded"},
     ArgumentRow{"padding_value", NoEffect, "rows are never padded"},
@@ -395,7 +397,9 @@ constexpr std::array kScripts = {
     ArgumentRow{"lora_weight_path", Refused,
                 "a run starts from fresh adapters; it continues from the checkpoints in its output "
                 "directory"},
-    ArgumentRow{"lora_task_type", Refused, "only CAUSAL_LM is trained", "causal_lm CAUSAL_LM"},
+    ArgumentRow{"lora_task_type", Refused,
+                "the objective decides: SEQ_CLS of reward, CAUSAL_LM of the others",
+                "causal_lm CAUSAL_LM seq_cls SEQ_CLS"},
 };
 
 constexpr std::array kTorchrun = {
@@ -448,7 +452,6 @@ constexpr std::array kMeanings = {
     ArgumentMeaning{"stage", "pt", "objective", "pretrain"},
     ArgumentMeaning{"stage", "dpo", "objective", "dpo"},
     ArgumentMeaning{"stage", "kto", "objective", "kto"},
-    ArgumentMeaning{"stage", "rm", "objective", "reward"},
     ArgumentMeaning{"train_sampling_strategy", "random", "", ""},
     ArgumentMeaning{"train_sampling_strategy", "sequential", "shuffle", "false"},
     ArgumentMeaning{"train_sampling_strategy", "group_by_length", "groupByLength", "true"},

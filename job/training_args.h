@@ -95,18 +95,19 @@ struct TrainingArgs {
   std::optional<std::string> train_on_eos;  ///< axolotl's: turn; all, last, none
   std::optional<std::string> eos_token;     ///< the token that ends answers; unset: the model's own
   std::optional<std::string> loss_normalization;  ///< token (docs/data.md)
-  /// What is learned (job/dsconfig/objective.h): sft; dpo, orpo, kto, pretrain.
+  /// What is learned (job/dsconfig/objective.h): sft; dpo, orpo, kto, reward, pretrain.
   std::optional<std::string> objective;
   std::optional<double> beta;  ///< 0.1; TRL's, of dpo, kto and orpo
   /// TRL's, of dpo: sigmoid; hinge, ipo, robust ... Of sft: nll, the only one.
   std::optional<std::string> loss_type;
-  std::optional<double> label_smoothing;         ///< 0; TRL's, of dpo
-  std::optional<double> rpo_alpha;               ///< 0; TRL's before 1.0, of dpo
-  std::optional<int64_t> max_prompt_length;      ///< TRL's before 1.0; unset: none
-  std::optional<double> desirable_weight;        ///< 1; TRL's, of kto
-  std::optional<double> undesirable_weight;      ///< 1; the same
-  std::optional<double> label_smoothing_factor;  ///< 0; Trainer's, of sft
-  std::optional<double> neftune_noise_alpha;     ///< unset: no noise
+  std::optional<double> label_smoothing;             ///< 0; TRL's, of dpo
+  std::optional<double> rpo_alpha;                   ///< 0; TRL's before 1.0, of dpo
+  std::optional<double> center_rewards_coefficient;  ///< 0; TRL's, of reward
+  std::optional<int64_t> max_prompt_length;          ///< TRL's before 1.0; unset: none
+  std::optional<double> desirable_weight;            ///< 1; TRL's, of kto
+  std::optional<double> undesirable_weight;          ///< 1; the same
+  std::optional<double> label_smoothing_factor;      ///< 0; Trainer's, of sft
+  std::optional<double> neftune_noise_alpha;         ///< unset: no noise
   /// Ours: 20; so many steps in a row whose loss or gradient is not finite end the run. 0: none do.
   /// With fp16 the loss scale's own rules (engine/train/finite_guard.h).
   std::optional<int64_t> max_skipped_steps;

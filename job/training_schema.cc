@@ -196,7 +196,8 @@ const std::vector<TrainingField>& training_fields() {
       row("objective", &A::objective,
           "What is learned: sft, the answers of the rows (the default); dpo or orpo, of two "
           "answers "
-          "the chosen one; kto, answers marked good or bad; pretrain, the rows' whole texts.",
+          "the chosen one; kto, answers marked good or bad; reward, a score of whole answers; "
+          "pretrain, the rows' whole texts.",
           kAny, "sft dpo orpo kto pretrain reward"),
       row("beta", &A::beta,
           "Of dpo and kto: how closely the model stays with the one that it starts from; of orpo: "
@@ -215,6 +216,10 @@ const std::vector<TrainingField>& training_fields() {
           from_below(0, 0.5), "", "dpoLabelSmoothing"),
       row("rpoAlpha", &A::rpo_alpha,
           "Of dpo: the weight of the mean loss of the chosen answers' tokens beside its own; 0 by "
+          "default.",
+          from(0)),
+      row("centerRewardsCoefficient", &A::center_rewards_coefficient,
+          "Of reward: the weight of the squared sum of a pair's scores, which centers them; 0 by "
           "default.",
           from(0)),
       row("maxPromptLength", &A::max_prompt_length,

@@ -40,11 +40,24 @@ void add_parts(const Sample& sample, Batch& batch) {
   batch.parts.push_back(rejected);
 }
 
+/// Of a pair whose rows are scored. `first`: the pair's first token in the batch.
+void add_scores(const Sample& sample, int64_t first, Batch& batch) {
+  const int64_t second = sample.second, end = std::ssize(sample.input_ids);
+  AnswerPart parts[2] = {{.tokens = second, .margin = *sample.margin}, {.tokens = end - second}};
+  for (int64_t at = 0; at < end; ++at) {
+    if (sample.labels[static_cast<size_t>(at)] == kIgnoredLabel) continue;
+    parts[at >= second].targets = 1;
+    batch.scored.push_back(first + at);
+  }
+  batch.parts.insert(batch.parts.end(), std::begin(parts), std::end(parts));
+}
+
 }  // namespace
 
 Batch collate(std::span<const Sample> samples) {
   DSJ_CHECK(!samples.empty());
   Batch batch;
+  batch.is_scored = samples.front().margin.has_value();
   std::vector<Sample> beside;
   for (const Sample& sample : samples) {
     DSJ_CHECK(!sample.input_ids.empty() && sample.input_ids.size() == sample.labels.size());
@@ -52,6 +65,7 @@ Batch collate(std::span<const Sample> samples) {
     batch.labels.insert(batch.labels.end(), sample.labels.begin(), sample.labels.end());
     DSJ_CHECK((sample.second > 0) == (samples.front().second > 0) &&
               sample.good.has_value() == samples.front().good.has_value() &&
+              sample.margin.has_value() == samples.front().margin.has_value() &&
               sample.beside.size() == samples.front().beside.size());
     beside.insert(beside.end(), sample.beside.begin(), sample.beside.end());
     const int64_t length = std::ssize(sample.input_ids);
@@ -59,7 +73,7 @@ Batch collate(std::span<const Sample> samples) {
     if (sample.good) add_part(sample, batch);
     if (sample.second > 0) {
       batch.row_lengths.push_back(sample.second);
-      add_parts(sample, batch);
+      sample.margin ? add_scores(sample, batch.tokens() - length, batch) : add_parts(sample, batch);
     }
     batch.row_lengths.push_back(length - sample.second);
   }

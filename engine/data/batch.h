@@ -15,6 +15,7 @@ struct AnswerPart {
   int64_t tokens = 0;    ///< with the row's first token, if it is of the answer
   double reference = 0;  ///< of Sample::reference; 0: it has none
   bool good = true;      ///< of Sample::good
+  double margin = 0;     ///< of Sample::margin, of the chosen row
 };
 
 /// Rows laid end to end. Nothing is padded: the model is told where each row ends.
@@ -25,6 +26,9 @@ struct Batch {
   /// Of pairs in turn: the chosen answer, the rejected one; before them the chosen row's prompt if it
   /// is learned (Sample::answer). Of marked rows the answer of each. Empty: the samples are other rows.
   std::vector<AnswerPart> parts;
+  /// Where rows are scored: whether, and of each row the token whose score counts.
+  bool is_scored = false;
+  std::vector<int64_t> scored;
   std::vector<Batch> beside;  ///< of Sample::beside: one batch of as many rows, or none
   int64_t tokens() const { return static_cast<int64_t>(input_ids.size()); }
 };

@@ -138,6 +138,10 @@ std::vector<std::string> Dataset::notes() const {
   for (const UnreadField& one : left_out)
     notes.push_back("left out: " + std::to_string(one.rows) +
                     (one.rows == 1 ? " row: " : " rows: ") + one.name);
+  if (left_out_ > 0)
+    notes.push_back(std::to_string(left_out_) + " of its pairs have a row of more than " +
+                    std::to_string(options_.max_seq_length) +
+                    " tokens (maxSeqLength) and are left out");
   return notes;
 }
 
@@ -216,7 +220,8 @@ Result<Cut> Dataset::read(int64_t row, int64_t max_seq_length) const {
                                        {.max_prompt_length = options_.max_prompt_length,
                                         .max_length = max_seq_length,
                                         .keeps_end = options_.keeps_end,
-                                        .prompt_learned = options_.prompt_learned})
+                                        .prompt_learned = options_.prompt_learned,
+                                        .scored = options_.scored})
                          : row_sample(shaped, tokenizer_, chat_template_, options_.learning,
                                  options_.keeps_end ? kAnyLength : max_seq_length);
   if (!cut && cut.error().where.empty()) return bad_input(cut.error().message, where);

@@ -57,6 +57,10 @@ struct DatasetOptions {
   /// Of pairs and marked answers: a longer prompt keeps its last tokens; 0: any.
   int64_t max_prompt_length = 0;
   bool prompt_learned = false;  ///< of pairs: the chosen row's prompt, too (orpo)
+  /// Of pairs: their rows are scored (Sample::margin). Pairs of which a row is longer than max_seq_length are
+  /// left out, as in TRL: opening then tokenizes every row, on `threads` threads.
+  bool scored = false;
+  int threads = 1;
   int64_t max_seq_length = 2048;
   int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;
@@ -103,6 +107,8 @@ class Dataset {
   int64_t rows() const { return file_rows() * (unpaired_ ? 2 : 1); }
   /// Whether the files have pairs, of which each answer is a row.
   bool is_unpaired() const { return unpaired_; }
+  /// How many rows were left out because they are longer than max_seq_length.
+  int64_t rows_left_out() const { return left_out_; }
   /// BadInput: the first `held_out` rows cannot be held out, because that would part pairs.
   Status check_split(int64_t held_out) const;
   /// From now on a marked answer has another row beside it (Sample::beside), as TRL's KTOTrainer: of each
@@ -151,6 +157,8 @@ class Dataset {
   Status open_files(Files& files);
   /// Chooses among the rows that each data set has.
   Status select(const std::vector<int64_t>& rows);
+  /// Leaves longer rows out. BadInput: none is left.
+  Status leave_out_long();
   /// The rows that are chosen, before pairs become two.
   int64_t file_rows() const { return order_.empty() ? all_rows_ : std::ssize(order_); }
   struct Half {
@@ -191,6 +199,7 @@ class Dataset {
   int64_t all_rows_ = 0;
   std::vector<int64_t> order_;  ///< those numbers as rows are numbered; empty: the same
   bool unpaired_ = false;
+  int64_t left_out_ = 0;
   int64_t rotated_ = 0, held_out_ = 0;  ///< of rotate_answers()
   mutable std::atomic<int64_t> truncated_{0}, without_target_{0};
 };

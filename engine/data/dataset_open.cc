@@ -10,6 +10,7 @@
 #include "common/files/posix_files.h"
 #include "engine/data/counts.h"
 #include "engine/data/dataset.h"
+#include "engine/data/each_row.h"
 #include "engine/data/row_sources.h"
 #include "engine/data/rows.h"
 
@@ -204,7 +205,34 @@ Status Dataset::open_files(Files& files) {
   DSJ_TRY_STATUS(bad.status(path_));
   DSJ_TRY_STATUS(need);
   DSJ_TRY_STATUS(find_pairs());
-  return select(rows);
+  DSJ_TRY_STATUS(select(rows));
+  return options_.scored ? leave_out_long() : Status{};
+}
+
+Status Dataset::leave_out_long() {
+  const int64_t before = rows();
+  std::vector<char> fits(static_cast<size_t>(before));
+  DSJ_TRY_STATUS(each_row(
+      *this, 0, before, options_.threads,
+      [&](int, int64_t row, const Sample& sample) {
+        const int64_t longest =
+            std::max(sample.second, std::ssize(sample.input_ids) - sample.second);
+        fits[static_cast<size_t>(row)] = longest <= options_.max_seq_length;
+      },
+      RowCut::Never));
+  std::vector<int64_t> kept;
+  for (int64_t row = 0; row < before; ++row)
+    if (fits[static_cast<size_t>(row)] != 0)
+      kept.push_back(order_.empty() ? row : order_[static_cast<size_t>(row)]);
+  left_out_ = before - std::ssize(kept);
+  if (left_out_ == 0) return {};
+  if (kept.empty())
+    return bad_input("every pair has a row of more than " +
+                         std::to_string(options_.max_seq_length) +
+                         " tokens (maxSeqLength), and objective reward leaves such pairs out",
+                     path_, "raise maxSeqLength");
+  order_ = std::move(kept);
+  return {};
 }
 
 Status Dataset::select(const std::vector<int64_t>& rows) {
@@ -285,6 +313,7 @@ Status Dataset::check(Files& files, RowFile& file, BadRows& bad, Status& need) {
   std::string form = file.form();
   if (options_.learning.inputs) form += " inputs";  // then nothing need be known of the answers
   if (options_.skips_bad_rows) form += " skips";
+  if (options_.scored) form += " scored";
   DSJ_TRY(const std::string key, file.key(form + " " + std::to_string(options_.vocab_size)));
   if (auto known = cache.find(key, file.bytes().size())) {
     DSJ_TRY_STATUS(check_need(files, file, known->kind));
@@ -336,6 +365,9 @@ Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Statu
     const auto [known, is_new] = needs.try_emplace(row.kind);
     if (is_new) known->second = check_need(files, file, row.kind);
     if (auto problem = check_row(row, options_.vocab_size)) return problem;
+    if (options_.scored && row.row.contains("margin") && !row.row["margin"].is_number() &&
+        !row.row["margin"].is_null())
+      return RowProblem{"margin", "is " + kind_of(row.row["margin"]) + ", expected a number"};
     for (const ShapedRow& rejected : row.rejected)
       if (auto problem = check_row(rejected, options_.vocab_size))
         return RowProblem{rejected.own_name(problem->field), problem->what};
@@ -361,7 +393,7 @@ Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Statu
     kinds.add(place, *row);
     shapes.add(row->shape);
     for (const std::string& name : unread_fields(row->row, row->kind))
-      if (!template_reads(*row, name)) unread.add(name);
+      if (!template_reads(*row, name) && !(options_.scored && name == "margin")) unread.add(name);
   }));
   if (good && file.found.places.empty()) {
     const auto& why = file.found.left_out;

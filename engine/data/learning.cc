@@ -28,7 +28,7 @@ void cut_at(const ChatPiece& piece, std::string_view token, bool learned,
 }  // namespace
 
 RowAim aim_of(std::string_view objective) {
-  if (objective == "dpo" || objective == "orpo") return RowAim::Pairs;
+  if (objective == "dpo" || objective == "orpo" || objective == "reward") return RowAim::Pairs;
   if (objective == "kto") return RowAim::Marked;
   return objective == "pretrain" ? RowAim::Texts : RowAim::Answers;
 }

@@ -1,5 +1,6 @@
 // What a row becomes whose answers are compared or judged. Functions of rows.h.
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "engine/data/rows.h"
@@ -55,6 +56,29 @@ bool cut_row(std::vector<int32_t>& ids, int64_t& prompt, const PairLengths& leng
   return std::ssize(ids) < before;
 }
 
+/// Of the chosen row and the rejected one.
+Result<Cut> scored_pair(std::span<const std::vector<int32_t>, 2> rows, const nlohmann::json& pair,
+                        const Tokenizer& tokenizer) {
+  // TRL's: the tokenizer's, else eos. Where that ends a row the score is read before it.
+  const auto pad = tokenizer.pad_id() ? tokenizer.pad_id() : tokenizer.eos_id();
+  Cut cut;
+  Sample& sample = cut.sample;
+  const auto margin = pair.find("margin");
+  sample.margin = margin == pair.end() || margin->is_null() ? 0 : margin->get<double>();
+  for (const auto& row : rows) {
+    if (row.empty()) return bad_input("an answer and its prompt have no tokens");
+    const int64_t begin = std::ssize(sample.input_ids);
+    if (begin > 0) sample.second = begin;
+    sample.input_ids.insert(sample.input_ids.end(), row.begin(), row.end());
+    sample.labels.resize(sample.input_ids.size(), kIgnoredLabel);
+    int64_t at = std::ssize(row) - 1;
+    while (at >= 0 && row[static_cast<size_t>(at)] == pad) --at;
+    at = std::max<int64_t>(0, at);  // transformers', of a row that pads alone
+    sample.labels[static_cast<size_t>(begin + at)] = row[static_cast<size_t>(at)];
+  }
+  return cut;
+}
+
 }  // namespace
 
 Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
@@ -77,6 +101,7 @@ Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
   auto& ids = cut.sample.input_ids;
   auto& labels = cut.sample.labels;
   int64_t &second = cut.sample.second, &answer = cut.sample.answer;
+  if (lengths.scored) return scored_pair(rows, pair.row, tokenizer);
   for (auto& row : rows) {
     int64_t prompt = common;
     cut.truncated = cut_row(row, prompt, lengths) || cut.truncated;

@@ -44,6 +44,9 @@ struct PairLengths {
   int64_t max_length = 0;         ///< of each of the two rows
   bool keeps_end = false;         ///< of a longer row, instead of its begin
   bool prompt_learned = false;    ///< the chosen row's, too; eos is behind every answer (orpo)
+  /// Rows are scored, and never cut: their margin is Sample::margin, and the score that counts is that of
+  /// the last token that does not pad, as in transformers.
+  bool scored = false;
 };
 /// What a pair becomes; it was checked. As TRL: a row's answer begins where the tokens of the prompt
 /// alone and those of prompt and answer differ, in both rows at the place where the first of them does.

@@ -18,6 +18,9 @@ struct Sample {
   /// Of a pair whose first row's prompt is learned too: where in that row the answer begins. -1: it
   /// is not.
   int64_t answer = -1;
+  /// Of a pair whose rows are scored: by how much the chosen one's score is to be above the other's. The
+  /// only label of each row is then at the token whose score counts. nullopt: rows are not scored.
+  std::optional<double> margin;
   /// Of an answer that is judged as a whole: of each of its parts, by the caller (batch.h).
   std::vector<double> reference;
   /// Of an answer that is marked (RowAim::Marked): whether it is good. nullopt: no answer is.

@@ -210,6 +210,9 @@ Result<Exported> export_gguf(Files& files, const ExportOptions& options) {
   const std::string config_path = path_join(options.model, "config.json");
   DSJ_TRY(const nlohmann::json json, data::read_json_file(files, config_path));
   DSJ_TRY(const ModelConfig config, layout::model_config_from_json(json, config_path));
+  if (config.scored)
+    return bad_input("is a reward model: it has a score and no lm_head, which GGUF's readers need",
+                     config_path, "transformers' AutoModelForSequenceClassification reads it");
   DSJ_TRY(const Architecture* of, architecture_of(config, config_path));
   DSJ_TRY(const WeightSource source, WeightSource::open(files, options.model));
   DSJ_TRY_STATUS(weights::check_tensors(source, layout::units_of(config)));

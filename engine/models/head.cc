@@ -259,6 +259,37 @@ HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& c
   return result;
 }
 
+at::Tensor head_scores(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                       const at::Tensor& x, const MicroBatch& batch) {
+  DSJ_CHECK(config.scored);
+  if (batch.targets().count == 0) return at::zeros({0}, x.options().dtype(at::kDouble));
+  const bool alone = has_targets_alone(x, batch);
+  return head_logits(p, config, alone ? x : x.index_select(0, batch.targets().tokens))
+      .squeeze(1)
+      .to(at::kDouble);
+}
+
+at::Tensor head_score_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                           const at::Tensor& x, const MicroBatch& batch, const at::Tensor& slopes) {
+  const int64_t targets = batch.targets().count;
+  DSJ_CHECK(config.scored && slopes.size(0) == targets);
+  const int weight = head_index(config);
+  if (targets == 0) {
+    for (int i = 0; i <= weight; ++i) p.grad(i).zero_if_new();
+    return at::zeros_like(x);
+  }
+  const bool alone = has_targets_alone(x, batch);
+  const at::Tensor picked = alone ? x : x.index_select(0, batch.targets().tokens);
+  const ops::Normed normed = normed_rows(p, config, picked);
+  const at::Tensor w = gemm::as_factor(p.weight(weight), p.product_type());
+  const at::Tensor dy = slopes.to(normed.y.scalar_type()).unsqueeze(1);
+  const at::Tensor dh = at::empty_like(normed.y);
+  gemm::grad_input(dh, dy, w, false);
+  gemm::WeightSum(p.grad(weight), w.scalar_type(), 1).add(dy, normed.y);
+  const at::Tensor dx = rows_backward(p, config, dh, picked, normed);
+  return alone ? dx : at::zeros_like(x).index_copy_(0, batch.targets().tokens, dx);
+}
+
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x) {
   const at::Tensor h = normed_rows(p, config, x).y;

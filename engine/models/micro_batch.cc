@@ -88,6 +88,16 @@ MicroBatch MicroBatch::part_of(const at::Tensor& input_ids, const at::Tensor& la
   return own;
 }
 
+MicroBatch MicroBatch::of_scored(at::Tensor input_ids, RowBounds rows,
+                                 const std::vector<int64_t>& scored) {
+  const at::Tensor none = at::full({rows.tokens()}, -100, at::kLong);
+  MicroBatch batch(std::move(input_ids), none, std::move(rows));
+  const at::Tensor tokens =
+      device::upload(at::tensor(scored, at::kLong), batch.input_ids_.device());
+  batch.targets_ = {std::ssize(scored), tokens, {}};
+  return batch;
+}
+
 const at::Tensor* MicroBatch::last_outputs() const {
   const int64_t left_out = rows_.tokens() - targets_.count;
   const bool few = targets_.count > 0 && left_out * kWorthLeavingOut >= rows_.tokens();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/models/row_bounds.h"
 
@@ -35,6 +36,11 @@ class MicroBatch {
   /// Where the parts would not be equal a row of less than part.count tokens without targets follows.
   static MicroBatch part_of(const at::Tensor& input_ids, const at::Tensor& labels,
                             std::span<const int64_t> lengths, TokenPart part, at::Device place);
+
+  /// Rows of which a reward model scores the tokens `scored`, ascending, at most one of each row: they are
+  /// the targets, without labels.
+  static MicroBatch of_scored(at::Tensor input_ids, RowBounds rows,
+                              const std::vector<int64_t>& scored);
 
   const at::Tensor& input_ids() const { return input_ids_; }
   /// [N], on the host; undefined of a part.

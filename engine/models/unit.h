@@ -166,6 +166,14 @@ HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& c
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x);
 
+/// Of a reward model (ModelConfig::scored): the scores of the micro-batch's targets, [targets] double, on the
+/// device. x as of head_turn().
+at::Tensor head_scores(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                       const at::Tensor& x, const MicroBatch& batch);
+/// The gradients of the sum of slope * score. `slopes` [targets] float, on the device. Returns that of x.
+at::Tensor head_score_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                           const at::Tensor& x, const MicroBatch& batch, const at::Tensor& slopes);
+
 /// For tests: logit elements that the head holds at a time; 0: as layout::logit_elements says.
 void set_logits_limit(int64_t elements);
 

@@ -91,8 +91,15 @@ const std::vector<std::string>& tally_names(const dsconfig::Objective& objective
       "nll_loss",        "rewards/accuracies", "rewards/chosen", "rewards/rejected"};
   static const std::vector<std::string> kto = {"kl", "logps/chosen", "logps/rejected",
                                                "rewards/chosen", "rewards/rejected"};
+  static const std::vector<std::string> reward = {"accuracy", "margin", "max_reward", "mean_reward",
+                                                  "min_reward"};
+  if (objective.scores()) return reward;
   if (objective.kind == Kind::Orpo) return orpo;
   return objective.kind == Kind::Dpo ? dpo : kto;
+}
+
+int extreme_of(const std::string& name) {
+  return name == "min_reward" ? -1 : name == "max_reward" ? 1 : 0;
 }
 
 std::map<std::string, double> metrics_of(const dsconfig::Objective& objective,
@@ -147,6 +154,11 @@ class Tallies {
     const auto found = std::ranges::find(names_, name);
     DSJ_CHECK(found != names_.end());
     Tally& tally = to_[static_cast<size_t>(found - names_.begin())];
+    if (const int extreme = extreme_of(*found); extreme != 0) {
+      if (tally.count == 0 || extreme * value > extreme * tally.sum) tally.sum = value;
+      tally.count = 1;
+      return;
+    }
     tally.sum += value;
     ++tally.count;
   }
@@ -229,6 +241,28 @@ void judge_pairs(const dsconfig::Objective& objective, std::span<const Answer> a
   }
 }
 
+void judge_scores(const dsconfig::Objective& objective, std::span<const Answer> answers,
+                  Tallies tallies, Judged& judged) {
+  const auto is_left = [&](size_t i) {
+    return answers[i].targets > 0 && answers[i + 1].targets > 0;
+  };
+  for (size_t i = 0; i < answers.size(); i += 2) judged.judged += is_left(i);
+  if (judged.judged == 0) return;
+  const double share = 1 / static_cast<double>(judged.judged), center = objective.center_rewards;
+  for (size_t i = 0; i < answers.size(); i += 2) {
+    if (!is_left(i)) continue;
+    const double chosen = answers[i].logp, rejected = answers[i + 1].logp;
+    const double ahead = chosen - rejected - answers[i].margin, sum = chosen + rejected;
+    judged.loss += share * (center * sum * sum - log_sigmoid(ahead));
+    judged.slopes[i] = share * (2 * center * sum - sigmoid(-ahead));
+    judged.slopes[i + 1] = share * (2 * center * sum + sigmoid(-ahead));
+    tallies.add("accuracy", chosen > rejected ? 1 : 0);
+    tallies.add("margin", chosen - rejected);
+    for (const double score : {chosen, rejected})
+      for (const char* name : {"min_reward", "mean_reward", "max_reward"}) tallies.add(name, score);
+  }
+}
+
 void judge_marked(const dsconfig::Objective& objective, std::span<const Answer> answers, double kl,
                   Tallies tallies, Judged& judged) {
   tallies.add("kl", kl);
@@ -259,6 +293,10 @@ Judged judge(const dsconfig::Objective& objective, std::span<const Answer> answe
   switch (objective.kind) {
     case Kind::Kto:
       judge_marked(objective, answers, kl, tallies, judged);
+      break;
+    case Kind::Reward:
+      DSJ_CHECK(answers.size() % 2 == 0);
+      judge_scores(objective, answers, tallies, judged);
       break;
     case Kind::Orpo:
       DSJ_CHECK(answers.size() % 3 == 0);

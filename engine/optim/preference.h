@@ -29,6 +29,9 @@
 //
 //   kto                good: w (1 - g(b (s - k)))   bad: w (1 - g(b (k - s)))
 //   apo_zero_unpaired  good: w (1 - g(b s))         bad: w g(b s)
+//
+// reward (RewardTrainer), of a pair's scores c and r with margin m: -log g(c - r - m) + a (c + r)^2, a its
+// Objective::center_rewards.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +51,7 @@ struct Answer {
   int64_t tokens = 0;    ///< of the answer
   int64_t targets = 0;   ///< of them, those that another token predicts
   bool good = true;      ///< of kto
+  double margin = 0;     ///< of reward, of the chosen answer; its `logp` is a score
 };
 
 /// Of each.
@@ -73,8 +77,12 @@ struct Judged {
 Judged judge(const dsconfig::Objective& objective, std::span<const Answer> answers, double kl = 0);
 /// What is counted of each micro-batch, sorted: rewards/chosen, rewards/rejected, logps/chosen,
 /// logps/rejected; of pairs also rewards/accuracies; orpo: nll_loss, log_odds_ratio, log_odds_chosen, and
-/// its logps are means over an answer's targets; kto: kl.
+/// its logps are means over an answer's targets; kto: kl. reward:
+/// accuracy, margin, max_reward, mean_reward, min_reward.
 const std::vector<std::string>& tally_names(const dsconfig::Objective& objective);
+/// Whether the tally is the least or the greatest of a micro-batch's values: over the ranks not a sum. -1: the
+/// least; 1: the greatest; 0: neither.
+int extreme_of(const std::string& name);
 /// TRL's metrics of some micro-steps, whose `tallies` follow each other, summed over the ranks: of each the
 /// mean over those micro-steps that have it. rewards/margins, too: of those with both rewards, their
 /// difference. A metric that none of them has is left out.

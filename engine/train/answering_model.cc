@@ -28,6 +28,9 @@ Result<std::unique_ptr<AnsweringModel>> AnsweringModel::open(Files& files,
                        "dsj merge --base DIR --adapter " + directory + " -o OUT makes one model");
   }
   DSJ_TRY(model->config_, layout::read_model_config(model->base_));
+  if (model->config_.scored)
+    return bad_input("is a reward model: it scores answers and generates none", model->base_,
+                     "transformers' AutoModelForSequenceClassification reads it");
   DSJ_TRY(model->tokenizer_, data::Tokenizer::load(model->base_));
   for (const std::string& note : model->tokenizer_->notes())
     std::fprintf(stderr, "%s: %s\n", verb, note.c_str());

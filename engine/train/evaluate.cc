@@ -58,6 +58,11 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
   std::optional<models::RouterBalance> balance;
   if (model_.experts.balance > 0) balance.emplace(model_.experts.count, 0.0, device_);
   forward_alone(batch, balance ? &*balance : nullptr, [&](int unit, const at::Tensor& x) {
+    if (model_.scored) {
+      result = {models::head_scores(state_.unit(unit), model_, x, batch).sum(),
+                batch.targets().count};
+      return;
+    }
     const auto head = models::head_loss(state_.unit(unit), model_, x, batch, options_.pieces,
                                         options_.label_smoothing);
     result = {head.loss_sum, head.targets};
@@ -72,8 +77,7 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
 at::Tensor Stepper::answer_losses(const models::MicroBatch& batch, const Answers& answers) {
   at::Tensor losses;
   forward_alone(batch, nullptr, [&](int unit, const at::Tensor& x) {
-    losses = models::head_part_losses(state_.unit(unit), model_, x, batch,
-                                      optim::targets_of(answers), options_.pieces);
+    losses = head_losses(unit, x, batch, answers);
   });
   return losses;
 }

@@ -6,6 +6,7 @@
 
 #include "engine/comm/agree.h"
 #include "engine/device/device.h"
+#include "engine/train/extremes.h"
 #include "engine/train/micro_batch.h"
 
 namespace dsj::train {
@@ -20,10 +21,12 @@ data::Sample no_answers(const dsconfig::Objective& objective) {
     if (objective.estimates_kl()) one.beside = {one};
     return one;
   }
-  return {.input_ids = {0, 0},
-          .labels = {data::kIgnoredLabel, data::kIgnoredLabel},
-          .second = 1,
-          .answer = objective.kind == Kind::Orpo ? 0 : -1};
+  data::Sample pair{.input_ids = {0, 0},
+                    .labels = {data::kIgnoredLabel, data::kIgnoredLabel},
+                    .second = 1,
+                    .answer = objective.kind == Kind::Orpo ? 0 : -1};
+  if (objective.scores()) pair.margin = 0;
+  return pair;
 }
 
 /// A batch's answers with their log-probabilities.
@@ -75,7 +78,8 @@ Answers answers_of(const data::Batch& batch) {
     answers.push_back({.reference = part.reference,
                        .tokens = part.tokens,
                        .targets = part.targets,
-                       .good = part.good});
+                       .good = part.good,
+                       .margin = part.margin});
   return answers;
 }
 
@@ -122,10 +126,17 @@ Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collect
   double loss = 0, judged = 0;
   for (int64_t round = 0; round < rounds; ++round, from += columns) {
     result.targets += static_cast<int64_t>(from[columns - 1]);
-    if (from[columns - 2] == 0) continue;
     for (int64_t i = 0; i < tallies; ++i) of_rounds.push_back({from[2 * i], from[2 * i + 1]});
+    if (from[columns - 2] == 0) continue;
     loss += from[columns - 3];
     judged += from[columns - 2];
+  }
+  if (objective.scores()) {
+    std::vector<optim::Tally> mine;
+    from = own.const_data_ptr<double>();
+    for (int64_t round = 0; round < rounds; ++round, from += columns)
+      for (int64_t i = 0; i < tallies; ++i) mine.push_back({from[2 * i], from[2 * i + 1]});
+    join_extremes(objective, collectives, device, mine, of_rounds);
   }
   result.metrics = optim::metrics_of(objective, of_rounds);
   if (judged > 0) result.loss = loss / judged;

@@ -12,6 +12,7 @@
 #include "engine/data/row_cache.h"
 #include "engine/data/row_sizes.h"
 #include "engine/data/tokenizer_files.h"
+#include "job/layout/trained_model.h"
 #include "job/plan/memory_input.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
@@ -140,7 +141,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
                          std::to_string(env.world_size),
                      env.job_file);
   }
-  DSJ_TRY(in.model, layout::read_model_config(training.model_name_or_path));
+  DSJ_TRY(in.model,
+          layout::read_trained_model(training.model_name_or_path, training.objective == "reward"));
   if (training.lora) {
     auto lora = layout::resolve_lora(in.model, *training.lora);
     if (!lora)
@@ -166,6 +168,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   options.aim = data::aim_of(dsconfig::name_of(in.objective.kind));
   options.max_prompt_length = in.objective.max_prompt_length;
   options.prompt_learned = in.objective.kind == dsconfig::Objective::Kind::Orpo;
+  options.scored = in.objective.scores();
+  options.threads = at::get_num_threads();
   options.max_seq_length = plan::longest_row(training, in.model);
   options.vocab_size = in.model.vocab_size;
   options.chat_template = training.chat_template.value_or("auto");

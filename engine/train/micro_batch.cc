@@ -7,6 +7,10 @@
 namespace dsj::train {
 
 models::MicroBatch on_device(const data::Batch& batch, at::Device device, models::TokenPart part) {
+  if (batch.is_scored)
+    return models::MicroBatch::of_scored(device::upload(at::tensor(batch.input_ids), device),
+                                         models::RowBounds(batch.row_lengths, device),
+                                         batch.scored);
   if (part.count > 1)
     return models::MicroBatch::part_of(at::tensor(batch.input_ids), at::tensor(batch.labels),
                                        batch.row_lengths, part, device);

@@ -146,6 +146,11 @@ class Card {
     item("objective", dsconfig::name_of(objective.kind));
     if (!objective.judges()) return;
     if (const auto& loss = in_.job.training.loss_type) item("loss_type", *loss);
+    if (objective.scores()) {
+      if (objective.center_rewards > 0)
+        item("center_rewards_coefficient", text::number(objective.center_rewards));
+      return;
+    }
     item("beta", text::number(objective.beta));
     if (objective.kind != dsconfig::Objective::Kind::Kto) return;
     item("desirable_weight", text::number(objective.desirable_weight));

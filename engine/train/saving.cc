@@ -15,6 +15,7 @@
 #include "engine/weights/kept_models.h"
 #include "engine/weights/weight_source.h"
 #include "job/contract.h"
+#include "job/layout/reward_model.h"
 #include "job/layout/row_pieces.h"
 
 namespace dsj::train {
@@ -292,6 +293,10 @@ weights::ExportOptions Saver::export_options(const std::string& target,
       .share = {.rank = state_.collectives().rank(), .world = state_.collectives().world()}};
   if (in_.job.training.eos_token)
     options.eos = {*in_.job.training.eos_token, *in_.tokenizer->eos_id()};
+  if (in_.model.scored) {
+    const auto pad = in_.tokenizer->pad_id() ? in_.tokenizer->pad_id() : in_.tokenizer->eos_id();
+    options.reward = {layout::reward_class(in_.model.model_type), pad.value_or(0)};
+  }
   const std::string wanted = in_.job.training.chat_template.value_or("auto");
   const bool own = wanted == "auto" || wanted == "model";
   if (!own && in_.dataset->chat_template().key() != 0)
@@ -299,6 +304,7 @@ weights::ExportOptions Saver::export_options(const std::string& target,
   if (in_.lora) {
     options.adapter = {.lora = *in_.lora,
                        .base = in_.job.training.model_name_or_path,
+                       .scored = in_.model.scored,
                        .fan_in_fan_out = layout::stored_in_out(in_.model)};
   }
   return options;

@@ -11,6 +11,7 @@
 #include "engine/comm/agree.h"
 #include "engine/device/device.h"
 #include "engine/models/kept_tokens.h"
+#include "engine/train/extremes.h"
 #include "engine/zero/scalar_type.h"
 #include "job/plan/zero_plan.h"
 
@@ -226,12 +227,25 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
   }
 }
 
+at::Tensor Stepper::head_losses(int unit, const at::Tensor& x, const models::MicroBatch& batch,
+                                const Answers& answers) {
+  const auto p = state_.unit(unit);
+  const std::vector<int64_t> parts = optim::targets_of(answers);
+  if (!options_.objective.scores())
+    return models::head_part_losses(p, model_, x, batch, parts, options_.pieces);
+  const at::Tensor losses = models::head_scores(p, model_, x, batch).neg();
+  if (losses.size(0) == std::ssize(answers)) return losses;
+  const at::Tensor all = at::zeros({std::ssize(answers)}, losses.options());
+  int64_t next = 0;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (parts[i] > 0) all[static_cast<int64_t>(i)].copy_(losses[next++]);
+  return all;
+}
+
 void Stepper::judge_turn(int unit, MicroStep& micro, const at::Tensor& loss) {
   Answers answers = *micro.answers;
-  const std::vector<int64_t> parts = optim::targets_of(answers);
   const auto p = state_.unit(unit);
-  device::HostRead read(
-      models::head_part_losses(p, model_, micro.x, *micro.batch, parts, options_.pieces));
+  device::HostRead read(head_losses(unit, micro.x, *micro.batch, answers));
   const double* losses = read.get().const_data_ptr<double>();
   for (size_t i = 0; i < answers.size(); ++i) answers[i].logp = -losses[i];
   const optim::Judged judged = optim::judge(options_.objective, answers, micro.kl);
@@ -244,6 +258,11 @@ void Stepper::judge_turn(int unit, MicroStep& micro, const at::Tensor& loss) {
     weight =
         std::fill_n(weight, answers[i].targets,
                     static_cast<float>(-judged.slopes[i] * micro.weight * loss_scaler_.scale()));
+  if (options_.objective.scores()) {  // the weights are of minus the scores
+    micro.x = models::head_score_turn(p, model_, micro.x, *micro.batch,
+                                      device::upload(weights.neg(), device_));
+    return;
+  }
   micro.x = models::head_turn_weighted(p, model_, micro.x, *micro.batch,
                                        device::upload(weights, device_), options_.pieces)
                 .dx;
@@ -421,8 +440,11 @@ StepResult Stepper::run(const StepInput& input) {
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0,
                     .votes = {sum[5], sum[6], sum[7]}};
+  const std::vector<optim::Tally> own_tallies = tallies_;
   for (size_t i = 0; i < tallies_.size(); ++i)
     tallies_[i] = {sum[first_tally + 2 * i], sum[first_tally + 2 * i + 1]};
+  if (options_.objective.scores())
+    join_extremes(options_.objective, collectives, device_, own_tallies, tallies_);
   if (judges) result.metrics = optim::metrics_of(options_.objective, tallies_);
   if (input.next_targets) result.next_targets = static_cast<int64_t>(sum[4]);
   if (input.before_update) input.before_update();

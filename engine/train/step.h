@@ -113,7 +113,8 @@ class Stepper {
   /// The loss of one micro-batch of this rank, forward only. Later steps are not affected.
   /// Collective: all ranks evaluate equally many micro-batches (evaluate.cc).
   Evaluated evaluate(const models::MicroBatch& batch);
-  /// The same for answers: of each, the sum of its targets' losses: [answers] double, on the device.
+  /// The same for answers: of each, the sum of its targets' losses: [answers] double, on the device. Of a
+  /// reward model minus its score.
   at::Tensor answer_losses(const models::MicroBatch& batch, const Answers& answers);
   const dsconfig::Objective& objective() const { return options_.objective; }
   const zero::Groups& groups() const { return state_.groups(); }
@@ -145,6 +146,9 @@ class Stepper {
   /// The head's pass where the objective judges answers: their log-probabilities, the loss and its
   /// slopes by them, and each target's gradient with its answer's slope.
   void judge_turn(int unit, MicroStep& micro, const at::Tensor& loss);
+  /// answer_losses() of x, the head's input.
+  at::Tensor head_losses(int unit, const at::Tensor& x, const models::MicroBatch& batch,
+                         const Answers& answers);
   /// A forward pass of a micro-batch alone; `head`: what its head does. `balance`: of its routers;
   /// null: not counted.
   void forward_alone(const models::MicroBatch& batch, models::RouterBalance* balance,

@@ -81,7 +81,7 @@ std::string adapter_config_text(const AdapterConfig& config) {
                        {"revision", nullptr},
                        {"target_modules", targets},
                        {"target_parameters", nullptr},
-                       {"task_type", "CAUSAL_LM"},
+                       {"task_type", config.scored ? "SEQ_CLS" : "CAUSAL_LM"},
                        {"trainable_token_indices", nullptr},
                        {"use_bdlora", nullptr},
                        {"use_dora", false},
@@ -100,6 +100,11 @@ Result<AdapterConfig> read_adapter_config(Files& files, const std::string& direc
     return bad_input(
         "\"peft_type\" is " + config.value("peft_type", json()).dump() + "; LORA is read", path);
   DSJ_TRY_STATUS(refuse_unbuilt(config, path));
+  if (config.value("task_type", json()) == "SEQ_CLS")
+    return bad_input(
+        "\"task_type\" is SEQ_CLS: the adapter is of a reward model, which scores answers and "
+        "generates none",
+        path, "PEFT's merge_and_unload() beside AutoModelForSequenceClassification merges it");
   // Rename PEFT's fields to ours. Types and ranges are checked where a manifest's are.
   json own = json::object();
   for (const auto& [theirs, ours] : {std::pair{"r", "r"},

@@ -19,6 +19,7 @@ inline constexpr char kAdapterPrefix[] = "base_model.model.";
 struct AdapterConfig {
   LoraArgs lora;                ///< resolved: targets are names or a regular expression
   std::string base;             ///< base_model_name_or_path: a directory or a hub id
+  bool scored = false;          ///< of a reward model: PEFT's task type is SEQ_CLS; never read
   bool fan_in_fan_out = false;  ///< the adapted weights are stored [in, out] (GPT-2's Conv1D)
 };
 

@@ -58,13 +58,21 @@ void forget_packing(nlohmann::ordered_json& object) {
 }
 
 /// config.json with the weights' dtype and without their packing, all else unchanged and in order.
-Result<std::string> updated_config(Files& files, const std::string& path, DType dtype) {
+Result<std::string> updated_config(Files& files, const std::string& path, DType dtype,
+                                   const std::optional<RewardModel>& reward) {
   DSJ_TRY(const std::string text, files.read_all(path, kConfigBytesMax));
   auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
   forget_packing(config);
   if (config.contains("text_config") && config["text_config"].is_object())
     forget_packing(config["text_config"]);
+  if (reward) {
+    config["architectures"] = nlohmann::ordered_json::array({reward->architecture});
+    config.erase("num_labels");
+    config["id2label"] = nlohmann::ordered_json::object({{"0", "LABEL_0"}});
+    config["label2id"] = nlohmann::ordered_json::object({{"LABEL_0", 0}});
+    config["pad_token_id"] = reward->pad;
+  }
   const std::string name(config_dtype_name(dtype));
   // transformers 5 renamed torch_dtype to dtype, and reads both.
   const bool has_new_name = config.contains("dtype");
@@ -126,7 +134,8 @@ Status ModelExport::make_staging() {
                                       adapter_config_text(*options_.adapter)));
   } else {
     DSJ_TRY(const std::string config,
-            updated_config(files, path_join(options_.source_dir, kConfigFile), options_.dtype));
+            updated_config(files, path_join(options_.source_dir, kConfigFile), options_.dtype,
+                           options_.reward));
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), with(kConfigFile, config)));
   }
   if (options_.chat_template)
@@ -134,7 +143,8 @@ Status ModelExport::make_staging() {
   if (!options_.card.empty())
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kCardFile), options_.card));
   for (const char* name : kCopiedFiles) {
-    if (options_.adapter && std::string_view(name) == kGenerationFile) continue;
+    const bool generates = !options_.adapter && !options_.reward;
+    if (!generates && std::string_view(name) == kGenerationFile) continue;
     if (options_.chat_template && std::string_view(name).starts_with("chat_template.")) continue;
     const std::string source = path_join(options_.source_dir, name);
     DSJ_TRY(const EntryKind found, files.kind(source));

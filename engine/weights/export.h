@@ -21,6 +21,13 @@
 
 namespace dsj::weights {
 
+/// What transformers needs to know of a reward model: its class, and the token behind which it reads no
+/// score.
+struct RewardModel {
+  std::string architecture;
+  int32_t pad = 0;
+};
+
 struct ExportOptions {
   std::string source_dir;    ///< the model that the run started from
   std::string target_dir;    ///< OUT/model; its parent must exist
@@ -31,6 +38,8 @@ struct ExportOptions {
   std::optional<AdapterConfig> adapter = {};
   /// Set: the model's eos token from now on. Unset: the source's.
   std::optional<EosToken> eos = {};
+  /// Set: config.json becomes a reward model's.
+  std::optional<RewardModel> reward = {};
   /// Set: the text of the model's chat template from now on. Unset: the source's.
   std::optional<std::string> chat_template = {};
   /// README.md, the model card; empty: there is none. The source's card is not copied: it is of another model.

@@ -34,7 +34,8 @@ Status check_buffer(const WeightSource& source, const layout::Parameter& buffer)
 Status check_tensors(const WeightSource& source, const std::vector<layout::UnitSpec>& units) {
   for (const auto& unit : units) {
     for (const auto& parameter : unit.parameters)
-      if (!is_adapter_tensor(parameter.name))
+      if (!is_adapter_tensor(parameter.name) &&
+          (parameter.drawn == 0 || source.find(parameter.name) != nullptr))
         DSJ_TRY_STATUS(check_tensor(source, parameter.name, parameter.shape));
     for (const auto& buffer : unit.buffers) DSJ_TRY_STATUS(check_buffer(source, buffer));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace dsj::zero {
 namespace {
@@ -14,6 +15,12 @@ uint64_t mixed(uint64_t z) {
   return z ^ (z >> 31);
 }
 
+uint64_t key_of(const layout::Slot& slot, uint64_t seed) {
+  uint64_t key = mixed(seed);
+  for (const char c : slot.name) key = mixed(key ^ static_cast<unsigned char>(c));
+  return key;
+}
+
 }  // namespace
 
 void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset,
@@ -22,12 +29,25 @@ void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset,
     std::ranges::fill(out, 0.0f);
     return;
   }
-  uint64_t key = mixed(seed);
-  for (const char c : slot.name) key = mixed(key ^ static_cast<unsigned char>(c));
+  const uint64_t key = key_of(slot, seed);
   const double bound = 1.0 / std::sqrt(static_cast<double>(slot.shape[1]));
   for (size_t i = 0; i < out.size(); ++i) {
     const uint64_t bits = mixed(key + static_cast<uint64_t>(offset) + i) >> 11;  // 53 bits
     out[i] = static_cast<float>(bound * (static_cast<double>(bits) * 0x1p-52 - 1.0));
+  }
+}
+
+void initial_score(const layout::Slot& slot, uint64_t seed, double deviation, int64_t offset,
+                   std::span<float> out) {
+  const uint64_t key = key_of(slot, seed);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint64_t at = 2 * (static_cast<uint64_t>(offset) + i);
+    const auto uniform = [&](uint64_t n) {  // in (0, 1)
+      return (static_cast<double>(mixed(key + n) >> 11) + 0.5) * 0x1p-53;
+    };
+    const double radius = std::sqrt(-2 * std::log(uniform(at)));
+    out[i] =
+        static_cast<float>(deviation * radius * std::cos(2 * std::numbers::pi * uniform(at + 1)));
   }
 }
 

@@ -1,4 +1,4 @@
-// The initial values of a new adapter. The distribution is PEFT's; the generator is our own, so
+// The initial values of a new adapter, and of a reward model's new score. The distribution is PEFT's; the generator is our own, so
 // that an element depends on seed and name alone, not on the rank that owns it.
 #pragma once
 
@@ -12,5 +12,9 @@ namespace dsj::zero {
 /// Writes elements [offset, offset + out.size()) of one parameter. lora_A [r, in]: uniform in
 /// +-1/sqrt(in) (Kaiming's with a = sqrt(5)). lora_B: zeros.
 void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset, std::span<float> out);
+
+/// The same of a new score (layout::Parameter::drawn): normal, with mean 0, as transformers draws it.
+void initial_score(const layout::Slot& slot, uint64_t seed, double deviation, int64_t offset,
+                   std::span<float> out);
 
 }  // namespace dsj::zero

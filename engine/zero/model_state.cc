@@ -223,6 +223,13 @@ Status ModelState::read_trained(const weights::WeightSource& source, const Adapt
         initial_adapter(*slot, adapters.seed, range.offset, range.data);
         return {};
       }
+      const auto& head = units_.back().parameters;
+      const auto drawn = std::ranges::find(head, slot->name, &layout::Parameter::name);
+      if (drawn != head.end() && drawn->drawn > 0 && !adapters.saved &&
+          source.find(slot->name) == nullptr) {
+        initial_score(*slot, adapters.seed, drawn->drawn, range.offset, range.data);
+        return {};
+      }
       const auto& from = adapters.saved ? *adapters.saved : source;
       const std::string name = (adapters.saved ? weights::kAdapterPrefix : "") + slot->name;
       DSJ_TRY_STATUS(weights::check_tensor(from, name, slot->shape));

@@ -72,8 +72,8 @@ void check_arguments(const TrainingArgs& args, Report& out) {
 
   check_objective(args, out);
   const auto& normalization = args.loss_normalization;
-  const bool judges =
-      args.objective == "dpo" || args.objective == "orpo" || args.objective == "kto";
+  const bool judges = args.objective == "dpo" || args.objective == "orpo" ||
+                      args.objective == "kto" || args.objective == "reward";
   out.origin("loss_normalization",
              normalization.value_or(
                  name_of(judges ? LossNormalization::MicroBatch : LossNormalization::Token)),

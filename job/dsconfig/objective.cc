@@ -11,7 +11,8 @@ namespace {
 
 using Kind = Objective::Kind;
 
-constexpr std::array<std::string_view, 5> kKinds = {"sft", "pretrain", "dpo", "orpo", "kto"};
+constexpr std::array<std::string_view, 6> kKinds = {"sft",  "pretrain", "dpo",
+                                                    "orpo", "kto",      "reward"};
 constexpr std::array<std::string_view, 11> kPairLosses = {
     "sigmoid",  "hinge",     "ipo",      "robust",   "exo_pair",    "nca_pair",
     "bco_pair", "sppo_hard", "apo_zero", "apo_down", "sigmoid_norm"};
@@ -45,6 +46,7 @@ Objective objective_of(const TrainingArgs& args) {
   objective.sft_weight = args.rpo_alpha.value_or(0);
   objective.desirable_weight = args.desirable_weight.value_or(1);
   objective.undesirable_weight = args.undesirable_weight.value_or(1);
+  objective.center_rewards = args.center_rewards_coefficient.value_or(0);
   objective.max_prompt_length = args.max_prompt_length.value_or(0);
   return objective;
 }
@@ -90,17 +92,14 @@ void check_pair_loss(const TrainingArgs& args, Report& out) {
 
 void check_objective(const TrainingArgs& args, Report& out) {
   const std::string name = args.objective.value_or("sft");
-  if (name == "reward") {
-    out.unsupported("training.objective", name + " is not built",
-                    "expected sft, dpo, kto, orpo or pretrain");
-    return;
-  }
   if (std::ranges::find(kKinds, name) == kKinds.end()) return;  // its choices were checked
   const Objective::Kind kind = static_cast<Kind>(place_of(kKinds, name));
-  const bool judges = kind == Kind::Dpo || kind == Kind::Orpo || kind == Kind::Kto;
+  const bool scores = kind == Kind::Reward;
+  const bool compares = kind == Kind::Dpo || kind == Kind::Orpo || kind == Kind::Kto;
+  const bool judges = compares || scores;
   OnlyWith only(name, out);
-  only.refuse(args.beta && !judges, "beta", "dpo, orpo or kto");
-  only.refuse(args.max_prompt_length && !judges, "maxPromptLength", "dpo, orpo or kto");
+  only.refuse(args.beta && !compares, "beta", "dpo, orpo or kto");
+  only.refuse(args.max_prompt_length && !compares, "maxPromptLength", "dpo, orpo or kto");
   const char* of_loss = args.loss_type ? objective_of_loss(*args.loss_type) : name.c_str();
   // nll is what pretrain has, too.
   if (name != of_loss && !(kind == Kind::Pretrain && of_loss == std::string_view("sft")))
@@ -110,6 +109,8 @@ void check_objective(const TrainingArgs& args, Report& out) {
               "leave it out, or set training.objective");
   only.refuse(args.label_smoothing.value_or(0) > 0 && kind != Kind::Dpo, "labelSmoothing", "dpo");
   only.refuse(args.rpo_alpha.value_or(0) > 0 && kind != Kind::Dpo, "rpoAlpha", "dpo");
+  only.refuse(args.center_rewards_coefficient.value_or(0) > 0 && !scores,
+              "centerRewardsCoefficient", "reward");
   only.refuse(args.desirable_weight && kind != Kind::Kto, "desirableWeight", "kto");
   only.refuse(args.undesirable_weight && kind != Kind::Kto, "undesirableWeight", "kto");
   if (kind == Kind::Dpo) check_pair_loss(args, out);
@@ -129,11 +130,19 @@ void check_objective(const TrainingArgs& args, Report& out) {
            "answers are compared with the token that ends them");
   not_with(args.label_smoothing_factor.value_or(0) > 0, "labelSmoothingFactor",
            "it smooths the loss of each token");
+  if (scores) {
+    not_with(args.truncation_side && *args.truncation_side != "right", "truncationSide",
+             "rows longer than maxSeqLength are left out, not cut");
+    not_with(args.val_size.value_or(0) > 0, "valSize",
+             "rows that are too long are left out behind the split");
+    not_with(args.neftune_noise_alpha.value_or(0) > 0, "neftuneNoiseAlpha",
+             "a score is read without noise");
+  }
   if (!args.learning_rate)
     out.warning("training.learningRate",
                 "it is Trainer's default, 5e-5, where neither the arguments nor the ds_config say "
                 "another; TRL's default of " +
-                    name + " is 1e-6",
+                    name + " is " + (scores ? "1e-4" : "1e-6"),
                 "write it");
 }
 

@@ -38,6 +38,7 @@ struct Objective {
     Dpo,       ///< of two answers the chosen one, beside the model that the run starts from
     Orpo,      ///< the same without that model
     Kto,       ///< answers that are marked good or bad
+    Reward,    ///< a score of a whole row, of two answers the chosen one's above the other's
   };
   Kind kind = Kind::Sft;
   PairLoss loss = PairLoss::Sigmoid;
@@ -45,11 +46,14 @@ struct Objective {
   double beta = 0.1, label_smoothing = 0;
   double sft_weight = 0;  ///< of dpo: of the chosen answers' loss as sft has it
   double desirable_weight = 1, undesirable_weight = 1;
+  double center_rewards = 0;      ///< of reward: the weight of (chosen + rejected)^2
   int64_t max_prompt_length = 0;  ///< in tokens; 0: any
 
   /// Whether a row is two answers to one prompt: two rows of tokens.
-  bool pairs() const { return kind == Kind::Dpo || kind == Kind::Orpo; }
-  /// Whether the loss is a function of whole answers' log-probabilities, not of each token's.
+  bool pairs() const { return kind == Kind::Dpo || kind == Kind::Orpo || scores(); }
+  /// Whether the model is a reward model (job/layout/reward_model.h).
+  bool scores() const { return kind == Kind::Reward; }
+  /// Whether the loss is a function of whole answers' log-probabilities or scores, not of each token's.
   bool judges() const { return pairs() || kind == Kind::Kto; }
   /// Whether it compares with the model that the run starts from.
   bool has_reference() const { return kind == Kind::Dpo || kind == Kind::Kto; }

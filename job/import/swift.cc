@@ -204,6 +204,7 @@ class SwiftImport {
 
   Files& files_;
   std::string command_;
+  bool scores_ = false;  ///< a reward model is trained
   int64_t ranks_;
   std::map<std::string, json> said_;
   SwiftArguments out_;
@@ -238,10 +239,11 @@ Status SwiftImport::objective() {
   if (command_ == "pt") give("objective", "pretrain");
   if (command_ != "rlhf") return {};
   const std::string kind = take("rlhf_type").value_or("dpo");
-  if (kind != "dpo" && kind != "orpo" && kind != "kto")
+  if (kind != "dpo" && kind != "orpo" && kind != "kto" && kind != "rm")
     return bad_input("ms-swift's " + kind + " is not built", "--rlhf_type",
-                     "dpo, orpo and kto are");
-  give("objective", kind);
+                     "dpo, orpo, kto and rm are");
+  scores_ = kind == "rm";
+  give("objective", scores_ ? "reward" : kind);
   if (const auto model = take("ref_model"); model && argument_word(said_["model"]) != *model)
     return bad_input("a reference other than the model that is trained is not built", "--ref_model",
                      "leave it out");
@@ -335,13 +337,18 @@ void SwiftImport::data() {
         "spec.training.maxSeqLength: ms-swift's default is the model's longest sequence, here "
         "2048");
   const std::string cut = take("truncation_strategy").value_or("delete");
-  if (cut == "left")
+  if (scores_) {
+    if (cut != "delete")
+      note("truncation_strategy " + cut +
+           ": objective reward leaves pairs with a row of more than maxSeqLength tokens out");
+  } else if (cut == "left") {
     give("truncation_side", "left");
-  else if (cut == "split" && says("packing"))
+  } else if (cut == "split" && says("packing")) {
     give("packing_strategy", "bfd_split");
-  else if (cut != "right")
+  } else if (cut != "right") {
     note("truncation_strategy " + cut +
          ": rows of more than maxSeqLength tokens are cut at the right and keep the rest");
+  }
   for (const char* key : {"template", "template_backend", "agent_template"})
     if (const auto value = take(key))
       note(std::string(key) + " " + *value +

@@ -368,6 +368,9 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
                      kFourBits, "leave it out: the base stays in 16 bits");
   const auto modules = modules_of(model, units_of(model));
   LoraArgs out = lora;
+  // As PEFT does for its task type SEQ_CLS.
+  if (model.scored && std::ranges::count(out.modules_to_save, "score") == 0)
+    out.modules_to_save.push_back("score");
   out.double_quant = lora.load_in_4bit && lora.double_quant;
   out.compute_dtype.clear();
   DSJ_TRY_STATUS(check_saved(model, modules, out));

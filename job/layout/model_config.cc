@@ -9,6 +9,7 @@
 #include "common/json_depth.h"
 #include "job/layout/config_fields.h"
 #include "job/layout/families.h"
+#include "job/layout/reward_model.h"
 
 namespace dsj::layout {
 namespace {
@@ -125,7 +126,12 @@ Result<ModelConfig> model_config_from_json(const json& config, const std::string
                          "e12 parameters; this engine counts up to " +
                          text::number(kParametersMax / 1e12) + "e12",
                      where);
-  return out;
+  if (const auto deviation =
+          config.find(out.model_type == "opt" ? "init_std" : "initializer_range");
+      deviation != config.end() && deviation->is_number() && deviation->get<double>() > 0)
+    out.score_deviation = deviation->get<double>();
+  DSJ_TRY(const bool scored, is_reward_config(config, where));
+  return scored ? as_reward_model(std::move(out), where) : std::move(out);
 }
 
 namespace {

@@ -249,10 +249,15 @@ struct ModelConfig {
   bool layer_scale = false;   ///< a number, not trained, multiplies a layer's result: the residual
   bool head_bias = false;
   double logits_scale = 1;  ///< on the logits
-  double logits_cap = 0;    ///< above 0: they are cap * tanh(logits / cap)
-  double scores_cap = 0;    ///< the same, of attention's scaled scores
+  /// A reward model (job/layout/reward_model.h): in place of the head a row has one score.
+  bool scored = false;
+  double score_deviation = 0.02;  ///< of a new score's weights (initializer_range)
+  double logits_cap = 0;          ///< above 0: they are cap * tanh(logits / cap)
+  double scores_cap = 0;          ///< the same, of attention's scaled scores
   DropoutConfig dropout;
 
+  /// Rows of the head's weight.
+  int64_t head_rows() const { return scored ? 1 : vocab_size; }
   int64_t query_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[layer]; }

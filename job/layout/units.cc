@@ -218,7 +218,7 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   };
   add(c.norm_weight, base + c.names.norm + ".weight", {c.hidden_size});
   add(c.norm_bias, base + c.names.norm + ".bias", {c.hidden_size});
-  add(!c.tied, std::string(c.names.head) + ".weight", {c.vocab_size, c.hidden_size});
+  add(!c.tied, std::string(c.names.head) + ".weight", {c.head_rows(), c.hidden_size});
   add(c.head_bias, std::string(c.names.head) + ".bias", {c.vocab_size});
   units.push_back(std::move(head));
   return units;
@@ -252,7 +252,8 @@ std::vector<UnitSpec> gpt2_units(const ModelConfig& c) {
   }
   UnitSpec head{
       "head", {{"transformer.ln_f.weight", {hidden}}, {"transformer.ln_f.bias", {hidden}}}, c.tied};
-  if (!c.tied) head.parameters.push_back({"lm_head.weight", {c.vocab_size, hidden}});
+  if (!c.tied)
+    head.parameters.push_back({std::string(c.names.head) + ".weight", {c.head_rows(), hidden}});
   units.push_back(std::move(head));
   return units;
 }
@@ -329,7 +330,9 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
 }
 
 std::vector<UnitSpec> units_of(const ModelConfig& c) {
-  return c.block == Block::Gpt2 ? gpt2_units(c) : llama_units(c);
+  auto units = c.block == Block::Gpt2 ? gpt2_units(c) : llama_units(c);
+  if (c.scored) units.back().parameters.back().drawn = c.score_deviation;
+  return units;
 }
 
 int64_t total_numel(const std::vector<UnitSpec>& units) {

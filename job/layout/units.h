@@ -25,6 +25,8 @@ struct Parameter {
   bool routed =
       false;  ///< of one expert or all: only the tokens that the router sends there read it
   Packing packing = Packing::None;
+  /// Above 0: files may lack it. Then it is drawn, normal, with this deviation.
+  double drawn = 0;
   int64_t numel() const;
 };
 

@@ -69,7 +69,7 @@ struct StepShape {
         query(this->delta ? input.model.delta.value_size() : input.model.query_size()),
         qkv(this->delta ? input.model.delta.width() : query + 2 * exchanged_kv(input.model, ranks)),
         inner(inner_of(input.model)),
-        vocab(input.model.vocab_size),
+        vocab(input.model.head_rows()),
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
         wide(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
         heads(input.model.num_heads),
@@ -515,9 +515,12 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
 }
 
 void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
-  const bool cut = input.pieces.cuts(s.targets);
-  const int64_t piece = layout::logit_rows(s.targets, s.vocab,
-                                           layout::logit_elements(input.accelerator), input.pieces);
+  const bool cut = !input.model.scored && input.pieces.cuts(s.targets);
+  const int64_t piece =
+      input.model.scored
+          ? s.targets
+          : layout::logit_rows(s.targets, s.vocab, layout::logit_elements(input.accelerator),
+                               input.pieces);
   // A row that has a target, normed, dh; then the gradient of the row, under autocast beside dh's.
   const int64_t row = s.hidden * (s.wide + 2 * s.element);
   const int64_t columns = s.hidden * s.wide;

@@ -62,6 +62,7 @@ inline MicroBatchTokens micro_batch_tokens(const MemoryInput& input) {
   const int64_t rows = input.config.micro_batch_size;
   if (const auto known = input.micro_batches.find(rows); known != input.micro_batches.end())
     return known->second;
+  if (input.model.scored) return {rows * input.tokens_per_row, 2 * rows};
   return {rows * input.tokens_per_row, rows * (input.tokens_per_row - 1)};
 }
 

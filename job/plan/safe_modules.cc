@@ -27,9 +27,9 @@ std::string_view module_class(const std::string& name) {
     if (name.contains(part))
       return name.contains("layers.") ? "torch.nn.Linear" : "transformers.pytorch_utils.Conv1D";
   for (const char* part :
-       {"_proj.", "lm_head.", "embed_out.", "query_key_value.", ".dense.", ".dense_h_to_4h.",
-        ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out.", ".shared_expert_gate.",
-        "_proj_with_mqa.", "put_linear.", ".in_proj_", ".router.proj."})
+       {"_proj.", "lm_head.", "score.", "embed_out.", "query_key_value.", ".dense.",
+        ".dense_h_to_4h.", ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out.",
+        ".shared_expert_gate.", "_proj_with_mqa.", "put_linear.", ".in_proj_", ".router.proj."})
     if (name.contains(part)) return "torch.nn.Linear";
   if (name.contains(".conv1d.")) return "torch.nn.Conv1d";
   return {};

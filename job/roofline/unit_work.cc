@@ -402,7 +402,8 @@ void UnitWork::embedding_backward(const Batch& batch) {
 
 Ops UnitWork::turn(const Batch& batch) {
   const int head = static_cast<int>(units_.size()) - 1;
-  const int64_t targets = batch.targets, hidden = model_.hidden_size, vocab = model_.vocab_size;
+  const int64_t targets = batch.targets, hidden = model_.hidden_size;
+  const int64_t vocab = model_.head_rows();
   const bool alone = batch.outputs() > 0;
   const int weight = model_.tied ? 0 : model_.norm_parameters();
   const int bias = model_.norm_parameters() + (model_.tied ? 0 : 1);

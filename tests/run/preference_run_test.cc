@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "test_paths.h"
 #include "tests/run/run_support.h"
@@ -160,6 +161,64 @@ TEST_F(PreferenceRun, KtoIsTrls) {
       fs::remove_all(out());
       ASSERT_EQ(run(line_of(one, ranks, stage)), 0);
       expect_as_trl(one, ranks == 1);
+    }
+  }
+}
+
+/// The exported model is transformers': a run that begins with it goes on with its score.
+TEST_F(PreferenceRun, RewardIsTrlsAndItsModelAReward) {
+  const json cases = json::parse(
+      read_text(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/preference/reward.json"))["cases"];
+  for (const char* file : {"config.json", "model.safetensors"})
+    fs::copy_file(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/tiny-reward" / file,
+                  at("model") / file, fs::copy_options::overwrite_existing);
+  for (const auto& [rows, ranks, stage] :
+       {std::tuple{"texts", 1, 0}, {"implicit", 1, 3}, {"chats", 2, 2}}) {
+    const auto found = std::ranges::find(cases, rows, [](const json& one) { return one["rows"]; });
+    SCOPED_TRACE(rows);
+    fs::remove_all(out());
+    ASSERT_EQ(run(line_of(*found, ranks, stage)), 0) << stderr_text();
+    json theirs = *found;
+    if (ranks == 2)  // a least and a greatest of both micro-batches, not their means
+      for (json& step : theirs["steps"])
+        for (const char* name : {"min_reward", "max_reward"}) step.erase(name);
+    expect_as_trl(theirs, ranks == 1);
+    const json config = json::parse(read_text(out() / "model/config.json"));
+    EXPECT_EQ(config["architectures"], json({"LlamaForSequenceClassification"}));
+    EXPECT_EQ(config["id2label"].size(), 1u);
+    EXPECT_EQ(config["pad_token_id"], 101) << "the tokenizer's, from which scores were read";
+  }
+  // Another objective has no use for it, and nothing answers with it.
+  auto line = line_of(oracle_of("texts", "dpo", "sigmoid"), 1, 0);
+  EXPECT_EQ(run(line), 1);
+  EXPECT_THAT(stdout_text() + stderr_text(), HasSubstr("is a reward model"));
+}
+
+/// A model without a score gets one, whatever the stage; with LoRA it is trained whole.
+TEST_F(PreferenceRun, ANewScoreIsDrawnFromTheSeed) {
+  const json cases = json::parse(
+      read_text(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/preference/reward.json"))["cases"];
+  for (const bool lora : {false, true}) {
+    std::vector<json> first;
+    for (const int stage : {0, 3}) {
+      SCOPED_TRACE(stage);
+      fs::remove_all(out());
+      auto line = line_of(cases[0], 2, stage);
+      if (lora)
+        for (const char* word : {"--use_lora=True", "--lora_r=4", "--lora_task_type=SEQ_CLS"})
+          line.push_back(word);
+      ASSERT_EQ(run(line), 0) << stderr_text();
+      const auto steps = lines(false);
+      EXPECT_NEAR(steps[0]["loss"].get<double>(), std::log(2), 0.1) << "the scores are small";
+      EXPECT_LT(steps[18]["loss"].get<double>(), steps[0]["loss"].get<double>())
+          << "of the same rows";
+      if (first.empty()) first = steps;
+      for (size_t i = 0; i < steps.size(); ++i)
+        EXPECT_NEAR(steps[i]["loss"].get<double>(), first[i]["loss"].get<double>(), 1e-5);
+      if (!lora) continue;
+      const json adapter = json::parse(read_text(out() / "model/adapter_config.json"));
+      EXPECT_EQ(adapter["task_type"], "SEQ_CLS");
+      EXPECT_EQ(adapter["modules_to_save"], json({"score"}));
     }
   }
 }

@@ -99,6 +99,49 @@ TEST(Preference, MetricsAreMeansOverTheMicroStepsThatHaveThem) {
   EXPECT_FALSE(metrics_of(kto, second).contains("rewards/margins")) << "no bad answer";
 }
 
+TEST(Preference, RewardByHand) {
+  const auto g = [](double x) { return 1 / (1 + std::exp(-x)); };
+  Objective reward{.kind = Kind::Reward, .center_rewards = 0.25};
+  const std::vector<Answer> answers = {{.logp = 1, .targets = 1, .margin = 0.5},
+                                       {.logp = -2, .targets = 1},
+                                       {.logp = 0.25, .targets = 1},
+                                       {.logp = 0.75, .targets = 1},
+                                       {},
+                                       {}};  // of a rank without rows
+  const Judged judged = judge(reward, answers);
+  EXPECT_NEAR(judged.loss, (-std::log(g(2.5)) - std::log(g(-0.5)) + 0.25 * (1 + 1)) / 2, 1e-12);
+  EXPECT_EQ(judged.judged, 2);
+  EXPECT_EQ(judged.slopes[4], 0);
+  const std::map<std::string, double> expected = {{"accuracy", 0.5},
+                                                  {"margin", 1.25},
+                                                  {"max_reward", 1},
+                                                  {"mean_reward", 0},
+                                                  {"min_reward", -2}};
+  EXPECT_EQ(metrics_of(reward, judged.tallies), expected);
+  EXPECT_TRUE(metrics_of(reward, judge(reward, std::vector<Answer>(2)).tallies).empty());
+}
+
+/// Slopes against differences of the loss, over drawn scores and margins.
+TEST(Preference, RewardsSlopesAreThoseOfItsLoss) {
+  std::mt19937 draw(11);
+  std::normal_distribution<double> normal(0, 2);
+  for (int round = 0; round < 50; ++round) {
+    const Objective reward{.kind = Kind::Reward, .center_rewards = round % 2 * 0.1};
+    std::vector<Answer> answers(6);
+    for (Answer& answer : answers)
+      answer = {.logp = normal(draw), .targets = 1, .margin = normal(draw)};
+    const Judged judged = judge(reward, answers);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const auto moved = [&](double by) {
+        auto other = answers;
+        other[i].logp += by;
+        return judge(reward, other).loss;
+      };
+      EXPECT_NEAR(judged.slopes[i], (moved(1e-5) - moved(-1e-5)) / 2e-5, 1e-7);
+    }
+  }
+}
+
 TEST(Preference, KtoByHand) {
   const auto g = [](double x) { return 1 / (1 + std::exp(-x)); };
   std::vector<Answer> answers = kPair;  // log-ratios 2 and -1

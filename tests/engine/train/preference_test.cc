@@ -35,13 +35,17 @@ class Preference : public testing::Test {
       one["objective"] = "kto";
       oracle_["cases"].push_back(std::move(one));
     }
+    const json reward = json::parse(std::ifstream(fixture("preference") + "/reward.json"));
+    for (const json& one : reward["cases"]) oracle_["cases"].push_back(one);
   }
 
   static TrainingArgs arguments(const json& one) {
     TrainingArgs args;
     args.objective = one["objective"].get<std::string>();
     const json& options = one["options"];
-    args.beta = options["beta"].get<double>();
+    if (options.contains("beta")) args.beta = options["beta"].get<double>();
+    if (options.contains("center_rewards_coefficient"))
+      args.center_rewards_coefficient = options["center_rewards_coefficient"].get<double>();
     if (const json loss = options.value("loss_type", json()); !loss.is_null())
       args.loss_type = (loss.is_array() ? loss[0] : loss).get<std::string>();
     if (options.contains("loss_weights")) args.rpo_alpha = options["loss_weights"][1].get<double>();
@@ -62,6 +66,8 @@ class Preference : public testing::Test {
   Rows open(const json& one, const TrainingArgs& args) {
     const data::DatasetOptions options{.aim = data::aim_of(*args.objective),
                                        .prompt_learned = args.objective == "orpo",
+                                       .scored = args.objective == "reward",
+                                       .threads = 2,
                                        .max_seq_length = one["max_length"],
                                        .vocab_size = 128,
                                        .selection = {.max_samples = one.value("trained", 0)}};
@@ -72,6 +78,14 @@ class Preference : public testing::Test {
       return std::move(*opened);
     };
     const auto name = one["rows"].get<std::string>();
+    if (args.objective == "reward") {  // longer pairs are left out of each part
+      Rows rows{rows_of(name), rows_of(name)};
+      const auto left = one["tokens"].size();
+      rows.trained = rows.first_evaluated = std::ssize(one["tokens"]);
+      EXPECT_EQ(rows.eval->rows(), rows.trained + one["evaluated"].get<int64_t>());
+      for (size_t row = 0; row < left; ++row) expect_tokens(*rows.train, row, one["tokens"][row]);
+      return rows;
+    }
     if (args.objective != "kto")
       return {.train = rows_of(name), .eval = rows_of(name), .first_evaluated = kTrained};
     Rows rows{rows_of("kto_" + name + "_train"), rows_of("kto_" + name + "_eval")};
@@ -83,13 +97,22 @@ class Preference : public testing::Test {
     return rows;
   }
 
+  static void expect_tokens(const data::Dataset& dataset, size_t row, const json& theirs) {
+    const data::Sample sample = dataset.at(static_cast<int64_t>(row)).value();
+    const auto second = sample.input_ids.begin() + sample.second;
+    EXPECT_EQ(std::vector(sample.input_ids.begin(), second),
+              theirs["chosen_ids"].get<std::vector<int32_t>>());
+    EXPECT_EQ(std::vector(second, sample.input_ids.end()),
+              theirs["rejected_ids"].get<std::vector<int32_t>>());
+  }
+
   struct Seen {
     std::vector<StepResult> steps;
     std::map<int64_t, EvalResult> evals;
   };
   Seen run(const json& one, int world, int stage, bool recompute = false) {
     const TrainingArgs args = arguments(one);
-    SmallRun small{.model = "tiny-llama",
+    SmallRun small{.model = args.objective == "reward" ? "tiny-reward" : "tiny-llama",
                    .world = world,
                    .recompute = recompute,
                    .config = small_config(stage, 2, 2 / world),
@@ -230,6 +253,31 @@ TEST_F(Preference, EveryStageAndTwoRanksGiveTrlsNumbers) {
         SCOPED_TRACE(std::string(objective) + ", stage " + std::to_string(stage) + ", ranks " +
                      std::to_string(world));
         expect_as_trl(run(one, world, stage, stage == 3), one, world == 1);
+      }
+    }
+  }
+}
+
+TEST_F(Preference, RewardIsTrlsAtEveryStageOnOneRankAndOnTwo) {
+  for (const char* rows : {"texts", "reward_margins"}) {
+    const json& one = oracle_of(rows, "reward");
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int world : {1, 2}) {
+        SCOPED_TRACE(std::string(rows) + ", stage " + std::to_string(stage) + ", ranks " +
+                     std::to_string(world));
+        const Seen seen = run(one, world, stage, stage == 3);
+        // TRL's least and greatest are means over micro-batches, of which two ranks have one each.
+        json theirs = one;
+        if (world == 2)
+          for (size_t i = 0; i < seen.steps.size(); ++i)
+            for (const char* name : {"min_reward", "max_reward"}) {
+              const double own = seen.steps[i].metrics.at(name);
+              const double mean = one["steps"][i][name];
+              EXPECT_TRUE(std::string(name) == "min_reward" ? own <= mean + 1e-5
+                                                            : own >= mean - 1e-5);
+              theirs["steps"][i][name] = own;
+            }
+        expect_as_trl(seen, theirs, world == 1);
       }
     }
   }

@@ -50,5 +50,25 @@ TEST(InitialAdapter, BIsZero) {
   EXPECT_EQ(adapter_values(b, 42), std::vector<float>(32, 0.0f));
 }
 
+TEST(InitialScore, IsNormalAndTheSameWhoeverOwnsIt) {
+  const layout::Slot score{"score.weight", {1, 20000}, 0, 20000};
+  std::vector<float> whole(20000), part(700);
+  initial_score(score, 42, 0.02, 0, whole);
+  initial_score(score, 42, 0.02, 1234, part);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 1234));
+  double sum = 0, squares = 0, within = 0;
+  for (const float value : whole) {
+    sum += value;
+    squares += static_cast<double>(value) * value;
+    within += std::abs(value) < 0.02;
+  }
+  EXPECT_NEAR(sum / 20000, 0, 4 * 0.02 / std::sqrt(20000));
+  EXPECT_NEAR(std::sqrt(squares / 20000), 0.02, 0.0005);
+  EXPECT_NEAR(within / 20000, 0.6827, 0.015);
+  std::vector<float> other(700);
+  initial_score(score, 43, 0.02, 1234, other);
+  EXPECT_NE(other, part);
+}
+
 }  // namespace
 }  // namespace dsj::zero

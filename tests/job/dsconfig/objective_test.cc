@@ -105,8 +105,34 @@ TEST(Objective, WhatActsWithAnotherOneIsRefusedByName) {
                  {"schedule_config", {{"total_curriculum_step", 10}, {"difficulty_step", 8}}}}}})
           .find("whole answers"),
       std::string::npos);
-  EXPECT_NE(refused(with("reward"), "training.objective"), "");
   EXPECT_NE(refused(with("ppo"), "training.objective"), "");
+}
+
+TEST(Objective, RewardScoresWholeAnswers) {
+  TrainingArgs args = with("reward");
+  args.center_rewards_coefficient = 0.25;
+  EXPECT_TRUE(objective_of(args).scores());
+  EXPECT_TRUE(objective_of(args).judges());
+  EXPECT_FALSE(objective_of(args).has_reference());
+  EXPECT_EQ(objective_of(args).rows_of_sample(), 2);
+  EXPECT_EQ(objective_of(args).center_rewards, 0.25);
+  EXPECT_TRUE(resolve({{"train_batch_size", 2}}, args, {.world_size = 1}).ok());
+  TrainingArgs other = with("dpo");
+  other.center_rewards_coefficient = 0.25;
+  EXPECT_NE(refused(other, "training.centerRewardsCoefficient").find("objective reward"),
+            std::string::npos);
+  const auto refuses = [&](const char* field, auto TrainingArgs::*member, auto value) {
+    TrainingArgs more = with("reward");
+    more.*member = value;
+    EXPECT_NE(refused(more, field), "") << field;
+  };
+  refuses("training.beta", &TrainingArgs::beta, 0.1);
+  refuses("training.maxPromptLength", &TrainingArgs::max_prompt_length, int64_t{3});
+  refuses("training.lossType", &TrainingArgs::loss_type, "sigmoid");
+  refuses("training.truncationSide", &TrainingArgs::truncation_side, "left");
+  refuses("training.valSize", &TrainingArgs::val_size, 0.25);
+  refuses("training.neftuneNoiseAlpha", &TrainingArgs::neftune_noise_alpha, 5.0);
+  refuses("training.packing", &TrainingArgs::packing, true);
 }
 
 TEST(Objective, KtoHasItsOwnLossesAndWeights) {

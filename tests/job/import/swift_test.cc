@@ -110,6 +110,11 @@ TEST(ImportSwift, WhatIsLearnedAndWhatIsRefused) {
   const json kto = training_of("swift rlhf --rlhf_type kto" + line + "--desirable_weight 2");
   EXPECT_EQ(kto["objective"], "kto");
   EXPECT_EQ(kto["desirableWeight"], 2);
+  const json reward = training_of("swift rlhf --rlhf_type rm" + line +
+                                  "--center_rewards_coefficient 0.01 --truncation_strategy left");
+  EXPECT_EQ(reward["objective"], "reward");
+  EXPECT_EQ(reward["centerRewardsCoefficient"], 0.01);
+  EXPECT_FALSE(reward.contains("truncationSide")) << "longer pairs are left out";
   EXPECT_EQ(
       training_of("swift sft" + line + "--loss_scale last_round+ignore_empty_think")["maskHistory"],
       true);
