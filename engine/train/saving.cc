@@ -293,7 +293,7 @@ weights::ExportOptions Saver::export_options(const std::string& target,
       .share = {.rank = state_.collectives().rank(), .world = state_.collectives().world()}};
   if (in_.job.training.eos_token)
     options.eos = {*in_.job.training.eos_token, *in_.tokenizer->eos_id()};
-  if (in_.model.scored) {
+  if (in_.model.scored && in_.tokenizer) {
     const auto pad = in_.tokenizer->pad_id() ? in_.tokenizer->pad_id() : in_.tokenizer->eos_id();
     options.reward = {layout::reward_class(in_.model.model_type), pad.value_or(0)};
   }

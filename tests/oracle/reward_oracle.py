@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Twenty steps of TRL's RewardTrainer in fp32 on one rank, on tests/fixtures/tiny-llama with a score: rows, tokens, losses
 and metrics of each step, and evaluations: tests/fixtures/preference/reward.json; and the model with that score:
-tests/fixtures/tiny-reward. Run it by `make oracle`, behind preference_oracle.py, whose tokenizer and rows it reads.
+tests/fixtures/preference/reward. Run it by `make oracle`, behind preference_oracle.py, whose tokenizer and rows it reads.
 
 The tokenizer's pad token is its eos token, which ends every text: the score is read at the token before it.
 """
@@ -19,7 +19,7 @@ from trl import RewardConfig, RewardTrainer
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "..", "fixtures")
 OUT = os.path.join(FIXTURES, "preference")
-MODEL = os.path.join(FIXTURES, "tiny-reward")
+MODEL = os.path.join(OUT, "reward")
 STEPS, LR = 20, 5e-4
 NAMES = ["loss", "grad_norm", "min_reward", "mean_reward", "max_reward", "accuracy", "margin"]
 

@@ -170,7 +170,7 @@ TEST_F(PreferenceRun, RewardIsTrlsAndItsModelAReward) {
   const json cases = json::parse(
       read_text(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/preference/reward.json"))["cases"];
   for (const char* file : {"config.json", "model.safetensors"})
-    fs::copy_file(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/tiny-reward" / file,
+    fs::copy_file(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/preference/reward" / file,
                   at("model") / file, fs::copy_options::overwrite_existing);
   for (const auto& [rows, ranks, stage] :
        {std::tuple{"texts", 1, 0}, {"implicit", 1, 3}, {"chats", 2, 2}}) {

@@ -112,7 +112,7 @@ class Preference : public testing::Test {
   };
   Seen run(const json& one, int world, int stage, bool recompute = false) {
     const TrainingArgs args = arguments(one);
-    SmallRun small{.model = args.objective == "reward" ? "tiny-reward" : "tiny-llama",
+    SmallRun small{.model = args.objective == "reward" ? "preference/reward" : "tiny-llama",
                    .world = world,
                    .recompute = recompute,
                    .config = small_config(stage, 2, 2 / world),

@@ -81,10 +81,10 @@ TEST(RewardModel, OfATypeWithoutSuchAClassIsRefused) {
 }
 
 TEST(RewardModel, OtherObjectivesRefuseIt) {
-  const auto refused = read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/tiny-reward", false);
+  const auto refused = read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/preference/reward", false);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("LlamaForSequenceClassification"), std::string::npos);
-  EXPECT_TRUE(read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/tiny-reward", true));
+  EXPECT_TRUE(read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/preference/reward", true));
   EXPECT_TRUE(read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/tiny-llama", true)->scored);
   EXPECT_FALSE(read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/tiny-llama", false)->scored);
 }
