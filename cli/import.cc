@@ -199,13 +199,26 @@ int import_roll(PosixFiles& files, const Options& options) {
   return import_to_manifest(files, options, import_role(*pipeline, role));
 }
 
+/// Takes "--set spec.path=value" out of a line: the hint of what it lacks is added behind it.
+std::vector<std::string> overrides_in(std::vector<std::string>& line) {
+  std::vector<std::string> own, rest;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const bool two = line[i] == "--set" && i + 1 < line.size() && line[i + 1].starts_with("spec.");
+    (two || line[i].starts_with("--set=spec.") ? own : rest).push_back(line[i]);
+    if (two) own.push_back(line[++i]);
+  }
+  line = std::move(rest);
+  return own;
+}
+
 }  // namespace
 
 int run_import(Arguments args) {
   Options options;
   const auto dashes = std::find(args.begin(), args.end(), "--");
-  const std::vector<std::string> own(args.begin(), dashes);
+  std::vector<std::string> own(args.begin(), dashes);
   if (dashes != args.end()) options.words.assign(dashes + 1, args.end());
+  for (std::string& word : overrides_in(options.words)) own.push_back(std::move(word));
   if (!ParserObserver::active() && (own.empty() || own[0] == "--help" || own[0] == "-h")) {
     std::fputs(kImportHelp, own.empty() ? stderr : stdout);
     return own.empty() ? 2 : 0;

@@ -74,6 +74,22 @@ actor_infer:
   EXPECT_EQ(run({"roll", file, "--role", "actor_infer"}), 2);
 }
 
+/// The hint of what a line lacks is added behind the line, where its own words are.
+TEST_F(ImportTest, AnOverrideBehindTheLine) {
+  const std::vector<std::string> line = {
+      "torchrun", "--", "torchrun", "--nproc_per_node=2", "train.py", "--model_name_or_path=m"};
+  ASSERT_EQ(run(line), 2);
+  EXPECT_NE(err_.find("--set spec.training.dataPath="), std::string::npos) << err_;
+  for (const std::vector<std::string>& added :
+       {std::vector<std::string>{"--set", "spec.training.dataPath=rows.jsonl"},
+        std::vector<std::string>{"--set=spec.training.dataPath=rows.jsonl"}}) {
+    std::vector<std::string> whole = line;
+    whole.insert(whole.end(), added.begin(), added.end());
+    EXPECT_EQ(run(whole), 0) << err_;
+    EXPECT_NE(out_.find("dataPath: rows.jsonl"), std::string::npos) << out_;
+  }
+}
+
 TEST_F(ImportTest, ThatRoleOfARollPipelineIsImportedWhichAloneTrains) {
   const std::string file = write("p.yaml", R"(pretrain: m
 actor_train:
