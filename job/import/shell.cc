@@ -12,6 +12,7 @@
 #include "common/files/files.h"
 #include "common/text.h"
 #include "job/import/arithmetic.h"
+#include "job/import/shell_text.h"
 
 namespace dsj::jobimport {
 namespace {
@@ -32,34 +33,6 @@ const std::set<std::string> kBetween = {"then", "do", "else", "elif", "!"};
 const std::set<std::string> kPrefixes = {"exec", "nohup", "time", "command", "sudo", "env"};
 constexpr int kNestingMax = 16;    // of texts that are read as a script or a default again
 constexpr size_t kRereadMax = 32;  // commands whose text is a script
-
-/// Behind the "$(...)", "${...}" or "`...`" that begins at `at`; 0: none does, or it does not end.
-size_t end_of_open(std::string_view text, size_t at) {
-  if (text[at] == '`') {
-    const size_t end = text.find('`', at + 1);
-    return end == std::string_view::npos ? 0 : end + 1;
-  }
-  if (text[at] != '$' || at + 1 >= text.size() || (text[at + 1] != '(' && text[at + 1] != '{'))
-    return 0;
-  const bool braces = text[at + 1] == '{';
-  int open = 0;
-  char quote = 0;
-  for (size_t i = at + 1; i < text.size(); ++i) {
-    const char c = text[i];
-    if (braces && c == '\\') {
-      ++i;
-    } else if (quote != 0) {
-      if (c == quote) quote = 0;
-    } else if (braces && c == '"') {
-      quote = c;
-    } else if (c == (braces ? '{' : '(')) {
-      ++open;
-    } else if (c == (braces ? '}' : ')') && --open == 0) {
-      return i + 1;
-    }
-  }
-  return 0;
-}
 
 class ShellReader {
  public:
@@ -313,7 +286,7 @@ class ShellReader {
         DSJ_TRY_STATUS(braced(inside.substr(2, inside.size() - 3), word, whole));
       } else if (const auto number = arithmetic(inside)) {
         word.add(*number);
-      } else if (const auto directory = directory_of(inside)) {
+      } else if (const auto directory = directory_of(inside, source_)) {
         word.add(*directory);
       } else {
         note(inside.substr(0, 60) + " is not run");
@@ -427,40 +400,6 @@ class ShellReader {
           return text::parse_int(found->second[0]);
         });
     return value ? std::optional(std::to_string(*value)) : std::nullopt;
-  }
-
-  /// Of `pwd`, the directory in which scripts are started, and of $(dirname $0), the script's own, as
-  /// relative paths; also in $(cd "$(dirname "$0")/.." && pwd). nullopt: another command.
-  std::optional<std::string> directory_of(std::string command, int depth = 0) const {
-    if (depth > 2 || command.size() > 1000) return std::nullopt;
-    std::erase_if(command, [](char c) { return c == '"' || c == '\''; });
-    if (command.starts_with('`')) command = "$(" + command.substr(1, command.size() - 2) + ")";
-    if (!command.starts_with("$(") || !command.ends_with(")")) return std::nullopt;
-    std::string inside = command.substr(2, command.size() - 3);
-    if (inside == "pwd" || inside == "pwd -P") return ".";
-    for (const char* own :
-         {"$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE}", "${BASH_SOURCE[0]}", "$(realpath $0)",
-          "$(readlink -f $0)", "$(realpath ${BASH_SOURCE[0]})", "$(readlink -f ${BASH_SOURCE[0]})"})
-      if (inside == std::string("dirname ") + own || inside == std::string("dirname -- ") + own)
-        return path_parent(source_).empty() ? "." : path_parent(source_);
-    if (!inside.starts_with("cd ")) return std::nullopt;
-    for (const std::string quiet : {"&>/dev/null", ">/dev/null", "> /dev/null", "2>&1"})
-      if (const size_t at = inside.find(quiet); at != std::string::npos)
-        inside.erase(at, quiet.size());
-    const size_t end = inside.find_first_of("&;");
-    const size_t pwd = end == std::string::npos ? end : inside.find_first_not_of("&; ", end);
-    if (pwd == std::string::npos || !inside.substr(pwd).starts_with("pwd")) return std::nullopt;
-    inside = inside.substr(3, end - 3);
-    for (const char* noise : {"-P ", "-- "})
-      if (inside.starts_with(noise)) inside.erase(0, 3);
-    while (inside.ends_with(' ')) inside.pop_back();
-    size_t close = 0;
-    if (inside.starts_with("$(")) close = inside.rfind(')');
-    if (close == std::string::npos || close == 0) return std::nullopt;
-    const auto directory = directory_of(inside.substr(0, close + 1), depth + 1);
-    const std::string below = inside.substr(close + 1);
-    if (!directory || below.find_first_not_of("./") != std::string::npos) return std::nullopt;
-    return *directory + below;
   }
 
   void put(const std::string& name, const std::string& shown, Word& word, bool whole) {

@@ -3,12 +3,16 @@
 // Tested by: tests/job/spec/arguments_test.cc
 #pragma once
 
+#include <map>
 #include <string>
 
 namespace dsj::jobspec {
 
 /// The source of a job that was a line.
 inline constexpr char kCommandLine[] = "command line";
+
+/// "per_device_train_batch_size" → "perDeviceTrainBatchSize", aliases included.
+const std::map<std::string, std::string>& training_names();
 
 /// "spec.training.learningRate" → "--learning_rate". Empty: no argument stands for the field.
 std::string argument_of(const std::string& path);

@@ -9,6 +9,7 @@
 #include "job/argument_table.h"
 #include "job/spec/argument_names.h"
 #include "job/spec/job.h"
+#include "job/spec/lora_arguments.h"
 #include "job/spec/ranks_here.h"
 #include "job/spec/sharding.h"
 
@@ -19,74 +20,6 @@ namespace {
 using dsconfig::Finding;
 using nlohmann::json;
 using Severity = Finding::Severity;
-
-/// A PEFT setting as Hugging Face's scripts name it, and its field of spec.training.lora.
-struct LoraArgument {
-  const char* name;
-  const char* field;
-  bool list = false;       ///< several words, or one with commas
-  const char* other = "";  ///< LLaMA-Factory's name
-};
-constexpr LoraArgument kLoraArguments[] = {
-    {"lora_r", "r", false, "lora_rank"},
-    {"lora_alpha", "alpha"},
-    {"lora_dropout", "dropout"},
-    {"lora_target_modules", "targetModules", true, "lora_target"},
-    {"lora_modules_to_save", "modulesToSave", true},
-    {"lora_bias", "bias"},
-    {"use_rslora", "useRslora"}};
-
-const LoraArgument* lora_argument(const std::string& name) {
-  for (const LoraArgument& argument : kLoraArguments)
-    if (name == argument.name || (name == argument.other && !name.empty())) return &argument;
-  return nullptr;
-}
-
-/// An argument of a base in 4 bits, as scripts name it, and its field of spec.training.lora. The first
-/// of a field is transformers' or TRL's.
-struct BaseArgument {
-  enum class Kind { Switch, Bits, Setting } kind;
-  const char* name;
-  const char* field;
-  bool two_levels = false;  ///< its tool quantises the scales, too, unless it is told not to
-};
-constexpr char kIn4Bits[] = "loadIn4bit", kTwoLevels[] = "bnb4bitUseDoubleQuant";
-constexpr BaseArgument kBaseArguments[] = {
-    {BaseArgument::Kind::Switch, "load_in_4bit", kIn4Bits},
-    {BaseArgument::Kind::Switch, "q_lora", kIn4Bits, true},
-    {BaseArgument::Kind::Bits, "quantization_bit", kIn4Bits, true},
-    {BaseArgument::Kind::Bits, "bits", kIn4Bits, true},
-    {BaseArgument::Kind::Setting, "bnb_4bit_quant_type", "bnb4bitQuantType"},
-    {BaseArgument::Kind::Setting, "quantization_type", "bnb4bitQuantType"},
-    {BaseArgument::Kind::Setting, "quant_type", "bnb4bitQuantType"},
-    {BaseArgument::Kind::Setting, "bnb_4bit_use_double_quant", kTwoLevels},
-    {BaseArgument::Kind::Setting, "use_bnb_nested_quant", kTwoLevels},
-    {BaseArgument::Kind::Setting, "double_quantization", kTwoLevels},
-    {BaseArgument::Kind::Setting, "double_quant", kTwoLevels},
-    {BaseArgument::Kind::Setting, "bnb_4bit_compute_dtype", "bnb4bitComputeDtype"}};
-
-const BaseArgument* base_argument(const std::string& name) {
-  const auto* found = std::ranges::find(
-      kBaseArguments, name, [](const BaseArgument& one) { return std::string(one.name); });
-  return found == std::end(kBaseArguments) ? nullptr : found;
-}
-
-/// Whether the argument turns LoRA on or off.
-bool is_lora_switch(const std::string& name) {
-  return name == "use_lora" || name == "use_peft";
-}
-
-/// "per_device_train_batch_size" → "perDeviceTrainBatchSize", aliases included.
-const std::map<std::string, std::string>& training_names() {
-  static const std::map<std::string, std::string> names = [] {
-    std::map<std::string, std::string> table = {{"eval_strategy", "evaluationStrategy"},
-                                                {"model_max_length", "maxSeqLength"}};
-    for (const std::string& camel : training_arg_names())
-      if (camel != "lora") table[snake_case(camel)] = camel;
-    return table;
-  }();
-  return names;
-}
 
 /// Whether its value may be left out: `--bf16`.
 bool is_switch(const std::string& name) {
@@ -561,55 +494,6 @@ Result<Job> job_from_arguments(const std::vector<std::string>& args,
   job.findings.insert(job.findings.begin(), line.findings.begin(), line.findings.end());
   job.written = std::move(line.written);
   return job;
-}
-
-std::string argument_of(const std::string& path) {
-  static const std::map<std::string, std::string> others = {
-      {"spec.workers.slotsPerWorker", "--nproc_per_node"},
-      {"spec.workers.replicas", "--nnodes"},
-      {"spec.backoffLimit", "--max_restarts"},
-      {"spec.deepspeed", "--deepspeed"},
-      {"spec.deepspeed.configFrom", "--deepspeed"},
-      {"spec.deepspeed.configFrom.file", "--deepspeed"}};
-  if (const auto other = others.find(path); other != others.end()) return other->second;
-  constexpr std::string_view kTraining = "spec.training.", kLora = "spec.training.lora.";
-  if (path.starts_with(kLora))
-    for (const LoraArgument& lora : kLoraArguments)
-      if (path.substr(kLora.size()) == lora.field) return std::string("--") + lora.name;
-  if (path.starts_with(kLora))
-    for (const BaseArgument& base : kBaseArguments)
-      if (path.substr(kLora.size()) == base.field) return std::string("--") + base.name;
-  if (path == "spec.training.lora") return "--use_lora";
-  if (path.starts_with(kTraining))
-    for (const auto& [name, field] : training_names())
-      if (path.substr(kTraining.size()) == field && name == snake_case(field)) return "--" + name;
-  return {};
-}
-
-std::string in_arguments(const std::string& text) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = at;
-    const auto in_word = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
-    };
-    while (end < text.size() && in_word(text[end])) ++end;
-    if (end == at) {
-      result += text[at++];
-      continue;
-    }
-    std::string word = text.substr(at, end - at);
-    at = end;
-    const size_t tail = word.find_last_not_of('.') + 1;  // the end of a sentence
-    std::string name = word.substr(0, tail);
-    if (name.starts_with("spec.")) name.erase(0, 5);
-    const bool field = name.starts_with("training.");
-    if (field) name.erase(0, 9);
-    const bool camel = std::ranges::any_of(name, [](unsigned char c) { return std::isupper(c); });
-    const std::string argument = field || camel ? argument_of("spec.training." + name) : "";
-    result += argument.empty() ? word : argument + word.substr(tail);
-  }
-  return result;
 }
 
 }  // namespace dsj::jobspec

@@ -1,0 +1,47 @@
+// The loop over a run's steps, from its first rows to the exported model: it reads, trains, evaluates, saves
+// and stops.
+// Tested by: tests/run/train_run_test.cc
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+#include "common/result.h"
+#include "engine/comm/collectives.h"
+#include "engine/train/events.h"
+#include "engine/train/finite_guard.h"
+#include "engine/train/inputs.h"
+#include "engine/train/metric_rows.h"
+#include "engine/train/references.h"
+#include "engine/train/run_state.h"
+#include "engine/train/saving.h"
+#include "engine/train/step.h"
+#include "engine/train/watching.h"
+#include "engine/zero/groups.h"
+#include "job/flight_log.h"
+
+namespace dsj::train {
+
+/// What the steps work with. All outlive the loop.
+struct RunParts {
+  const Inputs& inputs;
+  const MetricRows* chosen;      ///< null: no curriculum by a metric
+  const References* references;  ///< null where the objective has none
+  Stepper& stepper;
+  Saver& saver;
+  FiniteGuard& guard;
+  const Events& events;
+  Watching& watching;
+  comm::Collectives& collectives;
+  zero::RunGroups& groups;
+  at::Device device;
+  FlightLog& flight;
+  std::string startup_file;
+};
+
+/// Trains from `progress` to the planned end. Returns the exit code: done, preempted, or not finite. Error:
+/// the run cannot go on. Collective: all ranks.
+Result<int> run_steps(const RunParts& parts, const Progress& progress);
+
+}  // namespace dsj::train
