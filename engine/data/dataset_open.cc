@@ -40,8 +40,7 @@ class BadRows {
     std::string text = std::to_string(count_) + " of " + std::to_string(seen_) +
                        " rows are bad (rows count from 0):" + text_;
     if (count_ > listed_max_) text += "\n  and " + std::to_string(count_ - listed_max_) + " more";
-    return bad_input(std::move(text), where,
-                     count_ < seen_ ? "--skip_bad_rows True leaves them out" : "");
+    return bad_input(std::move(text), where, count_ < seen_ ? "skipBadRows leaves them out" : "");
   }
 
  private:

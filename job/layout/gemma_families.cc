@@ -40,6 +40,14 @@ void read_gemma(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
+/// What Gemma 3 and 4 have where a config is silent.
+Defaults since_gemma3() {
+  return {.max_position = 131072,
+          .rope_by_layer_type = true,
+          .activation_key = "hidden_activation",
+          .kv_heads = 4};
+}
+
 /// Gemma 2 and 3: norms on both sides, a scale of its own, caps.
 void read_gemma_layers(Fields& fields, double logits_cap, double scores_cap, ModelConfig& out) {
   out.post_norms = true;
@@ -70,12 +78,7 @@ void read_vaultgemma(const json& config, Fields& fields, ModelConfig& out) {
 }
 
 void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
-  read_gemma_shape(config, fields,
-                   {.max_position = 131072,
-                    .rope_by_layer_type = true,
-                    .activation_key = "hidden_activation",
-                    .kv_heads = 4},
-                   out);
+  read_gemma_shape(config, fields, since_gemma3(), out);
   only_causal(fields);
   read_gemma_layers(fields, 0, 0, out);
   out.qk_norm = true;
@@ -147,12 +150,7 @@ RopeConfig read_gemma4_rope(const json& config, Fields& fields, const char* type
 }  // namespace
 
 void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
-  read_gemma_shape(config, fields,
-                   {.max_position = 131072,
-                    .rope_by_layer_type = true,
-                    .activation_key = "hidden_activation",
-                    .kv_heads = 4},
-                   out);
+  read_gemma_shape(config, fields, since_gemma3(), out);
   // Text among pictures is causal whatever pictures are.
   const std::string sees = fields.text("use_bidirectional_attention", "vision");
   fields.require(sees == "vision", "use_bidirectional_attention",

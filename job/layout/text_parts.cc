@@ -59,8 +59,12 @@ void read_gemma3_part(const json& config, Fields& fields, ModelConfig& out) {
   under_language_model(out);
 }
 
-void read_gemma4_part(const json& config, Fields& fields, ModelConfig& out) {
-  read_text_part(config, fields, read_gemma4, "gemma4_text",
+namespace {
+
+/// transformers' defaults of Gemma4TextConfig, which both types have.
+void read_gemma4_kind(const json& config, Fields& fields, Read read, const char* text_type,
+                      ModelConfig& out) {
+  read_text_part(config, fields, read, text_type,
                  {{"vocab_size", 262144},
                   {"hidden_size", 2304},
                   {"intermediate_size", 9216},
@@ -71,16 +75,14 @@ void read_gemma4_part(const json& config, Fields& fields, ModelConfig& out) {
   out.names.base = "model.language_model.";
 }
 
+}  // namespace
+
+void read_gemma4_part(const json& config, Fields& fields, ModelConfig& out) {
+  read_gemma4_kind(config, fields, read_gemma4, "gemma4_text", out);
+}
+
 void read_gemma4_unified_part(const json& config, Fields& fields, ModelConfig& out) {
-  read_text_part(config, fields, read_gemma4_unified, "gemma4_unified_text",
-                 {{"vocab_size", 262144},
-                  {"hidden_size", 2304},
-                  {"intermediate_size", 9216},
-                  {"num_hidden_layers", 30},
-                  {"num_attention_heads", 8},
-                  {"num_key_value_heads", 4}},
-                 out);
-  out.names.base = "model.language_model.";
+  read_gemma4_kind(config, fields, read_gemma4_unified, "gemma4_unified_text", out);
 }
 
 namespace {

@@ -4,36 +4,25 @@
 
 #include "common/files/memory_files.h"
 #include "engine/data/prompt.h"
+#include "tests/engine/data/qwen_tokenizer.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/text_generator.h"
 
 namespace dsj::data {
 namespace {
 
-const Tokenizer& tokenizer() {
-  static const auto loaded = [] {
-    MemoryFiles files;
-    EXPECT_TRUE(files.make_dir("m"));
-    EXPECT_TRUE(
-        files.write_synced("m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json")));
-    EXPECT_TRUE(files.write_synced("m/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"));
-    return Tokenizer::load(files, "m").value();
-  }();
-  return *loaded;
-}
-
 constexpr int64_t kVocab = 5000;
 
 Result<std::unique_ptr<Dataset>> open(const std::string& text, const std::string& name = "d.json",
                                       int64_t max_seq_length = 2048, int64_t vocab = kVocab,
-                                      const Tokenizer* with = &tokenizer()) {
+                                      const Tokenizer* with = &qwen_tokenizer()) {
   MemoryFiles files;
   EXPECT_TRUE(files.write_synced(name, text));
   return Dataset::open(files, name, with, {.max_seq_length = max_seq_length, .vocab_size = vocab});
 }
 
 std::string error(const std::string& text, const std::string& name = "d.json",
-                  int64_t vocab = kVocab, const Tokenizer* with = &tokenizer()) {
+                  int64_t vocab = kVocab, const Tokenizer* with = &qwen_tokenizer()) {
   const auto dataset = open(text, name, 2048, vocab, with);
   EXPECT_FALSE(dataset) << text;
   return dataset ? "" : dataset.error().to_string();
@@ -53,14 +42,14 @@ TEST(Dataset, LossOnTheResponseOnly) {
   const auto dataset = open(R"([{"instruction": "Say hi", "input": "", "output": " hello"}])");
   ASSERT_TRUE(dataset) << dataset.error().to_string();
   const Sample sample = (*dataset)->at(0).value();
-  const auto prompt = tokenizer().encode(alpaca_prompt("Say hi")).value();
-  const auto answer = tokenizer().encode(" hello<|im_end|>").value();
+  const auto prompt = qwen_tokenizer().encode(alpaca_prompt("Say hi")).value();
+  const auto answer = qwen_tokenizer().encode(" hello<|im_end|>").value();
   std::vector<int32_t> ids = prompt, labels(prompt.size(), kIgnoredLabel);
   ids.insert(ids.end(), answer.begin(), answer.end());
   labels.insert(labels.end(), answer.begin(), answer.end());
   EXPECT_EQ(sample.input_ids, ids);
   EXPECT_EQ(sample.labels, labels);
-  EXPECT_EQ(sample.labels.back(), tokenizer().eos_id());
+  EXPECT_EQ(sample.labels.back(), qwen_tokenizer().eos_id());
 }
 
 TEST(Dataset, CutsAtTheRightAndCounts) {
@@ -200,7 +189,7 @@ TEST(Dataset, AlpacaNeedsATokenizerWithEos) {
 
 TEST(Dataset, ATokenTheModelHasNotIsABadRow) {
   const std::string row = R"({"instruction": "a", "output": "b"})";
-  const std::string says = error("[" + row + "]", "d.json", tokenizer().vocab_size() - 7);
+  const std::string says = error("[" + row + "]", "d.json", qwen_tokenizer().vocab_size() - 7);
   EXPECT_NE(says.find("row 0, line 1: becomes token"), std::string::npos) << says;
   EXPECT_NE(says.find("<|im_end|>"), std::string::npos) << says;
 }

@@ -5,7 +5,7 @@
 
 #include "common/files/memory_files.h"
 #include "engine/data/dataset.h"
-#include "tests/engine/data/support.h"
+#include "tests/engine/data/qwen_tokenizer.h"
 
 namespace dsj::data {
 namespace {
@@ -14,17 +14,6 @@ constexpr const char* kDirectory = "rows";
 
 class LeftOut : public ::testing::Test {
  protected:
-  static const Tokenizer& tokenizer() {
-    static const auto loaded = [] {
-      MemoryFiles files;
-      EXPECT_TRUE(files.make_dir("m"));
-      EXPECT_TRUE(
-          files.write_synced("m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json")));
-      EXPECT_TRUE(files.write_synced("m/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"));
-      return Tokenizer::load(files, "m").value();
-    }();
-    return *loaded;
-  }
   DatasetOptions options(bool skips) const {
     return {.vocab_size = 5000,
             .chat_template = "chatml",
@@ -37,7 +26,7 @@ class LeftOut : public ::testing::Test {
     for (const std::string& row : rows) text += row + "\n";
     EXPECT_TRUE(files_.write_synced("d.jsonl", text));
     counted_ = Dataset::count_rows(files_, "d.jsonl", options(skips));
-    return Dataset::open(files_, "d.jsonl", &tokenizer(), options(skips));
+    return Dataset::open(files_, "d.jsonl", &qwen_tokenizer(), options(skips));
   }
   static std::string joined(const std::vector<std::string>& notes) {
     std::string all;

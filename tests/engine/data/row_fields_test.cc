@@ -9,6 +9,7 @@
 #include "engine/data/dataset.h"
 #include "engine/data/prompt.h"
 #include "engine/data/row_shape.h"
+#include "tests/engine/data/qwen_tokenizer.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/text_generator.h"
 
@@ -17,23 +18,12 @@ namespace {
 
 using nlohmann::json;
 
-const Tokenizer& qwen() {
-  static const auto loaded = [] {
-    MemoryFiles files;
-    EXPECT_TRUE(files.make_dir("m"));
-    EXPECT_TRUE(
-        files.write_synced("m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json")));
-    EXPECT_TRUE(files.write_synced("m/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"));
-    return Tokenizer::load(files, "m").value();
-  }();
-  return *loaded;
-}
-
 Result<std::unique_ptr<Dataset>> open_rows(const json& rows, const std::string& chat_template) {
   MemoryFiles files;
   EXPECT_TRUE(files.write_synced("rows.json", rows.dump()));
-  return Dataset::open(files, "rows.json", &qwen(),
-                       {.vocab_size = qwen().vocab_size(), .chat_template = chat_template});
+  return Dataset::open(
+      files, "rows.json", &qwen_tokenizer(),
+      {.vocab_size = qwen_tokenizer().vocab_size(), .chat_template = chat_template});
 }
 /// With ChatML for rows that need a template.
 Result<std::unique_ptr<Dataset>> open_rows(const json& rows) {
@@ -56,7 +46,7 @@ json chat_row() {
 std::string text_of_row(const json& row) {
   const auto dataset = open_rows(json::array({row}));
   EXPECT_TRUE(dataset) << dataset.error().to_string();
-  return dataset ? qwen().decode((*dataset)->at(0)->input_ids, false) : "";
+  return dataset ? qwen_tokenizer().decode((*dataset)->at(0)->input_ids, false) : "";
 }
 
 /// What is learned, as text.
@@ -67,7 +57,7 @@ std::string learned_of_row(const json& row) {
   std::vector<int32_t> ids;
   for (const int32_t label : sample.labels)
     if (label != kIgnoredLabel) ids.push_back(label);
-  return qwen().decode(ids, false);
+  return qwen_tokenizer().decode(ids, false);
 }
 
 TEST(RowFields, ASystemTextBesideTheTurnsIsTheFirstTurn) {
@@ -264,8 +254,8 @@ TEST(RowFields, PythonsNaNCountsAsAbsent) {
       "rows.jsonl",
       "{\"instruction\": \"a\", \"input\": NaN, \"output\": \"b\", \"score\": -Infinity}\n"
       "{\"instruction\": \"a\", \"output\": NaN}\n"));
-  const auto rows =
-      Dataset::open(files, "rows.jsonl", &qwen(), {.vocab_size = qwen().vocab_size()});
+  const auto rows = Dataset::open(files, "rows.jsonl", &qwen_tokenizer(),
+                                  {.vocab_size = qwen_tokenizer().vocab_size()});
   ASSERT_FALSE(rows);
   EXPECT_NE(rows.error().message.find("1 of 2 rows are bad"), std::string::npos);
   EXPECT_NE(rows.error().message.find("row 1, line 2: output: is null"), std::string::npos)
