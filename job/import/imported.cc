@@ -1,5 +1,6 @@
 #include "job/import/imported.h"
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <optional>
@@ -88,10 +89,18 @@ void take_sharding(Imported& imported, jobspec::Sharding sharding) {
   spec["deepspeed"] = {{"config", jobspec::ds_config_of(sharding)}};
   if (sharding.recompute && !training.contains("gradientCheckpointing"))
     training["gradientCheckpointing"] = true;
-  imported.left_open.push_back(std::move(said));
+  imported.left_open.push_back(said);
+  imported.made_config = std::move(said);
 }
 
 Status finish(Imported& imported, const std::vector<std::string>& overrides) {
+  const auto names_config = [](const std::string& text) {
+    return text.starts_with("spec.deepspeed.configFrom");
+  };
+  if (imported.made_config && std::ranges::any_of(overrides, names_config)) {
+    imported.manifest["spec"]["deepspeed"].erase("config");
+    std::erase(imported.left_open, *imported.made_config);
+  }
   for (const std::string& text : overrides) {
     DSJ_TRY(const jobspec::Override change, jobspec::parse_override(text));
     DSJ_TRY_STATUS(jobspec::apply(change, 0, imported.manifest));

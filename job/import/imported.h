@@ -4,6 +4,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Imported {
   std::vector<Missing> missing;         ///< each must come from an override, or finish() fails
   std::vector<std::string> predefined;  ///< files of dsj's that stand in for the source's own
   std::vector<std::string> left_open;   ///< the user has a word to add: placeholders, environment
+  /// Set: the ds_config is take_sharding()'s, and this of left_open says so. One that is named replaces it.
+  std::optional<std::string> made_config = {};
   std::vector<std::string> not_carried;  ///< in the source, not in the job, with the reason
 };
 

@@ -24,6 +24,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kConfigFile[] = "spec.deepspeed.configFrom.file";
+
 std::optional<int> whole(const std::string& text) {
   const auto value = text::parse_int(text);
   if (!value || *value < 1 || *value > 65'536) return std::nullopt;
@@ -64,8 +66,10 @@ class LineImport {
     if (!settings_.is_null()) DSJ_TRY_STATUS(take_settings(spec));
     // A script under `deepspeed` may make its ds_config itself.
     const bool shards = taken.fsdp || launcher != Launcher::DeepSpeed;
-    if (!spec.contains("deepspeed") && shards)
+    if (const bool open = !spec.contains("deepspeed") && !asks_for_config(); open && shards)
       take_sharding(imported_, taken.fsdp.value_or(jobspec::Sharding{}));
+    else if (open)
+      need(kConfigFile, "the line has no --deepspeed FILE");
     json training = spec.value("training", json::object());
     if (training.is_null()) training = json::object();
     DSJ_TRY_STATUS(take_trainer(training));
@@ -73,8 +77,6 @@ class LineImport {
     if (!training.contains("modelNameOrPath"))
       need("spec.training.modelNameOrPath", "the line has no --model_name_or_path");
     if (!training.contains("dataPath") && !command) need("spec.training.dataPath", why_no_data());
-    if (!spec.contains("deepspeed"))
-      need("spec.deepspeed.configFrom.file", "the line has no --deepspeed FILE");
     for (const auto& [name, value] : line_.options)
       imported_.not_carried.push_back("the launcher's --" + name +
                                       (value.empty() ? "" : " " + value) +
@@ -93,6 +95,10 @@ class LineImport {
  private:
   void need(const std::string& path, const std::string& why) {
     imported_.missing.push_back({path, why});
+  }
+  bool asks_for_config() const {
+    return std::ranges::any_of(imported_.missing,
+                               [](const Missing& one) { return one.path == kConfigFile; });
   }
   /// A number of ranks that only a run knows: one, until the user writes it.
   void leave_open(const std::string& field, const std::string& why) {
@@ -340,7 +346,7 @@ class LineImport {
   Status take_settings(json& spec) {
     const std::string type = json_text(settings_, "distributed_type");
     if (!spec.contains("deepspeed") && (type == "MEGATRON_LM" || type == "TPU" || type == "XLA")) {
-      need("spec.deepspeed.configFrom.file",
+      need(kConfigFile,
            "the line trains with " + type + ", which is not DeepSpeed: name a ds_config");
     } else if (!spec.contains("deepspeed") && type == "FSDP") {
       DSJ_TRY(const auto sharding,

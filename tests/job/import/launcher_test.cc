@@ -232,6 +232,30 @@ TEST(Launcher, ShardingIsReadInEveryForm) {
   }
 }
 
+/// A ds_config that the user names stands in place of the one that an import makes.
+TEST(Launcher, ANamedConfigReplacesTheOneThatIsMade) {
+  const std::string tail = " t.py --model_name_or_path m --data_path d\n";
+  for (const auto& [launcher, start] :
+       {std::pair{Launcher::Torchrun, "torchrun --nproc_per_node 2"},
+        {Launcher::DeepSpeed, "deepspeed --num_gpus 2"},
+        {Launcher::Accelerate, "accelerate launch --num_processes 2 --use_fsdp"},
+        {Launcher::Accelerate, "accelerate launch --num_processes 2 --use_megatron_lm"}}) {
+    Folder folder;
+    auto imported = from_script(folder, start + tail, launcher);
+    ASSERT_TRUE(imported) << start << imported.error().to_string();
+    ASSERT_TRUE(finish(*imported, {"spec.deepspeed.configFrom.file=ds.json"})) << start;
+    EXPECT_EQ(imported->manifest["spec"]["deepspeed"],
+              (json{{"configFrom", {{"file", "ds.json"}}}}))
+        << start;
+    EXPECT_FALSE(any_contains(imported->left_open, "no ds_config is named")) << start;
+  }
+  Folder folder;
+  auto megatron = from_script(
+      folder, "accelerate launch --num_processes 2 --use_megatron_lm" + tail, Launcher::Accelerate);
+  ASSERT_TRUE(megatron);
+  EXPECT_FALSE(finish(*megatron, {})) << "nothing here computes the same";
+}
+
 /// A script's own names of the model and the rows are followed where the usual ones are absent.
 TEST(Launcher, OtherNamesOfModelAndRows) {
   std::mt19937 draw(3);
