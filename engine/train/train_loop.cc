@@ -105,6 +105,7 @@ class Loop {
                      : give_up("stopped on request, and step " + std::to_string(progress.step) +
                                " is not saved: its weights are not finite");
     }
+    DSJ_TRY_STATUS(saver_.finish());  // "best" need not save the last step, which waits for none
     report_memory();
     try_last_weights();
     if (progress.best.stopped) tell_early_stop(progress);

@@ -1,6 +1,7 @@
 // Watching a run of the engine: what each key of ds_config and each argument that watches makes
 // appear, and that nothing of it moves the training by a bit.
 #include <gmock/gmock.h>
+#include <algorithm>
 
 #include "test_paths.h"
 #include "tests/run/run_support.h"
@@ -253,6 +254,23 @@ TEST_F(WatchRun, TheBestCheckpointIsExportedAndTheRunEndsEarly) {
   ASSERT_EQ(train(2, {}, {"lrSchedulerType=constant"}), 0);
   EXPECT_TRUE(read_text(out() / "model" / "model.safetensors") == exported)
       << "the model of step 2";
+}
+
+/// A run that ends at a step without a checkpoint still writes the one that it began at the step before.
+TEST_F(WatchRun, ABestCheckpointJustBeforeTheEndIsWritten) {
+  for (const int64_t steps : {2, 3}) {
+    fs::remove_all(out());
+    ASSERT_EQ(train(steps, {},
+                    {"evaluationStrategy=steps", "evalSteps=1", "evalDataPath=eval.json",
+                     "saveStrategy=best", "metricForBestModel=loss", "greaterIsBetter=true",
+                     "loadBestModelAtEnd=true", "lrSchedulerType=constant"}),
+              0)
+        << stderr_text();
+    const auto losses = values("eval_loss");
+    ASSERT_GT(losses[0], *std::ranges::max_element(losses.begin() + 1, losses.end()));
+    EXPECT_THAT(stdout_text(), HasSubstr("saved step 1 ")) << steps;
+    EXPECT_TRUE(fs::exists(out() / "checkpoints" / "step-1")) << steps;
+  }
 }
 
 /// Trainer's save_only_model: models that transformers reads in place of checkpoints. Nothing of it moves
