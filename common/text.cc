@@ -73,7 +73,10 @@ std::string closest(std::string_view name, std::span<const std::string> candidat
       distance = std::min(distance, 1);
     const size_t length = std::max(wanted.size(), other.size());
     const int allowed = length <= 4 ? 1 : length <= 9 ? 2 : 3;
-    if (distance <= allowed && distance < best_distance) {
+    // Half of a short name is another name: "msamp" is no slip of "amp".
+    const bool mostly_equal =
+        2 * distance <= static_cast<int>(std::min(wanted.size(), other.size()));
+    if (distance <= allowed && mostly_equal && distance < best_distance) {
       best = candidate;
       best_distance = distance;
     }

@@ -30,6 +30,10 @@ TEST(TextTest, ClosestFindsTheUsualSlips) {
   EXPECT_EQ(closest("s", names), "");
   EXPECT_EQ(did_you_mean("stag", names), "did you mean \"stage\"?");
   EXPECT_EQ(did_you_mean("tensor_parallel", names), "");
+  const std::vector<std::string> short_names = {"amp", "lr"};
+  EXPECT_EQ(closest("msamp", short_names), "");
+  EXPECT_EQ(closest("rl", short_names), "lr");
+  EXPECT_EQ(closest("anp", short_names), "amp");
 }
 
 TEST(TextTest, NumbersAsPeopleWriteThem) {

@@ -45,6 +45,17 @@ TEST(CheckTest, ATildeIsNotExpandedInPaths) {
     expect_one(c);
 }
 
+/// From ds_configs of public repositories. DeepSpeed trains with each of them.
+TEST(CheckTest, WhatDeepSpeedTrainsWithIsAWarning) {
+  for (const Case& c : {
+           Case{R"({"checkpoint": {"use_node_local_storage": true}})", Severity::Warning,
+                "checkpoint.use_node_local_storage", "which every node must reach"},
+           Case{R"({"msamp": {"enabled": false}})", Severity::Warning, "msamp",
+                "nobody reads this key"},
+       })
+    expect_one(c);
+}
+
 TEST(CheckTest, SlipsAreErrorsWithTheRightName) {
   for (const Case& c : {
            Case{R"({"gradient_cliping": 1})", Severity::Error, "gradient_cliping",
@@ -69,6 +80,8 @@ TEST(CheckTest, SlipsAreErrorsWithTheRightName) {
                 "did you mean \"warmup_num_steps\"?"},
            Case{R"({"scheduler": {"type": "WarmupLR", "params": {"frobnicate": 5}}})",
                 Severity::Error, "scheduler.params.frobnicate", "not a parameter"},
+           Case{R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 1e-05}}})",
+                Severity::Error, "scheduler.params.warmup_num_steps", "a whole number"},
            Case{R"({"optimizer": {"type": "AdamW", "params": {"max_grad_norm": 1}}})",
                 Severity::Error, "optimizer.params.max_grad_norm", "gradient_clipping"},
        })
