@@ -98,7 +98,15 @@ void Pass::scheduled_condition() {
   if (pods_.empty() && plan_.pods.empty()) {
     return set("Scheduled", false, "NoPods", "no pod is wanted");
   }
-  if (held()) return set("Scheduled", false, "Waiting", "a queue holds the pods");
+  if (held()) {
+    for (const PodView* pod : pods_) {
+      if (pod->ended() || pod->foreign_gates.empty()) continue;
+      return set(
+          "Scheduled", false, "Waiting",
+          pod->name + ": waits until somebody removes the scheduling gate " + pod->foreign_gates);
+    }
+    return set("Scheduled", false, "Waiting", "a queue holds the pods");
+  }
   std::string count =
       std::to_string(placed) + " of " + std::to_string(slots_.size()) + " pods have a node";
   if (const std::string who = unheard(); !who.empty()) count += "; " + who;

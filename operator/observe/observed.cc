@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "common/cut_text.h"
 #include "job/contract.h"
@@ -133,6 +134,40 @@ bool another_runs(const Json& status) {
     return json_text(container, "name") != contract::kContainerName &&
            !json_child(json_child(container, "state"), "terminated").is_object();
   });
+}
+
+/// Gates that no queue removes which this operator knows, so that their names say who does.
+std::string foreign_gates_of(const Json& gates) {
+  std::string names;
+  for (const Json& gate : gates) {
+    const std::string name = name_of(gate, "name");
+    if (name.starts_with("kueue.x-k8s.io/") || name.starts_with("scheduling.volcano.sh/")) continue;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
+
+/// Why a pod failed before its worker ran: the init container that did not end with 0. A native sidecar is ended by the
+/// kubelet then, and decides nothing. Empty: none is known.
+std::string failed_init(const Json& spec, const Json& statuses) {
+  std::set<std::string> sidecars;
+  for (const Json& container : json_child(spec, "initContainers"))
+    if (json_text(container, "restartPolicy") == "Always")
+      sidecars.insert(json_text(container, "name"));
+  for (const Json& status : statuses) {
+    const Json& ended = json_child(json_child(status, "state"), "terminated");
+    const Json& code = json_child(ended, "exitCode");
+    if (!code.is_number_integer() || code == 0 || sidecars.contains(json_text(status, "name")))
+      continue;
+    std::string why =
+        "init container " + name_of(status, "name") + " ended with exit code " + code.dump();
+    if (const std::string reason = name_of(ended, "reason"); !reason.empty() && reason != "Error")
+      why += " (" + reason + ")";
+    if (const std::string words = sentence_of(ended, "message"); !words.empty())
+      why += ": " + words;
+    return why;
+  }
+  return "";
 }
 
 }  // namespace
@@ -279,7 +314,9 @@ std::optional<PodView> pod_view(const Json& object) {
               : phase == "Succeeded" ? PodView::Phase::Succeeded
               : phase == "Failed"    ? PodView::Phase::Failed
                                      : PodView::Phase::Pending;
-  pod.gated = !json_child(json_child(object, "spec"), "schedulingGates").empty();
+  const Json& gates = json_child(json_child(object, "spec"), "schedulingGates");
+  pod.gated = !gates.empty();
+  pod.foreign_gates = foreign_gates_of(gates);
   pod.reason = name_of(status, "reason");
   pod.message = sentence_of(status, "message");
   read_conditions(status, pod);
@@ -305,6 +342,8 @@ std::optional<PodView> pod_view(const Json& object) {
     pod.waiting_reason = kFetching;
     pod.waiting_message = text;
   }
+  if (pod.ended() && !pod.termination && pod.message.empty())
+    pod.message = failed_init(json_child(object, "spec"), inits);
   if (!pod.node.empty()) pod.scheduled = true;
   return pod;
 }

@@ -87,8 +87,9 @@ struct PodView {
   bool lingers = false;
   std::optional<Time> deleting_from;  ///< deletionTimestamp: the end of its grace period
   bool scheduled = false;
-  bool gated = false;                           ///< a queue holds it: it has scheduling gates
-  std::string unscheduled;                      ///< the scheduler's message
+  bool gated = false;         ///< a queue holds it: it has scheduling gates
+  std::string foreign_gates;  ///< names of those that are not of a queue known here
+  std::string unscheduled;    ///< the scheduler's message
   std::string waiting_reason, waiting_message;  ///< of a container that cannot start, or fetches
   std::optional<Termination>
       termination;                      ///< of the worker's container, or of a failed initializer

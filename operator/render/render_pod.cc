@@ -240,6 +240,7 @@ void avoid_nodes(Json& spec, const std::set<std::string>& names) {
 }
 
 constexpr char kArchitectureLabel[] = "kubernetes.io/arch";
+constexpr char kSystemLabel[] = "kubernetes.io/os";
 
 /// Whether a required node affinity says something about the label.
 bool asks_for(const Json& spec, const char* label) {
@@ -253,11 +254,13 @@ bool asks_for(const Json& spec, const char* label) {
   });
 }
 
-/// Our programs are for x86-64, and a node of another architecture would pull them and fail to start them. Who has built
-/// them for another one says so in the template.
-void choose_architecture(Json& spec) {
-  if (asks_for(spec, kArchitectureLabel)) return;
-  fill(child(spec, "nodeSelector", Json::object()), {{kArchitectureLabel, "amd64"}});
+/// Our programs are for Linux on x86-64, and any other node would pull them and fail to start them. Who has built them
+/// for another architecture says so in the template. Windows nodes are amd64, too.
+void choose_platform(Json& spec) {
+  Json wanted = Json::object();
+  if (!asks_for(spec, kArchitectureLabel)) wanted[kArchitectureLabel] = "amd64";
+  if (!asks_for(spec, kSystemLabel)) wanted[kSystemLabel] = "linux";
+  if (!wanted.empty()) fill(child(spec, "nodeSelector", Json::object()), wanted);
 }
 
 }  // namespace
@@ -330,7 +333,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init, settings);
   enter_gang(accepted.job, gang, metadata, spec);
   enter_topology(accepted.job, job.name, worker, gang, metadata, spec);
-  choose_architecture(spec);
+  choose_platform(spec);
   const auto avoided = nodes_to_avoid(o, accepted, status);
   if (!avoided.empty()) metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
   avoid_nodes(spec, avoided);

@@ -40,7 +40,7 @@ class Kubelets(threading.Thread):
         self.away, self.stopped, self.problem = set(), threading.Event(), ""
         for name, labels in nodes.items():
             kubectl("create", "-f", "-", thing={"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {
-                "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", **labels}}})
+                "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", **labels}}})
             self.ready(name, True)
             kubectl("patch", "node", name, "--type", "merge", "-p", json.dumps({"spec": {"taints": None}}))
 

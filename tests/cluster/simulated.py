@@ -15,7 +15,7 @@ def _node(index, tainted):
     spec = {"taints": [{"key": MARK, "value": "fake", "effect": "NoSchedule"}]} if tainted else {}
     return {"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "annotations": {MARK: "fake"},
-                         "labels": {"type": "simulated", "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64"}},
+                         "labels": {"type": "simulated", "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}},
             "spec": spec, "status": {"capacity": CAPACITY, "allocatable": CAPACITY}}
 
 

@@ -134,6 +134,70 @@ TEST(Sidecar, AWorkerWhoseSidecarEndedRunsOn) {
   EXPECT_EQ(world.status().restarts.total, 0);
 }
 
+/// An init container of the template or of an admission webhook fails: the kubelet ends the pod, the worker never ran,
+/// and native sidecars are ended after it. The failure names that container, wherever it is.
+TEST(InitContainer, OneThatFailsIsNamed) {
+  for (int at = 0; at < 3; ++at) {
+    for (int sidecar = 0; sidecar <= 1; ++sidecar) {
+      Json inits = Json::array(), statuses = Json::array();
+      if (sidecar == 1) {
+        inits.push_back({{"name", "istio-proxy"}, {"restartPolicy", "Always"}});
+        statuses.push_back(container("istio-proxy", ended(137, "Error")));
+      }
+      for (int i = 0; i < 3; ++i) {
+        const std::string name = "init-" + std::to_string(i);
+        inits.push_back({{"name", name}});
+        Json state = {{"waiting", {{"reason", "PodInitializing"}}}};
+        if (i < at) state = ended(0, "Completed");
+        if (i == at) {
+          state = ended(13, at == 1 ? "OOMKilled" : "Error");
+          state["terminated"]["message"] = "chown: Operation not permitted";
+        }
+        statuses.push_back(container(name.c_str(), state));
+      }
+      World world(quick_spec(1));
+      world.settle();
+      PodView& pod = world.pod(0);
+      Json object =
+          render_pod(world.o, *world.o.wanted.accepted, world.status(), 0, pod.incarnation).object;
+      object["metadata"].update({{"name", pod.name}, {"uid", pod.uid}});
+      object["spec"]["initContainers"] = inits;
+      object["spec"]["nodeName"] = "n1";
+      object["status"] = {
+          {"phase", "Failed"},
+          {"initContainerStatuses", statuses},
+          {"containerStatuses",
+           Json::array({container("worker", {{"waiting", {{"reason", "PodInitializing"}}}})})}};
+      pod = *pod_view(object);
+      world.settle();
+      EXPECT_EQ(world.status().last_failure.value("message", ""),
+                "init container init-" + std::to_string(at) + " ended with exit code 13" +
+                    (at == 1 ? " (OOMKilled)" : "") + ": chown: Operation not permitted");
+      EXPECT_EQ(world.status().restarts.counted, 1);
+    }
+  }
+}
+
+/// A gate that no queue of ours removes: whoever set it must, so the status names it.
+TEST(Gates, OneOfAStrangerIsNamed) {
+  World world(quick_spec(1));
+  world.settle();
+  const auto gated_by = [&](const std::vector<const char*>& names) {
+    Json object =
+        render_pod(world.o, *world.o.wanted.accepted, world.status(), 0, world.pod(0).incarnation)
+            .object;
+    object["metadata"].update({{"name", world.pod(0).name}, {"uid", world.pod(0).uid}});
+    for (const char* name : names) object["spec"]["schedulingGates"].push_back({{"name", name}});
+    world.pod(0) = *pod_view(object);
+    world.settle();
+    return world.message("Scheduled");
+  };
+  EXPECT_EQ(gated_by({"kueue.x-k8s.io/admission"}), "a queue holds the pods");
+  EXPECT_THAT(gated_by({"example.com/budget"}), HasSubstr("scheduling gate example.com/budget"));
+  EXPECT_THAT(gated_by({"kueue.x-k8s.io/admission", "example.com/a", "example.com/b"}),
+              HasSubstr("scheduling gate example.com/a, example.com/b"));
+}
+
 /// A kubelet calls an exit code 0 Completed. Only an agent knows whether the last step is done.
 TEST(Completed, AnExitCodeAloneIsNoSuccess) {
   World world(quick_spec(1));

@@ -175,12 +175,13 @@ TEST(Render, APodGoesToNodesThatRunOurProgramsUnlessItsTemplateNamesAnArchitectu
     world.edit("/workers/template", Json{{"spec", spec}});
     return pod_of(world)["spec"].value("nodeSelector", Json());
   };
-  const Json amd64 = {{"kubernetes.io/arch", "amd64"}};
-  EXPECT_EQ(selector_of(Json::object()), amd64);
-  EXPECT_EQ(selector_of({{"nodeSelector", {{"pool", "gpu"}}}}),
-            (Json{{"kubernetes.io/arch", "amd64"}, {"pool", "gpu"}}));
+  const Json ours = {{"kubernetes.io/arch", "amd64"}, {"kubernetes.io/os", "linux"}};
+  EXPECT_EQ(selector_of(Json::object()), ours);
+  Json pool = ours;
+  pool["pool"] = "gpu";
+  EXPECT_EQ(selector_of({{"nodeSelector", {{"pool", "gpu"}}}}), pool);
   EXPECT_EQ(selector_of({{"nodeSelector", {{"kubernetes.io/arch", "arm64"}}}}),
-            (Json{{"kubernetes.io/arch", "arm64"}}));
+            (Json{{"kubernetes.io/arch", "arm64"}, {"kubernetes.io/os", "linux"}}));
   const auto affinity = [](const char* key) {
     const Json one = {{"key", key}, {"operator", "In"}, {"values", {"arm64"}}};
     const Json term = {{"matchExpressions", Json::array({one})}};
@@ -189,8 +190,9 @@ TEST(Render, APodGoesToNodesThatRunOurProgramsUnlessItsTemplateNamesAnArchitectu
         {"affinity",
          {{"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", required}}}}}};
   };
-  EXPECT_EQ(selector_of(affinity("kubernetes.io/arch")), Json());
-  EXPECT_EQ(selector_of(affinity("pool")), amd64);
+  EXPECT_EQ(selector_of(affinity("kubernetes.io/arch")), (Json{{"kubernetes.io/os", "linux"}}));
+  EXPECT_EQ(selector_of(affinity("kubernetes.io/os")), (Json{{"kubernetes.io/arch", "amd64"}}));
+  EXPECT_EQ(selector_of(affinity("pool")), ours);
 }
 
 TEST(Render, ATemplateThatAsksForTheTokenGetsItOnEachWorker) {

@@ -90,7 +90,7 @@ class Samples:
         assert (env["NCCL_IB_HCA"], env["NCCL_DEBUG"]) == ("mlx5", "INFO"), env
         assert worker["image"].startswith("registry.example/dsj-worker-gpu") and worker["resources"]["limits"]["nvidia.com/gpu"] == "8", worker
         labels = pod["metadata"]["labels"]
-        assert (labels["pool"], labels["team"], pod["spec"]["nodeSelector"]) == ("h200", "vision", {"pool": "h200", "kubernetes.io/arch": "amd64"}), labels
+        assert (labels["pool"], labels["team"], pod["spec"]["nodeSelector"]) == ("h200", "vision", {"pool": "h200", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}), labels
         job = json.loads(kubectl("get", "dsj", "from-template", "-o", "json").stdout)
         assert job["status"]["template"] == {"name": "h200", "generation": 1}, job["status"]
         assert "h200, generation 1" in kubectl("dsj", "describe", "from-template").stdout
