@@ -1,6 +1,7 @@
 // Watching a run of the engine: what each key of ds_config and each argument that watches makes
 // appear, and that nothing of it moves the training by a bit.
 #include <gmock/gmock.h>
+
 #include <algorithm>
 
 #include "test_paths.h"
