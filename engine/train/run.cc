@@ -28,6 +28,7 @@
 #include "engine/train/loading.h"
 #include "engine/train/long_rows.h"
 #include "engine/train/metric_rows.h"
+#include "engine/train/one_directory.h"
 #include "engine/train/out_of_memory.h"
 #include "engine/train/references.h"
 #include "engine/train/saving.h"
@@ -202,6 +203,8 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                 .attention_choice(zero::scalar_type(in.config().precision), in.model.head_dim)
                 .because);
   PosixFiles files;
+  if (env.world_size > env.local_world_size)
+    DSJ_TRY_STATUS(check_one_directory(files, in.job.output_dir, *collectives, device));
   for (const std::string& warning : clear_leftovers(files, in.job, *collectives, device))
     events.warn(warning);
   DSJ_TRY(auto search, by_itself(AgreedSearch::begin(files, in.job, *collectives, device)));
