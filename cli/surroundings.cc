@@ -151,15 +151,20 @@ class Look {
               "name a directory step-N, checkpoint-N or global_stepN");
   }
 
-  /// A run in the output directory of Trainer's does not go on from its checkpoints by itself.
+  /// Trainer would go on from its checkpoints in the output directory, or refuse the directory; it never
+  /// begins anew there in silence.
   void trainers_own() {
     const std::string& output = job_.training.output_dir;
-    if (files_are_ != FilesAre::Here || has_checkpoints(output)) return;
+    const bool anew = job_.training.overwrite_output_dir.value_or(false);
+    if (files_are_ != FilesAre::Here || anew || has_checkpoints(output)) return;
     const std::string newest = newest_trainer_checkpoint(output);
-    if (newest.empty() || !deepspeed::is_deepspeed(files_, newest).value_or(false)) return;
-    add(Severity::Warning, "spec.training.outputDir",
-        "the run begins at step 0: it does not go on from Trainer's checkpoints by itself",
-        "--resume_from_checkpoint " + newest + " goes on from it");
+    if (newest.empty() || job_.training.model_name_or_path.starts_with(output + "/")) return;
+    const bool goes_on = deepspeed::is_deepspeed(files_, newest).value_or(false);
+    add(Severity::Error, "spec.training.outputDir", "holds checkpoints of Trainer's: " + newest,
+        (goes_on ? "--resume_from_checkpoint " + newest + " goes on from it"
+                 : "--model_name_or_path " + newest +
+                       " begins with its weights (it has no states of DeepSpeed to go on from)") +
+            "; --overwrite_output_dir True begins at step 0 and leaves it there");
   }
 
   /// Opens the data, and what evaluation reads, as the ranks do.

@@ -261,10 +261,25 @@ TEST_F(JobCheckTest, ADirectoryThatIsNoCheckpoint) {
   }
   training().erase("resumeFromCheckpoint");
   training()["outputDir"] = (folder_ / "trainer").string();
-  EXPECT_EQ(says("Trainer's output").find("begins at step 0"), std::string::npos)
-      << "DeepSpeed's states are not there";
-  write("trainer/checkpoint-1000/latest", "global_step1000");
-  EXPECT_NE(says("Trainer's output").find("begins at step 0"), std::string::npos);
+  for (const bool has_states : {false, true}) {
+    if (has_states) write("trainer/checkpoint-1000/latest", "global_step1000");
+    for (const char* word : {"", "true"}) {
+      training().erase("resumeFromCheckpoint");
+      if (*word) training()["resumeFromCheckpoint"] = word;
+      EXPECT_EQ(validate().code, 1) << "Trainer would go on, or refuse the directory";
+      const std::string text = says("Trainer's output");
+      EXPECT_NE(text.find(has_states ? "--resume_from_checkpoint " : "--model_name_or_path "),
+                std::string::npos)
+          << text;
+      EXPECT_NE(text.find("trainer/checkpoint-1000"), std::string::npos) << text;
+    }
+  }
+  training()["overwriteOutputDir"] = true;
+  EXPECT_EQ(validate().code, 0) << says("begins anew");
+  training().erase("overwriteOutputDir");
+  fs::copy(folder_ / "model", folder_ / "trainer/checkpoint-1000");
+  training()["modelNameOrPath"] = (folder_ / "trainer/checkpoint-1000").string();
+  EXPECT_EQ(validate().code, 0) << says("begins with its weights");
 }
 
 TEST_F(JobCheckTest, WhatTheRunNotesOfItsRowsIsSaidBefore) {
