@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "common/json.h"
+#include "job/spec/container_mounts.h"
 #include "job/spec/field_reader.h"
 #include "job/spec/user_program.h"
 
@@ -19,48 +20,6 @@ constexpr char kPrefix[] = "initialize-";
 /// In the order in which they run.
 constexpr const char* kNames[] = {"model", "dataset"};
 constexpr const char* kOurs[] = {"STORAGE_URI", "TARGET", "STAGING", "MARKER"};
-
-/// Volumes of one pod or one node. An inline csi volume lives as long as its pod.
-constexpr const char* kOfPod[] = {"emptyDir", "ephemeral", "hostPath", "csi"};
-constexpr const char* kReadOnly[] = {"configMap", "secret", "downwardAPI", "projected", "image"};
-
-bool has_any(const json& object, const auto& names) {
-  return std::ranges::any_of(names, [&](const char* name) { return object.contains(name); });
-}
-
-/// True if `path` is `directory` or lies in it.
-bool is_below(const std::string& path, std::string directory) {
-  while (directory.size() > 1 && directory.ends_with('/')) directory.pop_back();
-  return path == directory || path.starts_with(directory == "/" ? directory : directory + "/");
-}
-
-/// The worker's mount with the longest path that holds `target`; null: none.
-const json& mount_of(const json& worker_template, const std::string& target) {
-  static const json kNone;
-  const json* found = &kNone;
-  size_t longest = 0;
-  for (const json& mount : json_child(worker_container(worker_template), "volumeMounts")) {
-    const std::string path = json_text(mount, "mountPath");
-    if (path.empty() || path.size() < longest || !is_below(target, path)) continue;
-    found = &mount;
-    longest = path.size();
-  }
-  return *found;
-}
-
-const json& volume_of(const json& worker_template, const json& mount) {
-  static const json kNone;
-  for (const json& volume : json_child(json_child(worker_template, "spec"), "volumes")) {
-    if (json_text(volume, "name") == json_text(mount, "name")) return volume;
-  }
-  return kNone;
-}
-
-std::string normal(const std::string& path) {
-  std::string text = fs::path(path).lexically_normal().string();
-  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
-  return text;
-}
 
 /// `path`/../.<name>`end`
 std::string beside(const std::string& path, const std::string& end) {
@@ -99,7 +58,7 @@ class Reader {
     }
     if (!in_.in_cluster) return nullptr;
     const std::string target = where(name);
-    if (target.empty() || !mounted(target, worker_template, made)) return nullptr;
+    if (target.empty() || !mounts(target, worker_template, made)) return nullptr;
     json ours = json::array({variable("STORAGE_URI", uri), variable("TARGET", target),
                              variable("MARKER", beside(target, ".source"))});
     for (json& entry : made["env"]) ours.push_back(std::move(entry));
@@ -144,7 +103,7 @@ class Reader {
   }
 
   std::string where(const std::string& name) {
-    const std::string target = normal(initializer_target(name, in_.training));
+    const std::string target = normal_path(initializer_target(name, in_.training));
     const std::string field =
         name == "model" ? "spec.training.modelNameOrPath" : "spec.training.dataPath";
     if (target.starts_with("/") && target != "/") return target;
@@ -153,16 +112,17 @@ class Reader {
     return {};
   }
 
-  bool mounted(const std::string& target, const json& worker_template, json& made) {
-    const json& mount = mount_of(worker_template, target);
-    const std::string name = json_text(mount, "name");
-    if (mount.is_null()) {
+  bool mounts(const std::string& target, const json& worker_template, json& made) {
+    const Mounted on = mounted(worker_template, target);
+    if (!on.mount) {
       if (in_.in_part) return true;
       error(at_, target + " is on no volume of the container \"worker\"",
             "mount one in spec.workers.template, at a directory above it");
       return false;
     }
-    if (normal(json_text(mount, "mountPath")) == target) {
+    const json& mount = *on.mount;
+    const std::string name = json_text(mount, "name");
+    if (normal_path(json_text(mount, "mountPath")) == target) {
       error(
           at_,
           target + " is where the volume \"" + name + "\" is mounted: nothing can be renamed to it",
@@ -170,9 +130,7 @@ class Reader {
               made["name"].get<std::string>());
       return false;
     }
-    const json& volume = volume_of(worker_template, mount);
-    if (has_any(volume, kReadOnly) ||
-        json_child(json_child(volume, "persistentVolumeClaim"), "readOnly") == true) {
+    if (on.volume && !unwritable(*on.volume).empty()) {
       error(at_, target + " is on the volume \"" + name + "\", which cannot be written",
             "mount a claim");
       return false;
@@ -214,7 +172,8 @@ std::string initializer_of(const std::string& container_name) {
 }
 
 bool fetched_by_every_pod(const json& worker_template, const std::string& target) {
-  return has_any(volume_of(worker_template, mount_of(worker_template, normal(target))), kOfPod);
+  const Mounted on = mounted(worker_template, normal_path(target));
+  return on.volume && is_of_pod_or_node(*on.volume);
 }
 
 std::string initializer_target(const std::string& name, const TrainingArgs& training) {
@@ -223,7 +182,7 @@ std::string initializer_target(const std::string& name, const TrainingArgs& trai
 }
 
 std::string staging_path(const std::string& target, int worker) {
-  return beside(normal(target), ".staging-" + std::to_string(worker));
+  return beside(normal_path(target), ".staging-" + std::to_string(worker));
 }
 
 void read_initializers(const json& spec, const InitializersInput& in, json& worker_template,

@@ -3,6 +3,7 @@
 
 #include "common/json.h"
 #include "job/spec/config_reader.h"
+#include "job/spec/container_mounts.h"
 #include "job/spec/field_reader.h"
 #include "job/spec/initializers.h"
 #include "job/spec/job.h"
@@ -96,6 +97,8 @@ class ManifestReader : private FieldReader {
     failures(json_child(spec, "failurePolicy"));
     scheduling(json_child(json_child(spec, "runPolicy"), "schedulingPolicy"));
     elastic();
+    if (origin_.in_cluster() && !in_part_)
+      check_output_dir(job_.worker_template, job_.training, most_workers(), *this);
     if (job_.policies.topology && origin_.in_cluster())
       check_topology(*job_.policies.topology, job_.policies.run.scheduling.scheduler,
                      job_.worker_template, *this);
@@ -229,6 +232,11 @@ class ManifestReader : private FieldReader {
     if (container.contains("workingDir"))
       report(Severity::Warning, at + ".workingDir",
              "has effect in a cluster only: the ranks run in the current directory");
+  }
+
+  int most_workers() const {
+    const auto& elastic = job_.policies.elastic;
+    return elastic ? std::max<int>(job_.replicas, elastic->max_replicas) : job_.replicas;
   }
 
   void failures(const json& policy) {

@@ -84,6 +84,7 @@ TEST(DrawnTemplate, IsRefusedForAContradictionOrSaidByItsPod) {
     const DrawnTemplate drawn(seed);
     Json spec = quick_spec();
     spec["workers"]["template"] = drawn.pod();
+    spec["training"]["outputDir"] = "/tmp/out";  // some of the drawn have a read-only root
     const Verdict verdict = judge("j", spec, std::nullopt, "");
     const std::string wrong = drawn.contradiction();
     ASSERT_EQ(verdict.accepted != nullptr, wrong.empty())

@@ -19,7 +19,9 @@ json manifest() {
       "deepspeed": {"config": {"train_batch_size": "auto", "zero_optimization": {"stage": 2}}},
       "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out",
                    "maxSteps": 10},
-      "workers": {"replicas": 2, "slotsPerWorker": 1}}})");
+      "workers": {"replicas": 2, "slotsPerWorker": 1, "template": {"spec": {
+        "containers": [{"name": "worker", "volumeMounts": [{"name": "v", "mountPath": "/out"}]}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}}}}})");
 }
 
 std::vector<std::string> errors(const Job& job) {

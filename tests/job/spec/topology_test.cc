@@ -18,7 +18,9 @@ json manifest_with(json topology) {
     "spec": {
       "deepspeed": {"config": {"train_micro_batch_size_per_gpu": 1}},
       "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out"},
-      "workers": {"replicas": 2}}})");
+      "workers": {"replicas": 2, "template": {"spec": {
+        "containers": [{"name": "worker", "volumeMounts": [{"name": "v", "mountPath": "/out"}]}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}}}}})");
   object["spec"]["workers"]["topology"] = std::move(topology);
   return object;
 }
@@ -96,7 +98,6 @@ TEST(TopologySpec, ARequiredAffinityOfTheUserIsNotJoinedWithARequiredTopology) {
   const auto with = [&](const char* mode, const char* list, const json& terms) {
     json object = manifest_with(rack(mode));
     json& spec = object["spec"]["workers"]["template"]["spec"];
-    spec["containers"] = json::array({{{"name", "worker"}}});
     spec["affinity"]["podAffinity"][list] = terms;
     return object;
   };

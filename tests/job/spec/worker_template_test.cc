@@ -118,7 +118,7 @@ TEST(WorkerTemplate, WhatItMaySayIsNotMissingInTheJob) {
   const json worker = json::parse(R"({"spec": {"containers": [{"name": "worker"}]}})");
   EXPECT_THAT(finding_paths({{"templateRef", ref}, {"template", worker}}, "Command"),
               ElementsAre());
-  EXPECT_EQ(finding_paths({{"template", worker}}, "Command").size(), 2u);
+  EXPECT_EQ(finding_paths({{"template", worker}}, "Command").size(), 3u) << "and the output";
   EXPECT_THAT(finding_paths({{"templateRef", json::object()}}),
               ElementsAre("spec.workers.templateRef.name"));
   EXPECT_THAT(finding_paths({{"templateRef", {{"nam", "h200"}}}}),
