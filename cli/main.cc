@@ -192,7 +192,8 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
-  const std::string hint = dsj::text::did_you_mean(args[0], names);
+  const std::string other = dsj::cli::verb_of_others(args[0]);
+  const std::string hint = other.empty() ? dsj::text::did_you_mean(args[0], names) : other;
   std::fprintf(stderr, "dsj: \"%s\" is not a verb%s%s\n", args[0].c_str(), hint.empty() ? "" : ": ",
                hint.c_str());
   print_help(stderr);

@@ -83,14 +83,17 @@ int run_submit(Arguments args, const Connect& connect) {
       "beside the manifest, as for `dsj run`.",
       "dsj submit"};
   SubmitOptions options;
-  parser.option("FILE", options.file, "a DeepSpeedJob (YAML)").required();
+  parser.option("FILE", options.file, "a DeepSpeedJob (YAML); -f FILE is the same").required();
   add_cluster_flags(parser, options.flags);
   parser.option("--name", options.name, "the job's name (default: the manifest's)");
   const auto dry = parser.flag("--dry-run", options.dry_run, "only check the manifest");
   parser.flag("--wait", options.wait, "wait until the job has ended; the exit code is then 0 or 1");
   ObjectResult result(parser);
   result.excludes(dry);
-  if (const auto over = parser.parse(args)) return *over;
+  // kubectl's way to name the file.
+  std::vector<std::string> words(args.begin(), args.end());
+  std::erase_if(words, [](const std::string& one) { return one == "-f" || one == "--filename"; });
+  if (const auto over = parser.parse(words)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("submit", session.error());
   auto manifest = manifest_of(options);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "common/text.h"
@@ -425,6 +426,14 @@ Result<std::string> text_of_file(const std::string& path) {
   if (file.bad() || (file.fail() && !file.eof()))
     return bad_input("cannot be read: is it a file?", path);
   text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMaxText) {
+    std::error_code unknown;  // a pipe has no size
+    const auto bytes = std::filesystem::file_size(path, unknown);
+    if (!unknown && bytes > kMaxText)
+      return bad_input("the file has " + std::to_string(bytes) + " bytes, expected at most " +
+                           std::to_string(kMaxText),
+                       path, "a cluster stores no larger ones");
+  }
   return text;
 }
 

@@ -49,6 +49,25 @@ TEST_F(Submit, TakesTheFileBesideTheManifestIntoTheJob) {
   EXPECT_EQ(run(run_submit, {manifest(), "--name", "fourth", "-o", "yaml", "--dry-run"}), 2);
 }
 
+TEST_F(Submit, TakesTheFileAsKubectlDoes) {
+  ASSERT_EQ(run(run_submit, {"-f", manifest()}), 0) << err_;
+  EXPECT_TRUE(there());
+}
+
+TEST_F(Submit, AFileThatNoClusterStoresIsRefusedWithItsTrueSize) {
+  write("big.yaml", std::string(1'134'727, '#'));
+  EXPECT_EQ(run(run_submit, {(folder_ / "big.yaml").string()}), 2);
+  EXPECT_THAT(err_, HasSubstr("the file has 1134727 bytes, expected at most 1048576"));
+}
+
+TEST(VerbOfOthers, NamesOurs) {
+  EXPECT_THAT(verb_of_others("stop"), HasSubstr("dsj suspend NAME"));
+  EXPECT_EQ(verb_of_others("delete"), "kubectl delete dsj NAME");
+  EXPECT_THAT(verb_of_others("list"), HasSubstr("dsj get"));
+  EXPECT_THAT(verb_of_others("events"), HasSubstr("dsj describe"));
+  EXPECT_EQ(verb_of_others("submitt"), "");
+}
+
 TEST_F(Submit, BadInputCreatesNothing) {
   EXPECT_EQ(run(run_submit, {manifest(", learningRat: 1")}), 2);
   EXPECT_THAT(err_, HasSubstr("did you mean"));
