@@ -60,6 +60,12 @@ TEST_F(Submit, AFileThatNoClusterStoresIsRefusedWithItsTrueSize) {
   EXPECT_THAT(err_, HasSubstr("the file has 1134727 bytes, expected at most 1048576"));
 }
 
+TEST_F(Submit, NoWorkersAreASuspendedJob) {
+  EXPECT_EQ(run(run_scale, {"quick", "--replicas", "0"}), 2);
+  EXPECT_THAT(err_, HasSubstr("dsj suspend NAME"));
+  EXPECT_EQ(run(run_scale, {"quick", "--replicas=0"}), 2);
+}
+
 TEST(VerbOfOthers, NamesOurs) {
   EXPECT_THAT(verb_of_others("stop"), HasSubstr("dsj suspend NAME"));
   EXPECT_EQ(verb_of_others("delete"), "kubectl delete dsj NAME");
