@@ -16,6 +16,7 @@
 #include "engine/weights/tensor_check.h"
 #include "job/contract.h"
 #include "job/layout/trained_model.h"
+#include "job/layout/trained_part.h"
 
 namespace dsj::cli {
 namespace {
@@ -96,10 +97,21 @@ class Look {
             lora.error().hint);
       else
         around_.lora = std::move(*lora);
+    } else {
+      trained_part(*model);
     }
     around_.model_directory = *directory;
     around_.model = std::move(*model);
     weights();
+  }
+
+  void trained_part(const layout::ModelConfig& model) {
+    const auto frozen = layout::frozen_parameters(model, job_.training);
+    if (!frozen)
+      return add(Severity::Error, "spec.training." + frozen.error().where, frozen.error().message,
+                 frozen.error().hint);
+    if (frozen->empty()) return;
+    if (auto part = layout::all_but(model, *frozen)) around_.lora = std::move(*part);
   }
 
   void weights() {

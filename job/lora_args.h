@@ -32,6 +32,8 @@ struct LoraArgs {
   std::string compute_dtype;
 
   double scaling() const;
+  /// False: what stands for a run that trains parts of a model whole (layout/trained_part.h).
+  bool adapts() const { return !target_modules.empty() || !target_pattern.empty(); }
   friend bool operator==(const LoraArgs&, const LoraArgs&) = default;
 };
 

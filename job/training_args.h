@@ -114,7 +114,10 @@ struct TrainingArgs {
   std::optional<bool> export_not_finite;  ///< ours: false; exports weights that are not finite, too
   /// Ours: auto (a GPU where there is one), cpu, cuda (a GPU, or the run is refused).
   std::optional<std::string> device;
-  std::optional<LoraArgs> lora;  ///< unset: every parameter is trained
+  std::optional<LoraArgs> lora;  ///< unset: whole weights are trained
+  /// Without lora, what is trained of the model (layout/trained_part.h); unset: everything.
+  std::optional<std::string> trainable_parameters;  ///< a regular expression over names
+  std::optional<int64_t> trainable_layers;          ///< so many last ones; below 0: first ones
 };
 
 /// Reads the camelCase object of a manifest or of job.json. A number may be a string ("1e-6").

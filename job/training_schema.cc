@@ -248,6 +248,12 @@ const std::vector<TrainingField>& training_fields() {
           "auto cpu cuda"),
       row("lora", &A::lora,
           "Trains low-rank adapters instead of the whole model, with PEFT's names and defaults."),
+      row("trainableParameters", &A::trainable_parameters,
+          "Trains the parameters whose name this regular expression matches from its start; all "
+          "others are frozen. Without lora."),
+      row("trainableLayers", &A::trainable_layers,
+          "Of the layers trains the last N only, or with -N the first; what is in no layer is "
+          "frozen unless trainableParameters matches it. Without lora."),
   };
   return table;
 }

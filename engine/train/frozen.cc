@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <set>
 
 #include "engine/checkpoint/checksum.h"
 #include "engine/checkpoint/reader.h"
@@ -12,6 +11,7 @@
 #include "engine/train/named_checkpoint.h"
 #include "engine/train/run_state.h"
 #include "engine/zero/scalar_type.h"
+#include "job/layout/trained_part.h"
 
 namespace dsj::train {
 namespace {
@@ -93,31 +93,14 @@ Result<Names> frozen_in_checkpoint(Files& files, AgreedSearch& search, const Job
 }
 
 Result<std::optional<LoraArgs>> trained_part(const Inputs& in, const Names& frozen) {
-  if (in.lora || frozen.empty()) return in.lora;
-  std::set<std::string> left(frozen.begin(), frozen.end()), frozen_modules, trained_modules;
-  for (const auto& unit : layout::units_of(in.model)) {
-    for (const auto& parameter : unit.parameters) {
-      const bool stays = left.erase(parameter.name) > 0;
-      (stays ? frozen_modules : trained_modules).insert(layout::module_of(parameter.name));
-    }
-  }
-  const std::string where = "training.resumeFromCheckpoint";
-  if (!left.empty())
-    return bad_input("\"" + *left.begin() +
-                         "\" was frozen in the checkpoint, and the model has no "
-                         "such parameter",
-                     where, "name the model that the run was made with");
-  for (const std::string& module : frozen_modules)
-    if (trained_modules.contains(module))
-      return bad_input("a part of the module \"" + module +
-                           "\" was frozen in the checkpoint: a "
-                           "module is frozen here as a whole",
-                       where, "start a run from its weights: dsj checkpoint export --to fp32");
-  if (trained_modules.empty())
-    return bad_input("every parameter was frozen in the checkpoint", where, "train some of them");
-  LoraArgs trained;
-  trained.modules_to_save.assign(trained_modules.begin(), trained_modules.end());
-  return std::optional(trained);
+  if (in.trained || frozen.empty()) return in.trained;
+  auto trained = layout::all_but(in.model, frozen);
+  if (!trained)
+    return bad_input("of the checkpoint's parameters: " + trained.error().message,
+                     "training.resumeFromCheckpoint",
+                     "name the model that the run was made with, or start a run from its weights: "
+                     "dsj checkpoint export --to fp32");
+  return std::optional(std::move(*trained));
 }
 
 Names frozen_of(const Inputs& in, const zero::ModelState& state) {

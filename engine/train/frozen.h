@@ -1,5 +1,5 @@
-// Parameters that stay as they are because they were frozen in the checkpoint that a run goes on from: DeepSpeed's, of a
-// model with requires_grad False. The checkpoint has no moments for them. Which ones they are is layout, so it is asked
+// Parameters that stay as they are: because the job says so (layout/trained_part.h), or because they were frozen in the
+// checkpoint that a run goes on from, such as DeepSpeed's of a model with requires_grad False. The checkpoint has no moments for them. Which ones they are is layout, so it is asked
 // before the flats are made. Their values are the model directory's, as those of LoRA's base are, and are held against the
 // checkpoint's.
 // Tested by: tests/engine/deepspeed/train/frozen_test.cc
@@ -28,8 +28,8 @@ Result<std::vector<std::string>> frozen_in_checkpoint(Files& files, AgreedSearch
                                                       comm::Collectives& collectives,
                                                       at::Device device);
 
-/// What a run trains, as ModelState takes it: with LoRA that; without `frozen` everything; else every other module,
-/// without adapters. BadInput: the model has no such parameter, all are frozen, or only a part of a module is.
+/// What a run trains, as ModelState takes it: what the job says (Inputs::trained); else every module but `frozen`, those of
+/// the checkpoint, without adapters. BadInput: the model has no such parameter, all are frozen, or only a part of a module is.
 Result<std::optional<LoraArgs>> trained_part(const Inputs& in,
                                              const std::vector<std::string>& frozen);
 

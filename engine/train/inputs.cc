@@ -13,6 +13,7 @@
 #include "engine/data/row_sizes.h"
 #include "engine/data/tokenizer_files.h"
 #include "job/layout/trained_model.h"
+#include "job/layout/trained_part.h"
 #include "job/plan/memory_input.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
@@ -148,6 +149,15 @@ Result<Inputs> read_inputs(const RankEnv& env) {
     if (!lora)
       return bad_input(lora.error().message, "training." + lora.error().where, lora.error().hint);
     in.lora = std::move(*lora);
+    in.trained = in.lora;
+  } else {
+    const auto frozen = layout::frozen_parameters(in.model, training);
+    if (!frozen)
+      return bad_input(frozen.error().message, "training." + frozen.error().where,
+                       frozen.error().hint);
+    if (!frozen->empty()) {
+      DSJ_TRY(in.trained, layout::all_but(in.model, *frozen));
+    }
   }
   if (training.neftune_noise_alpha.value_or(0) > 0 && in.model.embedding_scale != 1)
     return bad_input("NEFTune's noise is not built for models that scale their embeddings",
@@ -204,7 +214,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
   DSJ_TRY_STATUS(in.dataset->check_split(in.first_row()));
   rotate_answers(in, *in.dataset, in.first_row());
-  const auto units = layout::units_of(in.model, in.lora);
+  const auto units = layout::units_of(in.model, in.trained);
   DSJ_TRY_STATUS(plan::check_muon(units, in.config()));
   DSJ_TRY_STATUS(plan::check_one_bit(units, in.config()));
   DSJ_TRY_STATUS(plan::check_row_cut(in.model, in.config()));

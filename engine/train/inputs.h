@@ -41,7 +41,9 @@ struct EvalRows {
 struct Inputs {
   JobFile job;
   layout::ModelConfig model;
-  std::optional<LoraArgs> lora;                ///< resolved against the model; unset: no LoRA
+  std::optional<LoraArgs> lora;  ///< resolved against the model; unset: no LoRA
+  /// As layout::units_of() takes it: lora, or the modules that the job trains; unset: everything.
+  std::optional<LoraArgs> trained;
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: there is none (pre-tokenized rows only)
   std::unique_ptr<data::Dataset> dataset;
   std::unique_ptr<data::Dataset> eval_dataset;  ///< null: none, or a split of `dataset`

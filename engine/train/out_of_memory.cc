@@ -10,7 +10,7 @@ plan::FitInput fit_input(const Inputs& in, const RankEnv& env) {
                      .tokens_per_row = plan::longest_sample(training, in.model),
                      .recompute = training.gradient_checkpointing.value_or(false),
                      .native_products = true,
-                     .lora = in.lora,
+                     .lora = in.trained,
                      .accelerator = true},
           .ranks_per_host = env.local_world_size};
 }

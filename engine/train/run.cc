@@ -221,7 +221,9 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
     if (in.lora && in.lora->load_in_4bit)
       base = std::string("; the base's linear layers are in 4 bits (NF4") +
              (in.lora->double_quant ? ", scales in 8)" : ")");
-    log::info((in.lora ? "LoRA: " : "frozen as in the checkpoint: ") +
+    log::info((in.lora      ? "LoRA: "
+               : in.trained ? "a part of the model: "
+                            : "frozen as in the checkpoint: ") +
               std::to_string(layout::trainable_numel(state.units())) + " of " +
               std::to_string(layout::total_numel(state.units())) + " parameters are trained" +
               base);

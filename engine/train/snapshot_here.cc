@@ -16,7 +16,7 @@ plan::Snapshot snapshot_here(const Inputs& inputs, const RankEnv& env, at::Devic
       .native_products = dsconfig::product_type(inputs.config()) == dsconfig::Precision::Fp32 ||
                          (dsconfig::product_type(inputs.config()) == dsconfig::Precision::Bf16 &&
                           cpu_multiplies_bf16()),
-      .lora = inputs.lora,
+      .lora = inputs.trained,
       .accelerator = !device.is_cpu()};
   const HostMemory host = host_memory(container_memory(), machine_memory());
   plan::Limits limits{.host = {host.bytes, host.from}};

@@ -1,4 +1,4 @@
-// A base in 4 bits (QLoRA): what it does not go with.
+// Adapters, and a base in 4 bits (QLoRA): what they do not go with.
 #include "job/dsconfig/parts.h"
 
 namespace dsj::dsconfig {
@@ -19,6 +19,11 @@ std::string torch_name(Precision precision) {
 }  // namespace
 
 void check_lora(const Source& in, const ResolvedConfig& config, Report& out) {
+  if (in.args.lora && (in.args.trainable_parameters || in.args.trainable_layers))
+    out.error(
+        in.args.trainable_parameters ? "training.trainableParameters" : "training.trainableLayers",
+        "does not go with lora, which trains adapters and freezes the model",
+        "leave it out; modulesToSave names modules that are trained whole beside adapters");
   if (!in.args.lora || !in.args.lora->load_in_4bit) return;
   if (config.zero.stage == 3)
     out.unsupported(

@@ -10,6 +10,7 @@
 #include "common/json.h"
 #include "common/path_list.h"
 #include "common/text.h"
+#include "job/import/trained_names.h"
 #include "job/spec/job.h"
 
 namespace dsj::jobimport {
@@ -24,7 +25,7 @@ bool is_empty(const json& value) {
 /// Keys that decide what is learnt, and their values that are built: another one is refused, not listed.
 const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
     {"stage", {"sft", "pt", "dpo", "kto"}},
-    {"finetuning_type", {"full", "lora"}},
+    {"finetuning_type", {"full", "lora", "freeze"}},
     {"adapter", {"lora", "qlora"}},
     {"rl", {"dpo", "ipo", "orpo", "kto"}},
     {"reward_model", {"False"}},
@@ -47,7 +48,12 @@ class RecipeImport {
     const bool adapters = !says("finetuning_type") || document_["finetuning_type"] == "lora";
     for (const auto& [key, value] : document_.items()) {
       if (is_empty(value) || key == "dataset" || key == "dataset_dir") continue;
-      if (!adapters && (key.starts_with("lora_") || key == "additional_target")) {
+      if (key == "finetuning_type" && value == "freeze") {
+        DSJ_TRY_STATUS(llamafactory_freeze());
+      } else if (is_of_freeze(key)) {
+        if (json_text(document_, "finetuning_type") != "freeze")
+          lose(key, "acts with finetuning_type freeze only");
+      } else if (!adapters && (key.starts_with("lora_") || key == "additional_target")) {
         lose(key, "acts with finetuning_type lora only");
       } else if (key == "additional_target") {
         give("lora_modules_to_save", argument_word(value));
@@ -149,6 +155,40 @@ class RecipeImport {
     const json rank = says("lora_rank") ? document_["lora_rank"] : json(8);
     if (!says("lora_alpha") && rank.is_number_integer() && rank > 0 && rank < 1 << 20)
       give("lora_alpha", std::to_string(2 * rank.get<int64_t>()));
+  }
+
+  static bool is_of_freeze(const std::string& key) {
+    return key == "freeze_trainable_layers" || key == "freeze_trainable_modules" ||
+           key == "freeze_extra_modules";
+  }
+
+  /// LLaMA-Factory's freeze: of the last layers (below 0: the first) these modules, and what is in no
+  /// layer only by name.
+  Status llamafactory_freeze() {
+    if (json_flag(document_, "use_llama_pro"))
+      return bad_input("LLaMA Pro's expanded layers are not built", "use_llama_pro",
+                       "write --trainable_parameters with the names of the new layers");
+    const auto names = [&](const char* key) {
+      return says(key) ? split_commas(argument_word(document_[key])) : std::vector<std::string>();
+    };
+    const auto modules = names("freeze_trainable_modules"), extra = names("freeze_extra_modules");
+    std::vector<std::string> parts;
+    for (const std::string& module : modules)
+      parts.push_back(module == "all" ? R"(.*\.\d+\.)" : R"(.*\.\d+\.)" + literal(module));
+    if (modules.empty() && !extra.empty()) parts.emplace_back(R"(.*\.\d+\.)");
+    for (const std::string& module : extra) {
+      if (module == "norm" || module == "embed" || module == "weight")
+        return bad_input(
+            "LLaMA-Factory looks for \"" + module + "\" in the names of all layers, too",
+            "freeze_extra_modules", "write --trainable_parameters with whole names");
+      parts.push_back(".*" + literal(module));
+    }
+    give("trainable_layers", says("freeze_trainable_layers")
+                                 ? argument_word(document_["freeze_trainable_layers"])
+                                 : "2");
+    if (either(parts) != R"(.*\.\d+\.)" && !parts.empty())
+      give("trainable_parameters", either(parts));
+    return {};
   }
 
   /// Both tools take a share of the rows below 1, and a number of rows from there on.
@@ -344,6 +384,21 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
        [](RecipeImport& in, const std::string& key, const json& value) {
          if (!value.is_object()) return in.lose(key, "expected an object");
          for (const auto& [name, setting] : value.items()) in.give(name, argument_word(setting));
+       }},
+      {"unfrozen_parameters",
+       [](RecipeImport& in, const std::string& key, const json& value) {
+         if (in.says("adapter")) return in.lose(key, "adapters alone are trained beside it");
+         std::vector<std::string> parts;
+         for (const json& one : value.is_array() ? value : json::array({value})) {
+           std::string part;  // a dot stands for itself
+           for (const char c : argument_word(one)) part += c == '.' ? "\\." : std::string(1, c);
+           if (part.ends_with(']') && part.rfind(':') > part.rfind('['))
+             return in.need("spec.training.trainableParameters",
+                            key + " " + argument_word(one) +
+                                ": some rows of a weight alone cannot be trained; name the weight");
+           parts.push_back(part);
+         }
+         in.give("trainable_parameters", either(parts));
        }},
       {"lora_target_linear",
        [](RecipeImport& in, const std::string&, const json& value) {

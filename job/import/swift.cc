@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/text.h"
+#include "job/import/trained_names.h"
 #include "job/spec/job.h"
 #include "job/spec/yaml.h"
 
@@ -193,6 +194,7 @@ class SwiftImport {
 
   Status objective();
   Status tuner();
+  Status frozen();
   void data();
   void evaluation();
   void batch();
@@ -250,6 +252,34 @@ Status SwiftImport::objective() {
   return {};
 }
 
+/// First freezes, by a share of all parameters, starts of names and an expression that is looked for;
+/// then trains again what starts of names and another expression say.
+Status SwiftImport::frozen() {
+  const auto expressions = [&](const std::string& starts, const std::string& searched) {
+    std::vector<std::string> parts;
+    const auto names = says(starts) ? values_of(said_[starts]) : std::vector<std::string>();
+    for (const std::string& name : names) parts.push_back(literal(name));
+    if (says(searched)) parts.push_back(".*(?:" + argument_word(said_[searched]) + ")");
+    said_.erase(starts);
+    said_.erase(searched);
+    return either(parts);
+  };
+  const double share = number("freeze_parameters_ratio", 0);
+  if (share > 0 && share < 1)
+    return bad_input("a share of the parameters is not built: it ends within a layer",
+                     "--freeze_parameters_ratio", "write --trainable_layers, or 1");
+  said_.erase("freeze_parameters_ratio");
+  const std::string frozen = expressions("freeze_parameters", "freeze_parameters_regex");
+  const std::string trained = expressions("trainable_parameters", "trainable_parameters_regex");
+  if (share <= 0 && frozen.empty()) return {};
+  if (share > 0 && trained.empty())
+    return bad_input("every parameter is frozen", "--freeze_parameters_ratio",
+                     "name some by --trainable_parameters");
+  const std::string rest = share > 0 ? "" : "(?!" + frozen + ")";
+  give("trainable_parameters", rest + (trained.empty() || rest.empty() ? "" : "|") + trained);
+  return {};
+}
+
 Status SwiftImport::tuner() {
   const std::string tuner = take("tuner_type").value_or("lora");
   if (tuner != "lora" && tuner != "full")
@@ -274,14 +304,7 @@ Status SwiftImport::tuner() {
          {"lora_rank", "lora_alpha", "lora_dropout", "target_modules", "use_rslora", "lora_bias",
           "use_dora", "init_weights", "target_regex", "modules_to_save", "lorap_lr_ratio"})
       if (take(key)) lose(key, "acts with tuner_type lora only");
-    for (const char* key : {"freeze_parameters", "freeze_parameters_regex", "trainable_parameters",
-                            "trainable_parameters_regex"})
-      if (says(key))
-        return bad_input("freezing parts of the model is not built", "--" + std::string(key),
-                         "leave it out, or write --tuner_type lora");
-    if (number("freeze_parameters_ratio", 0) > 0)
-      return bad_input("freezing parts of the model is not built", "--freeze_parameters_ratio",
-                       "leave it out, or write --tuner_type lora");
+    DSJ_TRY_STATUS(frozen());
   }
   const auto bits = take("quant_bits");
   if (!bits || *bits == "0" || *bits == "16") return {};

@@ -1,69 +1,14 @@
 #include "job/layout/lora.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
-#include <memory>
 #include <set>
 
 #include "common/check.h"
 #include "common/text.h"
+#include "job/layout/name_pattern.h"
 
 namespace dsj::layout {
 namespace {
-
-/// A regular expression over module names, by PCRE2; its syntax is Python's but for rarities. Users
-/// write it, so matching is bounded, and a pattern that runs away is an error.
-class NamePattern {
- public:
-  /// BadInput: it does not compile. The message says where and why.
-  static Result<NamePattern> compile(const std::string& pattern);
-  /// Whether all of `name` matches (Python's re.fullmatch). Error: the match took too long.
-  Result<bool> matches(const std::string& name) const;
-
- private:
-  struct Free {
-    void operator()(void* code) const;
-  };
-  std::unique_ptr<void, Free> code_;
-};
-
-std::string pattern_message(int error) {
-  PCRE2_UCHAR text[256];
-  pcre2_get_error_message(error, text, sizeof text);
-  return reinterpret_cast<const char*>(text);
-}
-
-void NamePattern::Free::operator()(void* code) const {
-  pcre2_code_free(static_cast<pcre2_code*>(code));
-}
-
-Result<NamePattern> NamePattern::compile(const std::string& pattern) {
-  int error = 0;
-  PCRE2_SIZE at = 0;
-  NamePattern made;
-  made.code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                 PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_UTF, &error, &at,
-                                 nullptr));
-  if (!made.code_) {
-    return bad_input("\"" + pattern + "\" is not a regular expression: " + pattern_message(error) +
-                     " at character " + std::to_string(at + 1));
-  }
-  return made;
-}
-
-Result<bool> NamePattern::matches(const std::string& name) const {
-  const auto* code = static_cast<const pcre2_code*>(code_.get());
-  pcre2_match_data* data = pcre2_match_data_create_from_pattern(code, nullptr);
-  const int found = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0,
-                                data, nullptr);
-  pcre2_match_data_free(data);
-  if (found >= 0) return true;
-  if (found == PCRE2_ERROR_NOMATCH) return false;
-  return bad_input("the regular expression cannot be matched with \"" + name +
-                   "\": " + pattern_message(found));
-}
 
 constexpr char kTargets[] = "lora.targetModules";
 constexpr char kSaved[] = "lora.modulesToSave";
@@ -77,16 +22,6 @@ struct Module {
   std::string name;
   int unit = -1, weight = -1;  ///< place of its weight; -1: a tied head, which has none
 };
-
-/// The module of a parameter as transformers and PEFT name it. In the files of a model with a vision
-/// part the text part has another name.
-std::string module_name(const ModelConfig& model, const std::string& parameter) {
-  const std::string name = module_of(parameter);
-  const std::string_view base = model.names.base;
-  if (!model.is_text_part || !name.starts_with(base)) return name;
-  return (base == kTextModel ? std::string(base) : "model.language_model.") +
-         name.substr(base.size());
-}
 
 std::string last_name(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
@@ -327,6 +262,14 @@ bool stored_in_out(const ModelConfig& model) {
 
 std::string module_of(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));
+}
+
+std::string module_name(const ModelConfig& model, const std::string& parameter) {
+  const std::string name = module_of(parameter);
+  const std::string_view base = model.names.base;
+  if (!model.is_text_part || !name.starts_with(base)) return name;
+  return (base == kTextModel ? std::string(base) : "model.language_model.") +
+         name.substr(base.size());
 }
 
 bool is_saved_whole(const LoraArgs& lora, const std::string& module) {

@@ -32,6 +32,10 @@ bool stored_in_out(const ModelConfig& model);
 /// "model.layers.0.self_attn.q_proj.weight" → "model.layers.0.self_attn.q_proj".
 std::string module_of(const std::string& parameter);
 
+/// The module of a parameter as transformers and PEFT name it. In the files of a model with a vision
+/// part the text part has another name.
+std::string module_name(const ModelConfig& model, const std::string& parameter);
+
 /// Whether modulesToSave names this module, or one that holds it.
 bool is_saved_whole(const LoraArgs& lora, const std::string& module);
 

@@ -396,7 +396,7 @@ int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   if (const auto& experts = input.model.experts; experts.count > 0)
     elements =
         s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) + experts.count + 3);
-  if (input.lora)  // at most an adapter of each of the three weights
+  if (input.lora && input.lora->adapts())  // at most an adapter of each of the three weights
     elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
   return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
 }

@@ -27,7 +27,8 @@ struct MemoryInput {
   int64_t tokens_per_row = 2048;  ///< the longest row
   bool recompute = false;         ///< gradient_checkpointing
   bool native_products = true;    ///< the CPU has units for the type (common/cpu.h)
-  std::optional<LoraArgs> lora;   ///< resolved (layout/lora.h); unset: everything is trained
+  /// What is trained, as layout::units_of() takes it; unset: everything.
+  std::optional<LoraArgs> lora;
   /// By rows per micro-batch: the most tokens and the most targets of any micro-batch of so many
   /// rows. For other numbers of rows all rows are taken to be the longest.
   std::map<int64_t, MicroBatchTokens> micro_batches = {};

@@ -294,7 +294,8 @@ DiskUse disk_use(const MemoryInput& input) {
       saved += flat.parameter_numel() * (1 + states) + eight_bit_saved(flat, input.config);
   }
   // Of LoRA the adapters alone are exported.
-  const int64_t exported = input.lora ? layout::trainable_numel(units) : layout::total_numel(units);
+  const bool adapts = input.lora && input.lora->adapts();
+  const int64_t exported = adapts ? layout::trainable_numel(units) : layout::total_numel(units);
   return {.checkpoint = 4 * saved, .model = exported * bytes_of(input.config.precision)};
 }
 

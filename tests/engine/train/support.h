@@ -87,7 +87,8 @@ struct SmallRun {
   int64_t steps = 4;
   bool recompute = false;
   dsconfig::ResolvedConfig config;
-  std::optional<LoraArgs> lora;  ///< as a user writes it
+  std::optional<LoraArgs> lora;       ///< as a user writes it
+  std::optional<LoraArgs> part = {};  ///< without lora, what is trained (layout::all_but)
   zero::OffloadHost host = {};
   layout::PieceRule pieces = {};
   dsconfig::LossNormalization normalization = dsconfig::LossNormalization::Token;
@@ -103,6 +104,7 @@ struct SmallRun {
 };
 
 inline std::optional<LoraArgs> resolved_lora(const SmallRun& run) {
+  if (run.part) return run.part;
   if (!run.lora) return std::nullopt;
   auto lora = layout::resolve_lora(fixture_model(run.model), *run.lora);
   EXPECT_TRUE(lora) << lora.error().to_string();

@@ -52,5 +52,18 @@ TEST(BaseIn4Bits, ItsComputeTypeIsThatOfTheProducts) {
   }
 }
 
+TEST(PartOfTheModel, DoesNotGoWithAdapters) {
+  TrainingArgs args;
+  args.trainable_layers = 2;
+  EXPECT_TRUE(resolve(at_stage(3), args, {.world_size = 2}).runnable());
+  args.lora = LoraArgs{};
+  Resolution r = resolve(at_stage(1), args, {.world_size = 2});
+  EXPECT_FALSE(r.runnable());
+  EXPECT_TRUE(said(r, Severity::Error).contains("training.trainableLayers"));
+  args.trainable_parameters = "lm_head";
+  r = resolve(at_stage(1), args, {.world_size = 2});
+  EXPECT_TRUE(said(r, Severity::Error).contains("training.trainableParameters"));
+}
+
 }  // namespace
 }  // namespace dsj::dsconfig

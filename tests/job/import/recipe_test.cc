@@ -1,5 +1,6 @@
 #include "job/import/recipe.h"
 
+#include <algorithm>
 #include <random>
 
 #include "job/spec/yaml.h"
@@ -289,6 +290,48 @@ curriculum_sampling: true
   EXPECT_FALSE(found.contains("bf16"));
   EXPECT_EQ(found["lora"]["targetModules"], "all-linear");
   EXPECT_EQ(found["shuffle"], false);
+}
+
+TEST(RecipeTest, APartOfTheModel) {
+  Folder folder;
+  folder.add("/rows.jsonl", "{}");
+  const auto training = [&](Recipe recipe, const std::string& text) {
+    auto imported = import_text(folder, recipe, text);
+    EXPECT_TRUE(imported) << text;
+    if (!imported) return json();
+    json fields = imported->manifest["spec"]["training"];
+    return json{{"layers", fields.value("trainableLayers", json())},
+                {"parameters", fields.value("trainableParameters", json())}};
+  };
+  const std::string freeze = "model_name_or_path: m\nstage: sft\nfinetuning_type: freeze\n";
+  EXPECT_EQ(training(Recipe::LlamaFactory, freeze), json({{"layers", 2}, {"parameters", nullptr}}))
+      << "LLaMA-Factory's defaults";
+  EXPECT_EQ(training(Recipe::LlamaFactory, freeze + "freeze_trainable_layers: -3\n"
+                                                    "freeze_trainable_modules: all\n"),
+            json({{"layers", -3}, {"parameters", nullptr}}));
+  EXPECT_EQ(training(Recipe::LlamaFactory, freeze + "freeze_trainable_modules: mlp,self_attn\n"
+                                                    "freeze_extra_modules: lm_head\n"),
+            json({{"layers", 2}, {"parameters", R"(.*\.\d+\.mlp|.*\.\d+\.self_attn|.*lm_head)"}}));
+  EXPECT_EQ(training(Recipe::LlamaFactory, freeze + "freeze_extra_modules: [lm_head]\n"),
+            json({{"layers", 2}, {"parameters", R"(.*\.\d+\.|.*lm_head)"}}));
+  EXPECT_FALSE(import_text(folder, Recipe::LlamaFactory, freeze + "use_llama_pro: true\n"));
+  EXPECT_FALSE(import_text(folder, Recipe::LlamaFactory, freeze + "freeze_extra_modules: norm\n"));
+
+  const std::string axolotl =
+      "base_model: m\ndatasets:\n  - path: /rows.jsonl\nunfrozen_parameters:\n"
+      "  - ^lm_head.weight$\n  - model.layers.4[4-9]+.block_sparse_moe.gate\n";
+  EXPECT_EQ(training(Recipe::Axolotl, axolotl),
+            json({{"layers", nullptr},
+                  {"parameters",
+                   R"(^lm_head\.weight$|model\.layers\.4[4-9]+\.block_sparse_moe\.gate)"}}));
+  EXPECT_EQ(training(Recipe::Axolotl, axolotl + "adapter: lora\n"),
+            json({{"layers", nullptr}, {"parameters", nullptr}}));
+  const auto rows =
+      import_text(folder, Recipe::Axolotl, axolotl + "  - ^model.embed_tokens.weight$[:32000]\n");
+  ASSERT_TRUE(rows);
+  EXPECT_TRUE(std::ranges::any_of(rows->missing, [](const Missing& one) {
+    return one.path == "spec.training.trainableParameters";
+  }));
 }
 
 /// What is trained is never changed in silence.

@@ -137,6 +137,26 @@ TEST(ImportSwift, WhatIsLearnedAndWhatIsRefused) {
   EXPECT_FALSE(import_swift(folder, "megatron sft --model m"));
 }
 
+/// Freezing first, then what is trained again, as ms-swift does it.
+TEST(ImportSwift, APartOfTheModel) {
+  const auto part = [&](const std::string& words) {
+    const json training =
+        training_of("swift sft --model m --dataset /d.jsonl --tuner_type full " + words);
+    return training.value("trainableParameters", std::string());
+  };
+  EXPECT_EQ(part("--freeze_parameters_ratio 1 --trainable_parameters lm_head model.layers.3."),
+            "lm_head|model\\.layers\\.3\\.");
+  EXPECT_EQ(part("--freeze_parameters model.embed_tokens"), "(?!model\\.embed_tokens)");
+  EXPECT_EQ(part("--freeze_parameters_regex mlp --trainable_parameters_regex 'down|up'"),
+            "(?!.*(?:mlp))|.*(?:down|up)");
+  EXPECT_EQ(part("--trainable_parameters lm_head"), "") << "nothing is frozen before";
+  Folder folder;
+  folder.add("/d.jsonl", "{}\n");
+  EXPECT_FALSE(import_swift(folder,
+                            "swift sft --model m --dataset /d.jsonl --tuner_type full "
+                            "--freeze_parameters_ratio 1"));
+}
+
 /// The example of a JSON file: a file, and arguments behind it that win.
 TEST(ImportSwift, AFileMayHoldTheArguments) {
   Folder folder;

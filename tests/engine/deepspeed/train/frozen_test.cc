@@ -298,12 +298,12 @@ TEST_F(Frozen, WhatIsNoWholeModuleIsRefused) {
   EXPECT_NE(
       refusal({"model.layers.0.self_attn.q_proj.bias"}).find("\"model.layers.0.self_attn.q_proj\""),
       std::string::npos);
-  EXPECT_NE(refusal({"model.norm.weight", "other.weight"}).find("\"other.weight\" was frozen"),
+  EXPECT_NE(refusal({"model.norm.weight", "other.weight"}).find("\"other.weight\" is frozen"),
             std::string::npos);
   std::vector<std::string> all;
   for (const auto& unit : layout::units_of(in.model))
     for (const auto& parameter : unit.parameters) all.push_back(parameter.name);
-  EXPECT_NE(refusal(all).find("every parameter was frozen"), std::string::npos);
+  EXPECT_NE(refusal(all).find("every parameter is frozen"), std::string::npos);
 }
 
 }  // namespace
