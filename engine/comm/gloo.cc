@@ -1,4 +1,5 @@
 #include <atomic>
+#include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "engine/comm/backends.h"
@@ -8,6 +9,11 @@ namespace dsj::comm {
 namespace {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+/// Torch's own recorder of collectives is one of the process, and libtorch 2.11 writes its maps without a
+/// lock: groups that begin side by side could crash a rank. The flight log (flight_log.h) has the same
+/// facts. Set before any thread runs; what the user has set stays.
+[[maybe_unused]] const int kRecorderOff = setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
 
 c10d::ReduceOp reduce_op(Op op) {
   return op == Op::Sum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -104,6 +105,11 @@ TEST(Rendezvous, OverIpv6Alone) {
     for (std::thread& rank : ranks) rank.join();
     EXPECT_THAT(texts, ::testing::Each("")) << backend;
   }
+}
+
+/// It crashed one in a hundred processes whose groups of Gloo began side by side (gloo.cc).
+TEST(Rendezvous, TorchsRecorderIsOff) {
+  EXPECT_STREQ(std::getenv("TORCH_FR_BUFFER_SIZE"), "0");
 }
 
 /// What the ranks asked of the store while each did `join`.
