@@ -312,16 +312,6 @@ constexpr std::array kScripts = {
     ArgumentRow{"quant_type", Taken, "bnb_4bit_quant_type (QLoRA's)"},
     ArgumentRow{"double_quant", Taken, "use_bnb_nested_quant (QLoRA's)"},
     ArgumentRow{"q_lora", Taken, "load_in_4bit with use_bnb_nested_quant (FastChat's)"},
-    ArgumentRow{"use_dora", Refused, "DoRA is not built: leave it out"},
-    ArgumentRow{"pissa_init", Refused, "PiSSA is not built: leave it out"},
-    ArgumentRow{"loraplus_lr_ratio", Refused, "LoRA+ is not built: leave it out"},
-    ArgumentRow{"use_galore", Refused, "GaLore is not built: leave it out"},
-    ArgumentRow{"use_apollo", Refused, "APOLLO is not built: leave it out"},
-    ArgumentRow{"use_badam", Refused, "BAdam is not built: leave it out"},
-    ArgumentRow{"shift_attn", Refused, "LongLoRA's attention is not built: leave it out"},
-    ArgumentRow{"mixture_of_depths", Refused, "mixture of depths is not built: leave it out"},
-    ArgumentRow{"rope_scaling", Refused,
-                "the model's config.json says how rope scales: leave it out"},
     ArgumentRow{"freeze_vision_tower", NoEffect, "these models have no vision tower"},
     ArgumentRow{"trainable_parameters", Taken, "docs/models.md"},
     ArgumentRow{"trainable_layers", Taken, "docs/models.md"},
@@ -387,7 +377,6 @@ constexpr std::array kScripts = {
     ArgumentRow{"label_pad_token_id", NoEffect, "rows are never padded"},
     ArgumentRow{"padding_value", NoEffect, "rows are never padded"},
     ArgumentRow{"is_encoder_decoder", Refused, "models are decoders: leave it out"},
-    ArgumentRow{"use_dft_loss", Refused, "that loss is not built: leave it out"},
     ArgumentRow{"train_on_inputs", Taken, "true: every token of a row is a target (axolotl's)"},
     ArgumentRow{"train_on_prompt", Taken, "the same (LLaMA-Factory's)", {}, "trainOnInputs"},
     ArgumentRow{"mask_history", Taken, "true: only the last answer of a row is a target"},
@@ -408,6 +397,40 @@ constexpr std::array kScripts = {
     ArgumentRow{"lora_task_type", Refused,
                 "the objective decides: SEQ_CLS of reward, CAUSAL_LM of the others",
                 "causal_lm CAUSAL_LM seq_cls SEQ_CLS"},
+};
+
+/// Ways to train that are not built, by the names that tools have for them.
+constexpr std::array kMethods = {
+    ArgumentRow{"use_dora", Refused, "DoRA is not built: leave it out"},
+    ArgumentRow{"peft_use_dora", Refused, "DoRA is not built: leave it out"},
+    ArgumentRow{"pissa_init", Refused, "PiSSA is not built: leave it out"},
+    ArgumentRow{"init_lora_weights", Refused,
+                "adapters begin as LoRA's, A drawn and B zero: leave it out", "true"},
+    ArgumentRow{"peft_init_lora_weights", Refused,
+                "adapters begin as LoRA's, A drawn and B zero: leave it out", "true"},
+    ArgumentRow{"loraplus_lr_ratio", Refused, "LoRA+ is not built: leave it out"},
+    ArgumentRow{"lorap_lr_ratio", Refused, "LoRA+ is not built: leave it out"},
+    ArgumentRow{"lora_target_parameters", Refused,
+                "adapters of parameters outside linear layers are not built: leave it out"},
+    ArgumentRow{"adapter_name_or_path", Refused,
+                "a run starts from fresh adapters: dsj merge it into its base and train that"},
+    ArgumentRow{"lora_model_dir", Refused,
+                "a run starts from fresh adapters: dsj merge it into its base and train that"},
+    ArgumentRow{"use_llama_pro", Refused, "LLaMA Pro's blocks are not built: leave it out"},
+    ArgumentRow{"use_galore", Refused, "GaLore is not built: leave it out"},
+    ArgumentRow{"use_apollo", Refused, "APOLLO is not built: leave it out"},
+    ArgumentRow{"use_badam", Refused, "BAdam is not built: leave it out"},
+    ArgumentRow{"lisa_n_layers", Refused, "LISA is not built: leave it out", "0"},
+    ArgumentRow{"lisa_activated_layers", Refused, "LISA is not built: leave it out", "0"},
+    ArgumentRow{"relora", Refused, "ReLoRA is not built: leave it out"},
+    ArgumentRow{"relora_steps", Refused, "ReLoRA is not built: leave it out", "0"},
+    ArgumentRow{"shift_attn", Refused, "LongLoRA's attention is not built: leave it out"},
+    ArgumentRow{"s2_attention", Refused, "LongLoRA's attention is not built: leave it out"},
+    ArgumentRow{"mixture_of_depths", Refused, "mixture of depths is not built: leave it out"},
+    ArgumentRow{"rope_scaling", Refused,
+                "the model's config.json says how rope scales: leave it out"},
+    ArgumentRow{"use_dft_loss", Refused, "that loss is not built: leave it out"},
+    ArgumentRow{"enable_dft_loss", Refused, "that loss is not built: leave it out"},
 };
 
 constexpr std::array kTorchrun = {
@@ -482,6 +505,7 @@ const std::vector<ArgumentGroup>& argument_groups() {
       {"TrainingArguments of transformers 5", kTrainer},
       {"Arguments that transformers 5 has removed", kBefore5},
       {"Arguments of fine-tuning scripts", kScripts},
+      {"Ways to train that are not built", kMethods},
       {"Arguments of torchrun", kTorchrun}};
   return groups;
 }
@@ -492,6 +516,10 @@ const ArgumentRow* argument_row(std::string_view name) {
     if (found != group.rows.end()) return &*found;
   }
   return nullptr;
+}
+
+bool is_method(std::string_view name) {
+  return std::ranges::find(kMethods, name, &ArgumentRow::name) != kMethods.end();
 }
 
 const ArgumentRow* argument_row_of_field(std::string_view camel) {

@@ -40,6 +40,9 @@ struct ArgumentGroup {
 const std::vector<ArgumentGroup>& argument_groups();
 /// Null: no row has the name. snake_case.
 const ArgumentRow* argument_row(std::string_view name);
+/// Whether `name` asks for a way to train that is not built. An import that dropped it would train
+/// something else, so it refuses it, too.
+bool is_method(std::string_view name);
 /// The same by a manifest's name, in camelCase.
 const ArgumentRow* argument_row_of_field(std::string_view camel);
 

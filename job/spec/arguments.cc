@@ -475,9 +475,14 @@ Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>
     else
       errors.push_back(error);
   };
-  for (const Argument& argument : list)
-    if (const Status taken = line.take(argument); !taken)
+  for (const Argument& argument : list) {
+    const Status taken = line.take(argument);
+    if (taken) continue;
+    if (is_method(argument.name))
+      errors.push_back(taken.error());
+    else
       refuse(taken.error(), argument.shown + (argument.value ? " " + *argument.value : ""));
+  }
   if (const Status whole = line.finish(); !whole) refuse(whole.error(), whole.error().where);
   json manifest = line.manifest();
   if (!errors.empty()) return std::unexpected(joined(errors));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "job/argument_table.h"
+#include "job/import/launcher.h"
 #include "job/spec/yaml.h"
 #include "tests/job/import/support.h"
 
@@ -64,6 +66,50 @@ resume_from_checkpoint: null
   for (const char* open : {"template qwen3_nothink", "slotsPerWorker"})
     EXPECT_TRUE(any_contains(imported->left_open, open)) << open;
   EXPECT_TRUE(any_contains(imported->not_carried, "trust_remote_code: no effect"));
+}
+
+/// A way to train that is not built is refused by every importer, however the tool calls it, and what
+/// switches it off is taken.
+TEST(RecipeTest, AWayToTrainThatIsNotBuiltIsRefused) {
+  const auto file = [](const std::string& head, std::string_view name, const std::string& value) {
+    return head + std::string(name) + ": " + value + "\n";
+  };
+  const std::string llamafactory =
+      "stage: sft\nmodel_name_or_path: m\ndataset: mine\nfinetuning_type: lora\ntemplate: qwen\n";
+  const std::string axolotl =
+      "base_model: m\nadapter: lora\nmicro_batch_size: 1\ndatasets:\n  - path: mine.json\n    "
+      "type: "
+      "alpaca\n";
+  int methods = 0;
+  for (const ArgumentGroup& group : argument_groups()) {
+    for (const ArgumentRow& row : group.rows) {
+      if (!is_method(row.name)) continue;
+      ++methods;
+      std::vector<std::string> off = {"null", "''"};
+      off.emplace_back(row.neutral.empty() ? "false" : row.neutral);
+      for (const auto& [recipe, head] :
+           {std::pair{Recipe::LlamaFactory, llamafactory}, std::pair{Recipe::Axolotl, axolotl}}) {
+        for (const char* value : {"4", "pissa", "[a, b]"}) {
+          Folder folder;
+          const auto refused = import_text(folder, recipe, file(head, row.name, value));
+          ASSERT_FALSE(refused) << row.name << " " << value;
+          EXPECT_NE(refused.error().to_string().find(row.name), std::string::npos)
+              << refused.error().to_string();
+        }
+        for (const std::string& value : off) {
+          Folder folder;
+          const auto taken = import_text(folder, recipe, file(head, row.name, value));
+          EXPECT_TRUE(taken) << row.name << " " << value << ": " << taken.error().to_string();
+        }
+      }
+      Folder folder;
+      const auto script = read_script(
+          "torchrun t.py --deepspeed ds.json --" + std::string(row.name) + " 4", "run.sh");
+      ASSERT_TRUE(script);
+      EXPECT_FALSE(import_script(folder.files, *script, Launcher::Torchrun, "run.sh")) << row.name;
+    }
+  }
+  EXPECT_GT(methods, 20);
 }
 
 /// LLaMA-Factory's examples of evaluation, and its switch for weights in bf16.
