@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/cluster/other_verbs.h"
 #include "cli/cluster/verbs.h"
 #include "cli/completion.h"
 #include "cli/exit_codes.h"

@@ -26,8 +26,6 @@ int run_wait(Arguments args, const Connect& connect = connect_to_cluster);
 /// How fast the running jobs train.
 int run_top(Arguments args, const Connect& connect = connect_to_cluster);
 /// Changes the number of workers.
-/// What does the work of a verb that other programs have and this one has not; empty: unknown.
-std::string verb_of_others(const std::string& word);
 int run_scale(Arguments args, const Connect& connect = connect_to_cluster);
 /// Makes all pods anew.
 int run_restart(Arguments args, const Connect& connect = connect_to_cluster);

@@ -1,7 +1,7 @@
 // Parameters that stay as they are: because the job says so (layout/trained_part.h), or because they were frozen in the
-// checkpoint that a run goes on from, such as DeepSpeed's of a model with requires_grad False. The checkpoint has no moments for them. Which ones they are is layout, so it is asked
-// before the flats are made. Their values are the model directory's, as those of LoRA's base are, and are held against the
-// checkpoint's.
+// checkpoint that a run goes on from, such as DeepSpeed's of a model with requires_grad False. The checkpoint has no
+// moments for them. Which ones they are is layout, so it is asked before the flats are made. Their values are the model
+// directory's, as those of LoRA's base are, and are held against the checkpoint's.
 // Tested by: tests/engine/deepspeed/train/frozen_test.cc
 #pragma once
 

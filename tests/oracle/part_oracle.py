@@ -41,21 +41,10 @@ def run(base, parameters, layers):
     model = peft_oracle.load(base).train()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(is_trained(name, model.config, parameters, layers))
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     rows = peft_oracle.rows_of(base, model.config.vocab_size)
-    adamw = ADAMW
-    optimizer = torch.optim.AdamW(trained, lr=adamw["lr"], betas=tuple(adamw["betas"]), eps=adamw["eps"],
-                                  weight_decay=adamw["weight_decay"], foreach=False)
-    losses, norms = [], []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = peft_oracle.loss_of(model, rows, step)
-        loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(trained, adamw["max_grad_norm"]).item())
-        optimizer.step()
-        losses.append(loss.item())
-    return {"base": base, "parameters": parameters, "layers": layers, "rows": rows, "adamw": adamw, "loss": losses,
-            "grad_norm": norms, "trainable": sum(parameter.numel() for parameter in trained)}
+    losses, norms, trained = peft_oracle.train(model, rows, STEPS, ADAMW)
+    return {"base": base, "parameters": parameters, "layers": layers, "rows": rows, "adamw": ADAMW, "loss": losses,
+            "grad_norm": norms, "trainable": trained}
 
 
 def main():

@@ -84,6 +84,22 @@ def load(base):
     return qwen2_oracle.load(os.path.join(FIXTURES, base))
 
 
+def train(model, rows, steps, adamw):
+    """Losses, gradient norms and the number of trained elements of `steps` AdamW steps on what requires a gradient."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=adamw["lr"], betas=tuple(adamw["betas"]), eps=adamw["eps"],
+                                  weight_decay=adamw["weight_decay"], foreach=False)
+    losses, norms = [], []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model, rows, step)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, adamw["max_grad_norm"]).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, norms, sum(parameter.numel() for parameter in trained)
+
+
 def run(name, base, steps, settings):
     directory = os.path.join(ROOT, name)
     shutil.rmtree(directory, ignore_errors=True)
@@ -92,17 +108,7 @@ def run(name, base, steps, settings):
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).train()
     save(model, os.path.join(directory, "initial"))
     rows = rows_of(base, model.config.get_text_config().vocab_size)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
-                                  weight_decay=ADAMW["weight_decay"], foreach=False)
-    losses, norms = [], []
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss = loss_of(model, rows, step)
-        loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(trained, ADAMW["max_grad_norm"]).item())
-        optimizer.step()
-        losses.append(loss.item())
+    losses, norms, trained = train(model, rows, steps, ADAMW)
     save(model, os.path.join(directory, "final"))
     model.eval()
     with torch.no_grad():
@@ -119,7 +125,7 @@ def run(name, base, steps, settings):
         json.dump({"versions": {"peft": peft.__version__, "torch": torch.__version__,
                                 "transformers": transformers.__version__},
                    "base": base, "settings": settings, "rows": rows, "adamw": ADAMW, "loss": losses, "grad_norm": norms,
-                   "trainable": sum(parameter.numel() for parameter in trained),
+                   "trainable": trained,
                    "logits": [float(f"{value:.9g}") for value in logits.tolist()]}, file)
         file.write("\n")
     print(f"{name}: loss {losses[0]:.6f} to {losses[-1]:.6f}, {len(changed)} merged tensors")

@@ -46,22 +46,6 @@ def quantised(model, two_levels):
     return model
 
 
-def losses_of(model, rows):
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    adamw = peft_oracle.ADAMW
-    optimizer = torch.optim.AdamW(trained, lr=adamw["lr"], betas=tuple(adamw["betas"]), eps=adamw["eps"],
-                                  weight_decay=adamw["weight_decay"], foreach=False)
-    losses, norms = [], []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = peft_oracle.loss_of(model, rows, step)
-        loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(trained, adamw["max_grad_norm"]).item())
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, norms, sum(parameter.numel() for parameter in trained)
-
-
 def run(name, base, two_levels, settings):
     directory = os.path.join(peft_oracle.ROOT, name)
     shutil.rmtree(directory, ignore_errors=True)
@@ -71,11 +55,11 @@ def run(name, base, two_levels, settings):
         return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).train()
 
     rows = peft_oracle.rows_of(base, peft_oracle.load(base).config.vocab_size)
-    plain, _, _ = losses_of(start(peft_oracle.load(base)), rows)
+    plain, _, _ = peft_oracle.train(start(peft_oracle.load(base)), rows, STEPS, peft_oracle.ADAMW)
     model = start(quantised(peft_oracle.load(base), two_levels))
     assert any(isinstance(module, peft.tuners.lora.bnb.Linear4bit) for module in model.modules())
     peft_oracle.save(model, os.path.join(directory, "initial"))
-    losses, norms, trained = losses_of(model, rows)
+    losses, norms, trained = peft_oracle.train(model, rows, STEPS, peft_oracle.ADAMW)
     peft_oracle.save(model, os.path.join(directory, "final"))
     with open(os.path.join(directory, "run.json"), "w", encoding="utf-8") as file:
         json.dump({"versions": {"peft": peft.__version__, "torch": torch.__version__, "transformers": transformers.__version__,

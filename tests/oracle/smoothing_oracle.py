@@ -11,19 +11,11 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
+from padded_rows import collate
+
 FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures")
 STEPS, LR = 20, 5e-4
 torch.set_num_threads(1)  # the same sums on every machine
-
-
-def collate(rows):
-    length = max(len(row["input_ids"]) for row in rows)
-
-    def padded(name, value):
-        return torch.tensor([row[name] + [value] * (length - len(row[name])) for row in rows])
-
-    return {"input_ids": padded("input_ids", 0), "labels": padded("labels", -100),
-            "attention_mask": torch.tensor([[1] * len(r["input_ids"]) + [0] * (length - len(r["input_ids"])) for r in rows])}
 
 
 def main():

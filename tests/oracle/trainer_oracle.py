@@ -13,6 +13,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
+from padded_rows import collate
+
 FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures")
 ONE_RANK, TWO_RANKS, SEED = 36, 12, 7
 torch.set_num_threads(1)  # the same sums on every machine
@@ -77,16 +79,6 @@ def draw_case(draw, world):
                 args["save_strategy"] = args["eval_strategy"] = "epoch"
             if often(.3): args["save_strategy"] = "best"
     return case
-
-
-def collate(rows):
-    length = max(len(row["input_ids"]) for row in rows)
-
-    def padded(name, value):
-        return torch.tensor([row[name] + [value] * (length - len(row[name])) for row in rows])
-
-    return {"input_ids": padded("input_ids", 0), "labels": padded("labels", -100),
-            "attention_mask": torch.tensor([[1] * len(r["input_ids"]) + [0] * (length - len(r["input_ids"])) for r in rows])}
 
 
 def train(case, rows, eval_rows, folder):

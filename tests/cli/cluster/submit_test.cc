@@ -66,14 +66,6 @@ TEST_F(Submit, NoWorkersAreASuspendedJob) {
   EXPECT_EQ(run(run_scale, {"quick", "--replicas=0"}), 2);
 }
 
-TEST(VerbOfOthers, NamesOurs) {
-  EXPECT_THAT(verb_of_others("stop"), HasSubstr("dsj suspend NAME"));
-  EXPECT_EQ(verb_of_others("delete"), "kubectl delete dsj NAME");
-  EXPECT_THAT(verb_of_others("list"), HasSubstr("dsj get"));
-  EXPECT_THAT(verb_of_others("events"), HasSubstr("dsj describe"));
-  EXPECT_EQ(verb_of_others("submitt"), "");
-}
-
 TEST_F(Submit, BadInputCreatesNothing) {
   EXPECT_EQ(run(run_submit, {manifest(", learningRat: 1")}), 2);
   EXPECT_THAT(err_, HasSubstr("did you mean"));

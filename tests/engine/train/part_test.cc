@@ -22,13 +22,7 @@ SmallRun part_run(const json& one, int world, int stage, bool recompute) {
   SmallRun run{.model = one["base"], .world = world, .recompute = recompute};
   run.normalization = dsconfig::LossNormalization::MicroBatch;
   run.config = small_config(stage, /*micro=*/1, /*accumulation=*/2 / world);
-  const json& adamw = one["adamw"];
-  run.config.optimizer.lr = adamw["lr"];
-  run.config.optimizer.beta1 = adamw["betas"][0];
-  run.config.optimizer.beta2 = adamw["betas"][1];
-  run.config.optimizer.eps = adamw["eps"];
-  run.config.optimizer.weight_decay = adamw["weight_decay"];
-  run.config.gradient_clipping = adamw["max_grad_norm"];
+  take_adamw(one["adamw"], run.config);
   TrainingArgs training;
   if (!one["parameters"].is_null()) training.trainable_parameters = one["parameters"];
   if (!one["layers"].is_null()) training.trainable_layers = one["layers"].get<int64_t>();
@@ -39,14 +33,6 @@ SmallRun part_run(const json& one, int world, int stage, bool recompute) {
   EXPECT_TRUE(part) << part.error().to_string();
   run.part = *part;
   return run;
-}
-
-models::MicroBatch part_row(const json& one, int64_t index) {
-  const json& row = one["rows"][static_cast<size_t>(index) % one["rows"].size()];
-  const auto tensor = [](const json& ids) {
-    return at::tensor(ids.get<std::vector<int64_t>>()).unsqueeze(0);
-  };
-  return testing_support::rectangle(tensor(row["input_ids"]), tensor(row["labels"]));
 }
 
 TEST(Part, EqualsTransformersAtEveryStage) {
@@ -66,7 +52,7 @@ TEST(Part, EqualsTransformersAtEveryStage) {
         });
         for (int64_t step = 0; step < 20; ++step) {
           const std::vector<models::MicroBatch> rows = {
-              part_row(one, 2 * step + collectives.rank())};
+              row_of(one["rows"], 2 * step + collectives.rank())};
           const auto done = rank.stepper.run({.micro_batches = rows,
                                               .step = step,
                                               .rates = {.lr = run.config.optimizer.lr},

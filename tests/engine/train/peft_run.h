@@ -28,24 +28,12 @@ struct PeftRun {
   SmallRun small(int world, int stage, bool recompute) const {
     SmallRun run{.model = data["base"], .world = world, .recompute = recompute, .lora = lora};
     run.normalization = dsconfig::LossNormalization::MicroBatch;  // the mean of the rows' means
-    const nlohmann::json& adamw = data["adamw"];
     run.config = small_config(stage, /*micro=*/1, /*accumulation=*/2 / world);
-    run.config.optimizer.lr = adamw["lr"];
-    run.config.optimizer.beta1 = adamw["betas"][0];
-    run.config.optimizer.beta2 = adamw["betas"][1];
-    run.config.optimizer.eps = adamw["eps"];
-    run.config.optimizer.weight_decay = adamw["weight_decay"];
-    run.config.gradient_clipping = adamw["max_grad_norm"];
+    take_adamw(data["adamw"], run.config);
     return run;
   }
 
-  models::MicroBatch row(int64_t index) const {
-    const nlohmann::json& row = data["rows"][index % data["rows"].size()];
-    auto tensor = [](const nlohmann::json& ids) {
-      return at::tensor(ids.get<std::vector<int64_t>>()).unsqueeze(0);
-    };
-    return testing_support::rectangle(tensor(row["input_ids"]), tensor(row["labels"]));
-  }
+  models::MicroBatch row(int64_t index) const { return row_of(data["rows"], index); }
 
   std::string directory;
   nlohmann::json data;

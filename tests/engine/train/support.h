@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,6 +68,25 @@ inline models::MicroBatch micro_batch(int64_t step, int64_t micro_step, int rank
     return at::tensor(values).view({config.micro_batch_size, length});
   };
   return testing_support::rectangle(rows(ids), rows(labels));
+}
+
+/// A row of an oracle's list, which begins again at its end, as a micro-batch.
+inline models::MicroBatch row_of(const nlohmann::json& rows, int64_t index) {
+  const nlohmann::json& row = rows[static_cast<size_t>(index) % rows.size()];
+  const auto tensor = [](const nlohmann::json& ids) {
+    return at::tensor(ids.get<std::vector<int64_t>>()).unsqueeze(0);
+  };
+  return testing_support::rectangle(tensor(row["input_ids"]), tensor(row["labels"]));
+}
+
+/// The optimizer and the clipping that an oracle stepped with.
+inline void take_adamw(const nlohmann::json& adamw, dsconfig::ResolvedConfig& config) {
+  config.optimizer.lr = adamw["lr"];
+  config.optimizer.beta1 = adamw["betas"][0];
+  config.optimizer.beta2 = adamw["betas"][1];
+  config.optimizer.eps = adamw["eps"];
+  config.optimizer.weight_decay = adamw["weight_decay"];
+  config.gradient_clipping = adamw["max_grad_norm"];
 }
 
 /// The targets of all ranks' micro_batch() of a step.
