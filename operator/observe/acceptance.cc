@@ -43,7 +43,7 @@ std::string revision_of(const json& spec, const std::string& config_text) {
   return hash_of(made_from.dump(-1, ' ', false, json::error_handler_t::replace) + config_text);
 }
 
-/// The spec as if the job said itself what its template says.
+/// The spec with the template's fields merged in, as if the job contained them.
 json with_template(const json& spec, const jobspec::WorkerTemplate& source) {
   const json own = json_child(json_child(spec, "workers"), "template");
   return jobspec::with_pod_template(spec, jobspec::merge_pod_templates(source.pod, own));
@@ -53,7 +53,7 @@ std::string shown(const jobspec::WorkerTemplate& source) {
   return "template " + source.name + " (generation " + std::to_string(source.generation) + ")";
 }
 
-/// Unsupported findings stop a job as errors do, under another reason.
+/// Unsupported findings stop a job as errors do, with a different reason.
 Verdict refused(const std::vector<dsconfig::Finding>& findings) {
   Verdict verdict{.reason = "Unsupported"};
   size_t shown = 0;
@@ -92,7 +92,7 @@ std::shared_ptr<const Accepted> accepted_before(const std::string& name, const j
   const auto source = jobspec::worker_template_from_text(worker_template.text.value_or(""));
   const json whole = source ? with_template(spec, *source) : spec;
   auto checked = jobspec::check_cluster_spec(name, whole, config_text);
-  // A job without a place to write, or an elastic one without sizes, is no job any more.
+  // A job without an output directory, or an elastic one without sizes, cannot run.
   if (checked.job.training.output_dir.empty() ||
       (checked.job.policies.elastic && checked.sizes.empty())) {
     return nullptr;

@@ -1,5 +1,5 @@
-// Whether a spec may run: `dsj validate`'s checks, in a cluster. Pure, and the same for the same
-// spec: the controller keeps the answer per generation.
+// Decides whether a spec may run: the same checks as `dsj validate`. Pure: the same spec gives the
+// same verdict, so the controller keeps one verdict per generation.
 #pragma once
 
 #include <memory>
@@ -14,58 +14,60 @@ namespace dsj::op {
 
 struct Accepted {
   jobspec::Job job;
-  std::vector<int> sizes;  ///< of an elastic job: the numbers of workers that fit; else empty
+  std::vector<int> sizes;  ///< worker counts that fit the batch, if the job is elastic; else empty
   int zero_stage = 0;
-  /// Names everything that the pods are made from; another revision means other pods. It leaves out
-  /// suspend, policies, budgets and all that the operator fills in, so that an upgrade of the
-  /// operator never restarts a job. Of an elastic job it leaves out the number of workers, and a
-  /// pass adds the size in force (elastic_size.h).
+  /// A hash of everything that the pods are made from: a different revision needs new pods. It
+  /// leaves out suspend, policies, budgets and all that the operator fills in, so that an upgrade
+  /// of the operator never restarts a job. For an elastic job it also leaves out the number of
+  /// workers; a pass appends the size in force (elastic_size.h).
   std::string revision;
   std::string spec_text;    ///< spec as JSON
-  std::string config_text;  ///< from configFrom's ConfigMap; empty: the config is in the spec
-  /// The template that it was made with. What that says is in `job`, and not in spec_text.
+  std::string config_text;  ///< from configFrom's ConfigMap; empty if the spec contains the config
+  /// The template that the job was made with. `job` includes its fields, spec_text does not.
   std::optional<jobspec::WorkerTemplate> worker_template;
 };
 
 /// The DeepSpeedJobTemplate of a job, as text (worker_template.h).
 struct TemplateText {
-  std::string name;                 ///< empty: the one that the spec names, if it names one
-  std::optional<std::string> text;  ///< nullopt: it could not be read, and `problem` says why
+  std::string name;                 ///< empty means the one that the spec names, if any
+  std::optional<std::string> text;  ///< nullopt if it could not be read; `problem` says why
   std::string problem;
 };
 
 struct Verdict {
-  std::shared_ptr<const Accepted> accepted;  ///< null: refused
-  std::string reason;                        ///< of the condition Accepted (conditions.cc)
+  std::shared_ptr<const Accepted> accepted;  ///< null if the spec is refused
+  std::string reason;                        ///< reason of the condition Accepted (conditions.cc)
   std::string message;                       ///< each finding with path and hint
 };
 
-/// `config_text`: the text that configFrom names; nullopt: it could not be read, and `problem` says
-/// why.
+/// Checks a spec. `config_text` is the text that configFrom refers to, or nullopt if it could not
+/// be read; then `problem` says why.
 Verdict judge(const std::string& name, const nlohmann::json& spec,
               const std::optional<std::string>& config_text, const std::string& problem,
               const TemplateText& worker_template = {});
 
-/// A spec that was accepted before, perhaps by an operator with fewer checks: what these refuse by now stays in force,
-/// so that an upgrade strands no job that runs. Null: it cannot be read any more.
+/// Reads a spec that was accepted before, perhaps by an operator with fewer checks. It stays in
+/// force even if today's checks refuse it, so that an upgrade strands no running job. Null if it
+/// can no longer be read.
 std::shared_ptr<const Accepted> accepted_before(const std::string& name, const nlohmann::json& spec,
                                                 const std::string& config_text,
                                                 const TemplateText& worker_template);
 
-/// The verdict on a spec whose pods the API server refuses, in the server's words (act/trial.h).
+/// The verdict on a spec whose pods the API server refuses, with the server's message
+/// (act/trial.h).
 Verdict refused_by_server(const Accepted& accepted, const std::string& sentence);
 
-/// Refused for what may change without an edit, and nothing tells the operator of the change: an object that is missing, an API
-/// server that knows less than the template.
+/// True if the cause of the refusal can go away without an edit of the job and without a watch
+/// event, such as a missing object or an API server that is too old for the template.
 bool may_change_by_itself(const Verdict& verdict);
 
-/// Refuses a job whose label for Kueue (job/spec/cluster_spec.h) contradicts its spec.
+/// Refuses a job whose Kueue queue label (job/spec/cluster_spec.h) contradicts its spec.
 Verdict agreeing_with(const std::string& queue_label, Verdict verdict);
 
-/// Refuses a job that needs Volcano or Kueue if this operator was started without it.
+/// Refuses a job that needs Volcano or Kueue if this operator was started without support for it.
 Verdict possible_with(Verdict verdict, bool volcano, bool kueue);
 
-/// The ConfigMap and key that must be read before judge(); nullopt: none.
+/// The ConfigMap and key that must be read before judge(); nullopt if configFrom is not set.
 std::optional<jobspec::ConfigMapKey> config_source(const nlohmann::json& spec);
 
 }  // namespace dsj::op

@@ -13,7 +13,7 @@
 namespace dsj::op {
 namespace {
 
-/// A server's versions rise. A version that is not a number counts as newer.
+/// A server's resource versions rise. A version that is not a number counts as newer.
 bool older(const std::string& version, const std::string& than) {
   uint64_t a = 0, b = 0;
   auto whole = [](const std::string& text, uint64_t& value) {
@@ -31,8 +31,8 @@ std::string ns_of(const Json& object) {
   return object.at("metadata").value("namespace", "");
 }
 
-/// Whether a change of the job needs a pass. A mere report of agent 0 does not, unless one was
-/// missed.
+/// Whether a change of the job needs a pass. A mere progress report of agent 0 does not, unless the
+/// job is marked as not progressing.
 bool matters(const JobView& before, const JobView& after) {
   if (before.uid != after.uid || before.generation != after.generation ||
       before.deleting != after.deleting || before.agent.attempt != after.agent.attempt ||
@@ -78,8 +78,9 @@ class Cache::KindSink final : public kube::Sink {
     if (!kept.empty() && (oldest_kept_.empty() || older(kept, oldest_kept_))) oldest_kept_ = kept;
     take(object);
   }
-  /// A list has all that was written up to its version. If the watch was further already, or an object of the list is
-  /// older than one that is kept of that time, then the server lives in another history: it was restored from a backup.
+  /// A list contains everything written up to its version. If the watch was already ahead of it, or
+  /// if a listed object is older than the cached one although that precedes the list's version, the
+  /// server's history changed: it was restored from a backup.
   bool list_at(const std::string& version) override {
     const bool restored =
         older(version, before_) || (!oldest_kept_.empty() && !older(version, oldest_kept_));
@@ -95,11 +96,11 @@ class Cache::KindSink final : public kube::Sink {
     return true;
   }
   void list_done() override {
-    // Objects may have come from our own writes meanwhile. Those after the list are not in it.
+    // Our own writes may have added objects meanwhile. Those newer than the list are not in it.
     for (const auto& [name, version] : cache_.names(kind_, ns_)) {
       if (!seen_.contains(name) && has_passed(version)) cache_.drop(kind_, name, version);
     }
-    seen_.clear();  // names of ten thousand pods are a megabyte
+    seen_.clear();  // the names of ten thousand pods take a megabyte
     filled_ = true;
   }
   void list_aborted() override { seen_.clear(); }
@@ -114,14 +115,14 @@ class Cache::KindSink final : public kube::Sink {
   bool brings(const std::string& kind, const std::string& ns) const {
     return kind_ == kind && (ns_.empty() || ns_ == ns);
   }
-  /// Whether the watch has come as far as `version`.
+  /// Whether the watch has reached `version`.
   bool has_passed(const std::string& version) const {
     const std::lock_guard lock(mutex_);
     return !newest_.empty() && !older(newest_, version);
   }
 
  private:
-  /// An object that cannot be read costs itself, and not the watch.
+  /// An object that cannot be read is skipped; the watch continues.
   void take(const Json& object) try {
     told(object);
     cache_.upsert(kind_, object);
@@ -137,8 +138,9 @@ class Cache::KindSink final : public kube::Sink {
   Cache& cache_;
   const std::string kind_, ns_;
   std::set<std::string> seen_;
-  std::string before_;       ///< how far the watch was before the list
-  std::string oldest_kept_;  ///< of what is kept and newer than the list's: its lowest version
+  std::string before_;  ///< version that the watch had reached before the list
+  /// lowest version of the cached objects that are newer than in the list
+  std::string oldest_kept_;
   mutable std::mutex mutex_;
   std::string newest_;  ///< resourceVersion
   std::atomic<bool> filled_ = false;
@@ -169,7 +171,7 @@ void Cache::upsert(const std::string& kind, const Json& object) {
   if (tell) changed_(*tell);
 }
 
-/// Returns the key of the job that needs a pass. Under the lock.
+/// Returns the key of the job that needs a pass. Requires the lock.
 std::optional<std::string> Cache::put(const std::string& kind, const Json& object) {
   if (kind == contract::kKind) {
     JobView job = job_view(object);
@@ -197,7 +199,7 @@ std::optional<std::string> Cache::put(const std::string& kind, const Json& objec
     return key;
   }
   ChildView child = child_view(object);
-  child.kind = kind;  // items of a list lack it
+  child.kind = kind;  // items of a list have no kind
   child.content = content_of(kind, object);
   ChildView& slot = entries_[key].children[kind + "/" + child.name];
   if (slot.uid == child.uid && older(child.resource_version, slot.resource_version)) {
@@ -207,7 +209,7 @@ std::optional<std::string> Cache::put(const std::string& kind, const Json& objec
   return key;
 }
 
-/// Erases the object of that kind and name if `is_it`. True: it was there.
+/// Erases the object of that kind and name if `is_it` accepts it. Returns whether it was erased.
 template <typename IsIt>
 bool Cache::erase(Entry& entry, const std::string& kind, const std::string& name,
                   const IsIt& is_it) {
@@ -248,7 +250,8 @@ void Cache::remove(const std::string& kind, const Json& object) {
   changed_(key);
 }
 
-/// Not in a new list: deleted while nobody watched. What has come under that name since stays.
+/// Removes an object that a new list lacks: it was deleted while no watch ran. A newer object with
+/// the same name stays.
 void Cache::drop(const std::string& kind, const std::string& ns_and_name,
                  const std::string& version) {
   std::vector<std::string> tell;
@@ -269,8 +272,8 @@ void Cache::drop(const std::string& kind, const std::string& ns_and_name,
   for (const std::string& key : tell) changed_(key);
 }
 
-/// Every object of a kind as "NAMESPACE/NAME" with its version, in one namespace or, for "", in
-/// all.
+/// Every object of a kind as "NAMESPACE/NAME" with its version, in one namespace or, if `ns` is "",
+/// in all.
 std::map<std::string, std::string> Cache::names(const std::string& kind,
                                                 const std::string& ns) const {
   const std::lock_guard lock(mutex_);
@@ -293,7 +296,7 @@ std::map<std::string, std::string> Cache::names(const std::string& kind,
   return all;
 }
 
-/// The version of what is kept under that name and uid, if it is newer; else empty.
+/// The version of the cached object with that name and uid, if it is newer; else empty.
 std::string Cache::newer_than(const std::string& kind, const Json& object) const {
   const std::string name = name_of(object);
   const Json& metadata = json_child(object, "metadata");
@@ -317,7 +320,7 @@ std::string Cache::newer_than(const std::string& kind, const Json& object) const
   return child == entry.children.end() ? "" : newer(child->second);
 }
 
-/// What is kept of a kind counts as older than anything that comes.
+/// Clears the versions of the cached objects of a kind, so that any object replaces them.
 void Cache::forget_versions(const std::string& kind, const std::string& ns) {
   const std::lock_guard lock(mutex_);
   for (auto& [key, entry] : entries_) {
@@ -337,14 +340,15 @@ void Cache::upsert_node(const Json& object) {
   {
     const std::lock_guard lock(mutex_);
     const auto [slot, is_new] = nodes_.try_emplace(name, node);
-    // A new one may have the name of one that was lost. Before the first list is whole every job has its first pass to come.
+    // A new node may have the name of a lost one. Before the first list is complete, every job
+    // still has its first pass ahead.
     if (is_new ? node.ready && !watched : slot->second.ready == node.ready) return;
     slot->second = node;
   }
   tell_node(name);
 }
 
-/// Jobs with a pod there, or with one that waits elsewhere because of it.
+/// Requests passes for jobs with a pod on the node, or with a pending pod that avoids it.
 void Cache::tell_node(const std::string& node) {
   std::vector<std::string> tell;
   {
@@ -368,7 +372,7 @@ Observed Cache::observe(const std::string& key) const {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return observed;
   observed.job = found->second.job;
-  std::set<std::string> nodes;  // its own, and those that it may have to keep away from
+  std::set<std::string> nodes;  // nodes of its pods, and nodes that new pods may have to avoid
   if (observed.job) nodes = lost_nodes(json_child(observed.job->own_status, "failureHistory"));
   for (const auto& [name, pod] : found->second.pods) {
     nodes.insert(pod.node);
@@ -427,10 +431,10 @@ void Cache::wrote(const std::string& kind, const Json& object) {
   const std::string version = object.at("metadata").value("resourceVersion", "");
   std::optional<std::string> tell;
   {
-    // One lock for question and answer: a list that ends in between would not see the object.
+    // One lock for check and update: a list that ends in between would not see the object.
     const std::lock_guard lock(mutex_);
     for (const auto& sink : sinks_) {
-      // The watch told of it before the answer came, and perhaps of its deletion too.
+      // The watch delivered it before the answer came, and perhaps its deletion too.
       if (sink->brings(kind, ns) && sink->has_passed(version)) return;
     }
     tell = put(kind, object);

@@ -1,5 +1,6 @@
-// What the watches have told, slim and per job. Pods of others are not in it: the watches select by
-// label. Thread-safe: reflectors write on their threads, workers read.
+// The objects that the watches reported, reduced to the fields that decisions need, grouped by job.
+// Pods that belong to no job are not cached: the watches select by label. Thread-safe: reflectors
+// write on their threads, workers read.
 #pragma once
 
 #include <functional>
@@ -27,26 +28,29 @@ class Cache final : public Writes {
   explicit Cache(std::function<void(const std::string&)> changed);
   ~Cache() override;
 
-  /// The sink of one collection: a kind in one namespace, or "" for all. After a new list, what the
-  /// list lacks is gone, whoever brought it. Call before any watch begins.
+  /// The sink for one collection: a kind in one namespace, or in all if `ns` is "". A new list
+  /// removes every object that it lacks, also those that wrote() added. Call before any watch
+  /// begins.
   kube::Sink& sink(const std::string& kind, const std::string& ns = "");
-  /// Every sink has been filled once.
+  /// True once every sink has received its first list.
   bool synced() const;
 
-  /// Without verdicts, refusal, keys and settings, which the controller fills in.
+  /// The view of one job. The controller fills in verdicts, refusal, keys and settings.
   Observed observe(const std::string& key) const;
-  /// Whether a decision about this view of a job still stands: neither edited nor deleted since.
+  /// Whether a decision based on this view is still valid: the job was neither edited nor deleted
+  /// since.
   bool is_current(const JobView& job) const;
   std::vector<std::string> keys() const;
   size_t jobs() const;
   size_t pods() const;
   std::map<std::string, int64_t> phases() const;
 
-  /// The server's answer to one of our writes. Ignored unless newer than what the watch has told.
+  /// Stores the server's answer to one of our writes. Ignored unless it is newer than what the
+  /// watch delivered.
   void wrote(const std::string& kind, const Json& object) override;
   void absent(const std::string& kind, const std::string& ns, const std::string& name,
               const std::string& uid) override;
-  /// The server says that there is no such job.
+  /// Removes a job after the server answered that it does not exist.
   void forget_job(const std::string& key);
 
  private:

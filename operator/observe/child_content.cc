@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The fields of `names` that the object has. A server adds others.
+/// The fields in `names` that the object has. A server adds others.
 json only(const json& object, std::initializer_list<const char*> names) {
   json kept = json::object();
   if (!object.is_object()) return kept;

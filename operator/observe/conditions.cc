@@ -19,8 +19,8 @@ const ConditionKind* kind_of(const std::string& type) {
   return nullptr;
 }
 
-/// Agents, kubelets and users' own programs name failures, too: what of it an API server takes as a
-/// reason, a CamelCase word.
+/// Failure reasons may also come from agents, kubelets and users' programs. Keeps the characters
+/// that an API server accepts in a reason: a CamelCase word.
 std::string word_of(const std::string& reason) {
   std::string word;
   for (const unsigned char c : reason)
@@ -35,7 +35,8 @@ Tell tell_of(const Condition& condition) {
   for (const auto& reason : kind->reasons) {
     if (condition.reason == reason.name) return reason.tell;
   }
-  // A failure's own name is told with the failure, unless it ends the job.
+  // The event of a failure carries the failure's own reason, so here it is published only if it
+  // ends the job.
   return condition.status == "True" && condition.type == "Failed" ? Tell::Warning : Tell::No;
 }
 

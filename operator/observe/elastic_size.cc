@@ -7,7 +7,7 @@
 namespace dsj::op {
 namespace {
 
-/// A gang that trains for so long has no setback behind it.
+/// After training for this long, a gang's setbacks are forgotten.
 constexpr Seconds kQuiet{3600};
 
 int largest(const std::vector<int>& sizes, int64_t most) {
@@ -23,7 +23,7 @@ class Choice {
   ElasticChoice make() {
     ElasticState& state = result_.state;
     if (state.wanted != seen_.wanted) {
-      state.not_before.reset();  // somebody asks for another size: it is tried at once
+      state.not_before.reset();  // the user asks for another size: try it at once
       state.setbacks = 0;
       state.wanted = seen_.wanted;
     }
@@ -103,7 +103,7 @@ class Choice {
     due(end);
   }
 
-  /// Spares that hold nodes and are too few hold them in vain.
+  /// Spares that hold too few nodes for a larger size hold them in vain.
   void wait_for_spares() {
     ElasticState& state = result_.state;
     state.growable.reset();

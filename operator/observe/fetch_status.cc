@@ -32,7 +32,7 @@ std::vector<Initializer> initializers_of(const Json& statuses) {
 
 std::string fetching_text(const Json& statuses) {
   const auto all = initializers_of(statuses);
-  std::string since;  // the end of the one before, until this one runs
+  std::string since;  // end of the previous initializer, until this one runs
   for (size_t i = 0; i < all.size(); ++i) {
     if (const Json& ended = json_child(*all[i].state, "terminated"); ended.is_object()) {
       if (json_whole(ended, "exitCode") != 0) return {};
@@ -60,7 +60,7 @@ std::optional<FailedFetch> failed_fetch(const Json& statuses) {
     end.last_words = json_text(ended, "message");
     if (end.last_words.size() > kWordsMax)
       end.last_words = "..." + end.last_words.substr(end.last_words.size() - kWordsMax);
-    // What an agent says with these is not what an image of the user's means.
+    // Agents give these exit codes a meaning that a user's image does not.
     if (code == contract::kExitPeerLost || code == contract::kExitPreempted)
       end.exit_code = contract::kExitFailed;
     return end;

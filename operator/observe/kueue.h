@@ -1,13 +1,14 @@
-// What Kueue writes on pods, and reads there, as far as this operator has to do with it.
+// Names that Kueue reads and writes on pods, as far as the operator uses them.
 #pragma once
 
 namespace dsj::op {
 
-/// Of every pod that Kueue manages: it stays until its group has another in its place, or is finished.
+/// On every pod that Kueue manages, until the pod is replaced in its group or the group is
+/// finished.
 inline constexpr char kKueueFinalizer[] = "kueue.x-k8s.io/managed";
-/// "false" on one pod of a group: once none of its pods is left to end, the group is finished.
+/// "false" on one pod of a group: the group is finished as soon as all of its pods have ended.
 inline constexpr char kKueueRetriable[] = "kueue.x-k8s.io/retriable-in-group";
-/// A condition of a pod that Kueue deletes, above all one that it preempts.
+/// Condition of a pod that Kueue deletes, for example to preempt it.
 inline constexpr char kKueueTermination[] = "TerminationTarget";
 
 }  // namespace dsj::op

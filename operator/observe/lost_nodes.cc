@@ -21,7 +21,7 @@ std::set<std::string> nodes_to_avoid(const Observed& observed, const Accepted& a
     if (node.until || failure.node_health.action == jobspec::NodeHealthAction::Move)
       names.insert(node.name);
   }
-  // Kueue admits a pod into a running group only if it looks like the one that it replaces.
+  // Kueue admits a replacement pod into a running group only if it has the same shape.
   const bool kueue =
       accepted.job.policies.run.scheduling.scheduler == jobspec::GangScheduler::Kueue;
   if (kueue) return {};

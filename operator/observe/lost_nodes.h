@@ -1,5 +1,5 @@
-// Nodes that new pods of a job keep away from: those that were found unfit (unhealthy_nodes.h), and those that were
-// lost with a pod of the job and are not back. Pure.
+// Selects the nodes that new pods of a job avoid: nodes that were found unfit (unhealthy_nodes.h),
+// and nodes that were lost with a pod of the job and are not ready again. Pure.
 // Tested by: tests/operator/unhealthy_nodes_test.cc
 #pragma once
 
@@ -12,11 +12,12 @@
 
 namespace dsj::op {
 
-/// On which a pod was given up, by status.failureHistory. Of anything else than a list: none.
+/// Nodes on which a pod was given up, from status.failureHistory. Empty if the value is not a list.
 std::set<std::string> lost_nodes(const nlohmann::json& failure_history);
 
-/// What a pod that is made now avoids. A lost node that nobody sees (it was removed, or nodes may not be read) is left to
-/// the scheduler: nobody could tell that it is back.
+/// The nodes that a pod avoids if it is created now. A lost node that is not in the cache (it was
+/// removed, or nodes cannot be read) is left to the scheduler, because the operator could not see
+/// it return.
 std::set<std::string> nodes_to_avoid(const Observed& observed, const Accepted& accepted,
                                      const OwnStatus& status);
 

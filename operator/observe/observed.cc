@@ -26,7 +26,7 @@ std::optional<int64_t> number_of(const std::string& digits) {
   return std::stoll(digits);
 }
 
-/// Of a name as worker_pod_name() makes it.
+/// The parts of a name that worker_pod_name() makes.
 struct PodPlace {
   int worker = 0;
   int64_t incarnation = 0;
@@ -44,15 +44,16 @@ std::optional<PodPlace> worker_pod_place(const std::string& name) {
   return PodPlace{static_cast<int>(*worker), *incarnation};
 }
 
-/// Of many conditions or finalizers only so many are read.
+/// At most this many conditions or finalizers are read.
 constexpr size_t kItemsMax = 64;
 
-/// Cuts long texts of a status or an agent to `most` bytes: a status must stay small. The end says why.
+/// Cuts a long text to `most` bytes, because a status must stay small. Keeps the end, which tells
+/// the cause.
 std::string shortened(const std::string& text, size_t most) {
   return text.size() > most ? "..." + text::last_bytes(text, most - 3) : text;
 }
 
-/// What a scheduler or kubelet says. The beginning says what.
+/// A message of a scheduler or a kubelet, cut. Keeps the beginning, which tells the cause.
 std::string sentence_of(const Json& object, const char* name) {
   return text::first_bytes(json_text(object, name), kSentenceBytesMax);
 }
@@ -73,7 +74,7 @@ Termination termination_of(const Json& state) {
   const std::string words = json_text(state, "message");
   const auto told = report::termination_message_from_text(words);
   if (!told) {
-    // A kubelet calls every exit code 0 Completed; only an agent knows.
+    // A kubelet reports Completed for every exit code 0. Only the agent knows.
     if (end.reason == contract::kReasonCompleted) end.reason = "NoLastWords";
     end.message = shortened(words, kSentenceBytesMax);
     return end;
@@ -89,7 +90,7 @@ Termination termination_of(const Json& state) {
   return end;
 }
 
-/// Of the container that is or brings the agent.
+/// The image of the container that runs or installs the agent.
 std::string agents_image(const Json& spec) {
   for (const Json& init : json_child(spec, "initContainers"))
     if (json_text(init, "name") == kAgentContainer) return json_text(init, "image");
@@ -127,8 +128,8 @@ void read_container(const Json& container, bool ours, PodView& pod) {
   }
 }
 
-/// A container beside the worker has not ended. A restartable init container is not asked: the
-/// kubelet ends it when the containers have ended.
+/// True if a container beside the worker has not ended. Restartable init containers do not count:
+/// the kubelet ends them after the other containers.
 bool another_runs(const Json& status) {
   return std::ranges::any_of(json_child(status, "containerStatuses"), [](const Json& container) {
     return json_text(container, "name") != contract::kContainerName &&
@@ -136,7 +137,7 @@ bool another_runs(const Json& status) {
   });
 }
 
-/// Gates that no queue removes which this operator knows, so that their names say who does.
+/// Scheduling gates that belong to no known queue. Their names tell who removes them.
 std::string foreign_gates_of(const Json& gates) {
   std::string names;
   for (const Json& gate : gates) {
@@ -147,8 +148,8 @@ std::string foreign_gates_of(const Json& gates) {
   return names;
 }
 
-/// Why a pod failed before its worker ran: the init container that did not end with 0. A native sidecar is ended by the
-/// kubelet then, and decides nothing. Empty: none is known.
+/// Why a pod failed before its worker ran: the init container with a nonzero exit code. Ignores
+/// native sidecars, which the kubelet ends in this case. Empty if there is none.
 std::string failed_init(const Json& spec, const Json& statuses) {
   std::set<std::string> sidecars;
   for (const Json& container : json_child(spec, "initContainers"))
@@ -281,7 +282,8 @@ JobView job_view(const Json& object) {
 std::optional<PodView> pod_view(const Json& object) {
   const Json& metadata = json_child(object, "metadata");
   const std::string name = json_text(metadata, "name");
-  // Whoever may patch a pod may change its labels. Its name stays, and the next pod's name has to differ from it.
+  // Anyone who may patch a pod may change its labels, but not its name. The next pod's name must
+  // differ from it.
   const auto place = worker_pod_place(name);
   if (!place) return std::nullopt;
   PodView pod{.name = name,

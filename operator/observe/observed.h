@@ -1,5 +1,5 @@
-// What the operator knows about one job when it decides: slim parts of the objects in its caches.
-// reconcile.h is a function of this and the time.
+// The operator's view of one job for a decision: the relevant fields of the objects in its caches.
+// reconcile.h is a function of this view and the time.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@ namespace dsj::op {
 
 using Json = nlohmann::json;
 
-/// launcher: Command: the init container that brings the agent into the pod, and its volume.
+/// With launcher Command: the init container that copies the agent into the pod, and its volume.
 inline constexpr char kAgentContainer[] = "dsj-agent";
 
-// What comes from a rank, an agent, a kubelet or whoever may write a status is cut and its numbers are bounded here,
-// and a failure's name that is reserved for the operator (job/failure_reasons.h) is replaced: what decides on a job
-// never meets more.
+// Ranks, agents, kubelets and others with write access to a status are not trusted. Here their
+// texts are cut, their numbers bounded, and failure reasons reserved for the operator
+// (job/failure_reasons.h) replaced, so that decisions only see valid values.
 
 /// Agent 0's part of the status (contract.h).
 struct AgentStatus {
-  int64_t attempt = 0;  ///< 0: none has started yet
+  int64_t attempt = 0;  ///< 0 if none has started yet
   std::optional<int64_t> stop_step, saved_step;
   std::optional<Time> updated;
   std::optional<report::FailureRecord> last_failure;
-  /// The last step is done and the model exported, by this attempt or one before it.
+  /// This attempt or an earlier one did the last step and exported the model.
   bool finished = false;
-  std::string stragglers;       ///< which ranks hold up the others; empty: none
-  int64_t damaged_attempt = 0;  ///< the last one that passed over damaged checkpoints; 0: none
-  std::string damaged;          ///< which, and what it goes on from
+  std::string stragglers;       ///< ranks that slow down the others; empty if none
+  int64_t damaged_attempt = 0;  ///< the last attempt that skipped damaged checkpoints; 0 if none
+  std::string damaged;          ///< which checkpoints, and what the attempt resumed from
 };
 
 struct JobView {
@@ -45,19 +45,19 @@ struct JobView {
   int64_t generation = 0;
   bool deleting = false;
   bool orphaning = false;   ///< deleted with --cascade=orphan: its children stay
-  Json spec;                ///< with the queue of the job's label in it (job/spec/cluster_spec.h)
-  std::string queue_label;  ///< empty: none
+  Json spec;                ///< includes the queue from the job's label (job/spec/cluster_spec.h)
+  std::string queue_label;  ///< empty if the job has none
   Json own_status;          ///< the operator's part (own_status.h)
   AgentStatus agent;
 };
 
-/// On worker 0's pod: uid of the job's ServiceAccount when the pod was made.
+/// On worker 0's pod: uid of the job's ServiceAccount when the pod was created.
 inline constexpr char kAnnotationAccount[] = "training.dsj.dev/account";
 
-/// An agent's termination message, or what the kubelet says instead.
+/// An agent's termination message, or the kubelet's reason if there is none.
 struct Termination {
-  int exit_code = 0;  ///< of the container: an ExitCode (contract.h) if the agent lived
-  std::optional<int> rank_exit_code, rank_signal;  ///< of the rank to blame, if there is one
+  int exit_code = 0;  ///< of the container: an ExitCode (contract.h) if the agent wrote it
+  std::optional<int> rank_exit_code, rank_signal;  ///< of the rank that failed, if any
   std::string reason, message, last_words;
   std::optional<int64_t> step, attempt;
   std::optional<int> rank;
@@ -66,138 +66,139 @@ struct Termination {
 struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
-  std::string gang;                     ///< its scheduling group; empty: none
-  std::string image;                    ///< of its agent
-  std::string keys;                     ///< its set of keys (keys.h); empty: none
-  std::vector<std::string> finalizers;  ///< the object stays until they are taken off
-  bool group_over = false;              ///< Kueue was told that its group gets no pod any more
+  std::string gang;                     ///< its scheduling group; empty if none
+  std::string image;                    ///< image of its agent
+  std::string keys;                     ///< its key set (keys.h); empty if none
+  std::vector<std::string> finalizers;  ///< the object stays until they are removed
+  bool group_over = false;              ///< Kueue was told that the group gets no more pods
+  std::string avoids;  ///< nodes that it avoids (lost_nodes.h), from its annotation; empty if none
   std::string
-      avoids;  ///< nodes that it keeps away from (lost_nodes.h), by its annotation; empty: none
-  std::string
-      account;  ///< of worker 0's pod: uid of the ServiceAccount at its creation; empty: not known
+      account;  ///< on worker 0's pod: uid of the ServiceAccount at creation; empty if unknown
   int worker = -1;
   int64_t incarnation = 0;
   int64_t restarts = 0;  ///< status.restarts.total when the pod was made
-  /// Of the worker's container once that has ended: others of the pod decide nothing. Else of the pod.
+  /// Phase of the worker's container once it has ended, whatever the pod's other containers do;
+  /// until then the pod's phase.
   Phase phase = Phase::Pending;
   std::optional<Time> created;
   bool running = false;  ///< the worker's container is running
-  /// The worker's container has ended, and another of the pod, a sidecar, runs on: the pod is over, and has to go. A
-  /// kubelet ends a pod's phase a moment after its last container: in that moment nothing lingers.
+  /// The worker's container has ended but another container, such as a sidecar, still runs. The pod
+  /// is over and must be deleted. False once the pod's own phase has ended.
   bool lingers = false;
   std::optional<Time> deleting_from;  ///< deletionTimestamp: the end of its grace period
   bool scheduled = false;
-  bool gated = false;         ///< a queue holds it: it has scheduling gates
-  std::string foreign_gates;  ///< names of those that are not of a queue known here
+  bool gated = false;         ///< it has scheduling gates: a queue holds it
+  std::string foreign_gates;  ///< names of gates that do not belong to a known queue
   std::string unscheduled;    ///< the scheduler's message
-  std::string waiting_reason, waiting_message;  ///< of a container that cannot start, or fetches
+  std::string waiting_reason, waiting_message;  ///< of a container that waits, or of an initializer
   std::optional<Termination>
       termination;                      ///< of the worker's container, or of a failed initializer
-  std::string reason, message;          ///< of the pod: "Evicted", "NodeLost"
-  std::vector<std::string> conditions;  ///< types that are True
+  std::string reason, message;          ///< of the pod, such as "Evicted" or "NodeLost"
+  std::vector<std::string> conditions;  ///< types of the conditions that are True
 
   bool ended() const { return phase == Phase::Succeeded || phase == Phase::Failed; }
 };
 
 struct ChildView {
   std::string kind, name, uid, owner_uid, revision, resource_version;
-  /// Of the job's ConfigMaps: the accepted spec, and what it referred to.
+  /// In the job's ConfigMaps: the accepted spec, and the texts that it refers to.
   std::string spec_text, config_text, template_text;
   size_t content = 0;                ///< child_content.h
-  std::string key_set;               ///< of a ConfigMap of keys; empty: it is none
-  std::vector<WorkerKey> keys = {};  ///< of that set, oldest first
-  std::optional<int> key_announced;  ///< the slot of a key that was being made (keys.h)
+  std::string key_set;               ///< of a ConfigMap of keys; empty for other objects
+  std::vector<WorkerKey> keys = {};  ///< the keys of that set, oldest first
+  std::optional<int> key_announced;  ///< slot of a key whose Secret is being created (keys.h)
   std::optional<Time> created = {};
 };
 
 struct NodeView {
   bool ready = true;
-  Time since{};  ///< of the last change of `ready`
+  Time since{};  ///< time of the last change of `ready`
 };
 
-/// The API server refused an object of this job. Kept until a create succeeds.
+/// The API server refused to create an object of this job. Kept until a create succeeds.
 struct Refusal {
   std::string reason;  ///< conditions.h: QuotaExceeded, Forbidden, NameTaken, Invalid
   std::string message;
 };
 
-/// The operator's own options that a pod is made from.
+/// The operator's options that affect a job's objects.
 struct Settings {
   std::string worker_image = "dsj-worker:latest";
-  std::string image_pull_policy;  ///< empty: Kubernetes' default
+  std::string image_pull_policy;  ///< empty means Kubernetes' default
   bool network_policy = true;     ///< one per job
-  /// What a job's pods may reach beside each other and DNS: NetworkPolicyEgressRules (egress.h);
-  /// nullopt: everything.
+  /// What a job's pods may reach besides each other and DNS: NetworkPolicyEgressRules (egress.h).
+  /// nullopt allows everything.
   std::optional<Json> egress;
-  bool volcano = false;                 ///< PodGroups can be made and watched
-  bool kueue = false;                   ///< Kueue can be told which groups are over
-  std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
-  std::string default_template;         ///< of jobs that name no DeepSpeedJobTemplate; empty: none
-  /// securityContext of workers' pods and containers, field by field where the template says nothing against it. All but
-  /// the read-only root is what Pod Security's level "restricted" demands.
+  bool volcano = false;                 ///< PodGroups can be created and watched
+  bool kueue = false;                   ///< the operator may tell Kueue that a group is over
+  std::string tmp_size_limit = "10Gi";  ///< quantity for a worker's /tmp; "0" means the node's disk
+  std::string default_template;  ///< for jobs that name no DeepSpeedJobTemplate; empty if none
+  /// securityContext of workers' pods and containers. Each field applies unless the template sets
+  /// it. All but the read-only root file system is required by the Pod Security level "restricted".
   Json pod_security = {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}};
   Json container_security = {{"allowPrivilegeEscalation", false},
                              {"capabilities", {{"drop", Json::array({"ALL"})}}},
                              {"readOnlyRootFilesystem", true}};
-  NodeMarks node_marks = NodeMarks::None;  ///< what is left on nodes that agents find unfit
+  NodeMarks node_marks = NodeMarks::None;  ///< mark on nodes that agents find unfit
 };
 
-/// What was said of pods that have a node and no container: a volume that cannot be mounted, a network that cannot be set
-/// up. A kubelet says such things in events alone.
+/// Warning events of pods that have a node but no running container, for example because a volume
+/// cannot be mounted or a network cannot be set up. Kubelets report such problems only in events.
 struct PodWords {
   Time read{};
-  std::map<std::string, std::string> of;  ///< by the pod's uid: "FailedMount: ..."
+  std::map<std::string, std::string> of;  ///< by the pod's uid, as in "FailedMount: ..."
 };
-/// Pods that are asked about at a time.
+/// How many pods are queried at a time.
 inline constexpr size_t kPodsAskedAbout = 3;
 
 struct Observed {
-  std::string ns, name;        ///< the job's
-  std::optional<JobView> job;  ///< nullopt: the API server does not have it
+  std::string ns, name;        ///< of the job
+  std::optional<JobView> job;  ///< nullopt if the API server does not have it
   std::vector<PodView> pods;
   std::vector<ChildView> children;
-  Verdict wanted;                            ///< of the job's spec
-  std::shared_ptr<const Accepted> in_force;  ///< the last accepted spec, if that is another
+  Verdict wanted;                            ///< verdict on the job's spec
+  std::shared_ptr<const Accepted> in_force;  ///< last accepted spec, if not `wanted`
   std::map<std::string, NodeView> nodes;     ///< empty if nodes may not be read
   std::optional<Refusal> refusal;
-  PodWords words;          ///< as of the last time that a plan asked
-  Time pods_full{};        ///< when the bucket of its pods is full again (pod_pace.h)
-  std::string taken_set;   ///< a set of keys of which no Secret can be made (apply.h); empty: none
-  std::string token_keys;  ///< the cluster's public keys (a JWKS); empty: cannot be read
+  PodWords words;          ///< as of the last time that a plan requested them
+  Time pods_full{};        ///< when the token bucket for its pods is full again (pod_pace.h)
+  std::string taken_set;   ///< key set for which no Secret can be made (apply.h); or empty
+  std::string token_keys;  ///< the cluster's public keys (a JWKS); empty if they cannot be read
   Settings settings;
 };
 
-/// True if the agent's last words say that the job's last step is done. Nothing else is success.
+/// True if the agent's termination message says that the job's last step is done. Nothing else
+/// counts as success.
 bool is_done(const PodView& pod);
 /// True if the worker stopped on request and every rank saved the same step.
 bool is_preempted(const PodView& pod);
-/// True if its agent found that ranks must not start on its node.
+/// True if its agent found the node unfit and started no ranks.
 bool found_unfit(const PodView& pod);
-/// True if worker 0's agent found no key to prove itself with: the Secret was deleted (render/keys.h).
+/// True if worker 0's agent did not find its key because the Secret was deleted (render/keys.h).
 bool lacked_key(const PodView& pod);
-/// True if the platform took the pod: nobody is to blame. A kubelet that evicts a pod for what the pod itself used
-/// sets no condition DisruptionTarget.
+/// True if the platform removed the pod, so that no failure is charged. A kubelet that evicts a pod
+/// for the pod's own usage does not set the condition DisruptionTarget.
 bool is_disruption(const PodView& pod);
-/// True if nobody can say how its container ended: the node went down, and its kubelet or runtime found the container
-/// gone when it came back. A program cannot end so.
+/// True if the container's end was not observed: the node went down, and its kubelet or runtime
+/// found the container gone after it came back. A program cannot end this way.
 bool ended_unseen(const PodView& pod);
-/// True if the node's kubelet did not take the pod in: it never ran, and may run elsewhere.
+/// True if the node's kubelet rejected the pod: it never ran, and may run on another node.
 bool is_rejected(const PodView& pod);
 
 JobView job_view(const Json& object);
-/// status.training.lastFailure; nullopt: there is none.
+/// status.training.lastFailure; nullopt if there is none.
 std::optional<report::FailureRecord> agents_failure(const Json& told);
-/// nullopt: not a pod of a job.
+/// nullopt if the object is not a worker pod of a job.
 std::optional<PodView> pod_view(const Json& object);
 ChildView child_view(const Json& object);
-/// The newest of a pod's warnings that is younger than kWordsAge, "REASON: NOTE", cut; empty: none. Those of schedulers are
-/// left out: the pod has a node by now.
+/// The newest warning about a pod that is younger than kWordsAge, as "REASON: NOTE", cut. Empty if
+/// there is none. Warnings of schedulers are ignored because the pod has a node.
 std::string words_of(const std::vector<Json>& warnings, Time now);
 inline constexpr std::chrono::seconds kWordsAge{300};
 NodeView node_view(const Json& object);
-/// A label's value; empty: it has no such label.
+/// A label's value; empty if the object does not have the label.
 std::string label_of(const Json& object, const char* name);
-/// The controller's uid; empty: none.
+/// uid of the controlling owner; empty if there is none.
 std::string owner_of(const Json& object);
 
 }  // namespace dsj::op

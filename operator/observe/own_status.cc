@@ -51,7 +51,7 @@ void cut(report::FailureRecord& failure, size_t most) {
     cut(*text, std::min(most, kNameBytesMax));
   for (auto* text : {&failure.pod, &failure.node}) cut(*text, kNameBytesMax);
   cut(failure.message, most);
-  // The end of a log says why.
+  // The end of a log tells the cause.
   if (failure.last_words && failure.last_words->size() > most)
     failure.last_words = text::last_bytes(*failure.last_words, most);
   for (auto* text : {&failure.collective, &failure.missing_ranks}) cut(*text, most / 2);
@@ -292,9 +292,9 @@ json own_part(const json& status) {
   for (const auto& [name, value] : status.items()) {
     if (name != report::kTraining && name != report::kCheckpoint) own[name] = value;
   }
-  // The resource's default, before any operator has written.
+  // The CRD's default, before any operator has written the status.
   if (json_whole(own, "observedGeneration") == -1) own.erase("observedGeneration");
-  // Another program's conditions stay its own.
+  // Conditions of other programs are not the operator's.
   if (const auto all = own.find("conditions"); all != own.end() && all->is_array()) {
     json ours = json::array();
     for (json& one : *all)

@@ -1,4 +1,4 @@
-// How fast one job is worked on. The simulation has the same pace.
+// Rate limits for one job. The simulation uses the same values.
 // Tested by: tests/operator/simulation_test.cc
 #pragma once
 
@@ -10,20 +10,21 @@ namespace dsj::op {
 
 /// Objects of one job that are created at a time.
 inline constexpr int kCreatesAtOnce = 16;
-/// Between two passes over one job.
+/// Minimum time between two passes over one job.
 inline constexpr Milliseconds kRest{100};
-/// Between a setback of a gang and the next try: a minute, doubled with each to half an hour.
+/// Pause between a setback of a gang and the next try: one minute, doubled with each setback up to
+/// half an hour.
 constexpr Seconds pause_after(int setbacks) {
   return std::min(Seconds{1800}, Seconds{60} * (1 << std::min(setbacks, 8)));
 }
 
-/// Before the pods of a restart that nobody is charged for are made: none after the first of a row, then a second,
-/// doubled with each to five minutes.
+/// Pause before the pods of a restart that is not charged: none after the first restart of a
+/// series, then one second, doubled with each up to five minutes.
 constexpr Seconds pause_uncharged(int64_t before) {
   if (before <= 0) return Seconds{0};
   return std::min(Seconds{300}, Seconds{1} * (int64_t{1} << std::min<int64_t>(before - 1, 10)));
 }
-/// So long after the last one a row begins anew.
+/// A series ends after this time without a restart.
 inline constexpr Seconds kRowOver{600};
 
 }  // namespace dsj::op

@@ -1,4 +1,5 @@
-// Points in time, as the API writes them (RFC 3339, UTC) and as reconcile computes with them.
+// Points in time: in the API's format (RFC 3339, UTC), and as the values that reconcile computes
+// with.
 #pragma once
 
 #include <chrono>
@@ -13,7 +14,7 @@ using Time = std::chrono::sys_time<Milliseconds>;
 
 /// "2026-01-31T12:00:00Z", or with ".250" if there are milliseconds.
 std::string to_text(Time time);
-/// nullopt: not such a text.
+/// nullopt if the text does not have this format.
 std::optional<Time> time_from_text(const std::string& text);
 
 }  // namespace dsj::op

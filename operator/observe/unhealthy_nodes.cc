@@ -9,7 +9,7 @@ namespace dsj::op {
 namespace {
 
 constexpr Seconds kLongestPause{300};
-constexpr int kDoublings = 8;  // then the longest pause is reached
+constexpr int kDoublings = 8;  // the longest pause is reached after these
 constexpr size_t kNodeMessageMax = 300;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Nodes on which an agent's ranks could not start (job/node_health.h): kept in the status for as long
-// as new pods of the job avoid them. Pure.
+// The nodes on which an agent could not start ranks (job/node_health.h). The status lists them as
+// long as new pods of the job avoid them. Pure.
 #pragma once
 
 #include <optional>
@@ -11,31 +11,32 @@
 
 namespace dsj::op {
 
-/// More are not remembered: the ones found longest ago go first.
+/// If more are found, those found longest ago are dropped.
 inline constexpr size_t kUnhealthyMax = 32;
 
 struct UnhealthyNode {
   std::string name, message;
-  Time found{};  ///< last
-  /// Until when it is avoided, whatever the job's policy: its kubelet did not take a pod in. nullopt: its agent found it
-  /// unfit, and the policy says for how long.
+  Time found{};  ///< when it was found unfit last
+  /// Until when it is avoided, independent of the job's policy, because its kubelet rejected a pod.
+  /// nullopt if its agent found it unfit: then the policy sets the time.
   std::optional<Time> until = {};
-  int times = 1;  ///< since it is in the list
+  int times = 1;  ///< how often it was found since it entered the list
 };
 
-/// Enters a find, or moves the node's entry to the end of the list.
+/// Adds a node, or moves its entry to the end of the list.
 void note_unhealthy(std::vector<UnhealthyNode>& nodes, const std::string& name,
                     const std::string& message, Time now, std::optional<Time> until = {});
-/// For so long a node is avoided that rejected a pod: after a boot devices come later than the node.
+/// How long a node that rejected a pod is avoided: after a boot, devices register later than the
+/// node.
 inline constexpr Seconds kRejectedAvoid{120};
-/// Drops what was found `avoid` ago or before, or whose own time is over. Result: when the next entry goes; nullopt: none is
-/// left.
+/// Drops entries that were found `avoid` ago or earlier, or whose `until` has passed. Returns when
+/// the next entry expires; nullopt if the list is empty.
 std::optional<Time> forget_unhealthy(std::vector<UnhealthyNode>& nodes, Seconds avoid, Time now);
 std::set<std::string> names_of(const std::vector<UnhealthyNode>& nodes);
 
-/// How long to wait before pods are made again after `found` were found unfit in one pass. None, as
-/// long as the list keeps new pods away from them. A node that was found again did not stay avoided,
-/// and a full list forgets: then the pause doubles with each find, up to five minutes.
+/// How long to wait before pods are created again after `found` were found unfit in one pass. No
+/// pause while the list keeps new pods away from these nodes. If a node was found again, or if the
+/// list is full and drops entries, the pause doubles with each find, up to five minutes.
 Seconds pause_after(const std::vector<UnhealthyNode>& nodes, const std::set<std::string>& found);
 
 /// "n1,n2", for a pod's annotation, and back.

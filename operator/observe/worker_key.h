@@ -1,4 +1,5 @@
-// What the operator remembers of a key of worker 0's (keys.h), in an annotation of the set's ConfigMap.
+// What the operator records about worker 0's keys (keys.h), in an annotation of the key set's
+// ConfigMap.
 // Tested by: tests/operator/keys_test.cc
 #pragma once
 
@@ -10,7 +11,8 @@
 
 namespace dsj::op {
 
-/// On a set's ConfigMap beside contract.h's kAnnotationKeys: the slot of a key whose Secret is being made.
+/// On a key set's ConfigMap, in addition to contract.h's kAnnotationKeys: the slot of a key whose
+/// Secret is being created.
 inline constexpr char kAnnotationKeyAnnounced[] = "training.dsj.dev/key-announced";
 
 struct WorkerKey {
@@ -20,9 +22,9 @@ struct WorkerKey {
 };
 
 std::string to_annotation(const std::vector<WorkerKey>& keys);
-/// Oldest first. What is malformed is left out.
+/// The keys, oldest first. Malformed entries are skipped.
 std::vector<WorkerKey> keys_from(const std::string& annotation);
-/// nullopt: none is announced, or it is no slot.
+/// The announced slot; nullopt if there is none or the value is not a slot.
 std::optional<int> announced_slot(const std::string& annotation);
 
 }  // namespace dsj::op

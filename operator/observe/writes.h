@@ -1,4 +1,4 @@
-// Who hears what an API server answered to a write, so that a cache need not wait for its watch.
+// Receives the API server's answers to writes, so that a cache does not have to wait for its watch.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ class Writes {
  public:
   virtual ~Writes() = default;
   virtual void wrote(const std::string& kind, const nlohmann::json& object) = 0;
-  /// The server does not have the object of that name and uid any more.
+  /// The server no longer has the object with that name and uid.
   virtual void absent(const std::string& /*kind*/, const std::string& /*ns*/,
                       const std::string& /*name*/, const std::string& /*uid*/) {}
 };
