@@ -8,7 +8,7 @@
 namespace dsj::op {
 namespace {
 
-/// Which of spec.initializers the job has: those of which the reader made a container.
+/// The names of the job's initializers: those for which the reader added a container.
 std::vector<std::string> names_of(const jobspec::Job& job) {
   std::vector<std::string> names;
   for (const Json& init : json_child(json_child(job.worker_template, "spec"), "initContainers")) {

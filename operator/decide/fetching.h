@@ -1,4 +1,4 @@
-// What the pods of a job with spec.initializers have fetched: condition DataReady, and a clock. Pure.
+// Condition DataReady of a job with spec.initializers, and the start of its startup deadline. Pure.
 #pragma once
 
 #include <optional>
@@ -13,17 +13,17 @@ namespace dsj::op {
 
 inline constexpr char kDataReady[] = "DataReady";
 
-/// True while it fetches and is not on its way out.
+/// True while an initializer runs and the pod is not being deleted.
 bool is_fetching(const PodView& pod);
 
-/// Condition DataReady of a gang. `newest`: each worker's newest pod, null if it has none. False: somebody
-/// fetches. True: whoever has to fetch is through. Unknown: neither. nullopt: the job has no initializers.
-/// Only status, reason and message are set.
+/// Condition DataReady of a gang. `newest` has each worker's newest pod, or null if it has none.
+/// False while a pod fetches, True once every pod that fetches has finished, else Unknown. Sets
+/// only status, reason and message. nullopt if the job has no initializers.
 std::optional<Condition> data_ready(const jobspec::Job& job,
                                     const std::vector<const PodView*>& newest);
 
-/// From when startupDeadlineSeconds counts in a job that started at `start`: the last end of a fetch. nullopt:
-/// not now, somebody fetches.
+/// When startupDeadlineSeconds begins in a job that started at `start`: at the end of the last
+/// fetch. nullopt while a pod fetches.
 std::optional<Time> startup_from(const Conditions& conditions, Time start);
 
 }  // namespace dsj::op

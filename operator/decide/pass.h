@@ -1,5 +1,5 @@
-// One pass of reconcile, concern by concern. Internal to reconcile: reconcile.cc runs the concerns
-// in order; each reconcile_*.cc has one.
+// One pass of reconcile. Used only by reconcile: reconcile.cc calls the concerns in order, and each
+// reconcile_*.cc implements one.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace dsj::op {
 
-/// Reason of Restarting: the gang was not whole in time and gave its nodes back.
+/// Reason of Restarting: the gang was not complete in time and released its nodes.
 inline constexpr char kGangReleased[] = "GangReleased";
 
 /// One worker's pods.
@@ -23,41 +23,43 @@ struct Slot {
   std::vector<const PodView*> older;
 };
 
-/// What a failure says of itself: for the status, and for the rules of failurePolicy.
+/// What is known about a failure, for the status and for the rules of failurePolicy.
 struct Failure {
   std::string pod_name, node, reason, message, last_words;
-  std::optional<std::string> collective, missing_ranks;  ///< of a hang (job/report/status.h)
+  /// of a hung collective (job/report/status.h)
+  std::optional<std::string> collective, missing_ranks;
   int worker = -1;
   std::optional<int> rank, exit_code, signal;
   std::optional<int64_t> attempt, step;
 };
 
-/// How a worker's pod came to be of no use. Exit codes, kubelets and nodes say so, and no text does.
+/// How a worker's pod ended. Derived from exit codes, kubelets and nodes, never from message text.
 enum class PodEnd {
   Failed,     ///< a restart may help
   Fatal,      ///< no restart helps
   Preempted,  ///< stopped on request: every rank saved the same step
-  TakenAway,  ///< by the platform or somebody: nobody is to blame
+  TakenAway,  ///< removed by the platform or a user: not charged
 };
 
-/// A worker's pod failed, was lost with its node, or is gone. What is asked about the pod is answered when this is
-/// made, because the pod may not be there.
+/// A worker's pod failed, was lost with its node, or is gone. It holds everything that later steps
+/// need about the pod, because the pod may no longer exist.
 struct PodFailure {
   Failure said;
   PodEnd end = PodEnd::Failed;
-  bool gave_up = false;                    ///< its agent waited for others: a consequence
-  std::vector<std::string> conditions;     ///< of the pod: types that are True
-  std::optional<int64_t> restarts_before;  ///< status.restarts.total when the pod was made
+  bool gave_up = false;                    ///< its agent stopped waiting for others: a consequence
+  std::vector<std::string> conditions;     ///< types of the pod's conditions that are True
+  std::optional<int64_t> restarts_before;  ///< status.restarts.total when the pod was created
   bool fetched = false;                    ///< its initializer failed
 };
 
-/// A rank failed while its pod lives. Agent 0 told of it and has charged it.
+/// A rank failed while its pod lives on. Agent 0 reported and charged it.
 struct RankFailure {
   Failure said;
   AttemptEnd end = AttemptEnd::PodTaken;
 };
 
-/// `reason` of a kubelet if it may stand as one in a status: letters, digits, and _ for what is neither.
+/// `reason` as a word that a status may use: characters other than letters and digits become "_".
+/// `otherwise` if it does not begin and end suitably or is too long.
 std::string word_or(const std::string& reason, const std::string& otherwise);
 
 class Pass {
@@ -73,7 +75,7 @@ class Pass {
   void set(const char* type, bool yes, const std::string& reason, const std::string& message);
   void set_unknown(const char* type, const std::string& reason, const std::string& message);
   void due(Time time);
-  /// Times that are shown have whole seconds; times that are compared have milliseconds.
+  /// Times in the status have whole seconds; times for comparisons have milliseconds.
   Time shown_now() const { return std::chrono::floor<Seconds>(now_); }
   void remove(const PodView& pod, bool force = false);
   void start_anew();
@@ -167,27 +169,27 @@ class Pass {
   const JobView& job() const { return *o_.job; }
   const jobspec::Job& spec() const { return force_->job; }
   bool ended() const;        ///< Complete or Failed
-  bool has_trained() const;  ///< an attempt has run, whatever became of it
-  /// Agent 0 has started an attempt whose end is not accounted for.
+  bool has_trained() const;  ///< an attempt has run, no matter how it ended
+  /// Agent 0 has started an attempt whose end is not counted yet.
   bool attempt_open() const;
   bool all_run() const;
-  std::vector<const PodView*> live() const;  ///< pods that may still run something
+  std::vector<const PodView*> live() const;  ///< pods whose containers may still run
 
   const Observed& o_;
   const Time now_;
   Plan plan_;
   OwnStatus st_;
-  std::shared_ptr<const Accepted> force_;  ///< the spec in force; null: none
-  std::vector<const PodView*> pods_;       ///< this job's
+  std::shared_ptr<const Accepted> force_;  ///< the spec in force; null if there is none
+  std::vector<const PodView*> pods_;       ///< pods of this job
   std::vector<Slot> slots_;                ///< of workers 0 .. replicas - 1
   bool suspend_ = false;
   bool new_revision_ = false;  ///< this pass is the first under the spec in force
-  bool creating_ = false;      ///< pods are being made, or wait for the restart's pause
-  bool paced_ = false;         ///< pods that are missing wait for tokens (pod_pace.h)
-  int wanted_ = 0;             ///< elastic: the workers that the last accepted spec asks for
-  int spares_ = 0;             ///< elastic: pods beyond the gang that ask for nodes
+  bool creating_ = false;      ///< pods are being created, or wait for the restart's pause
+  bool paced_ = false;         ///< missing pods wait for tokens (pod_pace.h)
+  int wanted_ = 0;             ///< elastic: number of workers in the last accepted spec
+  int spares_ = 0;             ///< elastic: number of pods beyond the gang that request nodes
   std::string spare_revision_;
-  std::string keys_;  ///< the set of keys for pods that this pass makes
+  std::string keys_;  ///< the key set for pods that this pass creates
 };
 
 }  // namespace dsj::op

@@ -21,8 +21,9 @@ Pass::Pass(const Observed& observed, Time now) : o_(observed), now_(now) {
   believe_pods();
 }
 
-/// Pods have numbers that the status does not know: of a worker at most two, the one that is kept for its logs and its
-/// successor, while the gang is not whole. More, and somebody has written the number: the pods say which are taken.
+/// Takes the highest pod number from the pods if the status is too low to be true. While the gang
+/// is incomplete, a worker has at most two pods that the status does not know: one kept for its
+/// logs and its successor. A larger gap means that someone else wrote the number.
 void Pass::believe_pods() {
   int64_t highest = 0;
   for (const PodView* pod : pods_) highest = std::max(highest, pod->incarnation);
@@ -53,7 +54,7 @@ void Pass::due(Time time) {
 
 void Pass::remove(const PodView& pod, bool force) {
   if (pod.deleting_from && !force) return;
-  // The pod's own grace period is for saving, and who saves has ended.
+  // The pod's own grace period is for saving, and the container that saves has ended.
   constexpr int64_t kSidecarGrace = 30;
   plan_.deletes.push_back(
       {.kind = "Pod",
@@ -93,8 +94,8 @@ std::vector<const PodView*> Pass::live() const {
   return found;
 }
 
-/// Decides which spec is in force: the current one, or if it is refused the last accepted one.
-/// False: none is.
+/// Decides which spec is in force: the current one or, if that is refused, the last accepted one.
+/// Returns false if there is none.
 bool Pass::accept() {
   const bool edited =
       st_.observed_generation != job().generation || !is_true(st_.conditions, "Accepted");
@@ -106,7 +107,7 @@ bool Pass::accept() {
   set("Accepted", yes, o_.wanted.reason, message);
   if (!force_) return false;
   const auto& policies = spec().policies;
-  // A bad edit must not keep a job from being suspended.
+  // A refused edit must not prevent a suspension.
   const auto asked = job().spec.find("suspend");
   suspend_ = asked != job().spec.end() && asked->is_boolean() ? asked->get<bool>()
                                                               : policies.suspend && yes;
@@ -124,7 +125,7 @@ bool Pass::accept() {
   return true;
 }
 
-/// A newer generation that changes none of the pods is not taken up.
+/// Records the template. A newer generation that leaves the pods unchanged is not recorded.
 void Pass::note_template() {
   const auto& source = force_->worker_template;
   const std::string name = source ? source->name : "";
@@ -133,8 +134,9 @@ void Pass::note_template() {
   st_.template_generation = source ? source->generation : 0;
 }
 
-/// The revision of the spec in force. An API server adds the defaults of a newer CRD to a spec that
-/// nobody edited: its hash is another then, its revision is not. Without an elastic job's size.
+/// The revision of the spec in force, without an elastic job's size. An API server adds defaults of
+/// a newer CRD to a spec that nobody edited: that changes the spec's hash but must not change its
+/// revision.
 std::string Pass::revision(bool edited) {
   const std::string before = base_revision(st_.revision);
   if (!o_.wanted.accepted) return before.empty() ? force_->revision : before;
@@ -149,8 +151,8 @@ std::string Pass::revision(bool edited) {
   return hash;
 }
 
-/// In the first pass, in the first after a suspension, and when a queue lets the pods go: deadlines
-/// count from here.
+/// Sets the time from which deadlines count: the first pass, the first pass after a suspension, or
+/// the moment when a queue admits the pods.
 void Pass::start_anew() {
   if (held()) return st_.start.reset();
   if (!st_.start) st_.start = shown_now();
@@ -163,7 +165,7 @@ void Pass::unfinished() {
   if (ended()) return;
   if (suspend_) return suspend();
   start_anew();
-  if (!attested()) deadlines();  // what is done is in time
+  if (!attested()) deadlines();  // a job that is done meets its deadlines
   if (ended()) return;
   if (std::ranges::any_of(live(), [&](const PodView* pod) {
         if (is_spare(*pod)) return false;
@@ -185,9 +187,9 @@ void Pass::unfinished() {
   tidy_pods();
 }
 
-/// Writes the status if it says anything new. Changed times alone do not count.
+/// Writes the status if it changed. A change of times alone does not count.
 void Pass::finish() {
-  st_ = own_status_from_json(to_json(st_));  // within the bounds in which the next pass reads it
+  st_ = own_status_from_json(to_json(st_));  // bounded as the next pass reads it
   keep_small(st_);
   nlohmann::json status = to_json(st_);
   if (status == job().own_status) return;
@@ -216,8 +218,9 @@ void Pass::finish() {
 
 void Pass::look() {
   if (!o_.job) {
-    // The API server's garbage collector does this too; here it is for what was made meanwhile.
-    // What has no owner was orphaned on purpose. A cache may not know that yet: the version says.
+    // The API server's garbage collector does the same; here it covers objects that were created
+    // meanwhile. Objects without an owner were orphaned on purpose. The cache may not show that
+    // yet, so each delete names the resource version.
     std::erase_if(pods_, [](const PodView* pod) { return pod->owner_uid.empty(); });
     for (const PodView* pod : pods_) remove(*pod);
     lost_pods();

@@ -1,12 +1,13 @@
 // The operator's decision: what one pass does about one job. Pure. The same observation gives the
-// same plan, and after a plan is carried out whole the next one is empty.
+// same plan, and once a plan is carried out completely, the next plan is empty.
 //
-// A job of another controller (spec.managedBy) gets an empty plan: its status is that controller's, too.
+// A job of another controller (spec.managedBy) gets an empty plan, because that controller also
+// owns its status.
 //
-// What must never happen (tests/operator/simulation_test.cc): Complete without the last words
-// Completed from every worker, or from worker 0 for workers whose pods were collected; two pods of
-// one worker that may both run; a pod of a suspended, finished or refused job; a status write when
-// nothing changed; a running pod replaced because the operator's version changed.
+// Invariants (tests/operator/simulation_test.cc): a job is Complete only if every worker's agent
+// reported Completed, or one of them did for workers whose pods were collected; no two pods of one
+// worker may run at once; a suspended, finished or refused job has no pods; the status is written
+// only if it changed; an upgrade of the operator replaces no running pod.
 #pragma once
 
 #include "operator/observe/observed.h"

@@ -1,5 +1,5 @@
-// Attempts that ended, in their pods or with them: who is to blame, whether it is charged, and whether
-// another attempt may follow.
+// Ended attempts: which failure is the cause, whether it is charged, and whether another attempt
+// may follow.
 #include <algorithm>
 
 #include "common/json.h"
@@ -29,7 +29,7 @@ bool matches(const jobspec::FailureRule& rule, const Failure& said,
          });
 }
 
-/// How likely the failure is a cause and not a consequence.
+/// The failure with the highest weight is the cause; the others are consequences.
 int weight(const PodFailure& failure) {
   if (failure.gave_up) return 0;
   return failure.end == PodEnd::Preempted ? 1 : 2;
@@ -50,22 +50,23 @@ FailureAction action_without_rule(const PodFailure& failure) {
 
 }  // namespace
 
-/// A pod may fetch for longer than the others wait, and so be older than the last restart. Its name says
-/// whether its end was heard.
+/// True if an initializer's failure has not been counted yet. A pod may fetch longer than the
+/// others wait, and so be older than the last restart; the history shows by its name whether it was
+/// counted.
 bool Pass::is_new_fetch(const PodFailure& failure) const {
   return failure.fetched && std::ranges::none_of(st_.failure_history, [&](const Json& one) {
            return json_text(one, "pod") == failure.said.pod_name;
          });
 }
 
-/// Its agent gave up waiting for a gang in which another worker's pod does not run.
+/// Its agent stopped waiting for a gang in which another worker's pod does not run.
 bool Pass::waited_in_vain(const PodFailure& failure) const {
   return weight(failure) == 0 && std::ranges::any_of(slots_, [](const Slot& slot) {
            return !slot.newest || slot.newest->phase == PodView::Phase::Pending;
          });
 }
 
-/// What the first matching rule of failurePolicy says; nullopt: none matches.
+/// The action of the first matching rule of failurePolicy; nullopt if no rule matches.
 std::optional<FailureAction> Pass::rule_for(const Failure& said,
                                             const std::vector<std::string>& conditions) const {
   for (const auto& rule : spec().policies.failure.rules)
@@ -95,9 +96,9 @@ void Pass::note_failure(const Failure& failure) {
   }
 }
 
-/// Charges `ends` attempts that ended one after the other. The cause of the last is known, and it is charged. The others
-/// began and ended between two writes of the status, so nobody told why. They count as the last does: agent 0 charged them,
-/// and it takes this account for its own.
+/// Charges `ends` consecutive ended attempts. Only the cause of the last one is known, and it is
+/// charged. The others began and ended between two writes of the status. They are charged like the
+/// last one: agent 0 charged them too, and it continues with this account.
 RestartVerdict Pass::charge_ends(int64_t ends) {
   constexpr int64_t kBig = 1'000'000'000;
   Restarts& restarts = st_.restarts;
@@ -114,16 +115,16 @@ RestartVerdict Pass::charge_ends(int64_t ends) {
   };
   const auto first = one_more();
   if (!first.allowed || ends <= 1) return first;
-  // All but the last of the others at once: whoever wrote the status may have written any number.
+  // All but two at once, because the status may contain any number.
   restarts.counted = std::min(restarts.limit, restarts.counted + ends - 2);
   return one_more();
 }
 
-/// Takes note of a restart that is not charged. Result: the pause before it.
+/// Counts a restart that is not charged. Returns the pause before it.
 Seconds Pass::uncharged() {
   Restarts& restarts = st_.restarts;
   const int64_t saved = job().agent.saved_step.value_or(-1);
-  if (saved > restarts.saved_step) {  // it gives the whole budget back, as at a charge
+  if (saved > restarts.saved_step) {  // a newer checkpoint restores the whole budget
     restarts.saved_step = saved;
     restarts.counted = restarts.uncounted = 0;
   }
@@ -137,8 +138,8 @@ void Pass::no_restart_left(const Failure& cause) {
                                                   "): " + cause.message);
 }
 
-/// Charges one ended attempt once, whoever tells its end first. `failures` are new if one belongs
-/// to an attempt that is not accounted for, or to a pod made since the last restart.
+/// Charges one ended attempt once, no matter who reports its end first. The failures are new if one
+/// belongs to an attempt that was not counted yet, or to a pod created since the last restart.
 void Pass::charge(std::vector<PodFailure> failures, bool may_fail_by_rule) {
   Restarts& restarts = st_.restarts;
   const int64_t open = job().agent.attempt;
@@ -156,13 +157,13 @@ void Pass::charge(std::vector<PodFailure> failures, bool may_fail_by_rule) {
     if (action == FailureAction::FailJob && !fatal) last_straw = &failure.said;
     fatal |= action == FailureAction::FailJob;
     fatal_by_rule |= by_rule == FailureAction::FailJob;
-    // What the causes are decides; their victims follow them. Those who only waited for a worker
-    // that has no place are victims too.
+    // The causes decide; consequences do not count. Agents that only waited for a worker without a
+    // node are consequences too.
     const bool victim = weight(failure) < weight(failures.back()) || waited_in_vain(failure);
     counted |= action == FailureAction::Restart && (by_rule || !victim);
   }
   if (!fresh && !(fatal && may_fail_by_rule)) return;
-  int64_t missed = 0;  // attempts that started and ended without the operator seeing it
+  int64_t missed = 0;  // attempts that started and ended unobserved
   for (const PodFailure& failure : failures) {
     if (weight(failure) == weight(failures.back())) note_failure(failure.said);
     if (!failure.said.attempt) continue;
@@ -193,7 +194,8 @@ void Pass::charge(std::vector<PodFailure> failures, bool may_fail_by_rule) {
   restarts.not_before = now_ + verdict.pause;
 }
 
-/// What agent 0 tells of the end of `attempt`. It tells of every failure: else a pod was taken away.
+/// What agent 0 reports about the end of `attempt`. It reports every failure; without a report a
+/// pod was removed.
 RankFailure Pass::failure_in_place(int64_t attempt) const {
   const auto& told = job().agent.last_failure;
   if (!told || told->attempt != attempt) {
@@ -224,13 +226,15 @@ RankFailure Pass::failure_in_place(int64_t attempt) const {
   return failed;
 }
 
-/// An attempt in these pods was followed by another: agent 0 has charged it by the same function.
+/// Another attempt followed in the same pods: agent 0 has charged the previous one with the same
+/// function.
 void Pass::ended_in_place() {
   Restarts& restarts = st_.restarts;
   const int64_t attempt = job().agent.attempt;
   if (attempt == 0) return;
   if (!restarts.attempt) {
-    // Numbers go on from an earlier job's in the same output folder. A failure in the status is this job's.
+    // Attempt numbers continue from an earlier job with the same output directory. A failure in the
+    // status belongs to this job.
     const auto& told = job().agent.last_failure;
     const int64_t failed = told ? told->attempt.value_or(attempt) : attempt;
     restarts.attempt = (failed > 0 ? std::min(failed, attempt) : attempt) - 1;

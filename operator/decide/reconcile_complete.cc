@@ -1,4 +1,4 @@
-// Whether the job is complete: whose word counts, and for whom.
+// Decides whether the job is complete, and which agents' reports count for which workers.
 #include <algorithm>
 
 #include "job/contract.h"
@@ -7,9 +7,9 @@
 namespace dsj::op {
 namespace {
 
-/// How long agents may take to end after the first of them said Completed. They hear it from agent 0
-/// within seconds, and agent 0 stores the end for a minute before it leaves. A pod that still runs
-/// then hangs, or was made for a worker whose ranks were done.
+/// How long agents may take to end after the first of them reported Completed. Agent 0 tells them
+/// within seconds, and it serves the result for a minute before it exits. A pod that runs longer
+/// hangs, or was created for a worker whose ranks were already done.
 constexpr Seconds kTimeToEnd{120};
 
 }  // namespace
@@ -18,7 +18,7 @@ bool Pass::said_done(const PodView* pod) const {
   return pod && pod->revision == st_.revision && is_done(*pod);
 }
 
-/// Remembers the newest attempt that is done and not accounted for.
+/// Records the newest attempt that is done but not counted.
 void Pass::hear_completion() {
   for (const Slot& slot : slots_) {
     if (!said_done(slot.newest)) continue;
@@ -33,10 +33,10 @@ void Pass::hear_completion() {
   }
 }
 
-/// An agent said Completed of an attempt that is not accounted for. Each agent has that word from agent 0,
-/// which says it only when every rank of every worker ended with exit code 0. So it speaks for workers
-/// that cannot be heard: their pods were collected before anybody looked, or their nodes are lost. If
-/// no pod can be heard, agent 0's last report does.
+/// True if an agent reported Completed for an attempt that is not counted. Agents learn this from
+/// agent 0, which says it only after every rank of every worker ended with exit code 0. So one
+/// report also covers workers whose pods were collected or whose nodes are lost. If worker 0's pod
+/// is gone, agent 0's last status report serves as well.
 bool Pass::attested() const {
   const int64_t known = st_.restarts.attempt.value_or(0);
   if (st_.completed > known) return true;
@@ -47,7 +47,8 @@ bool Pass::attested() const {
   return !told || told->attempt != job().agent.attempt;
 }
 
-/// Every worker said so, or one that may speak for those who have not. Who ended otherwise is heard first.
+/// True if every worker reported Completed, or if one report covers the others. A pod that ended
+/// differently is handled first.
 bool Pass::complete() {
   if (slots_.empty()) return false;
   hear_completion();

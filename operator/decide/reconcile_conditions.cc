@@ -1,4 +1,4 @@
-// The conditions: what a pass says about what it saw.
+// Sets the conditions from what the pass observed.
 #include <algorithm>
 
 #include "common/json.h"
@@ -13,16 +13,16 @@ bool cannot_start(const std::string& reason) {
          reason == "ErrImageNeverPull";
 }
 
-/// How long a pod may be without a word before somebody is asked about it, and how often that is done.
+/// How long a pod may give no information before its events are queried, and how often they are.
 constexpr Seconds kSilence{20}, kAskAgain{30};
 
-/// It has a node and no container, and does not say why.
+/// It has a node but no running container, and no reason for that.
 bool is_silent(const PodView& pod) {
   return pod.phase == PodView::Phase::Pending && pod.scheduled && !pod.deleting_from &&
          pod.waiting_reason.empty();
 }
 
-/// Sets what data_ready() says, and takes the condition of a job without initializers away.
+/// Stores the result of data_ready(), or removes the condition if the job has no initializers.
 void note_data(const std::optional<Condition>& found, int64_t generation, Time now,
                Conditions& conditions) {
   if (!found) {
@@ -37,7 +37,8 @@ void note_data(const std::optional<Condition>& found, int64_t generation, Time n
 
 }  // namespace
 
-/// Asks about pods that are silent for a while. Result: the first of which something is known, and what.
+/// Requests events of pods that are silent for a while. Returns the first such pod with a known
+/// event, and the event's text.
 std::pair<const PodView*, std::string> Pass::silent_pod() {
   std::pair<const PodView*, std::string> first{nullptr, ""};
   std::vector<std::string> silent;
@@ -62,7 +63,8 @@ std::pair<const PodView*, std::string> Pass::silent_pod() {
   return first;
 }
 
-/// A pod without a node of which no scheduler has said anything for a while; empty: there is none.
+/// Describes a pod without a node on which no scheduler has reported for a while; empty if there is
+/// none.
 std::string Pass::unheard() {
   for (const Slot& slot : slots_) {
     const PodView* pod = slot.newest;
@@ -131,7 +133,7 @@ void Pass::initialized_condition() {
   }
   if (const auto [pod, words] = silent_pod(); pod != nullptr)
     return set("Initialized", false, "ContainerCannotStart", pod->name + ": " + words);
-  if (is_true(st_.conditions, "Initialized")) return;  // it stays true; Restarting says the rest
+  if (is_true(st_.conditions, "Initialized")) return;  // it stays True; Restarting has the details
   const Condition* data = find_condition(st_.conditions, kDataReady);
   if (data && data->reason == kFetching) {
     return set("Initialized", false, "Initializing", data->message);

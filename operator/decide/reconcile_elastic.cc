@@ -1,5 +1,5 @@
-// Elastic jobs: which size is in force, what choose_size() decides on, and the pods that ask for
-// the nodes of a larger gang.
+// Elastic jobs: the size in force, the input of choose_size(), and the spares that request nodes
+// for a larger gang.
 #include <algorithm>
 
 #include "operator/decide/pass.h"
@@ -10,7 +10,7 @@
 namespace dsj::op {
 namespace {
 
-/// The same spec with another number of workers.
+/// The same spec with a different number of workers.
 std::shared_ptr<const Accepted> sized(const Accepted& accepted, int workers,
                                       const std::string& revision) {
   auto copy = std::make_shared<Accepted>(accepted);
@@ -21,12 +21,12 @@ std::shared_ptr<const Accepted> sized(const Accepted& accepted, int workers,
 
 }  // namespace
 
-/// The size with which this pass begins: the last one, unless the spec forbids it by now.
+/// Sets the size at the start of a pass: the last one, unless the spec now forbids it.
 void Pass::enter_elastic() {
   if (force_->sizes.empty()) return st_.elastic.reset();
   if (!st_.elastic) st_.elastic.emplace();
   ElasticState& state = *st_.elastic;
-  // A refused edit asks for nothing, and the ConfigMap may have the number of an older spec.
+  // A refused edit changes nothing, and the ConfigMap may contain the number of an older spec.
   wanted_ = o_.wanted.accepted || state.wanted == 0 ? spec().replicas : state.wanted;
   const int size = permitted_size(force_->sizes, wanted_, state.replicas);
   if (size == state.replicas) return;
@@ -40,7 +40,7 @@ void Pass::enter_elastic() {
   state.wanted = wanted_;
 }
 
-/// Brings the spec in force and the status to the revision `base`, at the size in force.
+/// Sets the spec in force and the status to the revision `base` at the size in force.
 void Pass::take_size(const std::string& base) {
   const int workers = st_.elastic ? st_.elastic->replicas : spec().replicas;
   st_.revision = st_.elastic ? sized_revision(base, workers, st_.elastic->resizes) : base;
@@ -49,13 +49,13 @@ void Pass::take_size(const std::string& base) {
   st_.world_size = spec().world_size();
 }
 
-/// A pod of the gang that may follow this one: its agent waits for the next worker 0.
+/// A pod of the gang that may follow this one. Its agent waits for the next worker 0.
 bool Pass::is_spare(const PodView& pod) const {
   return st_.elastic && resizes_of(pod.revision) == std::to_string(st_.elastic->resizes + 1) &&
          base_revision(pod.revision) == base_revision(st_.revision);
 }
 
-/// A spare that has become a worker of the gang in force: while the gang before it goes, it stays.
+/// A spare that became a worker of the gang in force. It stays while the previous gang is deleted.
 bool Pass::goes_on(const PodView& pod) const {
   return st_.elastic && !pod.ended() && pod.revision == st_.revision &&
          pod.worker < spec().replicas;
@@ -100,8 +100,8 @@ ElasticSeen Pass::seen_sizes() const {
   return seen;
 }
 
-/// Decides on the size. True: it is another now. The status says so before any pod goes or comes:
-/// agent 0 saves when it reads the new revision, and the next pass replaces the gang.
+/// Chooses the size. Returns true if it changed. The status is written before pods are created or
+/// deleted: agent 0 saves when it reads the new revision, and the next pass replaces the gang.
 bool Pass::resize() {
   if (!st_.elastic || attested()) return false;
   ElasticChoice choice = choose_size(seen_sizes(), *st_.elastic, now_);
@@ -115,8 +115,8 @@ bool Pass::resize() {
   return true;
 }
 
-/// Pods of the larger gang ask the scheduler for nodes. If the gang grows they are its workers, and
-/// their images are there already.
+/// Creates pods of the larger gang, which request nodes from the scheduler. If the gang grows they
+/// become its workers, and their images are already pulled.
 void Pass::make_spares() {
   if (!st_.elastic) return;
   const int size = spec().replicas, end = size + spares_;

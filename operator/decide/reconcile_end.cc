@@ -1,4 +1,4 @@
-// How the operator ends a job, and what it leaves of it.
+// How the operator ends a job, and what it keeps of it.
 #include "operator/decide/fetching.h"
 #include "operator/decide/pass.h"
 
@@ -34,7 +34,7 @@ void Pass::deadlines() {
   }
 }
 
-/// A finished job: keeps what cleanPodPolicy keeps, and nothing that still runs.
+/// A finished job: keeps what cleanPodPolicy says, and no running pod.
 void Pass::finished() {
   const jobspec::Policies policies = force_ ? spec().policies : jobspec::Policies{};
   const Time end = st_.completion.value_or(now_);
@@ -55,7 +55,7 @@ void Pass::finished() {
   }
   if (force_ && !all) {
     group_pods();
-    tidy_replaced();  // the pass that ended the job may be the first that saw their successors
+    tidy_replaced();  // the pass that ended the job may be the first to see their successors
   }
   lost_pods();
   tidy_gangs({});

@@ -1,4 +1,4 @@
-// Pods that failed, are gone, or are lost with their nodes: what each of them says.
+// Pods that failed, are gone, or were lost with their nodes: what is known about each.
 #include <algorithm>
 
 #include "job/contract.h"
@@ -44,7 +44,7 @@ PodFailure Pass::failure_of(const PodView& pod) const {
   failure.message = end.message;
   failure.reason = word_or(end.reason, "PodFailed");
   if (is_preempted(pod)) failure.reason = contract::kReasonPreempted;
-  // What the platform says of the pod says more than the code with which the kubelet killed the agent.
+  // The platform's reason for the pod is more informative than the exit code of the killed agent.
   const bool evicted = is_disruption(pod) || pod.reason == "Evicted";
   if (!agent_spoke && evicted) failure.reason = word_or(pod.reason, "Evicted");
   if (failure.message.empty()) {
@@ -64,18 +64,19 @@ PodFailure Pass::failure_of(const PodView& pod) const {
   return failed;
 }
 
-/// When the running attempt last reported a step. A step takes every rank, so it outweighs nodes:
-/// after an outage of the control plane they count as not ready for a minute while the gang trains.
+/// When the running attempt last reported a step. A step takes every rank, so it is stronger
+/// evidence than node conditions: after an outage of the control plane, nodes count as not ready
+/// for a minute while the gang trains.
 Time Pass::heard() const {
-  constexpr Seconds kSkew{30};  // the most that another node's clock may be ahead
+  constexpr Seconds kSkew{30};  // how far another node's clock may be ahead
   if (!o_.job || !attempt_open()) return Time{};
   const auto& updated = job().agent.updated;
   if (!updated || *updated > now_ + kSkew) return Time{};
   return std::min(*updated, now_);
 }
 
-/// Pods on a node that is away, and pods that do not go. They are given up only after their agents
-/// must have ended their ranks.
+/// Gives up pods on nodes that are not ready, and pods whose deletion does not finish. Waits until
+/// their agents must have ended their ranks.
 void Pass::lost_pods() {
   const auto policy = force_ ? spec().policies.failure : jobspec::FailurePolicy{};
   const Seconds patience(policy.force_delete_after_seconds);
@@ -133,8 +134,8 @@ void Pass::failures() {
   }
   if (found.empty()) return;
   charge(std::move(found), true);
-  // An attempt was reported, so its pods existed. If the operator was away, they may have had the
-  // number that is remembered or the next one. Once, when the attempt is accounted for.
+  // An attempt was reported, so its pods existed. If the operator was down, they may have had the
+  // recorded number or the next one. Done once, when the attempt is counted.
   if (open && gone && !attempt_open()) ++st_.incarnation;
 }
 

@@ -1,4 +1,4 @@
-// Which set of keys the pods get (keys.h), and which are in use no more.
+// Chooses the key set for the pods (keys.h), and deletes sets that are no longer used.
 #include <algorithm>
 
 #include "job/join_keys.h"
@@ -7,14 +7,15 @@
 
 namespace dsj::op {
 
-/// The set of the pods that live and run the same spec, or wait to (elastic); else a new one, for a new
-/// run. Empty: there is nobody to prove anything to, or the pods that live were made without keys.
+/// The key set of the running pods of the same spec, or of its spares; otherwise a new set for a
+/// new run. Empty if a single worker needs no keys, or if the running pods were created without
+/// keys.
 std::string Pass::key_set() const {
   if (spec().replicas + spares_ == 1) return "";
   for (const Slot& slot : slots_) {
     const PodView* pod = slot.newest;
     const bool same = pod && !pod->ended() && pod->revision == st_.revision;
-    // A single worker needs none, but the gang that it grows into does.
+    // A single worker needs no keys, but the gang that it grows into does.
     if (same && (spec().replicas > 1 || !pod->keys.empty())) return pod->keys;
   }
   for (const PodView* pod : pods_) {
@@ -23,12 +24,13 @@ std::string Pass::key_set() const {
   return std::to_string(st_.incarnation + 1);
 }
 
-/// A new run whose set cannot be made takes the next number. Its pods then have that number, too.
+/// If a new run's key set cannot be created, the run takes the next number, and so do its pods.
 void Pass::skip_taken_set() {
   st_.incarnation = std::max(st_.incarnation, counted(run_of(o_.taken_set)));
 }
 
-/// Worker 0's pod ended because it had no key. The agent waits for longer than this margin, and clocks differ by less.
+/// Creation time, plus a margin, of a worker 0 pod that ended because its key was missing. The
+/// agent waits longer than the margin; clocks differ by less.
 std::optional<Time> Pass::keys_lost_before() const {
   const PodView* zero = slots_.empty() ? nullptr : slots_[0].newest;
   if (!zero || zero->keys != keys_ || !lacked_key(*zero) || !zero->created) return std::nullopt;
@@ -51,20 +53,21 @@ void Pass::make_keys() {
   plan_.keys = key_change(job(), keys_, seen, plan, now_);
   plan_.keys->may_move =
       !seen && std::ranges::none_of(live(), [&](const PodView* pod) { return pod->keys == keys_; });
-  // Somebody deleted the ConfigMap of a gang that lives, and perhaps its first Secret. A kubelet keeps what it has mounted
-  // of an immutable Secret, whatever has the name by now: the new key gets another.
+  // The ConfigMap of a running gang was deleted, and perhaps its first Secret. A kubelet keeps the
+  // mounted content of an immutable Secret even if a new Secret has the same name, so the new key
+  // gets another slot.
   auto& slots = plan_.keys->slots;
   if (!seen && !plan_.keys->may_move && !slots.empty())
     std::ranges::rotate(slots, slots.begin() + 1);
 }
 
-/// Deletes the sets that no pod has and none will get. A key that is used no more must not lie about.
+/// Deletes key sets that no pod uses or will use, because an unused key is only a risk.
 void Pass::tidy_keys() {
   for (const ChildView& child : o_.children) {
     if (child.key_set.empty() || child.owner_uid != job().uid || child.key_set == keys_) continue;
     const bool in_use =
         std::ranges::any_of(live(), [&](const PodView* pod) { return pod->keys == child.key_set; });
-    // A set of a run whose pods are not all seen yet.
+    // The pods of this set's run may not be in the cache yet.
     if (in_use || (!ended() && run_of(child.key_set) > st_.incarnation)) continue;
     for (const WorkerKey& key : child.keys) {
       plan_.deletes.push_back(key_deletion(o_.name, child.key_set, key));

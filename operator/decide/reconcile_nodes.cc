@@ -1,5 +1,5 @@
-// Nodes that are avoided, because an agent found them unfit or because they were lost: for how long, and
-// who waits for them.
+// Nodes to avoid, because an agent found them unfit or because they were lost: for how long, and
+// which pods are affected.
 #include <algorithm>
 
 #include "job/node_health.h"
@@ -8,8 +8,8 @@
 
 namespace dsj::op {
 
-/// Every pod that ended so is heard, spares and those whose end is charged with another's, too. A
-/// pod that is seen again is known by its age.
+/// Records the node of every pod that ended this way, including spares and pods whose end was
+/// charged with another's. The creation time tells whether a pod was recorded before.
 void Pass::note_nodes() {
   for (const PodView* pod : pods_) {
     const bool rejected = is_rejected(*pod);
@@ -34,8 +34,8 @@ void Pass::mark_node(const UnhealthyNode& node) {
   plan_.marks.push_back(node_mark(node.name, o_.ns + "/" + o_.name, node.message, node.found));
 }
 
-/// A pod that waits for a node keeps the list that it was made with. Once the list is shorter it is
-/// made anew: on a small cluster it would else wait for a node that nobody keeps it from, or that is back.
+/// A pending pod keeps the node list that it was created with. Once the list is shorter, the pod is
+/// replaced: on a small cluster it might otherwise wait although an allowed node is available.
 void Pass::avoided_nodes() {
   const Seconds avoid(spec().policies.failure.node_health.avoid_seconds);
   forget_unhealthy(st_.unhealthy, avoid, now_);
@@ -48,7 +48,7 @@ void Pass::avoided_nodes() {
   }
 }
 
-/// How long no pod is made after these failures of one attempt.
+/// The pause before pods are created again after these failures of one attempt.
 Seconds Pass::node_pause(const std::vector<PodFailure>& failures) const {
   std::set<std::string> found;
   for (const PodFailure& failure : failures) {

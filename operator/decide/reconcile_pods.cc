@@ -1,4 +1,4 @@
-// Which pods a job has, which it lacks, and which are in the way.
+// Which pods a job has, which are missing, and which must be deleted.
 #include <algorithm>
 
 #include "operator/decide/pass.h"
@@ -28,15 +28,15 @@ void Pass::group_pods() {
   }
 }
 
-/// One above both what is seen of this worker and what the status remembers, because a newer pod
-/// may have come and gone. The number stays the same until its pod is seen: a second leader, or a
-/// pass after a lost answer, finds the name taken and makes no second pod.
+/// One above both the worker's newest pod and the number in the status, because a newer pod may
+/// have come and gone. The number does not change until its pod is seen: a second leader, or a pass
+/// after a lost answer, then finds the name taken and creates no second pod.
 int64_t Pass::next_incarnation(const Slot& slot) const {
   return 1 + std::max(slot.newest ? slot.newest->incarnation : 0, st_.incarnation);
 }
 
-/// The scheduling group of pods that are made now: that of the run they join, whatever the policy
-/// says by now; a new one if they begin a run.
+/// The scheduling group of pods that are created now: the group of the run that they join, even if
+/// the policy changed; a new group if they begin a run.
 std::string Pass::gang() const {
   for (const Slot& slot : slots_) {
     const PodView* pod = slot.newest;
@@ -46,8 +46,9 @@ std::string Pass::gang() const {
   return gang_name(spec(), o_.name, st_.incarnation + 1);
 }
 
-/// The agent's image of the run that pods join: an operator that was upgraded meanwhile brings its own into the next run,
-/// because agents of one gang speak to each other. Empty: pods begin a run.
+/// The agent image of the run that the new pods join, because the agents of a gang must use the
+/// same protocol. An upgraded operator uses its own image from the next run on. Empty if the pods
+/// begin a run.
 std::string Pass::run_image() const {
   for (const Slot& slot : slots_) {
     const PodView* pod = slot.newest;
@@ -57,7 +58,7 @@ std::string Pass::run_image() const {
   return {};
 }
 
-/// Deletes groups other than `keep` once none of their pods runs or may run.
+/// Deletes groups other than `keep` once none of their pods can run.
 void Pass::tidy_gangs(const std::string& keep) {
   for (const ChildView& child : o_.children) {
     if (child.kind != "PodGroup" || child.owner_uid != job().uid || child.name == keep) continue;
@@ -84,12 +85,12 @@ void Pass::make_children() {
   }
 }
 
-/// Somebody deleted the job's ServiceAccount, and the one that took its place is another to the API server: it knows no
-/// token of worker 0's pod any more, and a kubelet keeps a token for most of an hour. All ranks save one step, and the
-/// pod's successor reports again. Other workers ask the API server nothing. Pods of an operator before this rule do not
-/// say whose token they have: there the times must say it.
+/// Replaces worker 0's pod if the job's ServiceAccount was deleted and created again. The API
+/// server rejects tokens of the old account, and a kubelet keeps a token for most of an hour. All
+/// ranks save a step, and the new pod can report again. Other workers do not use the API. Pods of
+/// older operators lack the annotation; for them creation times are compared.
 void Pass::replace_disowned() {
-  constexpr Seconds kSkew{10};  // of the API servers, whose clocks both times are by
+  constexpr Seconds kSkew{10};  // between API servers, whose clocks set both times
   const PodView* zero = slots_.empty() ? nullptr : slots_[0].newest;
   if (!zero || zero->ended() || zero->deleting_from || !zero->created) return;
   const bool disowned = std::ranges::any_of(o_.children, [&](const ChildView& child) {
@@ -112,7 +113,7 @@ void Pass::make_pods() {
     const bool bad = slot.newest && slot.newest->ended();
     if (!slot.newest || old || bad) empty.push_back(&slot);
   }
-  // Workers that are done wait for the others, unless their attempt has ended otherwise.
+  // Workers that are done wait for the others, unless their attempt ended differently.
   const bool only_done = attested() && std::ranges::all_of(empty, [&](const Slot* slot) {
                            return !slot->newest || said_done(slot->newest);
                          });
@@ -122,7 +123,7 @@ void Pass::make_pods() {
   }
   creating_ = true;
   make_keys();
-  // After a charged restart no pod is made before its pause is over.
+  // After a charged restart, no pod is created before its pause is over.
   if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
     return due(*st_.restarts.not_before);
   }
@@ -133,21 +134,21 @@ void Pass::make_pods() {
   }
 }
 
-/// Of a worker's ended and replaced pods, keeps the newest failed one for its logs. One that only
-/// found its node unfit has none: the status has what it found, and it would be heard again when its
-/// successor is gone.
+/// Keeps only the newest failed pod of each worker, for its logs. A pod that only found its node
+/// unfit is not kept: the status has the finding, and it would be counted again when its successor
+/// is gone.
 void Pass::tidy_replaced() {
   for (const Slot& slot : slots_) {
     bool kept = false;
     for (const PodView* pod : slot.older) {
-      if (ended() && !pod->ended()) continue;  // it goes as every running pod of a finished job
+      if (ended() && !pod->ended()) continue;  // handled like every running pod of a finished job
       const bool failed = pod->phase == PodView::Phase::Failed && !pod->lingers &&
                           !is_preempted(*pod) && !found_unfit(*pod) && !lacked_key(*pod) &&
                           !is_rejected(*pod);
       if (failed && !kept) {
         kept = true;
       } else {
-        remove(*pod);  // if it still runs, it would be a second pod of its worker
+        remove(*pod);  // if it still runs, its worker would have two pods
       }
     }
   }
@@ -171,7 +172,7 @@ void Pass::tidy_pods() {
   }
 }
 
-/// Pods that would come too fast after others wait.
+/// Delays pods that the token bucket does not allow yet.
 void Pass::pace_pods() {
   plan_.workers = spec().replicas + spares_;
   if (plan_.pods.empty()) return;
@@ -183,8 +184,8 @@ void Pass::pace_pods() {
   due(from);
 }
 
-/// What the status says about the pods. It remembers their numbers before anything is deleted, and
-/// once the gang is whole; while the gang is being made the pods themselves carry the number.
+/// Writes pod counts to the status. It records pod numbers before pods are deleted and once the
+/// gang is complete; until then the pods themselves carry the number.
 void Pass::note_pods() {
   int64_t running = 0, there = 0;
   const bool whole = !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {

@@ -1,6 +1,6 @@
-// What Kueue must be told. It keeps a pod that failed or was deleted, and the quota of its group, for a successor
-// in the same group. Here a gang that lost all of its pods begins a new group, and a job may end. A group that is
-// finished is left by all.
+// What Kueue needs to know. It keeps the object of a failed or deleted pod, and its group's quota,
+// for a successor in the same group. But a gang that lost all of its pods begins a new group, and a
+// job may end. A gang leaves a group that is finished.
 #include <algorithm>
 #include <set>
 
@@ -14,14 +14,14 @@ bool is_kept(const PodView& pod) {
   return std::ranges::count(pod.finalizers, kKueueFinalizer) > 0;
 }
 
-/// The object goes: neither a kubelet nor a successor is to be waited for.
+/// Removes Kueue's finalizer so that the object goes, without waiting for a kubelet or a successor.
 Release let_go(const PodView& pod) {
   auto rest = nlohmann::json::array();
   for (const std::string& one : pod.finalizers)
     if (one != kKueueFinalizer) rest.push_back(one);
   return {.pod = pod.name,
           .metadata = {{"uid", pod.uid},
-                       {"resourceVersion", pod.resource_version},  // the list is written as a whole
+                       {"resourceVersion", pod.resource_version},  // the patch replaces a list
                        {"finalizers", std::move(rest)}}};
 }
 
@@ -32,12 +32,13 @@ Release group_is_over(const PodView& pod) {
 
 }  // namespace
 
-/// Takes a gang out of a group that Kueue has finished. Nobody is admitted there any more, so its pods would keep their gates
-/// for ever. A pod gets into one if its creation had no answer, and it comes to be after the group was told to be over.
-/// All pods go, because the successor of a single one would wait for the others in a group of its own. Nothing is charged.
-/// True: no pod may be made and none tidied away yet. A new one would join those that still go, and only ended pods tell that
-/// their group is over. tidy_replaced() may remove the last that tells while another pod is admitted: then the gang is
-/// released when it is not whole in time.
+/// Takes a gang out of a group that Kueue has finished: it admits no more pods, so the gang's pods
+/// would stay gated forever. A pod gets into such a group if its creation had no answer and took
+/// effect after the group was declared over. All pods are deleted, because the successor of a
+/// single one would wait for the others in a group of its own. Nothing is charged. Returns true if
+/// no pod may be created or tidied yet: a new one would join the leaving ones, and only ended pods
+/// show that their group is over. tidy_replaced() may remove the last of those while another pod is
+/// admitted; then the gang is released at its deadline.
 bool Pass::leave_finished_group() {
   std::set<std::string> finished;
   for (const PodView* pod : pods_)

@@ -1,5 +1,5 @@
-// Suspending, and stopping for another spec. Status and spec ask agent 0, all ranks save one step,
-// and only then the pods go.
+// Suspends a job, or stops it for a new spec. Status and spec ask agent 0 to stop; all ranks save
+// the same step before the pods are deleted.
 #include <algorithm>
 
 #include "operator/decide/pass.h"
@@ -7,12 +7,12 @@
 namespace dsj::op {
 namespace {
 
-/// How long the status may lag behind the agents' last words.
+/// How long the status may lag behind the agents' termination messages.
 constexpr Seconds kReportLag{30};
 
 }  // namespace
 
-/// The last attempt has ended, and not by a failure.
+/// Counts the last attempt as ended without a failure.
 void Pass::forget_attempt() {
   auto& known = st_.restarts.attempt;
   if (job().agent.attempt > 0) known = std::max(known.value_or(0), job().agent.attempt);
@@ -99,7 +99,7 @@ void Pass::roll() {
                        });
   const Condition* before = find_condition(st_.conditions, "Restarting");
   if (before && before->status == "True" && before->reason == kGangReleased) {
-    // It goes on saying why the gang went.
+    // Keep the reason why the gang was released.
   } else if (resized) {
     set("Restarting", true, "Resized", st_.elastic->message);
   } else {

@@ -1,4 +1,5 @@
-// Waiting for a gang: what a queue holds, and workers with nodes that wait for others without.
+// Waiting for a gang: pods that a queue holds, and workers with nodes that wait for workers
+// without.
 #include <algorithm>
 
 #include "common/json.h"
@@ -7,20 +8,20 @@
 #include "operator/observe/pace.h"
 
 namespace dsj::op {
-/// Every pod waits behind a scheduling gate: a queue has not admitted the gang yet.
+/// True if every pod has a scheduling gate: a queue has not admitted the gang yet.
 bool Pass::held() const {
   const auto pods = live();
   return !pods.empty() && std::ranges::all_of(pods, &PodView::gated);
 }
 
-/// Bounds the time for which workers hold nodes while others do not run. False: no pod may be made
-/// now, because a gang that was released is still on its way out.
+/// Limits how long workers hold nodes while others do not run. Returns false if no pod may be
+/// created now because a released gang is still being deleted.
 bool Pass::wait_for_gang() {
   const Condition* restarting = find_condition(st_.conditions, "Restarting");
   const bool released =
       restarting && restarting->status == "True" && restarting->reason == kGangReleased;
-  if (released && !attempt_open()) {  // else the gang became whole after all
-    // Pods made since then carry the newer number of restarts.
+  if (released && !attempt_open()) {  // otherwise the gang became complete after all
+    // Pods created since then have a higher restart number.
     bool leaving = false;
     for (const PodView* pod : live()) {
       if (pod->restarts >= st_.restarts.total) continue;
@@ -34,7 +35,7 @@ bool Pass::wait_for_gang() {
   }
   const bool holds = std::ranges::any_of(
       live(), [](const PodView* pod) { return !pod->node.empty() && !pod->deleting_from; });
-  // Whoever fetches makes headway; it would begin again on another node.
+  // A pod that fetches makes progress, which a move to another node would lose.
   const bool fetches =
       std::ranges::any_of(live(), [](const PodView* pod) { return is_fetching(*pod); });
   if (all_run() || attempt_open() || !holds || fetches) {
@@ -51,9 +52,9 @@ bool Pass::wait_for_gang() {
   return false;
 }
 
-/// All pods go, so that others can use their nodes; the gang is tried again after a pause. This is
-/// nobody's fault, so it is not charged. Written before anything is deleted: the reason of
-/// Restarting and the number of restarts say which pods have to go.
+/// Deletes all pods so that others can use their nodes; the gang is tried again after a pause. No
+/// failure caused this, so it is not charged. The status is written before pods are deleted: the
+/// reason of Restarting and the number of restarts tell which pods to delete.
 void Pass::release() {
   int released = 0;  // in a row
   for (auto at = st_.failure_history.rbegin(); at != st_.failure_history.rend(); ++at) {
@@ -75,7 +76,7 @@ void Pass::release() {
   creating_ = true;
 }
 
-/// How many workers' pods do not run; the first of them, and why.
+/// The number of workers whose pods do not run, and a description of the first of them.
 std::pair<int, std::string> Pass::missing_workers() const {
   std::string first;
   int count = 0;
