@@ -1,4 +1,5 @@
-// What the pods of jobs may reach: rules from the operator's options for each job's NetworkPolicy. Pure.
+// Rules for each job's NetworkPolicy that limit what its pods may reach, from the operator's
+// options. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,9 +10,9 @@
 
 namespace dsj::op {
 
-/// A JSON list of NetworkPolicyEgressRules, as an API server completes them: a port has its protocol,
-/// and no list is empty. Otherwise the operator would mend its own policy forever. Empty text:
-/// nullopt, no limit. BadInput: another shape.
+/// Parses a JSON list of NetworkPolicyEgressRules and completes it as an API server does: each port
+/// has a protocol, and empty lists are removed. Otherwise the operator would update its own policy
+/// forever. Empty text means no limit: nullopt. BadInput if the text has another shape.
 Result<std::optional<nlohmann::json>> egress_from_text(const std::string& text);
 
 }  // namespace dsj::op

@@ -10,7 +10,7 @@
 namespace dsj::op {
 namespace {
 
-/// The slots without a key, beginning behind the newest.
+/// The slots without a key, starting after the newest key's slot.
 std::vector<int> free_slots(const std::vector<WorkerKey>& keys) {
   std::vector<int> free;
   const int first = keys.empty() ? 0 : keys.back().slot + 1;
@@ -27,12 +27,12 @@ KeyPlan plan_keys(std::vector<WorkerKey> keys, Time now, std::optional<Time> los
   std::ranges::sort(keys, {}, &WorkerKey::made);
   KeyPlan plan{.keep = keys};
   if (lost_before && !keys.empty() && keys.back().made < *lost_before) {
-    // Nobody trusts them any more: whoever deleted a key may have read it.
+    // They are no longer trusted: whoever deleted a key may have read it.
     return {.make = true, .keep = {}, .drop = std::move(keys), .again = {}};
   }
   if (keys.empty() || now >= keys.back().made + kKeyRenewAfter) {
     plan.make = true;
-    // The newest of them is shown until the new one is known everywhere.
+    // The newest old key is used until the new one is known everywhere.
     while (plan.keep.size() > 1) {
       plan.drop.push_back(plan.keep.front());
       plan.keep.erase(plan.keep.begin());
@@ -81,7 +81,7 @@ KeyChange key_change(const JobView& job, const std::string& set, const ChildView
   std::erase_if(change.slots, [&](int slot) {
     return std::ranges::find(plan.drop, slot, &WorkerKey::slot) != plan.drop.end();
   });
-  // The ConfigMap came to speak of it, or its slot is another's by now.
+  // The ConfigMap already refers to the announced slot, or another key now has it.
   if (std::ranges::count(change.slots, change.half_made.value_or(-1)) == 0) {
     change.half_made.reset();
   }
@@ -135,7 +135,7 @@ Json key_config(const KeyChange& change, const std::optional<WorkerKey>& made,
 
 Json key_volume(const std::string& job, const std::string& set, int worker) {
   Json sources = Json::array({{{"configMap", {{"name", key_set_name(job, set)}}}}});
-  // Optional, because a key comes and goes while the pod lives; the agent waits for its first.
+  // Optional, because keys come and go while the pod runs; the agent waits for its first key.
   for (int slot = 0; worker == 0 && slot < kKeySlots; ++slot) {
     sources.push_back(
         {{"secret", {{"name", key_secret_name(job, set, slot)}, {"optional", true}}}});

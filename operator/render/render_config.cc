@@ -11,8 +11,8 @@ Json object_of(const char* version, const char* kind, Json metadata) {
   return {{"apiVersion", version}, {"kind", kind}, {"metadata", std::move(metadata)}};
 }
 
-/// Only what the revision is a hash of. What may change while the gang runs agent 0 reads in the job's status: the
-/// budget in status.restarts, the others in status.timeouts.
+/// Contains only what the revision hashes. Values that may change while the gang runs are read by
+/// agent 0 from the job's status: the budget from status.restarts, the others from status.timeouts.
 WorkerJob worker_job(const Accepted& accepted) {
   const jobspec::Job& job = accepted.job;
   return {.job = jobspec::to_job_file(job, 1, job.world_size()),
@@ -34,8 +34,8 @@ Json config_map(const JobView& job, const Accepted& accepted, const std::string&
   return object;
 }
 
-/// Gives worker 0 its name. Nobody looks up the other workers, and each pod of the selector is an entry that
-/// the control plane writes anew with every change of any of them. The user's own program may look up
+/// Gives worker 0 a DNS name. Our agents look up no other worker, and the control plane rewrites
+/// the endpoints of all selected pods whenever one of them changes. A user's program may look up
 /// every worker.
 Json service(const JobView& job, bool all_workers) {
   Json object = object_of("v1", "Service", metadata_of(job, shared_name(job.name)));
@@ -43,7 +43,7 @@ Json service(const JobView& job, bool all_workers) {
   if (!all_workers) selector[contract::kLabelReplicaIndex] = "0";
   object["spec"] = {
       {"clusterIP", "None"},
-      // The family of worker 0's address may be the Services' second one.
+      // Worker 0's address may belong to the cluster's secondary IP family.
       {"ipFamilyPolicy", "PreferDualStack"},
       {"publishNotReadyAddresses", true},
       {"selector", std::move(selector)},
@@ -52,7 +52,7 @@ Json service(const JobView& job, bool all_workers) {
   return object;
 }
 
-/// Lets the pods read their own job and patch its status. The operator holds the same rights, so it
+/// Lets the pods read their own job and patch its status. The operator has the same rights, so it
 /// needs neither `escalate` nor `bind`.
 Json role(const JobView& job) {
   Json object =
@@ -80,8 +80,8 @@ Json role_binding(const JobView& job, const std::string& account) {
   return object;
 }
 
-/// Who may connect to the job's pods: each other to every port, anybody to the metrics. And whom they
-/// may reach, if that is limited.
+/// Pods of the job may connect to each other on every port; anyone may connect to the metrics port.
+/// Optionally limits what the pods may reach.
 Json network_policy(const JobView& job, const std::optional<Json>& egress) {
   Json object =
       object_of("networking.k8s.io/v1", "NetworkPolicy", metadata_of(job, shared_name(job.name)));
@@ -93,7 +93,8 @@ Json network_policy(const JobView& job, const std::optional<Json>& egress) {
                                              {{"ports", Json::array({metrics})}}})}};
   if (!egress) return object;
   object["spec"]["policyTypes"].push_back("Egress");
-  // The rule is judged behind the translation of the DNS Service's address, and its pods may listen on 5353 (OpenShift).
+  // Policies apply after the DNS Service's address is translated, and its pods may listen on 5353
+  // (OpenShift).
   Json dns = Json::array();
   for (const int port : {53, 5353})
     for (const char* protocol : {"UDP", "TCP"})
@@ -158,7 +159,7 @@ std::vector<Create> render_config(const Observed& o, const Accepted& accepted) {
   if (o.settings.network_policy) objects.push_back(network_policy(job, o.settings.egress));
   std::vector<Create> creates;
   for (Json& object : objects) {
-    const bool refers = object.contains("roleRef");  // the server must find the Role to bind it
+    const bool refers = object.contains("roleRef");  // the Role must exist before it can be bound
     creates.push_back({object["kind"], object["metadata"]["name"], std::move(object), refers});
   }
   return creates;

@@ -1,4 +1,4 @@
-// A job's objects beside its pods: ConfigMap, headless Service, ServiceAccount, Role, RoleBinding,
+// A job's objects except its pods: ConfigMap, headless Service, ServiceAccount, Role, RoleBinding,
 // NetworkPolicy. Pure. Names follow from the job's name, and the job owns every object.
 #pragma once
 
@@ -10,13 +10,14 @@
 
 namespace dsj::op {
 
-/// `<job>-worker`: the name of all but the ConfigMap. The Service's name is the pods' subdomain.
+/// `<job>-worker`: the name of all objects except the ConfigMap. The Service's name is the pods'
+/// subdomain.
 std::string shared_name(const std::string& job);
-/// Worker 0's name by the headless Service.
+/// Worker 0's host name under the headless Service.
 std::string worker_zero_host(const JobView& job);
 /// `<job>-config-<revision>`.
 std::string config_map_name(const std::string& job, const std::string& revision);
-/// The ServiceAccount of the pods: the template's own, else shared_name().
+/// The ServiceAccount of the pods: the template's own, or else shared_name().
 std::string service_account_of(const jobspec::Job& job, const std::string& name);
 
 /// The objects, in the order in which they are needed.

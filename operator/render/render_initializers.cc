@@ -9,7 +9,7 @@
 namespace dsj::op {
 namespace {
 
-std::string doubled(const std::string& value) {  // the kubelet replaces $$ by $
+std::string doubled(const std::string& value) {  // the kubelet replaces $$ with $
   std::string text;
   for (const char c : value) text += c == '$' ? "$$" : std::string(1, c);
   return text;
@@ -31,7 +31,7 @@ void take_image(Json& init, const Json& worker) {
     if (worker.contains(field)) init[field] = worker[field];
 }
 
-/// The worker's own mount at /tmp, with whatever volume is there.
+/// Adds the worker's own mount at /tmp, whatever the volume.
 void add_tmp(Json& init, const Json& worker) {
   for (const Json& mount : json_child(worker, "volumeMounts")) {
     const std::string path = json_text(mount, "mountPath");
@@ -42,8 +42,8 @@ void add_tmp(Json& init, const Json& worker) {
 constexpr char kTokenPath[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 constexpr char kNoToken[] = "dsj-no-token";
 
-/// The API server mounts the account's token into no container that has something else there. It is
-/// worker 0's agent's, which may write the job's status.
+/// Hides the ServiceAccount's token: the API server mounts it only if nothing else is mounted
+/// there. The token is for worker 0's agent, which may write the job's status.
 void keep_token_from(const std::vector<Json*>& inits, Json& spec) {
   if (inits.empty()) return;
   for (Json* init : inits)

@@ -1,4 +1,5 @@
-// What the init containers of spec.initializers (job/spec/initializers.h) become in a worker's pod. Pure.
+// Completes the init containers of spec.initializers (job/spec/initializers.h) in a worker's pod.
+// Pure.
 // Tested by: tests/operator/fetching_test.cc
 #pragma once
 
@@ -8,9 +9,9 @@
 
 namespace dsj::op {
 
-/// Takes those out of the pod's spec that this worker does not need, because worker 0 fetches to a volume that all
-/// see. Gives the others a staging path of their own and /tmp, and keeps the account's token from them. Returns them;
-/// they live as long as `spec`'s list of init containers does.
+/// Removes initializers that this worker does not need because worker 0 fetches to a volume that
+/// all workers mount. Gives the others a staging path and /tmp, and hides the account's token from
+/// them. Returns them; the pointers are valid as long as `spec`'s list of init containers.
 std::vector<Json*> enter_initializers(Json& spec, const jobspec::Job& job, int worker);
 
 }  // namespace dsj::op

@@ -20,7 +20,8 @@
 namespace dsj::op {
 namespace {
 
-/// Time for reports and last words, beyond the time to save, before the kubelet kills.
+/// Time beyond the save timeout for reports and termination messages, before the kubelet kills the
+/// pod.
 constexpr int64_t kGraceExtra = 30;
 constexpr int64_t kTokenSeconds = 3600;
 
@@ -30,14 +31,15 @@ Json& child(Json& object, const char* name, Json empty) {
   return value;
 }
 
-/// Sets `defaults` where the user said nothing.
+/// Sets the defaults for fields that the object lacks.
 void fill(Json& object, const Json& defaults) {
   for (const auto& [name, value] : defaults.items()) {
     if (!object.contains(name)) object[name] = value;
   }
 }
 
-/// What a template says without keys of the operator's. They are refused today; jobs of before may have them.
+/// A template's labels or annotations without the operator's own keys, which are refused today but
+/// may be in older jobs.
 Json without_ours(const Json& keys) {
   Json kept = Json::object();
   for (const auto& [key, value] : keys.items())
@@ -81,7 +83,7 @@ void add_environment(Json& container, const JobView& job, const std::string& rev
   }
 }
 
-/// What the agent obeys, and what it needs to judge its node.
+/// The policies that the agent follows, and the values with which it checks its node.
 void add_policies(Json& container, const jobspec::Policies& policies, int64_t gpus) {
   const jobspec::NodeHealth& health = policies.failure.node_health;
   Json& env = child(container, "env", Json::array());
@@ -97,13 +99,13 @@ void add_policies(Json& container, const jobspec::Policies& policies, int64_t gp
     env.push_back(field_of(contract::kEnvNode, "spec.nodeName"));
 }
 
-/// "/tmp/" is "/tmp".
+/// "/tmp/" becomes "/tmp".
 std::string without_slash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
 }
 
-/// Adds a volume of ours, unless the user mounts something at that path.
+/// Adds one of our volumes, unless the user mounts something at that path.
 void add_volume(Json& spec, Json& container, const char* name, const char* path, Json volume,
                 bool read_only) {
   Json& mounts = child(container, "volumeMounts", Json::array());
@@ -137,7 +139,8 @@ void add_volumes(Json& spec, Json& container, const JobView& job, const std::str
   Json tmp = Json::object();
   if (settings.tmp_size_limit != "0") tmp["sizeLimit"] = settings.tmp_size_limit;
   add_volume(spec, container, "dsj-tmp", "/tmp", {{"emptyDir", std::move(tmp)}}, false);
-  // Without a sizeLimit the kubelet takes the container's memory limit, which counts what lies here.
+  // Without a sizeLimit the kubelet uses the container's memory limit, which includes this volume's
+  // data.
   add_volume(spec, container, "dsj-shm", "/dev/shm", {{"emptyDir", {{"medium", "Memory"}}}}, false);
 }
 
@@ -147,8 +150,8 @@ bool adds_capability(const Json& context, const char* name) {
       added, [&](const Json& one) { return one == name || one == std::string("CAP_") + name; });
 }
 
-/// Where the template says nothing against it: who is privileged or administers the system gains rights by nature, and an API
-/// server refuses the contrary.
+/// Sets the default security context, as far as the template allows: a privileged container or one
+/// with CAP_SYS_ADMIN can always escalate, and an API server rejects a field that denies it.
 void restrict(Json& container, const Settings& settings) {
   Json& context = child(container, "securityContext", Json::object());
   Json defaults = settings.container_security;
@@ -159,7 +162,7 @@ void restrict(Json& container, const Settings& settings) {
   fill(context, defaults);
 }
 
-/// Users other than root, where the template does not name root: for the pod, or for one container of it.
+/// Requires users other than root, unless the template names root for the pod or for a container.
 void keep_from_root(Json& spec, const Settings& settings) {
   Json& context = child(spec, "securityContext", Json::object());
   Json defaults = settings.pod_security;
@@ -184,8 +187,9 @@ void set_worker_image(Json& container, const Settings& settings) {
   }
 }
 
-/// launcher: Command: an init container of the worker image brings the agent into the user's image.
-/// The user's command follows the agent as arguments, so that the kubelet replaces $(NAME) in it.
+/// launcher: Command: an init container with the worker image copies the agent into the user's
+/// image. The user's command becomes the agent's arguments, so that the kubelet expands $(NAME) in
+/// it.
 void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
                          const Settings& settings) {
   Json command = installed_agent_command(contract::kAgentMountPath);
@@ -211,8 +215,8 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
              {{"emptyDir", {{"sizeLimit", kInstalledAgentSize}}}}, true);
 }
 
-/// Process 1 loses a SIGTERM that comes before it is loaded (agent/signals_ready.h). Not where the agent is not process 1, nor
-/// over a hook of the template's.
+/// Process 1 loses a SIGTERM that arrives before it is ready (agent/signals_ready.h). Skipped if
+/// the agent is not process 1, or if the template has its own hook.
 void add_stop_hook(const Json& spec, Json& container) {
   if (spec.value("shareProcessNamespace", false) || spec.value("hostPID", false)) return;
   Json hook = container["command"];
@@ -222,8 +226,8 @@ void add_stop_hook(const Json& spec, Json& container) {
        {{"preStop", {{"exec", {{"command", std::move(hook)}}}}}});
 }
 
-/// The terms of a node selector are alternatives: each gets the conditions. By the nodes' own names, because their label
-/// kubernetes.io/hostname may be another. A field takes one value.
+/// Node selector terms are alternatives, so each gets the condition. Matches node names, because
+/// the label kubernetes.io/hostname may differ. Each field takes one value.
 void avoid_nodes(Json& spec, const std::set<std::string>& names) {
   if (names.empty()) return;
   Json& required =
@@ -242,7 +246,7 @@ void avoid_nodes(Json& spec, const std::set<std::string>& names) {
 constexpr char kArchitectureLabel[] = "kubernetes.io/arch";
 constexpr char kSystemLabel[] = "kubernetes.io/os";
 
-/// Whether a required node affinity says something about the label.
+/// Whether a required node affinity uses the label.
 bool asks_for(const Json& spec, const char* label) {
   const auto at = Json::json_pointer(
       "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
@@ -254,8 +258,9 @@ bool asks_for(const Json& spec, const char* label) {
   });
 }
 
-/// Our programs are for Linux on x86-64, and any other node would pull them and fail to start them. Who has built them
-/// for another architecture says so in the template. Windows nodes are amd64, too.
+/// Our programs are for Linux on x86-64; other nodes would pull the image and fail to start it. A
+/// user who built them for another architecture sets it in the template. Windows nodes are amd64
+/// too.
 void choose_platform(Json& spec) {
   Json wanted = Json::object();
   if (!asks_for(spec, kArchitectureLabel)) wanted[kArchitectureLabel] = "amd64";
@@ -297,12 +302,13 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   spec["hostname"] = job.name + "-worker-" + std::to_string(worker);
   spec["subdomain"] = shared_name(job.name);
   spec["serviceAccountName"] = service_account_of(accepted.job, job.name);
-  // Only agent 0 speaks to the API server. A template that asks for the token, which it may not refuse, gets it everywhere.
+  // Only agent 0 uses the API server. A template that mounts the token gets it in every pod; for
+  // worker 0 a template cannot prevent it.
   if (worker == 0 || !spec.contains("automountServiceAccountToken")) {
     spec["automountServiceAccountToken"] = worker == 0;
   }
   fill(spec, {{"enableServiceLinks", false}});
-  // Else such a pod asks the node's DNS, which does not know worker 0.
+  // Otherwise such a pod uses the node's DNS, which does not know worker 0.
   if (spec.value("hostNetwork", false)) fill(spec, {{"dnsPolicy", "ClusterFirstWithHostNet"}});
   Json& container = worker_container(spec);
   if (accepted.job.runs_user_program()) {

@@ -1,4 +1,4 @@
-// A worker's pod, made from the user's template and what the agent needs (contract.h). Pure.
+// A worker's pod: the user's template plus what the agent needs (contract.h). Pure.
 #pragma once
 
 #include "operator/observe/observed.h"
@@ -7,8 +7,8 @@
 
 namespace dsj::op {
 
-/// `gang`: its scheduling group (render_gang.h). `keys`: its set of keys (keys.h).
-/// `image`: of the agent; empty: the operator's own choice.
+/// `gang` is its scheduling group (render_gang.h), `keys` its key set (keys.h). `image` is the
+/// agent's image; empty means the operator's default.
 Create render_pod(const Observed& observed, const Accepted& accepted, const OwnStatus& status,
                   int worker, int64_t incarnation, const std::string& gang = {},
                   const std::string& keys = {}, const std::string& image = {});

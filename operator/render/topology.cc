@@ -8,7 +8,7 @@ namespace {
 using jobspec::GangScheduler;
 using jobspec::Topology;
 
-/// Of a preferred term: the most that a scheduler adds to a node's score.
+/// The highest weight of a preferred term in a node's score.
 constexpr int kWeight = 100;
 
 }  // namespace
@@ -18,7 +18,7 @@ void enter_topology(const jobspec::Job& job, const std::string& job_name, int wo
   const auto& topology = job.policies.topology;
   if (!topology) return;
   const bool required = topology->mode == Topology::Mode::Required;
-  // An affinity would be part of the shape that Kueue admits. It looks at the whole group itself.
+  // An affinity would be part of the shape that Kueue admits. Kueue places the whole group itself.
   if (!gang.empty() && job.policies.run.scheduling.scheduler == GangScheduler::Kueue) {
     metadata["annotations"][required ? "kueue.x-k8s.io/podset-required-topology"
                                      : "kueue.x-k8s.io/podset-preferred-topology"] = topology->key;

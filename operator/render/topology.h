@@ -1,9 +1,9 @@
-// Packs the workers of a job into one domain of nodes (spec.workers.topology). Pure.
+// Packs the workers of a job into one topology domain (spec.workers.topology). Pure.
 //
-// The cluster's own scheduler is asked by an affinity to the job's other pods. The first pod matches
-// its own term, so it may go to any domain, and the others follow it: no pod is told a domain, and no
-// node is read. Kueue is asked by its own annotation; by the workers' numbers it keeps neighbours in
-// one domain.
+// For the cluster's own scheduler, each pod has an affinity to the job's other pods. The first pod
+// matches its own term and may go to any domain; the others follow it. So the operator neither
+// chooses a domain nor reads nodes. Kueue has its own annotation, and uses the workers' indices to
+// place neighbours in one domain.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace dsj::op {
 
-/// Adds to a pod what keeps it near the other workers of its job. What the template says of affinity
-/// stays. `metadata` has the pod's labels. `gang`: its scheduling group; empty: the cluster's own
-/// scheduler places it.
+/// Adds the fields that keep a pod near the other workers of its job. The template's own affinity
+/// is kept. `metadata` has the pod's labels. `gang` is the scheduling group; empty if the cluster's
+/// own scheduler places the pod.
 void enter_topology(const jobspec::Job& job, const std::string& job_name, int worker,
                     const std::string& gang, Json& metadata, Json& spec);
 
