@@ -12,10 +12,10 @@ namespace {
 
 using kube::ApiError;
 
-/// Before anything is tried again in a namespace that is being deleted.
+/// Pause before a retry in a namespace that is being deleted.
 constexpr Milliseconds kNamespaceEnds{15'000};
 
-/// Kubernetes takes 32 KiB of a condition's message. Errors are shorter.
+/// Kubernetes allows 32 KiB in a condition's message. Errors are shorter.
 std::string beginning_of(const std::string& text) {
   return text.size() > 1000 ? text::first_bytes(text, 997) + "..." : text;
 }
@@ -24,7 +24,8 @@ std::string uid_of(const Json& object) {
   return json_text(json_child(object, "metadata"), "uid");
 }
 
-/// Of an object that is there and not this job's. Nothing of it is taken over: pods may belong to it.
+/// The refusal for a name whose object does not belong to this job. The object is not adopted: pods
+/// may belong to it.
 Refusal taken_by_another(const std::string& what, const Json& found, const std::string& job) {
   const bool of_this_name = label_of(found, contract::kLabelJobName) == job;
   if (of_this_name && !owner_of(found).empty())
@@ -53,7 +54,7 @@ bool Application::create(const Create& create) {
     return true;
   }
   if (made.error().kind == ApiError::Kind::AlreadyExists) return existing(create, resource);
-  // Sent without an answer: the object may exist. The next pass asks again under the same name.
+  // If no answer came, the object may exist. The next pass uses the same name again.
   return failed(made.error(), create.kind + " " + create.name, true);
 }
 
@@ -73,7 +74,7 @@ bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const C
       [&](size_t task) {
         try {
           if (!tasks[task](parts[task])) good = false;
-        } catch (const std::exception& error) {  // on a thread of its own it would end the process
+        } catch (const std::exception& error) {  // uncaught on its thread it would end the process
           parts[task].result.problem = std::string("a write was broken off: ") + error.what();
           good = false;
         }
@@ -82,7 +83,7 @@ bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const C
   return good;
 }
 
-/// Of several failures the first is told.
+/// If several writes fail, the first failure is reported.
 void Application::take(const Applied& part) {
   result.created += part.created;
   result.pods += part.pods;
@@ -168,7 +169,7 @@ bool Application::allowed() {
 
 bool Application::is_another(const ApiError& error, const Delete& entry) {
   if (error.kind != ApiError::Kind::Conflict || entry.uid.empty()) return false;
-  if (entry.kind == "Secret") return true;  // which the operator cannot read
+  if (entry.kind == "Secret") return true;  // the operator cannot read Secrets
   const auto found = client_.get(resource_of(entry.kind), o_.ns, entry.name);
   if (!found) return found.error().kind == ApiError::Kind::NotFound;
   return uid_of(*found) != entry.uid;
@@ -190,7 +191,7 @@ bool Application::existing(const Create& create, const kube::Resource& resource)
 
 bool Application::failed(const ApiError& error, const std::string& what, bool of_create) {
   answered_ = error.status != 0;
-  if (result.problem.empty()) {  // the first is told
+  if (result.problem.empty()) {  // only the first is reported
     result.problem = what + ": " + error.to_string();
     result.overtaken = error.kind == ApiError::Kind::Conflict;
     result.retry_after = error.retry_after.value_or(Milliseconds(0));
@@ -204,7 +205,7 @@ bool Application::failed(const ApiError& error, const std::string& what, bool of
                              : quota ? "QuotaExceeded"
                                      : "Forbidden",
                              beginning_of(what + ": " + error.message)};
-    // The job goes with its namespace, sooner or later.
+    // The job will be deleted with its namespace.
     if (ends) result.retry_after = std::max(result.retry_after, kNamespaceEnds);
   } else if (error.kind == ApiError::Kind::Invalid) {
     result.refusal = Refusal{"Invalid", beginning_of(what + ": " + error.message)};

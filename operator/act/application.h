@@ -1,4 +1,5 @@
-// The writes of one pass, one by one, each with its precondition (apply.h says which). Internal to apply.
+// The individual writes of a pass, each with its precondition (described in apply.h). Used only by
+// apply.
 #pragma once
 
 #include <functional>
@@ -13,37 +14,39 @@
 namespace dsj::op {
 
 class Application;
-/// A part of a pass. It writes by an Application of its own, so that several can be under way. False: no
-/// other is begun any more.
+/// One part of a pass. It writes through its own Application, so that several can run at once.
+/// Returns false if no further task should begin.
 using Task = std::function<bool(Application& part)>;
 
-/// A write that returns false was refused or could not be made; `result` says why.
+/// Writes return false if they were refused or could not be made; `result` has the reason.
 class Application {
  public:
   Application(kube::Client& client, const Observed& observed,
               const std::function<bool()>& may_write, Writes& writes)
       : client_(client), o_(observed), may_write_(may_write), writes_(writes) {}
 
-  /// Carries out up to `at_once` at a time, in no order; 1: in order.
+  /// Runs up to `at_once` tasks at a time, in any order; in order if `at_once` is 1.
   bool carry_out(const std::vector<Task>& tasks, int at_once, const Crew& crew);
   bool create(const Create& create);
-  /// Writes over the version that was seen. What cannot be mended now stays as it was; everything
-  /// else goes on.
+  /// Replaces the version that was observed. An object that cannot be updated now stays as it is;
+  /// the pass continues.
   bool update(const Create& update);
-  /// Leaves on a node what the settings say. A refusal becomes an event and stops nothing. False: the
-  /// server did not answer, or others wrote the node again and again.
+  /// Marks a node as the settings require. A refusal becomes an event and does not stop the pass.
+  /// False if the server did not answer, or if repeated writes by others conflicted.
   bool mark(const NodeMark& mark);
   bool status(const Plan& plan);
-  /// Makes a key and tells of it, or drops old ones (keys.h). The Secret comes first, so that whoever reads
-  /// of a key finds it, and goes first, so that whoever forgets one leaves nothing.
+  /// Creates a key and announces it, or drops old keys (keys.h). A Secret is created before the
+  /// ConfigMap refers to it and deleted before the reference is removed, so that no reference
+  /// dangles and no Secret is forgotten.
   bool change_keys(KeyChange change, const IssueKey& issue);
   bool release(const Release& entry);
   bool remove(const Delete& entry);
-  /// Deletes what it can. An answer about one object says nothing of the others; no answer does.
+  /// Deletes all that it can: a refusal for one object does not affect the others, but it stops if
+  /// the server does not answer.
   bool remove_all(const std::vector<Delete>& entries);
 
   Applied result;
-  std::vector<Event> events;  ///< of what became of marks
+  std::vector<Event> events;  ///< events about marks
 
  private:
   kube::ApiResult<Json> write_mark(const NodeMark& mark);
@@ -51,15 +54,17 @@ class Application {
   bool allowed();
   bool make_key(KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
                 std::string& authority);
-  /// Says in the ConfigMap that a Secret of ours may be in the slot from now on.
+  /// Records in the ConfigMap that one of our Secrets may exist in the slot from now on.
   bool announce(KeyChange& change, int slot);
-  /// Deletes what a pass that was cut off may have left in the slot that it had announced. Its uid is not
-  /// known; if the chart's policy says that it is no key, it stays, and the slot is passed over.
+  /// Deletes the Secret that an interrupted pass may have left in the slot that it announced. Its
+  /// uid is unknown. If the chart's policy refuses because it is not a key, it stays, and the slot
+  /// is skipped.
   bool clear_slot(const KeyChange& change);
-  /// A conflict is another object of that name, which is not ours to delete, or a write that came
-  /// between.
+  /// After a conflict: true if the name belongs to another object, which must not be deleted; false
+  /// if another write came between.
   bool is_another(const kube::ApiError& error, const Delete& entry);
-  /// The name exists: from an earlier pass whose watch has not told yet, or from somebody else.
+  /// The name already exists: an earlier pass created it and the watch lags, or it belongs to
+  /// another owner.
   bool existing(const Create& create, const kube::Resource& resource);
   bool failed(const kube::ApiError& error, const std::string& what, bool of_create = false);
 
@@ -67,7 +72,7 @@ class Application {
   const Observed& o_;
   const std::function<bool()>& may_write_;
   Writes& writes_;
-  bool answered_ = true;  ///< the last failure was the server's word
+  bool answered_ = true;  ///< false if the last failure was without an answer from the server
 };
 
 }  // namespace dsj::op

@@ -1,4 +1,4 @@
-// The keys of a job (keys.h): made, announced and dropped.
+// Creates, announces and drops the keys of a job (keys.h).
 #include "common/json.h"
 #include "job/join_keys.h"
 #include "operator/act/application.h"
@@ -30,7 +30,7 @@ bool Application::change_keys(KeyChange change, const IssueKey& issue) {
     writes_.wrote("ConfigMap", *written);
     return true;
   }
-  // Without an answer the ConfigMap may speak of the key.
+  // If no answer came, the ConfigMap may refer to the key.
   if (made && written.error().status != 0) {
     (void)client_.remove(kube::resources::secrets(), o_.ns,
                          key_secret_name(change.job, change.set, made->slot), {.uid = made->uid});
@@ -49,8 +49,8 @@ bool Application::make_key(KeyChange& change, const IssueKey& issue, std::option
     result.problem = certificate.error().to_string();
     return false;
   }
-  // Announced again, over the version that was seen: in an old view a key is half made that by now is
-  // whole and shown.
+  // Announces the slot again, on the version that was observed: an outdated view may show a key as
+  // half made that is complete and in use by now.
   if (change.half_made && (!announce(change, *change.half_made) || !clear_slot(change))) {
     return false;
   }
@@ -67,7 +67,7 @@ bool Application::make_key(KeyChange& change, const IssueKey& issue, std::option
       authority = certificate->authority_pem;
       return true;
     }
-    // From a pass that was cut off, or somebody else's: the operator cannot read it.
+    // Left by an interrupted pass, or foreign: the operator cannot read it.
     if (secret.error().kind == ApiError::Kind::AlreadyExists) continue;
     return failed(secret.error(), "Secret " + name, true);
   }

@@ -1,10 +1,10 @@
-// Marks on nodes (node_mark.h): the only objects that the operator writes and no job owns.
+// Marks on nodes (node_mark.h): the only objects that the operator writes without a job as owner.
 #include "operator/act/application.h"
 
 namespace dsj::op {
 namespace {
 
-constexpr int kMarkTries = 3;  // kubelets and others write the node, too
+constexpr int kMarkTries = 3;  // kubelets and others also write the node
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What comes of carrying out a plan, and whom it needs for that.
+// The result of carrying out a plan, and the callbacks for doing so.
 #pragma once
 
 #include <functional>
@@ -16,25 +16,25 @@ namespace dsj::op {
 struct Applied {
   bool done = false;               ///< every write succeeded
   std::optional<Refusal> refusal;  ///< the server refused an object
-  std::string create_problem;  ///< the server answered a create, but neither took nor refused it
-  std::string problem;         ///< for the log; empty when done
-  bool overtaken = false;      ///< another write came first: decide again; no defect
+  std::string create_problem;  ///< the server answered a create with an error that is no refusal
+  std::string problem;         ///< for the log; empty if done
+  bool overtaken = false;      ///< another write came first: decide again; not a defect
   Milliseconds retry_after{0};
   int64_t created = 0, deleted = 0;
-  int pods = 0;  ///< that were made or deleted
+  int pods = 0;  ///< pods created or deleted
   bool status_written = false;
-  std::string account;  ///< uid of the job's ServiceAccount, if this pass made or met it
-  /// A set of keys that cannot be made, because its Secrets' names are taken; another is to be made.
+  std::string account;  ///< uid of the job's ServiceAccount, if this pass created or found it
+  /// A key set whose Secret names are all taken; another set must be created.
   std::string taken_set;
 };
 
-/// Makes a key for a set, by chance and the clock of the plan.
+/// Issues a key for a set, with random numbers and the plan's time.
 using IssueKey = std::function<Result<ServerCertificate>(const KeyChange&)>;
 
-/// The next task; nullopt: none is left, or one has failed.
+/// The next task; nullopt if none is left or one has failed.
 using ClaimTask = std::function<std::optional<size_t>()>;
 using CarryTask = std::function<void(size_t)>;
-/// Claims tasks and carries out up to `at_once` of them at a time, in no order, until none is left.
+/// Runs tasks until none is left, up to `at_once` at a time, in any order.
 using Crew = std::function<void(int at_once, const ClaimTask& claim, const CarryTask& carry)>;
 
 }  // namespace dsj::op

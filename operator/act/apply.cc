@@ -17,14 +17,14 @@ Task creating(const Create& one) {
   return [&one](Application& part) { return part.create(one); };
 }
 
-/// A RoleBinding behind its Role, if that is made, too: the server must find it.
+/// A RoleBinding must be created after its Role, if the plan creates that too.
 bool comes_behind(const Create& one, const Create& other) {
   if (!one.refers) return false;
   const Json& role = json_child(one.object, "roleRef");
   return json_text(role, "kind") == other.kind && json_text(role, "name") == other.name;
 }
 
-/// One task per object. Whatever refers to it is in the same one, behind it.
+/// One task per object. Objects that refer to it follow in the same task.
 std::vector<Task> in_chains(const std::vector<Create>& creates) {
   std::vector<Task> tasks;
   for (const Create& first : creates) {
@@ -42,13 +42,14 @@ std::vector<Task> in_chains(const std::vector<Create>& creates) {
   return tasks;
 }
 
-/// Whether one pod is made before the others, so that a quota or a policy is met once, not by each of a
-/// crew. Not by a job that has pods, nor by a gang that goes at once: there it would cost more than it saves.
+/// Whether one pod is created before the others, so that a quota or policy refuses once and not for
+/// every thread. Not if the job has pods or if the gang fits into one batch: there it would cost
+/// more than it saves.
 bool tries_one_first(const Observed& observed, size_t pods, int at_once) {
   return observed.refusal || (observed.pods.empty() && pods > static_cast<size_t>(at_once));
 }
 
-/// Which ServiceAccount the pods get tokens of. Empty: none of this job's.
+/// uid of the ServiceAccount whose tokens the pods get. Empty if it is not the job's own.
 std::string account_of(const Observed& observed, const Applied& made) {
   if (!made.account.empty()) return made.account;
   for (const ChildView& child : observed.children)
@@ -56,7 +57,8 @@ std::string account_of(const Observed& observed, const Applied& made) {
   return {};
 }
 
-/// Worker 0's pod keeps the uid of its ServiceAccount. Only now is that known of a new job.
+/// Annotates worker 0's pod with the uid of its ServiceAccount, which for a new job is known only
+/// now.
 Create with_account(Create pod, const std::string& account) {
   Json& metadata = pod.object["metadata"];
   if (account.empty() || label_of(pod.object, contract::kLabelReplicaIndex) != "0") return pod;
@@ -88,7 +90,7 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     try {
       for (const Event& event : plan.events) events.tell(*observed.job, event);
       for (const Event& event : application.events) events.tell(*observed.job, event);
-    } catch (const std::exception& error) {  // perhaps on a thread of its own
+    } catch (const std::exception& error) {  // may be on its own thread
       log::error(std::string("events are lost: ") + error.what());
     }
   };
@@ -106,8 +108,9 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
   };
   std::jthread telling;  // pods do not wait for events
   auto all = [&] {
-    // Keys come first, because they take longest: a Secret, then the ConfigMap that speaks of it. A
-    // refused key keeps no spec from being stored: the status may speak of that spec from now on.
+    // Keys come first because they take longest: a Secret, then the ConfigMap that refers to it. A
+    // refused key must not prevent the spec from being stored, because the status may refer to that
+    // spec from now on.
     bool keyed = true;
     std::vector<Task> tasks = in_chains(plan.creates);
     if (plan.keys) {
@@ -117,14 +120,14 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
       });
     }
     bool made = application.carry_out(tasks, at_once, crew);
-    // Pods need their first key; a renewal has time.
+    // Pods need their first key; a renewal can wait.
     made &= keyed || !plan.keys->version.empty();
-    // A refused object is shown in the status once a pass knows of the refusal.
+    // The status shows a refused object only after a pass knows of the refusal.
     const bool told = application.result.refusal || !application.result.create_problem.empty();
     if (!made && !(told && observed.refusal)) return false;
     bool mended = true;
     for (const Create& update : plan.updates) mended &= application.update(update);
-    // Once the status names a node nobody asks for its mark again.
+    // Once the status lists a node, its mark is not requested again.
     for (const NodeMark& mark : plan.marks) {
       if (!application.mark(mark)) return false;
     }

@@ -1,12 +1,12 @@
-// Carries out a plan; the only writer. It writes keys, objects, marks of nodes, the status, pods, then
-// deletes, each with a precondition, so that a second leader or a stale cache does no harm: a name that
-// another owner has is refused, a status is written over the version that was decided on, a delete names
-// the uid (but that of a key whose Secret was announced and never told of, keys.h). A mark is the same
-// whoever writes it.
-// After a write that failed it begins nothing more. Exceptions: if the server refuses an object,
-// the status is still written, provided that the pass already knew of the refusal; what may be deleted
-// after the status is deleted even if a pod cannot be made; a child that cannot be mended stays; a node
-// that may not be marked is told as an event.
+// Carries out a plan; the only writer of job objects. It writes keys, objects, node marks, the
+// status and pods, then deletes. Each write has a precondition, so that a second leader or a stale
+// cache does no harm: a create is refused if another owner has the name, the status replaces the
+// version that was decided on, and a delete names the uid (except for the Secret of a key that was
+// announced but never recorded, keys.h). A mark is the same no matter who writes it.
+// After a failed write it begins no further one, with these exceptions: if the server refuses an
+// object, the status is still written, provided that the pass already knew of the refusal;
+// deletions that follow the status are made even if a pod cannot be created; a child that cannot be
+// updated stays; a node that must not be marked becomes an event.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace dsj::op {
 
-/// Where events go. Those of one pass come one after the other. May be slow.
+/// Receives events. Events of one pass arrive one at a time. May be slow.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -28,13 +28,14 @@ class EventSink {
 
 Result<ServerCertificate> issue_worker_key(const KeyChange& change);
 
-/// On threads of this call.
+/// A Crew on threads of this call.
 void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry);
 
-/// Asks `may_write` before every write: a leader that lost its lease stops, and so does a pass
-/// whose decision is out of date. Creates up to `at_once` at a time, by `crew`: objects, one that refers to
-/// another behind that, the key beside them; then pods. Of a gang that does not go at once, and after a refusal,
-/// one is tried first, so that a quota or a policy is met once. Events are told meanwhile.
+/// Calls `may_write` before every write: a leader that lost its lease stops, and so does a pass
+/// whose decision is outdated. Creates up to `at_once` objects at a time with `crew`: first
+/// children and the key in parallel, each after the object that it refers to, then pods. If a gang
+/// does not fit into one batch, or after a refusal, one pod is tried first, so that a quota or
+/// policy refuses only once. Events are published meanwhile.
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
               int at_once = 1, const Crew& crew = work_on_threads,

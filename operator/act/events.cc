@@ -11,7 +11,7 @@
 namespace dsj::op {
 namespace {
 
-constexpr size_t kEventMessageMax = 1000;  ///< of 1024
+constexpr size_t kEventMessageMax = 1000;  ///< the limit is 1024
 
 }  // namespace
 

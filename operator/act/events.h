@@ -1,5 +1,5 @@
-// Kubernetes events of jobs (kubectl describe). The name follows from the job, the event and its
-// time, so that a transition is told once. An event that cannot be written is lost.
+// Kubernetes events of jobs (kubectl describe). The name is derived from the job's version and the
+// event, so that a transition is published once. An event that cannot be written is lost.
 #pragma once
 
 #include "kube/client.h"

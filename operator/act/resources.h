@@ -1,4 +1,4 @@
-// The API resources that the operator makes, watches and writes.
+// The API resources that the operator creates, watches and writes.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ kube::Resource jobs_resource();
 kube::Resource job_templates_resource();
 /// Volcano's PodGroups.
 kube::Resource pod_groups_resource();
-/// The resource of a kind that a plan names.
+/// The resource of a kind in a plan.
 kube::Resource resource_of(const std::string& kind);
 
-/// Whether an object was refused because its namespace is being deleted, and none will be taken any more.
+/// True if a create was refused because the namespace is being deleted and accepts no new objects.
 bool namespace_ends(const kube::ApiError& error);
 
 }  // namespace dsj::op

@@ -10,14 +10,15 @@
 namespace dsj::op {
 namespace {
 
-/// A server is asked again after so long: it may be another version by then.
+/// A server is asked again after this time, because it may have been upgraded.
 constexpr Seconds kRemembered{3600};
 constexpr size_t kPodsMax = 1000;
 
-/// What a job has as its name and uid before it is stored.
+/// A job's name and uid before it is stored.
 constexpr char kNoName[] = "job", kNoUid[] = "00000000-0000-0000-0000-000000000000";
 
-/// Of a new job's objects admission looks up one, the account, which is made once the spec is accepted.
+/// Of a new job's objects, admission looks up only the ServiceAccount, which does not exist until
+/// the spec is accepted.
 Json trial_pod(JobView job, const Settings& settings, const Accepted& accepted) {
   if (job.name.empty()) job.name = kNoName;
   if (job.uid.empty()) job.uid = kNoUid;
@@ -34,13 +35,13 @@ JobView nameless(JobView job) {
   return job;
 }
 
-/// The namespace is in it.
+/// The hash includes the namespace.
 size_t hash_of(const Json& pod) {
   return std::hash<std::string>()(pod.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-/// 422, or 400 from the server's own decoder. Other answers with 400 speak of this request, such as those of a webhook without
-/// dry runs.
+/// Status 422, or 400 from the server's own decoder. Other answers with 400 concern this request
+/// only, such as those of a webhook that does not support dry runs.
 bool is_final(const kube::ApiError& error) {
   if (error.status == 422) return true;
   return error.status == 400 && error.message.contains("cannot be handled as a Pod");

@@ -1,5 +1,6 @@
-// Asks the API server whether it would take a job's pods, before anything is made or replaced: worker 0's pod is created by a
-// dry run. So whatever this server's version knows may be in a template, and what it does not know is refused.
+// Asks the API server whether it would accept a job's pods before anything is created or replaced:
+// a dry run creates worker 0's pod. So a template may contain whatever this server's version
+// supports; other fields are refused.
 #pragma once
 
 #include <map>
@@ -13,8 +14,8 @@
 
 namespace dsj::op {
 
-/// Remembers for an hour which pods a server would take, by all of them but the job's name: most jobs of a namespace differ in
-/// what they train, not in their template. Thread-safe.
+/// Remembers for an hour which pods the server accepted, by a hash of all fields except the job's
+/// name: most jobs of a namespace share their template. Thread-safe.
 class PodTrials {
  public:
   PodAnswer try_pod(kube::Client& client, const JobView& job, const Settings& settings,
@@ -25,7 +26,7 @@ class PodTrials {
   void remember(size_t pod, Time now);
 
   std::mutex mutex_;
-  std::map<size_t, Time> taken_;  ///< when
+  std::map<size_t, Time> taken_;  ///< time of the answer
 };
 
 }  // namespace dsj::op
