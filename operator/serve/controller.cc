@@ -16,17 +16,19 @@
 namespace dsj::op {
 namespace {
 
-/// How often to look whether what refused a spec has changed: a missing ConfigMap or template, an API server.
+/// How often to check whether the cause of a refusal has gone: a missing ConfigMap or template, or
+/// an old API server.
 constexpr Milliseconds kLookAgain{15'000};
 
-/// Nobody has made a pod of this job yet: a job's first status is written before its first pod,
-/// over the very version that the pass decided on.
+/// True if the job has no pods yet: its first status is written before its first pod, with the
+/// resource version that the pass decided on as precondition.
 bool is_untouched(const JobView& job, const Plan& plan) {
   return job.own_status.empty() && !plan.status.is_null();
 }
 
-/// A job that may have pods lacks some in the cache, and something follows from that. The cache may have a newer job than pods:
-/// each kind has a watch of its own, and after a conflict the job alone is read anew.
+/// True if the decision depends on pods that are missing in the cache although the job may have
+/// them. The cache can have a newer job than pods: each kind has its own watch, and after a
+/// conflict only the job is read again.
 bool rests_on_missing_pods(const Observed& observed, const Plan& plan) {
   if (!observed.job || is_untouched(*observed.job, plan)) return false;
   if (!plan.pods.empty()) return true;
@@ -39,8 +41,8 @@ bool rests_on_missing_pods(const Observed& observed, const Plan& plan) {
   return missing && (!plan.status.is_null() || !plan.deletes.empty());
 }
 
-/// The ConfigMap in which a spec that was accepted before keeps what it referred to at that time, so
-/// that neither a change there nor a restart of the operator changes a job. Null: there is none.
+/// The ConfigMap of the accepted spec. It keeps the texts that the spec referred to, so that
+/// neither a change of these nor a restart of the operator changes a job. Null if there is none.
 const ChildView* taken_up(const Observed& observed) {
   const OwnStatus status = own_status_from_json(observed.job->own_status);
   if (status.observed_generation != observed.job->generation ||
@@ -113,8 +115,8 @@ void Controller::forget() {
   memory_.clear();
 }
 
-/// If the job is not in the cache, asks the server: only if it does not have the job either are
-/// children deleted. False: the server cannot be asked now.
+/// If the job is not in the cache, asks the server: its children are deleted only if the server
+/// does not have the job either. Returns false if the server cannot be reached.
 bool Controller::confirm(const std::string& key, Observed& observed) {
   if (observed.job || (observed.pods.empty() && observed.children.empty())) return true;
   const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
@@ -124,9 +126,9 @@ bool Controller::confirm(const std::string& key, Observed& observed) {
   return observed.job.has_value();
 }
 
-/// Reads the job's pods from the server itself, before anything follows from a pod that is not there: a worker that only
-/// seems to have none would get a second one, and a job would be called suspended while it trains. It takes a tenth of a
-/// second: a server that lists from its own cache waits until that is new enough.
+/// Reads the job's pods from the server before a decision relies on a missing pod. Otherwise a
+/// worker could get a second pod, or a job that trains could be reported as suspended. This takes a
+/// tenth of a second, because a server that lists from its cache waits until that is fresh.
 bool Controller::look_at_pods(Observed& observed) {
   std::vector<PodView> pods;
   const kube::ListOptions select{.label_selector =
@@ -140,7 +142,8 @@ bool Controller::look_at_pods(Observed& observed) {
   return listed.has_value();
 }
 
-/// The ds_config in a ConfigMap.
+/// The ds_config in the ConfigMap that configFrom names; nullopt if none is named or it cannot be
+/// read.
 std::optional<std::string> Controller::config_text(const Observed& observed, std::string& problem) {
   const auto source = config_source(observed.job->spec);
   if (!source) return std::nullopt;
@@ -159,7 +162,8 @@ std::optional<std::string> Controller::config_text(const Observed& observed, std
   return (*data)[source->key].get<std::string>();
 }
 
-/// The DeepSpeedJobTemplate that the job names, else the operator's own choice for jobs that are made or edited from now on.
+/// The DeepSpeedJobTemplate that the job names. Otherwise the operator's default, for jobs that are
+/// created or edited from now on.
 TemplateText Controller::template_text(const Observed& observed) {
   const ChildView* kept = taken_up(observed);
   if (kept && !kept->template_text.empty()) return {.text = kept->template_text};
@@ -175,8 +179,9 @@ TemplateText Controller::template_text(const Observed& observed) {
   return {.name = name, .text = jobspec::to_text(source)};
 }
 
-/// The ConfigMap with the last accepted spec. The cache may lag behind the status that names it: what it
-/// lacks the server is asked for. An empty optional inside: there is none. Nothing: it cannot be asked now.
+/// The ConfigMap with the last accepted spec. The cache may lag behind the status that names it, so
+/// the server is asked if necessary. The inner optional is empty if there is none, the outer one if
+/// the server cannot be reached.
 std::optional<std::optional<ChildView>> Controller::kept_spec(const Observed& observed,
                                                               const std::string& name) {
   const auto is_it = [&](const ChildView& child) {
@@ -196,7 +201,8 @@ std::optional<std::optional<ChildView>> Controller::kept_spec(const Observed& ob
   return view;
 }
 
-/// An accepted spec whose pods are new to this job is put to the API server, too. False: nothing was asked.
+/// Sends an accepted spec with new pods to the API server for a trial. Returns false if no trial
+/// was needed.
 bool Controller::try_pod(const Observed& observed, Verdict& wanted, Time wall) {
   if (!wanted.accepted || taken_up(observed)) return false;
   const OwnStatus status = own_status_from_json(observed.job->own_status);
@@ -208,8 +214,8 @@ bool Controller::try_pod(const Observed& observed, Verdict& wanted, Time wall) {
   return true;
 }
 
-/// Observes the job, and judges its spec. A trial of its pod takes time: what came meanwhile is observed, too. False: what the
-/// decision needs cannot be read now.
+/// Observes the job and judges its spec. A trial of its pod takes time, so the job is observed
+/// again after it. Returns false if something that the decision needs cannot be read now.
 bool Controller::look(const std::string& key, Observed& observed, Time wall) {
   bool tried = true;
   while (tried) {
@@ -220,7 +226,8 @@ bool Controller::look(const std::string& key, Observed& observed, Time wall) {
   return true;
 }
 
-/// False: what the decision needs cannot be read now. `tried`: it was put to the API server.
+/// Returns false if something that the decision needs cannot be read now. Sets `tried` after a
+/// trial at the API server.
 bool Controller::judge_spec(const std::string& key, Observed& observed, Time wall, bool& tried) {
   if (!observed.job) {
     const std::lock_guard lock(mutex_);
@@ -228,7 +235,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
     return true;
   }
   const JobView& job = *observed.job;
-  if (!jobspec::other_controller(job.spec).empty()) return true;  // reconcile leaves it alone
+  if (!jobspec::other_controller(job.spec).empty()) return true;  // reconcile ignores it
   Memory memory;
   {
     const std::lock_guard lock(mutex_);
@@ -237,7 +244,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
   const bool look_again = may_change_by_itself(memory.wanted) && wall >= memory.judged + kLookAgain;
   if (memory.generation != job.generation || memory.queue_label != job.queue_label || look_again) {
-    // The ConfigMap that keeps what was accepted may be gone by now.
+    // The ConfigMap with the accepted spec may have been deleted.
     const OwnStatus told = own_status_from_json(job.own_status);
     const bool in_force =
         told.observed_generation == memory.generation && is_true(told.conditions, "Accepted");
@@ -282,7 +289,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   return true;
 }
 
-/// Reads what was said of pods that say nothing themselves. A server that does not let them be read has nothing to say.
+/// Reads the events of pods that are silent. If the server does not allow this, there are none.
 void Controller::read_words(const std::string& key, const Observed& observed,
                             const std::vector<std::string>& pods, Time wall) {
   PodWords words{.read = wall};
@@ -297,7 +304,7 @@ void Controller::read_words(const std::string& key, const Observed& observed,
   memory_[key].words = std::move(words);
 }
 
-/// What a server cannot take now, it may take a moment later. What it did not take three times is told as a refusal is.
+/// A server error on a create may be transient. After three in a row it is reported like a refusal.
 void Controller::note_create_problem(const std::string& key, Applied& applied) {
   constexpr int kTries = 3;
   const std::lock_guard lock(mutex_);
@@ -328,7 +335,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     if (!look_at_pods(observed)) return again(Milliseconds(0));
     plan = decide();
   }
-  // A pass may take long: it ends when its job is suspended, edited or deleted meanwhile.
+  // A pass can take long: it ends early if its job is suspended, edited or deleted meanwhile.
   auto overtaken = [&] { return observed.job && !cache_.is_current(*observed.job); };
   Applied applied = options_.carry_out(
       client_, observed, plan, [&] { return options_.may_write() && !overtaken(); }, cache_,
@@ -347,7 +354,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
       full = pods_paid(full, plan.workers, applied.pods, wall);
     }
     auto& refusal = memory_[key].refusal;
-    // A refusal stands until a create succeeds or none is wanted.
+    // A refusal is kept until a create succeeds or none is planned.
     if (applied.refusal) refusal = applied.refusal;
     if (applied.created > 0 || (plan.creates.empty() && plan.pods.empty())) {
       if (!applied.refusal && refusal) queue_.add(key, started);  // the status still shows it
@@ -355,11 +362,11 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     }
   }
   if (!applied.done) {
-    const bool told = applied.refusal && !refusal_is_new;  // in the log, too
+    const bool told = applied.refusal && !refusal_is_new;  // also in the log
     if (!applied.problem.empty() && !applied.overtaken && !told && !overtaken()) {
       log::warn(key + ": " + applied.problem);
     }
-    // The decision may rest on an old object: the next pass decides on what the server has.
+    // The decision may be based on an old object: the next pass uses what the server has.
     if (observed.job) {
       const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
       if (live) cache_.wrote(jobspec::kKind, *live);

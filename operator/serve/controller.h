@@ -1,5 +1,5 @@
-// One pass over one job: observe, reconcile, apply, and when to look again. Thread-safe for
-// different keys; the queue never gives out a key twice at a time.
+// One pass over one job: observe, reconcile, apply, and schedule the next pass. Thread-safe for
+// different keys; the queue never returns a key that is in work.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace dsj::op {
 
-/// Hears about passes, for the counters in metrics.h.
+/// Receives the results of passes, for the counters in metrics.h.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -26,20 +26,20 @@ class Watcher {
   virtual void transition(const JobView& /*before*/, const Plan& /*plan*/) {}
 };
 
-/// Carries out a plan: apply.h.
+/// Carries out a plan, as apply() does (apply.h).
 using CarryOut = std::function<Applied(kube::Client& client, const Observed& observed,
                                        const Plan& plan, const std::function<bool()>& may_write,
                                        Writes& writes, EventSink& events)>;
 
 struct ControllerOptions {
   Settings settings;
-  std::function<bool()> may_write;          ///< true: this process leads
-  std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: cannot be read
-  std::shared_ptr<PodTrials> trials = std::make_shared<PodTrials>();  ///< the webhook's, too
+  std::function<bool()> may_write;          ///< true while this process leads
+  std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty if it cannot be read
+  std::shared_ptr<PodTrials> trials = std::make_shared<PodTrials>();  ///< shared with the webhook
   std::function<Plan(const Observed&, Time)> decide = reconcile;
-  int creates_at_once = 1;  ///< pods of one job
+  int creates_at_once = 1;  ///< for the pods of one job
   Crew crew = work_on_threads;
-  CarryOut carry_out = nullptr;  ///< null: apply, with the two above
+  CarryOut carry_out = nullptr;  ///< null means apply() with the two above
 };
 
 class Controller {
@@ -47,24 +47,25 @@ class Controller {
   Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
              ControllerOptions options, Watcher& watcher);
 
-  /// Works on the key that has been due longest. Whatever a pass throws costs its own job alone: condition Stalled says
-  /// so, and the pass is tried again after a growing pause. False: none is due. `wall`: as of the call. What
-  /// comes after a pass is counted from the end of it, by `clock`.
+  /// Runs a pass over the key that has been due longest. An exception in a pass affects only its
+  /// own job: the condition Stalled reports it, and the pass is repeated after a growing pause.
+  /// Returns false if no key is due. `wall` is the time of the call; delays after the pass count
+  /// from its end, by `clock`.
   bool step(const kube::Clock& clock, Time wall);
-  /// Drops what is remembered from earlier passes. Call when leadership is lost or won.
+  /// Drops what was remembered from earlier passes. Call when leadership is lost or won.
   void forget();
 
  private:
   struct Memory {
     std::string uid;
     int64_t generation = -1;
-    std::string queue_label;  ///< an edit of it is no new generation
+    std::string queue_label;  ///< an edit of the label changes no generation
     Verdict wanted;
     Time judged{};
     std::string in_force_revision;
     std::shared_ptr<const Accepted> in_force;
     std::optional<Refusal> refusal;
-    int create_problems = 0;  ///< passes in a row (applied.h)
+    int create_problems = 0;  ///< consecutive passes with one (applied.h)
     std::string taken_set;
     PodWords words;
     Time pods_full{};

@@ -1,4 +1,4 @@
-// A Transport that reports every request: its verb and the answer's code.
+// A Transport that reports every request with its verb and the answer's code.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@ namespace dsj::op {
 
 class CountedTransport final : public kube::Transport {
  public:
-  /// verb: "GET", "PATCH", ..., "WATCH" for a stream. code: "200", "409", ..., "error" without an
-  /// answer. Called on the thread of the request.
+  /// verb: "GET", "PATCH", ..., or "WATCH" for a stream. code: "200", "409", ..., or "error" if no
+  /// answer came. Called on the thread of the request.
   using Tell = std::function<void(const std::string& verb, const std::string& code)>;
   CountedTransport(kube::Transport& inner, Tell tell) : inner_(inner), tell_(std::move(tell)) {}
 

@@ -1,4 +1,4 @@
-// The operator's /healthz and /readyz over plain HTTP, and /metrics where everybody may read them.
+// The operator's /healthz and /readyz over plain HTTP, and /metrics if it is not restricted.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@ namespace dsj::op {
 
 /// Called on the server's thread.
 struct HealthAnswers {
-  std::function<std::string()> not_ready;  ///< why not; empty: ready
-  std::function<std::string()> metrics;    ///< empty: they are elsewhere
+  std::function<std::string()> not_ready;  ///< the reason, or empty if ready
+  std::function<std::string()> metrics;    ///< null if /metrics has its own port
 };
 
-/// `address`: ":8080". Environment: the port is taken.
+/// `address` is like ":8080". Environment: the port is in use.
 Result<std::unique_ptr<HttpListener>> serve_health(const std::string& address,
                                                    HealthAnswers answers);
 

@@ -1,5 +1,5 @@
-// A Transport whose writes are the leader's: whether this process leads is asked before every write
-// that goes out, also before one that the client repeats.
+// A Transport that lets only the leader write: it checks the leadership before every write,
+// including the client's retries.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ class LeaderTransport final : public kube::Transport {
   LeaderTransport(kube::Transport& inner, std::function<bool()> may_write)
       : inner_(inner), may_write_(std::move(may_write)) {}
 
-  /// NetError::Cancelled: a write, and this process does not lead any more.
+  /// NetError::Cancelled if the request is a write and this process no longer leads.
   std::expected<kube::Response, kube::NetError> call(const kube::Request& request,
                                                      const kube::Cancel& cancel) override {
     if (request.method != "GET" && !may_write_()) {

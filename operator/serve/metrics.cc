@@ -16,10 +16,11 @@ const prometheus::Histogram::BucketBoundaries kFast = {0.0001, 0.00025, 0.0005, 
 const prometheus::Histogram::BucketBoundaries kSlow = {1,  2,   5,   10,  20,  30,
                                                        60, 120, 300, 600, 1800};
 
-/// The agents' reason for an attempt in which no rank reported a step (agent/gang/conclude.cc).
+/// The agents' reason for an attempt in which the ranks stopped reporting steps
+/// (agent/gang/conclude.cc).
 constexpr char kHang[] = "HangDetected";
 
-// ---- metrics by the name behind the prefix; a family has one metric per value of its labels
+// Metrics by their name without the prefix. A family has one metric per set of label values.
 
 auto& counters(prometheus::Registry& registry, const std::string& name, const char* help) {
   return prometheus::BuildCounter().Name(kPrefix + name).Help(help).Register(registry);
@@ -38,7 +39,7 @@ auto& histogram(prometheus::Registry& registry, const std::string& name, const c
       .Add({}, bounds);
 }
 
-/// The failures added since `before`: those behind the last entry that both have. History is
+/// The failures added since `before`: those after the last entry that both have. The history is
 /// bounded.
 std::vector<Json> new_failures(const OwnStatus& before, const OwnStatus& after) {
   std::vector<Json> fresh;

@@ -1,5 +1,5 @@
-// What the operator tells Prometheus: jobs and restarts, and its own health. No label names a job,
-// because their number is unbounded.
+// The operator's metrics for Prometheus: jobs and restarts, and its own health. No label names a
+// job, because the number of jobs is unbounded.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -24,10 +24,10 @@ class Metrics final : public Watcher {
   void election_failed(const std::string& reason);
   /// One request to the API server (counted_transport.h).
   void requested(const std::string& verb, const std::string& code);
-  /// Call when the webhook has answered.
+  /// Call after each answer of the webhook.
   void reviewed(bool allowed);
 
-  /// Prometheus' text format. The gauges are read now.
+  /// The metrics in Prometheus' text format, with the current values of the gauges.
   std::string text(const Cache& cache, const Queue& queue, bool leads);
 
  private:

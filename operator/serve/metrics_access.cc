@@ -11,8 +11,8 @@ using kube::Json;
 using kube::Milliseconds;
 
 constexpr Milliseconds kAllowedFor{60'000}, kRefusedFor{10'000}, kPatience{5'000};
-/// Of tokens whose answer is remembered. With all of them in use nobody new is asked about, so a flood of made-up tokens costs
-/// the API server at most this many questions in ten seconds.
+/// Maximum number of cached tokens. If all are in use, new tokens are not reviewed, so that a flood
+/// of invalid tokens causes at most this many reviews in ten seconds.
 constexpr size_t kTokensMax = 64;
 constexpr size_t kTokenBytesMax = 16 * 1024;
 
@@ -30,7 +30,7 @@ std::string digest_of(const std::string& token) {
   return {reinterpret_cast<const char*>(digest), size};
 }
 
-/// The token of "Bearer TOKEN"; empty: there is none.
+/// The token of "Bearer TOKEN"; empty if there is none.
 std::string bearer_of(const std::string& authorization) {
   constexpr std::string_view kScheme = "bearer ";
   if (authorization.size() > kTokenBytesMax || authorization.size() < kScheme.size()) return "";
@@ -40,7 +40,7 @@ std::string bearer_of(const std::string& authorization) {
   return authorization.substr(kScheme.size());
 }
 
-/// What a SubjectAccessReview asks about the user that a TokenReview found.
+/// The SubjectAccessReview for the user that a TokenReview found.
 Json question_of(const Json& user) {
   Json spec = {{"nonResourceAttributes", {{"path", "/metrics"}, {"verb", "get"}}},
                {"user", user.value("username", "")}};

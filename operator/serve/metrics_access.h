@@ -1,5 +1,6 @@
-// Who may read the operator's metrics: whoever the API server knows by the bearer token (TokenReview) and lets `get` the
-// non-resource URL /metrics (SubjectAccessReview). A ClusterRole grants it, as for Kubernetes' own components.
+// Who may read the operator's metrics: users whose bearer token the API server authenticates
+// (TokenReview) and whom it allows to `get` the non-resource URL /metrics (SubjectAccessReview). A
+// ClusterRole grants this, as for Kubernetes' own components.
 #pragma once
 
 #include <map>
@@ -11,15 +12,17 @@
 
 namespace dsj::op {
 
-/// One thread.
+/// For one thread.
 class MetricsAccess {
  public:
   MetricsAccess(kube::Transport& transport, kube::Clock& clock);
 
-  /// The refusal of a request with this Authorization header; empty: it may read. An answer of the API server holds for a
-  /// minute, a refusal for ten seconds; a new token is asked about for at most five seconds.
-  /// 401: no token, or none that the API server knows. 403: its owner may not. 429: too many unknown tokens at once. 503: the
-  /// API server did not answer, or does not let the operator ask.
+  /// The refusal of a request with this Authorization header; nullopt if it may read. An approval
+  /// is cached for a minute, a refusal for ten seconds; a review of a new token takes at most five
+  /// seconds.
+  /// 401: no token, or one that the API server does not know. 403: the user has no access. 429: too
+  /// many unknown tokens at once. 503: the API server did not answer, or the operator must not
+  /// create reviews.
   std::optional<HttpAnswer> refuse(const std::string& authorization);
 
  private:
@@ -27,13 +30,13 @@ class MetricsAccess {
     std::optional<HttpAnswer> refusal;
     kube::Milliseconds until;
   };
-  /// nullopt: the API server gave no answer, which was logged.
+  /// nullopt if the API server gave no answer; that was logged.
   std::optional<Verdict> ask(const std::string& token);
   std::optional<kube::Json> review(const kube::Resource& resource, const kube::Json& spec);
 
   kube::Client client_;
   kube::Clock& clock_;
-  std::map<std::string, Verdict> verdicts_;  ///< by the token's SHA-256: tokens are not kept
+  std::map<std::string, Verdict> verdicts_;  ///< by the token's SHA-256: tokens are not stored
   bool complained_ = false;
 };
 

@@ -7,7 +7,7 @@
 namespace dsj::op {
 namespace {
 
-/// Used by the listener's thread, after the first.
+/// After construction, used only by the listener's thread.
 class OwnCertificate {
  public:
   OwnCertificate(std::string identity, kube::Clock& clock)

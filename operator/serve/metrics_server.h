@@ -1,5 +1,5 @@
-// The operator's /metrics over HTTPS, for readers whom the API server lets read them. The certificate is the operator's own,
-// in memory and renewed each day; a scraper does not check it.
+// The operator's /metrics over HTTPS, for users whom the API server allows to read them. The
+// certificate is self-issued, in memory, and renewed each day; scrapers do not verify it.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 
 namespace dsj::op {
 
-/// `metrics` is called on the server's thread. `transport` asks the API server about readers, and lives longer.
-/// Environment: the port is taken. Internal: OpenSSL fails.
+/// `metrics` is called on the server's thread. `transport` is used for reviews and must outlive the
+/// server. Environment: the port is in use. Internal: OpenSSL fails.
 Result<std::unique_ptr<HttpListener>> serve_metrics(const std::string& address,
                                                     const std::string& identity,
                                                     kube::Transport& transport, kube::Clock& clock,

@@ -21,7 +21,7 @@ void Queue::put(const std::string& key, Milliseconds at) {
 void Queue::add(const std::string& key, Milliseconds at) {
   const std::lock_guard lock(mutex_);
   put(key, at);
-  // A gang of thousands is in work while its pods come.
+  // The key of a large gang is in work while its pods are created.
   if (!working_.contains(key)) changed_.notify_one();
 }
 
@@ -45,7 +45,7 @@ void Queue::finish(const std::string& key, Milliseconds now) {
     rests_until_[key] = now + rest_;
   }
   if (const auto found = due_.find(key); found != due_.end()) {
-    const Milliseconds at = found->second;  // added while it was in work
+    const Milliseconds at = found->second;  // added during the pass
     due_.erase(found);
     put(key, at);
   }
@@ -58,7 +58,7 @@ void Queue::retry(const std::string& key, Milliseconds now, Milliseconds least) 
   const Milliseconds pause =
       std::min(Milliseconds(60'000), Milliseconds(100) * (1 << (failures - 1)));
   working_.erase(key);
-  // What was added meanwhile waits too, to spare the server.
+  // Keys added during the pass also wait, to spare the server.
   due_.erase(key);
   put(key, now + std::max(pause, least));
   changed_.notify_one();

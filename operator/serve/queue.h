@@ -1,6 +1,6 @@
-// Keys that wait for a pass: each once, some later, some slower after failures. A key in work is
-// not given out again; what is added meanwhile comes after. Thread-safe. Time is passed in, as
-// monotonic milliseconds.
+// A work queue of job keys: each key is queued once, with a due time and with backoff after
+// failures. A key in work is not returned again; what is added meanwhile is queued after it.
+// Thread-safe. Time is passed in as monotonic milliseconds.
 #pragma once
 
 #include <condition_variable>
@@ -16,25 +16,27 @@ namespace dsj::op {
 
 class Queue {
  public:
-  /// `rest`: how long a key rests after its pass, so that a gang's many changes make one pass.
+  /// `rest` is the minimum time between the passes of a key, so that a gang's many changes cause
+  /// one pass.
   explicit Queue(Milliseconds rest = Milliseconds(0)) : rest_(rest) {}
 
-  /// Makes the key due at `at`, or keeps an earlier time that it was waiting for.
+  /// Makes the key due at `at`, or at an earlier time that is already set.
   void add(const std::string& key, Milliseconds at);
-  /// The key that has been due longest; `waited`: for how long. nullopt: none is due.
+  /// The key that has been due longest, and in `waited` for how long; nullopt if none is due.
   std::optional<std::string> take(Milliseconds now, Milliseconds* waited = nullptr);
-  /// The pass is over. Its failures are forgotten and its rest begins at `now`.
+  /// The pass succeeded: clears the key's failures. Its rest begins at `now`.
   void finish(const std::string& key, Milliseconds now = Milliseconds(0));
-  /// The pass failed. Due again after a pause that doubles from 100 ms to 60 s, at least `least`.
+  /// The pass failed: the key is due after a pause of at least `least`, doubled from 100 ms to 60
+  /// s.
   void retry(const std::string& key, Milliseconds now, Milliseconds least);
   /// When the next key is due.
   std::optional<Milliseconds> next() const;
   size_t depth() const;
-  /// Keys whose last pass failed: each waits for its next try, up to a minute.
+  /// Number of keys whose last pass failed. Each waits up to a minute for its retry.
   size_t failing() const;
   void clear();
 
-  /// Blocks until something may be due, for at most `most`.
+  /// Blocks until a key may be due, for at most `most`.
   void wait(Milliseconds now, Milliseconds most);
   void wake();
 
