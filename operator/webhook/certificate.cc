@@ -66,7 +66,7 @@ bool set_subject(X509* certificate, const std::string& organization,
   return add("O", organization) && add("CN", common_name);
 }
 
-/// A certificate without extensions and signature.
+/// A certificate without extensions or signature.
 Certificate blank(EVP_PKEY* key, const char* organization, const std::string& common_name,
                   WallTime from, WallTime to) {
   Certificate certificate(X509_new());
@@ -153,7 +153,8 @@ std::vector<Authority> read_authorities(const std::string& pem) {
   for (;;) {
     const Certificate certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
     if (!certificate) {
-      // "no start line" at the end; in the middle a block that is no certificate: go on behind it.
+      // At the end this is "no start line". In the middle it is a block that is not a certificate:
+      // skip it.
       const bool end = BIO_pending(bio.get()) == 0;
       ERR_clear_error();
       if (end) return authorities;

@@ -1,5 +1,5 @@
-// Authorities and server certificates: EC P-256. The webhook's stay in memory; those of jobs go to
-// their worker 0 (operator/render/keys.h).
+// Issues certificate authorities and server certificates (EC P-256). The webhook's stay in memory;
+// those of jobs are for their worker 0 (operator/render/keys.h).
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,14 @@ namespace dsj::op {
 
 using WallTime = std::chrono::system_clock::time_point;
 
-/// The organization in the subject of our authorities. It tells ours from others' in a bundle.
+/// The organization in the subject of our webhook authorities, by which they are recognized in a
+/// bundle.
 inline constexpr char kAuthorityOrganization[] = "dsj-operator webhook";
-/// That of the authorities of jobs.
+/// The organization of the authorities of jobs.
 inline constexpr char kJobOrganization[] = "dsj-operator job";
 
-/// A server's certificate and the authority that signed it. The authority's key signed this one
-/// certificate and was thrown away.
+/// A server certificate and the authority that signed it. The authority's key signed only this
+/// certificate and was discarded.
 struct ServerCertificate {
   std::string authority_pem;
   std::string chain_pem;  ///< the server's certificate
@@ -29,9 +30,9 @@ struct ServerCertificate {
 /// The common name of our authorities: the last 64 characters of the identity (X.520's limit).
 std::string common_name_of(const std::string& identity);
 
-/// A certificate for `names` (DNS names or IP addresses). Valid from one hour before `now`, because
-/// clocks differ, to `now` + `lifetime`. `identity`: this process's, or the job's. Internal: OpenSSL
-/// fails.
+/// Issues a certificate for `names` (DNS names or IP addresses). It is valid from one hour before
+/// `now`, because clocks differ, to `now` + `lifetime`. `identity` names this process or the job.
+/// Internal: OpenSSL fails.
 Result<ServerCertificate> issue_certificate(const std::vector<std::string>& names,
                                             const std::string& identity, WallTime now,
                                             std::chrono::seconds lifetime,
@@ -40,12 +41,12 @@ Result<ServerCertificate> issue_certificate(const std::vector<std::string>& name
 /// One authority of a bundle.
 struct Authority {
   std::string pem;
-  bool ours = false;     ///< by its organization
-  std::string identity;  ///< common name; set for ours only
+  bool ours = false;     ///< recognized by its organization
+  std::string identity;  ///< common name; set only if `ours`
   WallTime not_after;
 };
 
-/// The authorities in PEM text, in its order. What cannot be read is left out.
+/// The authorities in a PEM text, in its order. Unreadable blocks are skipped.
 std::vector<Authority> read_authorities(const std::string& pem);
 
 }  // namespace dsj::op

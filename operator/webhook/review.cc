@@ -18,7 +18,7 @@ using Severity = Finding::Severity;
 constexpr char kApi[] = "admission.k8s.io/v1";
 constexpr char kReviewKind[] = "AdmissionReview";
 constexpr size_t kErrorsShown = 50;
-/// The API server cuts longer warnings.
+/// The API server truncates longer warnings.
 constexpr size_t kWarningBytesMax = 256;
 
 const json& at(const json& object, const char* pointer) {
@@ -77,14 +77,15 @@ void compare(const json& before, const json& after, std::vector<Finding>& findin
   }
 }
 
-/// spec's `part`; an elastic job's without the number of workers, which is no new revision.
+/// The field `part` of the spec; for an elastic job without the number of workers, whose change
+/// makes no new revision.
 json part_of(const json& object, const std::string& part) {
   json found = at(object, ("/spec/" + part).c_str());
   if (found.is_object() && at(object, "/spec/elastic").is_object()) found.erase("replicas");
   return found;
 }
 
-/// A note about an edit that changes nothing any more, or more than one may expect.
+/// A warning about an edit that has no effect any more, or a larger one than expected.
 std::string note_of(const json& before, const json& after) {
   const std::string phase = text_at(before, "/status/phase");
   if (phase == "Complete" || phase == "Failed") {

@@ -17,8 +17,8 @@ namespace {
 using kube::Milliseconds;
 using nlohmann::json;
 
-/// How often the bundle is checked, in case somebody wiped it: a read, and a write only if it
-/// changed. Mounted certificates are looked at as often.
+/// How often the bundle is checked, in case it was overwritten: one read, and a write only if it
+/// changed. Mounted certificates are checked as often.
 constexpr Milliseconds kLook{60'000};
 constexpr int kConflictsMax = 10;
 
@@ -46,7 +46,7 @@ struct Reviewer final : HttpHandler {
       const auto replace = json::error_handler_t::replace;
       return {200, reviewed->answer.dump(-1, ' ', false, replace), "application/json"};
     } catch (const std::exception& error) {
-      // Anybody may write to this port: a mistake in the checks must not end the operator.
+      // Anyone may send to this port: a defect in the checks must not end the operator.
       log::error(std::string("a review failed: ") + error.what());
       return {500, "the review failed"};
     }
@@ -83,8 +83,8 @@ struct Webhook::State {
   kube::Client& client;
   kube::Clock& clock;
   Rotation rotation;                                 ///< publishing thread only
-  std::unique_ptr<kube::CertificateSource> mounted;  ///< null: certificates of our own
-  std::shared_ptr<const kube::Certificates> taken;   ///< of `mounted`, in use
+  std::unique_ptr<kube::CertificateSource> mounted;  ///< null if certificates are self-issued
+  std::shared_ptr<const kube::Certificates> taken;   ///< from `mounted`, in use
   std::mutex mutex;
   std::shared_ptr<boost::asio::ssl::context> context;
   std::atomic<bool> tried = false;
@@ -101,9 +101,9 @@ struct Webhook::State {
     return {};
   }
 
-  /// Takes the mounted certificate into use if it is another.
+  /// Starts to use the mounted certificate if it changed.
   Status show_mounted() {
-    mounted->refused();  // look at the files now
+    mounted->refused();  // read the files now
     const auto seen = mounted->current();
     if (seen->client_certificate_pem.empty())
       return std::unexpected(Error{ErrorKind::Environment,
@@ -127,7 +127,7 @@ struct Webhook::State {
     }
   }
 
-  /// True: the bundle has what it should have.
+  /// Returns true if the bundle is as it should be.
   bool publish() {
     for (int i = 0; i < kConflictsMax; ++i) {
       const auto seen = client.get(configurations(), "", options.configuration, stop);
@@ -189,8 +189,7 @@ Result<std::unique_ptr<Webhook>> Webhook::start(WebhookOptions options, kube::Cl
       return std::unexpected(made.error());
     DSJ_TRY_STATUS(state->show());
   }
-  // The idle time is longer than the API server's own, so that it closes a connection and we do
-  // not.
+  // Longer than the API server's idle time, so that the API server closes connections first.
   const HttpLimits limits{.body_bytes = kReviewBytesMax,
                           .request = Milliseconds(5'000),
                           .idle = Milliseconds(120'000),

@@ -1,8 +1,8 @@
-// The admission webhook: an HTTPS server that answers reviews, and a thread that keeps its
+// The admission webhook: an HTTPS server that answers reviews, and a thread that maintains its
 // authority in the caBundle of the ValidatingWebhookConfiguration. No Secret holds a key: each
-// replica has its own, in memory. Or somebody else (cert-manager) makes the certificates and keeps
-// the bundle; then the thread only reads the mounted files again. Every replica serves, leader or
-// not, because a review writes nothing.
+// replica has its own in memory. If cert-manager or another tool makes the certificates and
+// maintains the bundle, the thread only reloads the mounted files. Every replica serves, not only
+// the leader, because a review writes nothing.
 #pragma once
 
 #include <functional>
@@ -19,31 +19,31 @@ namespace dsj::op {
 
 inline constexpr int kWebhookPort = 29403;
 inline constexpr char kWebhookPath[] = "/validate";
-/// The most bytes of a request, which holds object and old object; a stored object has at most 1.5
-/// MiB.
+/// Maximum size of a request, which contains the new and the old object; a stored object has at
+/// most 1.5 MiB.
 inline constexpr size_t kReviewBytesMax = 4 << 20;
 
 struct WebhookOptions {
-  std::string address;        ///< ":29403": on all addresses
-  std::string configuration;  ///< the ValidatingWebhookConfiguration's name
-  /// A directory with tls.crt and tls.key, which others write; empty: our own certificates.
+  std::string address;        ///< ":29403" means all addresses
+  std::string configuration;  ///< name of the ValidatingWebhookConfiguration
+  /// A directory with tls.crt and tls.key that another tool writes; empty for self-issued ones.
   std::string certificates;
-  std::vector<std::string> names;  ///< the names that the API server calls: "SERVICE.NAMESPACE.svc"
-  std::string identity;            ///< this process's; the same after a restart of its container
+  std::vector<std::string> names;  ///< host names that the API server uses: "SERVICE.NAMESPACE.svc"
+  std::string identity;            ///< of this process; the same after a restart of its container
   TryPods try_pods = nullptr;      ///< called on the server's thread
 };
 
 class Webhook {
  public:
-  /// Listens and starts to publish. `reviewed` is called for each answer, on the server's thread.
-  /// Environment: the port is taken, or `certificates` has no pair that fits together.
+  /// Listens and starts to publish the authority. `reviewed` is called for each answer, on the
+  /// server's thread. Environment: the port is in use, or `certificates` has no matching pair.
   static Result<std::unique_ptr<Webhook>> start(WebhookOptions options, kube::Client& client,
                                                 kube::Clock& clock,
                                                 std::function<void(bool allowed)> reviewed);
   ~Webhook();
   int port() const;
-  /// The bundle has the authority, or the first attempt to put it there failed (and was logged): a
-  /// replica that cannot be called must not keep jobs from running.
+  /// True if the bundle has the authority, or if the first attempt to write it failed (and was
+  /// logged): a webhook that cannot be called must not stop jobs from running.
   bool ready() const;
 
  private:
@@ -52,8 +52,8 @@ class Webhook {
   std::unique_ptr<State> state_;
 };
 
-/// A merge patch, valid for the version that was read, that puts `bundle(seen)` into each webhook
-/// of `configuration`; null: nothing changes.
+/// A merge patch, with the version that was read as precondition, that sets the caBundle of each
+/// webhook to `bundle(caBundle)`; null if nothing changes.
 nlohmann::json bundle_patch(const nlohmann::json& configuration,
                             const std::function<std::string(const std::string&)>& bundle);
 
