@@ -33,8 +33,8 @@ int main(int argc, char** argv) {
   const auto options = op::parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   log::init("operator");
-  mallopt(M_ARENA_MAX, 2);  // an arena per thread would keep what each burst needed
-  // Blocked before any thread starts, so that only the waiting thread gets them.
+  mallopt(M_ARENA_MAX, 2);  // an arena per thread would keep the memory of each burst
+  // Blocked before any thread starts, so that only the waiting thread receives them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

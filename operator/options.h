@@ -1,4 +1,4 @@
-// The command line of dsj-operator. What its chart sets comes from the environment (contract.h).
+// The command line of dsj-operator. Values from the chart come from the environment (contract.h).
 #pragma once
 
 #include <optional>
@@ -10,24 +10,24 @@
 namespace dsj::op {
 
 struct Options {
-  std::string kubeconfig;               ///< empty: the pod's account, else the usual file
-  std::vector<std::string> namespaces;  ///< empty: all of them
+  std::string kubeconfig;               ///< empty means the pod's account or else the usual file
+  std::vector<std::string> namespaces;  ///< empty means all
   bool watch_nodes = true;              ///< needs a ClusterRole
   bool leader_election = true;
-  std::string lease_namespace;  ///< empty: the account's namespace
+  std::string lease_namespace;  ///< empty means the account's namespace
   std::string lease_name = "dsj-operator";
-  std::string identity;               ///< empty: the host's name
-  std::string health_address;         ///< empty: none
-  std::string metrics_address;        ///< HTTPS, for reviewed readers; empty: with the health
-  std::string webhook_configuration;  ///< a ValidatingWebhookConfiguration; empty: no webhook
-  std::string webhook_certificates;   ///< a directory that others write; empty: our own
+  std::string identity;               ///< empty means the host's name
+  std::string health_address;         ///< empty means none
+  std::string metrics_address;        ///< HTTPS, with access checks; empty means at health_address
+  std::string webhook_configuration;  ///< a ValidatingWebhookConfiguration; empty for no webhook
+  std::string webhook_certificates;   ///< directory that another tool writes; empty if self-issued
   std::string webhook_address;
-  std::vector<std::string> webhook_hosts;  ///< names by which the API server calls it
-  int workers = 8;                         ///< passes at a time
+  std::vector<std::string> webhook_hosts;  ///< host names that the API server uses
+  int workers = 8;                         ///< concurrent passes
   Settings settings;
 };
 
-// The chart sets these, for the operator alone.
+// Set by the chart, for the operator only.
 inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";  ///< webhook_configuration
 inline constexpr char kEnvWebhookCertificates[] = "DSJ_WEBHOOK_CERTIFICATES";
 inline constexpr char kEnvMetricsAddress[] = "DSJ_METRICS_ADDRESS";           ///< metrics_address
@@ -37,7 +37,7 @@ inline constexpr char kEnvDefaultTemplate[] = "DSJ_DEFAULT_TEMPLATE";  ///< defa
 inline constexpr char kEnvMarkNodes[] = "DSJ_MARK_NODES";              ///< node_marks
 inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";        ///< "a,b"
 
-/// nullopt: return `exit_code` (after help, or a mistake that was printed).
+/// nullopt after --help or an error message: return `exit_code`.
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
 }  // namespace dsj::op

@@ -27,12 +27,13 @@ namespace dsj::op {
 namespace {
 
 constexpr Milliseconds kIdle{1000};
-/// Objects per page of a list: what is in memory at a time, as text and as JSON. A node may have 50 KB.
+/// Objects per page of a list. One page is in memory at a time, as text and as JSON; a node may
+/// have 50 KB.
 constexpr int64_t kPage = 100;
-/// When it has been quiet for so long, what bursts left in the allocator's lists is given back.
+/// After this time without work, free memory is returned to the system.
 constexpr Milliseconds kTrimAfter{5'000};
 
-/// Less than the webhook's timeout.
+/// Shorter than the webhook's timeout.
 constexpr kube::ClientOptions kReviewing{
     .attempts = 1, .deadline = Milliseconds(2'500), .request_timeout = Milliseconds(2'500)};
 
@@ -40,7 +41,7 @@ Time wall_of(const kube::Clock& clock) {
   return std::chrono::floor<Milliseconds>(clock.wall());
 }
 
-/// The cluster's public token keys, read once an hour; empty: they cannot be read.
+/// The cluster's public token keys, read once an hour; empty if they cannot be read.
 class TokenKeys {
  public:
   TokenKeys(kube::Transport& transport, kube::Clock& clock)
@@ -133,7 +134,7 @@ class Process {
       }
       for (auto& worker : workers) worker.join();
     }
-    set_lease(nullptr);  // released only now: nothing is written any more
+    set_lease(nullptr);  // only now, when nothing is written any more
     for (auto& thread : reflecting_) thread.join();
     log::info("stopped");
     return {};
@@ -153,7 +154,7 @@ class Process {
             .identity = identity()};
   }
 
-  /// What a ConfigMap or a template says is left to condition Accepted.
+  /// A ConfigMap or template is not read here; the condition Accepted reports on it.
   PodAnswer try_pods(const Json& object) {
     const JobView job = job_view(object);
     const Verdict verdict = judge(job.name, job.spec, std::nullopt, "");
@@ -182,7 +183,7 @@ class Process {
            " s";
   }
 
-  /// By the clock: a request to the Lease that hangs holds nobody's leadership.
+  /// Compares times, so that a Lease request that hangs does not extend the leadership.
   bool leads() const {
     if (!options_.leader_election) return true;
     const auto held = lease();
@@ -197,7 +198,7 @@ class Process {
     {
       const std::lock_guard lock(lease_mutex_);
       lease_.swap(lease);
-    }  // what was held ends outside the lock
+    }  // the old one is destroyed outside the lock
   }
 
   bool may_write() const { return leads() && !stop_.cancelled(); }
@@ -277,9 +278,9 @@ class Process {
   Metrics metrics_;
   CountedTransport counted_;
   kube::Client client_;
-  kube::Client reviewing_;  ///< for an API server that waits for the webhook
+  kube::Client reviewing_;  ///< for the webhook, while an API server waits
   LeaderTransport leaders_;
-  kube::Client writer_;  ///< the controller's
+  kube::Client writer_;  ///< for the controller
   TokenKeys keys_;
   const std::shared_ptr<PodTrials> trials_ = std::make_shared<PodTrials>();
   Queue queue_{kRest};
@@ -287,8 +288,8 @@ class Process {
   KubeEvents events_;
   Controller controller_;
   mutable std::mutex lease_mutex_;
-  std::shared_ptr<kube::LeaseThread> lease_;               ///< null: no election, or not now
-  std::atomic<Milliseconds> worked_at_ = Milliseconds(0);  ///< 0: idle since memory was given back
+  std::shared_ptr<kube::LeaseThread> lease_;               ///< null without election or lease
+  std::atomic<Milliseconds> worked_at_ = Milliseconds(0);  ///< 0 after memory was returned
   std::vector<std::unique_ptr<kube::Reflector>> reflectors_;
   std::vector<std::thread> reflecting_;
 };
