@@ -165,7 +165,7 @@ constexpr std::array kTrainer = {
     ArgumentRow{"local_rank", NoEffect, "the agent sets the ranks"},
 };
 
-/// What transformers 5 has removed, and lines of 4.x still have.
+/// Arguments that transformers 5 has removed and command lines for 4.x still use.
 constexpr std::array kBefore5 = {
     ArgumentRow{"evaluation_strategy", Taken, "eval_strategy"},
     ArgumentRow{"warmup_ratio", Taken, "warmup_steps below 1"},
@@ -212,7 +212,7 @@ constexpr std::array kBefore5 = {
     ArgumentRow{"push_to_hub_token", NoEffect, kHub},
 };
 
-/// Of FastChat's, LLaMA-Factory's, TRL's, Qwen's and PEFT's scripts.
+/// Arguments of the scripts of FastChat, LLaMA-Factory, TRL, Qwen and PEFT.
 constexpr std::array kScripts = {
     ArgumentRow{"model_name_or_path", Taken, ""},
     ArgumentRow{"data_path", Taken, ""},
@@ -399,7 +399,7 @@ constexpr std::array kScripts = {
                 "causal_lm CAUSAL_LM seq_cls SEQ_CLS"},
 };
 
-/// Ways to train that are not built, by the names that tools have for them.
+/// Training methods that are not built, by the names that tools use for them.
 constexpr std::array kMethods = {
     ArgumentRow{"use_dora", Refused, "DoRA is not built: leave it out"},
     ArgumentRow{"peft_use_dora", Refused, "DoRA is not built: leave it out"},

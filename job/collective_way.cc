@@ -8,7 +8,7 @@
 namespace dsj {
 namespace {
 
-/// The lengths of runs of ranks on one host. Empty: the ranks of some host are not consecutive.
+/// The number of ranks on each host. Empty if the ranks of some host are not consecutive.
 std::vector<int> ranks_per_host(std::span<const std::string> hosts) {
   std::vector<int> runs;
   std::set<std::string> seen;
@@ -74,8 +74,8 @@ int64_t between_hosts(const Topology& topology, int64_t bytes) {
 int64_t between_hosts_of_all_to_all(const Topology& topology, int64_t bytes) {
   const int64_t hosts = topology.hosts, world = hosts * topology.each;
   if (topology.way == Way::Shared) return 0;
-  // A rank sends bytes / (world - 1) to each other one; a link of the ring carries it for each
-  // distance that is left, world (world - 1) / 2 times in all.
+  // A rank sends bytes / (world - 1) to each other rank. Each message passes one link per step of
+  // distance: world (world - 1) / 2 links in all.
   if (topology.way == Way::Flat) return bytes * world / 2;
   return between_hosts(topology, bytes) * world / 2;
 }

@@ -1,6 +1,6 @@
 // The contract between operator, command line, agent and rank: environment names, file names, exit
-// codes, labels. These rooms never include each other; they meet here, in worker_job.h and in
-// report/, which has what they tell each other. The names are stable.
+// codes, labels. These rooms never include each other. They share this file, worker_job.h and
+// report/, which describes their messages. The names are stable.
 #pragma once
 
 namespace dsj::contract {
@@ -22,8 +22,8 @@ inline constexpr char kDsConfigFile[] = "ds_config.json";
 inline constexpr char kEnvEventFd[] = "DSJ_EVENT_FD";
 /// Rank 0 only: number of the inherited socket, already listening, for the store.
 inline constexpr char kEnvStoreFd[] = "DSJ_STORE_FD";
-/// 1: the times of a start are noted (common/startup_trace.h); another number: when its parent
-/// launched this process. The lines lie in kStartupFile, beside job.json.
+/// 1: the process records its startup times (common/startup_trace.h). Another number: the same, and
+/// the time at which the parent launched it. The lines go to kStartupFile, beside job.json.
 inline constexpr char kEnvStartupTrace[] = "DSJ_STARTUP_TRACE";
 inline constexpr char kStartupFile[] = "startup.jsonl";
 
@@ -32,15 +32,15 @@ inline constexpr char kMetricsFile[] = "metrics.jsonl";
 inline constexpr char kStatusFile[] = "status.yaml";
 inline constexpr char kCheckpointsDir[] = "checkpoints";
 inline constexpr char kModelDir[] = "model";
-inline constexpr char kModelsDir[] = "models";  ///< of saveOnlyModel
+inline constexpr char kModelsDir[] = "models";  ///< for saveOnlyModel
 inline constexpr char kLogsDir[] = "logs";
-/// checkpoints/attempt, the fence: it holds the number of the attempt that may publish.
+/// checkpoints/attempt, the fence: it holds the number of the only attempt that may publish.
 inline constexpr char kAttemptFile[] = "attempt";
 
-// ---- exit codes of dsj-train and dsj-agent. dsj run exits with 0, 1, 2, 3, 7 or 130. No code means one
-// thing here and another for a verb of dsj (cli/exit_codes.h).
+// ---- exit codes of dsj-train and dsj-agent. dsj run exits with 0, 1, 2, 3, 7 or 130. A code that
+// dsj's verbs also use has the same meaning there (cli/exit_codes.h).
 enum ExitCode : int {
-  kExitDone = 0,          ///< the last step is done, saved and exported; nothing else is 0
+  kExitDone = 0,          ///< the last step is done, saved and exported; only this is 0
   kExitFailed = 1,        ///< this rank failed; a new attempt from the last checkpoint may help
   kExitBadInput = 2,      ///< the user's input is wrong; no attempt will help
   kExitEnvironment = 3,   ///< library, space or permission; no attempt will help here
@@ -50,14 +50,14 @@ enum ExitCode : int {
   kExitInterrupted = 130  ///< dsj run only: stopped by Ctrl-C or SIGTERM
 };
 
-/// Whether a rank's exit code says that no other attempt would get further.
+/// Whether a rank's exit code means that another attempt cannot get further.
 constexpr bool ends_the_job(int exit_code) {
   return exit_code == kExitBadInput || exit_code == kExitEnvironment || exit_code == kExitNotFinite;
 }
-/// The reason of a rank that ends with kExitNotFinite.
+/// The reason of a rank that exits with kExitNotFinite.
 inline constexpr char kReasonNotFinite[] = "NotFinite";
-/// A shell's and the dynamic loader's own exit code: the program never began, because it is not
-/// there, or because a library is not.
+/// Exit code of a shell and of the dynamic loader: the program did not start, because it or one of
+/// its libraries is missing.
 inline constexpr int kExitNotStarted = 127;
 
 // ---- the resource
@@ -75,13 +75,13 @@ inline constexpr char kLabelIncarnation[] = "training.dsj.dev/incarnation";
 inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< "dsj-operator"
 /// On pods and ConfigMaps: the revision of the accepted spec that the pod runs.
 inline constexpr char kLabelRevision[] = "training.dsj.dev/revision";
-/// On pods: status.restarts.total at the time when the pod was made.
+/// On pods: status.restarts.total when the pod was created.
 inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
-/// On a pod or ConfigMap: its set of keys (operator/render/keys.h), by the first incarnation of its run.
+/// On a pod or ConfigMap: its set of keys (operator/render/keys.h), by the first incarnation.
 inline constexpr char kLabelKeys[] = "training.dsj.dev/keys";
-/// On a set's ConfigMap: its keys, as JSON.
+/// On the ConfigMap of a set of keys: the keys, as JSON.
 inline constexpr char kAnnotationKeys[] = "training.dsj.dev/keys";
-/// The type of a key's Secret. The chart's policies know it.
+/// The type of a key's Secret. The chart's policies match it.
 inline constexpr char kKeySecretType[] = "training.dsj.dev/worker-key";
 /// On a pod or PodGroup: its scheduling group (operator/render/render_gang.h).
 inline constexpr char kLabelGang[] = "training.dsj.dev/gang";
@@ -94,18 +94,18 @@ inline constexpr char kEnvJobName[] = "DSJ_JOB_NAME";
 inline constexpr char kEnvNamespace[] = "DSJ_NAMESPACE";
 inline constexpr char kEnvJobUid[] = "DSJ_JOB_UID";
 inline constexpr char kEnvWorker[] = "DSJ_WORKER";            ///< index, from 0
-inline constexpr char kEnvIncarnation[] = "DSJ_INCARNATION";  ///< of its pod; from 1, rises
-/// kLabelRevision of its pod. When the job's status.revision is no longer this, or spec.suspend
+inline constexpr char kEnvIncarnation[] = "DSJ_INCARNATION";  ///< of its pod; starts at 1, rises
+/// kLabelRevision of its pod. When the job's status.revision differs from this or spec.suspend
 /// becomes true, agent 0 stops the job at one step, as for SIGTERM, and every agent ends. Compare
-/// status.revision, not the spec: a spec that the operator refused does not move it.
+/// status.revision, not the spec: a spec that the operator refused does not change it.
 inline constexpr char kEnvRevision[] = "DSJ_REVISION";
-/// Worker 0's name by the headless Service: `<job>-worker-0.<service>.<namespace>.svc`.
+/// Worker 0's name at the headless Service: `<job>-worker-0.<service>.<namespace>.svc`.
 inline constexpr char kEnvWorkerZeroHost[] = "DSJ_WORKER_ZERO_HOST";
 inline constexpr char kEnvPodName[] = "DSJ_POD_NAME";
 inline constexpr char kEnvPodIp[] = "DSJ_POD_IP";
 inline constexpr char kEnvServiceAccount[] = "DSJ_SERVICE_ACCOUNT";  ///< spec.serviceAccountName
-/// Set: agents join over TLS with the keys of join_keys.h. Unset: there is one worker, or an operator
-/// that made no keys made the job's other pods, too.
+/// If set, agents join over TLS with the keys of join_keys.h. Unset if there is one worker, or if
+/// an operator without keys created the job's other pods.
 inline constexpr char kEnvJoinTls[] = "DSJ_JOIN_TLS";
 /// The mounted ConfigMap of the job: job.json (worker_job.h) and, if the operator could read them,
 /// the cluster's public token keys.
@@ -117,10 +117,10 @@ inline constexpr char kTokenKeysFile[] = "jwks.json";
 inline constexpr char kTokenMountPath[] = "/var/run/secrets/dsj";
 inline constexpr char kTokenFile[] = "token";
 inline constexpr char kAudiencePrefix[] = "training.dsj.dev/job/";
-/// An emptyDir; the root file system is read-only.
+/// An emptyDir, because the root file system is read-only.
 inline constexpr char kScratchMountPath[] = "/run/dsj";
-/// launcher: Command: here an init container of the agent's image puts the agent, its loader and
-/// its libraries, for a container of any image (agent/install.h, worker_job.h).
+/// launcher: Command: an init container of the agent's image copies the agent, its loader and its
+/// libraries here, for a container of any image (agent/install.h, worker_job.h).
 inline constexpr char kAgentMountPath[] = "/opt/dsj-agent";
 inline constexpr char kInstalledAgent[] = "dsj-agent";
 inline constexpr char kInstalledLoader[] = "ld.so";
@@ -129,12 +129,12 @@ inline constexpr char kTerminationLog[] = "/dev/termination-log";
 inline constexpr int kJoinPort = 29400;     ///< worker 0's agent, for the other agents
 inline constexpr int kMetricsPort = 29401;  ///< every agent: /metrics and /healthz
 
-// ---- the operator's own pod, as charts/deepspeedjob makes it. There kEnvNamespace is the
-// operator's namespace, and kEnvPodName its identity in the election.
+// ---- the operator's own pod, as charts/deepspeedjob creates it. There kEnvNamespace is the
+// operator's namespace, and kEnvPodName its identity in the leader election.
 inline constexpr char kEnvWorkerImage[] = "DSJ_WORKER_IMAGE";
 inline constexpr char kEnvImagePullPolicy[] = "DSJ_IMAGE_PULL_POLICY";  ///< may be empty
 inline constexpr char kEnvTmpSizeLimit[] = "DSJ_TMP_SIZE_LIMIT";
-inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";  ///< "a,b"; empty: all
+inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";  ///< "a,b"; empty: everywhere
 inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";              ///< "true", "false"
 inline constexpr char kEnvNetworkPolicy[] = "DSJ_NETWORK_POLICY";      ///< "true", "false"
 inline constexpr char kEnvEgress[] = "DSJ_EGRESS";                     ///< JSON; may be empty
@@ -144,16 +144,16 @@ inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";              ///< in i
 inline constexpr int kOperatorMetricsPort = 29404;  ///< /metrics for reviewed readers
 inline constexpr int kOperatorPort = 29402;         ///< /metrics, /healthz (alive), /readyz
 
-// ---- what operator and agents read of each other
+// ---- what operator and agents read of each other's output
 // An agent's termination message is report/termination_message.h's object. Its exit code is an
 // ExitCode. Only kExitDone with kReasonCompleted is success.
 inline constexpr char kReasonCompleted[] = "Completed";
 inline constexpr char kReasonPreempted[] = "Preempted";
 inline constexpr char kReasonBackoffLimitExceeded[] = "BackoffLimitExceeded";
-// Agent 0 writes status.training and status.checkpoint (report/status.h). The operator reads of it:
-// attempt, which is published before ranks start and never falls; stopStep, lastUpdatedTime and
+// Agent 0 writes status.training and status.checkpoint (report/status.h). Of these the operator
+// reads attempt, which is published before ranks start and never falls; stopStep, lastUpdatedTime,
 // lastFailure; and lastSaved.step, lastDamaged.
-// Agent 0 reads of the operator's status: revision, and restarts {counted, total, savedStep}, which
+// Of the operator's status, agent 0 reads revision and restarts {counted, total, savedStep}, which
 // are restart_budget.h's used, total and saved_step.
 
 }  // namespace dsj::contract

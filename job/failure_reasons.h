@@ -1,6 +1,6 @@
-// Words that explain a failure, and who may say which. Ranks, agents and the operator name failures in one word each,
-// and a program of the user's may write any. What the operator and the agent decide by are reserved: such a word in
-// the mouth of somebody else is replaced where it comes in, and metrics name none that is not listed. Pure.
+// The reasons of failures, and which program may use which. A reason is one word. Ranks, agents, the operator and
+// users' own programs write reasons. The operator and the agent decide by some of them, so these are reserved: a
+// reserved reason from another program is replaced on arrival, and metrics show only listed reasons. Pure.
 #pragma once
 
 #include <algorithm>
@@ -14,17 +14,17 @@
 
 namespace dsj {
 
-/// What is said in place of a word that is reserved or is none.
+/// Replaces a reason that is reserved for another program or is not a word.
 inline constexpr char kReasonRankFailed[] = "RankFailed";
-/// The longest word.
+/// The longest reason.
 inline constexpr size_t kReasonBytesMax = 64;
 
-/// Only the operator says these: of pods, of the gang, and in its conditions.
+/// Reserved for the operator: reasons of pods, of the gang and of its conditions.
 inline constexpr std::array<std::string_view, 15> kOperatorsReasons = {
     "NodeLost", "PodDeleted",    "PodFailed",         "PodRejected",   "GangReleased",
     "Evicted",  "SpecChanged",   "InitializerFailed", "Resized",       "NotFinished",
     "Finished", "NotRestarting", "DeadlineExceeded",  "FailurePolicy", "StartupDeadlineExceeded"};
-/// Only agents say these, of themselves: a rank that ended never ends its pod so.
+/// Reserved for agents, about themselves: a rank that ends never ends its pod with these.
 inline constexpr std::array<std::string_view, 7> kAgentsReasons = {
     contract::kReasonCompleted,
     contract::kReasonPreempted,
@@ -34,7 +34,7 @@ inline constexpr std::array<std::string_view, 7> kAgentsReasons = {
     "WorkerLost",
     "Superseded"};
 
-/// What else is said by our own programs and by kubelets.
+/// Further reasons of our own programs and of kubelets.
 inline constexpr std::array<std::string_view, 25> kOtherReasons = {kReasonRankFailed,
                                                                    contract::kReasonNotFinite,
                                                                    "BadInput",
@@ -60,32 +60,33 @@ inline constexpr std::array<std::string_view, 25> kOtherReasons = {kReasonRankFa
                                                                    "Terminated",
                                                                    "TopologyAffinityError",
                                                                    "UnexpectedAdmissionError"};
-/// In a metric, of every other word: a program of the user's says what it likes, and each value of a label is a series.
+/// Shown in metrics for any other reason: users' programs write any word, and each label value makes a series.
 inline constexpr char kReasonOther[] = "Other";
 
-/// A word of letters and digits, a letter first.
+/// Whether `text` consists of letters and digits and begins with a letter.
 constexpr bool is_reason_word(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   return !text.empty() && text.size() <= kReasonBytesMax && letter(text[0]) &&
          std::ranges::all_of(text, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
-/// `said` by an agent, or kReasonRankFailed.
-inline std::string reason_of_agent(std::string_view said) {
-  const bool good = is_reason_word(said) && std::ranges::count(kOperatorsReasons, said) == 0;
-  return std::string(good ? said : kReasonRankFailed);
+/// `reason` if an agent may use it, or kReasonRankFailed.
+inline std::string reason_of_agent(std::string_view reason) {
+  const bool good = is_reason_word(reason) && std::ranges::count(kOperatorsReasons, reason) == 0;
+  return std::string(good ? reason : kReasonRankFailed);
 }
 
-/// `said` by a rank, or kReasonRankFailed.
-inline std::string reason_of_rank(std::string_view said) {
-  return std::ranges::count(kAgentsReasons, said) == 0 ? reason_of_agent(said) : kReasonRankFailed;
+/// `reason` if a rank may use it, or kReasonRankFailed.
+inline std::string reason_of_rank(std::string_view reason) {
+  return std::ranges::count(kAgentsReasons, reason) == 0 ? reason_of_agent(reason)
+                                                         : kReasonRankFailed;
 }
 
-/// `said` as a label of a metric: itself if it is listed above, or kReasonOther.
-inline std::string reason_label(std::string_view said) {
-  const auto listed = [&](const auto& words) { return std::ranges::count(words, said) > 0; };
+/// The label of `reason` in a metric: itself if it is listed above, or kReasonOther.
+inline std::string reason_label(std::string_view reason) {
+  const auto listed = [&](const auto& words) { return std::ranges::count(words, reason) > 0; };
   const bool known = listed(kOperatorsReasons) || listed(kAgentsReasons) || listed(kOtherReasons);
-  return std::string(known ? said : kReasonOther);
+  return std::string(known ? reason : kReasonOther);
 }
 
 }  // namespace dsj

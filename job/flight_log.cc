@@ -28,7 +28,7 @@ void add(uint64_t& total, int64_t more) {
   Word(total).fetch_add(count, std::memory_order_relaxed);
 }
 
-/// 128 bytes without padding, the checksum last.
+/// 128 bytes without padding; the checksum is last.
 struct Record {
   uint64_t sequence;
   uint64_t state;
@@ -49,7 +49,7 @@ struct Whereabouts {
 };
 static_assert(sizeof(Whereabouts) == 32);
 
-/// Who a group is, the checksum last.
+/// Identity of a group; the checksum is last.
 struct Name {
   uint64_t id;
   uint64_t within;
@@ -62,7 +62,7 @@ static_assert(sizeof(Name) == 256);
 
 struct Progress {
   uint64_t issued, ended;
-  uint64_t waits_for;  // the rank + 1; 0: nobody
+  uint64_t waits_for;  // the rank + 1; 0 if none
 };
 
 struct GroupLayout {
@@ -72,7 +72,7 @@ struct GroupLayout {
   Record records[kGroupSlots];
 };
 
-/// FNV-1a over words. A record of zeros, which nobody wrote, does not have its own checksum.
+/// FNV-1a over words. A record of zeros, which was never written, does not match its checksum.
 template <typename T>
 uint64_t checksum(const T& record) {
   uint64_t words[sizeof(T) / 8 - 1], sum = 14695981039346656037U;
@@ -94,7 +94,7 @@ std::string get(const char (&field)[N]) {
 
 }  // namespace
 
-/// The counters are written through atomic_ref: a reader of the memory sees whole words.
+/// Counters are written through atomic_ref, so readers never see a torn word.
 struct FlightLayout {
   char magic[8];  // written last
   uint64_t ticks;
@@ -109,7 +109,7 @@ struct FlightLayout {
 struct FlightLog::Place {
   Progress& progress;
   std::span<Record> records;
-  GroupLayout* group = nullptr;  // null: the world's
+  GroupLayout* group = nullptr;  // null for the world
 };
 
 struct FlightLog::Shared {
@@ -123,7 +123,7 @@ struct FlightLog::Shared {
   }
   Shared(const Shared&) = delete;
 
-  /// Counts the time in which a collective of any group ran, once. `more`: that run from `now` on.
+  /// Adds the time in which any group's collective ran. `more`: change of `running` at `now`.
   void runs(int64_t now, int more) {
     const std::lock_guard lock(mutex);
     if (const int64_t step = step_began_ns; running > 0 && step > 0) {
@@ -136,9 +136,9 @@ struct FlightLog::Shared {
   FlightLayout* const layout;
   const bool mapped;
   FlightPhase phase = FlightPhase::Starting;
-  int64_t entered_ns = 0;                 // the phase
-  std::atomic<int64_t> step_began_ns{0};  // 0: in no step
-  std::mutex mutex;                       // of what follows
+  int64_t entered_ns = 0;                 // when the phase was entered
+  std::atomic<int64_t> step_began_ns{0};  // 0 outside of a step
+  std::mutex mutex;                       // guards the members below
   int running = 0;
   int64_t counted_ns = 0;
   bool taken[kGroups] = {};
@@ -245,7 +245,7 @@ void FlightLog::issued(uint64_t sequence, std::string_view kind, std::string_vie
                         .bytes = bytes,
                         .changed_ns = flight_clock()});
   if (under_way_.size() == 1) return begin();
-  // Its place may still show an older one that has not ended. It is shown when it begins.
+  // The slot may still show an operation that has not ended. This one is written when it begins.
   if (under_way_.size() <= place_->records.size()) write(under_way_.back());
 }
 

@@ -1,13 +1,13 @@
-// The flight log of a rank: what it is doing and its last collectives, in memory that its agent
-// shares (kEnvFlightFd) and can read when the rank does not answer any more. The rank
-// writes, the agent reads; neither waits for the other, and a rank that is frozen in the middle of
-// a write does no harm. Fixed size; the layout has a version.
+// The flight log of a rank: its phase and its last collectives. It is in memory that the rank
+// shares with its agent (kEnvFlightFd), so the agent can read it when the rank no longer answers.
+// The rank writes without locks and a frozen rank blocks no reader. Fixed size; the layout has a
+// version.
 //
-// Collectives are noted by group of ranks: the world's, and those of each group that group() was
-// asked for. Each group counts its own operations, the same on all its ranks.
+// Collectives are recorded per group of ranks: the world, and each group that group() was called
+// for. Each group counts its own operations; all its ranks count the same.
 //
-// What can be read of a rank that still writes is at most stale: each record carries a checksum, so
-// one that was caught half-written is left out. The counters are single words and only compared.
+// While a rank writes, a reader sees stale data at worst. Each record has a checksum, and the
+// reader drops a half-written record. Counters are single words and are only compared.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace dsj {
 
-/// Environment of a rank, as the names in contract.h: the number of the inherited memory for its
-/// flight log. Only for ranks that are dsj-train.
+/// Environment of a rank, besides the names in contract.h: the descriptor of the inherited memory
+/// for its flight log. Only dsj-train gets it.
 inline constexpr char kEnvFlightFd[] = "DSJ_FLIGHT_FD";
 
 /// What a rank is doing.
@@ -32,7 +32,7 @@ inline constexpr int kFlightPhases = 6;
 /// "starting", "reading rows", "training", ...
 const char* name_of(FlightPhase phase);
 
-/// A collective, as a rank notes it.
+/// A collective, as a rank records it.
 struct FlightOperation {
   enum class State { Issued, Begun, Ended };
   uint64_t sequence = 0;  ///< 1 for the group's first; the same on all ranks
@@ -40,43 +40,43 @@ struct FlightOperation {
   std::string unit;       ///< "layer 3"; cut to 47 bytes
   int64_t bytes = 0;      ///< of the whole tensor
   State state = State::Issued;
-  int64_t changed_ns = 0;  ///< when it came into this state, by flight_clock()
+  int64_t changed_ns = 0;  ///< when it entered this state, by flight_clock()
   bool operator==(const FlightOperation&) const = default;
 };
 
-/// A group of ranks whose collectives are noted apart from the world's.
+/// A group of ranks whose collectives are recorded apart from the world's.
 struct FlightGroup {
-  uint64_t id = 0;   ///< not 0; the same on all its ranks, and no other group's
+  uint64_t id = 0;   ///< not 0; unique to the group, the same on all its ranks
   std::string name;  ///< "rail 1"; cut to 47 bytes
   std::string
-      members;  ///< ranks of the world by rule (job/rank_runs.h); empty: longer than 127 bytes
-  /// Its operations are parts of those of this group; 0: of the world's. Unset: they are none.
+      members;  ///< ranks of the world as runs (job/rank_runs.h); empty if longer than 127 bytes
+  /// The group whose operations contain this group's; 0 is the world. Unset: no group does.
   std::optional<uint64_t> within;
   bool operator==(const FlightGroup&) const = default;
 };
 
-/// What is shown of one.
+/// A group's part of a flight log.
 struct FlightGroupPicture {
   FlightGroup group;
   uint64_t issued = 0, ended = 0;
-  int waits_for = -1;                       ///< as FlightPicture's
+  int waits_for = -1;                       ///< as in FlightPicture
   std::vector<FlightOperation> operations;  ///< the last ones, by sequence
   bool operator==(const FlightGroupPicture&) const = default;
 };
 
-/// What a flight log shows.
+/// The content of a flight log.
 struct FlightPicture {
   FlightPhase phase = FlightPhase::Starting;
-  int64_t step = 0;     ///< the step that the rank works on; 0: before the first
-  uint64_t ticks = 0;   ///< rises with every part of a step or an evaluation
+  int64_t step = 0;     ///< the step that the rank works on; 0 before the first
+  uint64_t ticks = 0;   ///< rises with every part of a step or of an evaluation
   uint64_t issued = 0;  ///< collectives so far
   uint64_t ended = 0;
-  // Totals, of reading rows and training alone:
-  int64_t steps = 0;          ///< that were trained to their end
-  int64_t step_ns = 0;        ///< what these phases took
-  int64_t collective_ns = 0;  ///< of it, how long a collective ran or waited for other ranks
+  // Totals over the phases Reading and Training:
+  int64_t steps = 0;          ///< completed training steps
+  int64_t step_ns = 0;        ///< duration of these phases
+  int64_t collective_ns = 0;  ///< of it, while a collective ran or waited for other ranks
   std::vector<FlightOperation> operations;  ///< the last ones, by sequence
-  /// The rank of the world without which the running collective cannot go on; -1: none, or not known.
+  /// The world rank that the running collective waits for; -1 if none or unknown.
   int waits_for = -1;
   std::vector<FlightGroupPicture> groups;
   bool operator==(const FlightPicture&) const = default;
@@ -84,42 +84,42 @@ struct FlightPicture {
 
 struct FlightLayout;
 
-/// Nanoseconds of the machine's monotonic clock, the same for all of its processes.
+/// Nanoseconds of the machine's monotonic clock, which all its processes share.
 int64_t flight_clock();
 
-/// The log of the world, or of one group. One at a time may call issued() and ended() of a log; those
-/// of two logs run side by side. One thread calls enter(). tick(), waits_for(): any thread.
+/// The log of the world or of one group. Calls of issued() and ended() on one log must not overlap;
+/// on two logs they may. One thread calls enter(). Any thread may call tick() and waits_for().
 class FlightLog {
  public:
   static constexpr size_t kBytes = 36 << 10;
   static constexpr size_t kGroups = 16;
 
-  /// The world's. `fd`: kBytes of memory to share; it may be closed afterwards. -1: memory of its
-  /// own, which nobody reads. Environment: there is no such memory.
+  /// The world's log. `fd`: kBytes of shared memory; the caller may close it afterwards. -1:
+  /// private memory without a reader. Errors: Environment if the memory is missing or too small.
   static Result<std::unique_ptr<FlightLog>> open(int fd);
-  /// A group's, in the same memory; its place is free again when it is destroyed. Null: kGroups are
-  /// there. Any thread.
+  /// A group's log, in the same memory. Destroying it frees its entry. Null if kGroups logs exist.
+  /// Any thread.
   std::unique_ptr<FlightLog> group(const FlightGroup& group);
   ~FlightLog();
   FlightLog(const FlightLog&) = delete;
 
-  /// Of the rank, whichever group's log is told.
+  /// Sets the rank's phase; the same on every group's log.
   void enter(FlightPhase phase, int64_t step);
   void tick();
-  /// Operations begin and end in the order in which they are issued. Each begins when the one
-  /// before it has ended.
+  /// Operations begin and end in the order in which they are issued. Each begins when its
+  /// predecessor has ended.
   void issued(uint64_t sequence, std::string_view kind, std::string_view unit, int64_t bytes);
-  /// The oldest operation that has not ended.
+  /// Ends the oldest operation that has not ended.
   void ended();
-  /// Without this rank of the world the running operation cannot go on; -1: with nobody.
+  /// Sets the world rank that the running operation waits for; -1 if none.
   void waits_for(int rank);
-  /// The bytes of all groups, as a reader finds them.
+  /// The memory of all groups' logs, for flight_picture().
   std::string_view bytes() const;
 
  private:
-  /// What the logs of a rank have in common.
+  /// State that all logs of a rank share.
   struct Shared;
-  /// Where one group's log writes.
+  /// The part of the memory that one group's log writes.
   struct Place;
 
   FlightLog(std::shared_ptr<Shared> shared, const Place& place);
@@ -131,7 +131,7 @@ class FlightLog {
   std::deque<FlightOperation> under_way_;
 };
 
-/// Notes for whom a rank waits, as long as it lives. `log` may be null.
+/// While it exists, `log` shows that the rank waits for `rank`. `log` may be null.
 class FlightWait {
  public:
   FlightWait(FlightLog* log, int rank) : log_(log) {
@@ -146,7 +146,7 @@ class FlightWait {
   FlightLog* const log_;
 };
 
-/// BadInput: no flight log, one that its rank has not opened yet, or one of another version.
+/// Errors: BadInput if `bytes` are no flight log, are not initialized yet or have another version.
 Result<FlightPicture> flight_picture(std::string_view bytes);
 
 }  // namespace dsj

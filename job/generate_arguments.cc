@@ -11,10 +11,10 @@ namespace {
 
 using nlohmann::json;
 
-/// Which numbers a setting takes.
+/// The values that a setting accepts.
 struct Range {
   double least, most;
-  bool least_too = true;  ///< whether `least` itself is one
+  bool least_too = true;  ///< whether `least` is accepted
 };
 constexpr Range kTemperature{0, 100}, kShare{0, 1}, kTopP{0, 1, false}, kPenalty{0, 100, false};
 constexpr Range kTopK{0, INT32_MAX};

@@ -1,5 +1,5 @@
-// What `dsj generate` and `dsj chat` take. dsj-train reads it (engine/train/generate.h, chat.h); dsj shows
-// it in completions and manual pages.
+// The arguments of `dsj generate` and `dsj chat`. dsj-train reads them (engine/train/generate.h,
+// chat.h); dsj shows them in completions and manual pages.
 // Tested by: tests/run/completion_check.py, tests/run/chat_check.py
 #pragma once
 
@@ -15,24 +15,24 @@ namespace dsj {
 
 /// How a token is chosen (engine/train/sampling.h).
 struct Sampling {
-  double temperature = 0;  ///< 0: the best token
+  double temperature = 0;  ///< 0: the most probable token
   int64_t top_k = 0;       ///< 0: all
   double top_p = 1, min_p = 0, repetition_penalty = 1;
   uint64_t seed = 0;
 };
 
-/// What the command line says of it.
+/// The sampling options of the command line; unset if not given.
 struct SamplingArguments {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
   uint64_t seed = 0;
 };
 
-/// The command line's words over the defaults: with none, the best token. --top-k, --top-p or --min-p
-/// alone sample at temperature 1.
+/// The options over the defaults. Without options the most probable token is chosen; --top-k,
+/// --top-p or --min-p without --temperature sample at temperature 1.
 Sampling resolve_sampling(const SamplingArguments& given);
-/// The same over a model's generation_config.json (null: there is none), with transformers' defaults
-/// for what it leaves out. BadInput: the file's path and what is wrong; `where` names the file.
+/// The options over a model's generation_config.json (null if missing), with transformers' defaults
+/// for the rest. Errors: BadInput with the file's path (`where`) and the wrong value.
 Result<Sampling> resolve_sampling(const SamplingArguments& given, const nlohmann::json& file,
                                   const std::string& where);
 
@@ -56,7 +56,7 @@ inline constexpr char kChatDescription[] =
     "ends.\n"
     "Sampling follows the model's generation_config.json; options override it.";
 
-/// Makes `parser` read them into `to`.
+/// Declares the options; `parser` reads them into `to`.
 void add_generate_arguments(ArgumentParser& parser, GenerateArguments& to);
 void add_chat_arguments(ArgumentParser& parser, ChatArguments& to);
 

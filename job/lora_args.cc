@@ -154,7 +154,7 @@ constexpr Field kFields[] = {{"r", read_r},
                              {"bnb4bitUseDoubleQuant", read_double_quant},
                              {"bnb4bitComputeDtype", read_compute_dtype}};
 
-/// Our name for a field that PEFT calls otherwise.
+/// Our name for a field that has another name in PEFT.
 std::string own_name(const std::string& key) {
   const std::string plain = text::normalized(key);
   if (plain == "loraalpha") return "alpha";
@@ -166,7 +166,7 @@ std::string own_name(const std::string& key) {
   return {};
 }
 
-/// Settings of PEFT that would change the result and are not built.
+/// Whether `key` is a setting of PEFT that would change the result and is not built.
 bool is_not_built(const std::string& key) {
   static constexpr const char* kNames[] = {
       "usedora",       "initloraweights",       "rankpattern",      "alphapattern",

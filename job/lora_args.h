@@ -1,5 +1,5 @@
-// spec.training.lora: low-rank adapters instead of whole weights (Hu et al. 2021), with PEFT's
-// names and defaults. layout/lora.h says which weights of a model that means.
+// spec.training.lora: low-rank adapters instead of full weights (Hu et al. 2021), with PEFT's names
+// and defaults. layout/lora.h says which weights of a model get adapters.
 #pragma once
 
 #include <cstdint>
@@ -15,38 +15,38 @@ struct LoraArgs {
   int64_t r = 8;       ///< rank of an update, > 0
   double alpha = 8;    ///< an update is multiplied by scaling()
   double dropout = 0;  ///< [0, 1): on an adapter's input, in training
-  /// Ends of module names ("q_proj"); each must be found. Empty, with no pattern: PEFT's default
-  /// for the model type.
+  /// Suffixes of module names ("q_proj"); each must match a module. If this and target_pattern are
+  /// empty, PEFT's default for the model type holds.
   std::vector<std::string> target_modules;
-  /// Instead of names: "all-linear" (every linear layer but lm_head), or a regular expression that
-  /// must match a module's whole name.
+  /// Instead of target_modules: "all-linear" (every linear layer except lm_head), or a regular
+  /// expression that must match a module's full name.
   std::string target_pattern;
-  /// Ends of names of modules to train and save whole, beside the adapters.
+  /// Suffixes of names of modules that are trained and saved in full, beside the adapters.
   std::vector<std::string> modules_to_save;
   bool use_rslora = false;  ///< alpha / sqrt(r) instead of alpha / r (Kalajdzievski 2023)
-  /// The base's linear layers are kept in 4 bits (QLoRA, Dettmers et al. 2023), as NF4.
+  /// The linear layers of the base model are stored in 4 bits as NF4 (QLoRA, Dettmers et al. 2023).
   bool load_in_4bit = false;
-  bool double_quant = false;  ///< and their scales in 8 bits; acts with load_in_4bit
-  /// What a user says that products run in: it must be what they run in (dsconfig). "float32",
-  /// "bfloat16" or "float16"; empty: nothing is said.
+  bool double_quant = false;  ///< also stores their scales in 8 bits; needs load_in_4bit
+  /// The user's compute type: "float32", "bfloat16", "float16", or empty if not given. It must
+  /// equal the type that ds_config resolves to.
   std::string compute_dtype;
 
   double scaling() const;
-  /// False: what stands for a run that trains parts of a model whole (layout/trained_part.h).
+  /// False if modules are trained in full, without adapters (layout/trained_part.h).
   bool adapts() const { return !target_modules.empty() || !target_pattern.empty(); }
   friend bool operator==(const LoraArgs&, const LoraArgs&) = default;
 };
 
 /// Reads {r, alpha, dropout, targetModules, modulesToSave, useRslora, bias} and, with the names of
 /// transformers' BitsAndBytesConfig, {loadIn4bit, bnb4bitQuantType, bnb4bitUseDoubleQuant,
-/// bnb4bitComputeDtype}. targetModules is a list of names or one string. BadInput, with its path: an
-/// unknown field, a value out of range, a setting that is not built (bias other than "none", DoRA,
-/// rank patterns, fp4, 8 bits ...).
+/// bnb4bitComputeDtype}. targetModules is a list of names or one string. Errors: BadInput with the
+/// path if a field is unknown, a value is out of range, or a setting is not built (bias other than
+/// "none", DoRA, rank patterns, fp4, 8 bits ...).
 Result<LoraArgs> lora_args_from_json(const nlohmann::json& object, const std::string& path);
-/// Every field, in the form that lora_args_from_json() reads.
+/// Writes every field, in the form that lora_args_from_json() reads.
 nlohmann::json to_json(const LoraArgs& args);
 
-/// What differs, for a message: "r 8 → 16, targetModules [...] → [...]". Empty: nothing.
+/// The differences, for a message: "r 8 → 16, targetModules [...] → [...]". Empty if equal.
 std::string differences(const LoraArgs& before, const LoraArgs& after);
 
 }  // namespace dsj

@@ -1,5 +1,5 @@
-// What is said where a program of ours did not begin because the dynamic loader did not find a library
-// of it: contract::kExitNotStarted. The loader's own line, which names the library, is printed before it.
+// The message when one of our programs did not start because the dynamic loader did not find a library
+// (contract::kExitNotStarted). The loader prints its own line before, which names the library.
 // Tested by: tests/run/fake/run_test.cc
 #pragma once
 

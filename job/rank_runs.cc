@@ -19,7 +19,7 @@ bool skip(std::string_view& text, char expected) {
   return true;
 }
 
-/// Takes one run off the front of `text`.
+/// Removes the first run from `text` and appends its ranks.
 bool read_run(std::string_view& text, int world, std::vector<int>& ranks) {
   int first = 0, step = 0, count = 1;
   if (!read_number(text, first)) return false;

@@ -1,5 +1,5 @@
-// A list of ranks as runs, "0+4x3,20" for 0, 4, 8 and 20: a rule, short however many ranks follow it.
-// It travels where a group is split, and stands in flight logs.
+// A list of ranks as runs: "0+4x3,20" is 0, 4, 8 and 20. Short, even for many ranks in a regular
+// pattern. Ranks exchange it when a group is split; flight logs contain it.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace dsj {
 
 std::string text_of_ranks(std::span<const int> ranks);
-/// And back. Unset: no such text, or it has more than `world` ranks or one outside [0, world).
+/// The inverse. nullopt if malformed, longer than `world`, or with a rank outside [0, world).
 std::optional<std::vector<int>> parse_ranks(std::string_view text, int world);
 
 }  // namespace dsj

@@ -12,22 +12,23 @@ RestartVerdict charge_restart(RestartBudget budget, int64_t newest_checkpoint) {
   if (budget.used >= budget.limit) return {.allowed = false, .budget = budget};
   constexpr std::chrono::milliseconds kUnit{500}, kLongest{30'000}, kNone{0};
   const auto doubled = std::min(kLongest, kUnit * (int64_t{1} << std::min(budget.used, 10)));
-  // The first failure since a checkpoint is most often one process that was killed: nothing that a
-  // pause would mend. What fails again is waited out as long as ever.
+  // The first failure since a checkpoint is most often a killed process, where a pause does not
+  // help. Repeated failures wait for the full pause.
   const auto pause = budget.used == 0 ? kNone : doubled;
   ++budget.used;
   ++budget.total;
   return {.allowed = true, .pause = pause, .budget = budget};
 }
 
-RestartBudget with_account(const RestartBudget& own, int charged_since, const RestartBudget& told) {
+RestartBudget with_account(const RestartBudget& own, int charged_since,
+                           const RestartBudget& account) {
   RestartBudget budget = own;
-  budget.limit = told.limit;
-  budget.total = std::max(own.total, told.total + charged_since);
-  // What was charged since the newest checkpoint is known here alone until the operator reads it.
-  if (told.saved_step < own.saved_step) return budget;
-  budget.used = told.used + charged_since;
-  budget.saved_step = told.saved_step;
+  budget.limit = account.limit;
+  budget.total = std::max(own.total, account.total + charged_since);
+  // The account lacks the charges since the newest checkpoint until the operator reads of it.
+  if (account.saved_step < own.saved_step) return budget;
+  budget.used = account.used + charged_since;
+  budget.saved_step = account.saved_step;
   return budget;
 }
 

@@ -1,6 +1,6 @@
-// How the stacks of a job's threads are asked for, and how they are told. In a cluster somebody sets an
-// annotation of the job, which worker 0's agent sees; on one machine it gets SIGQUIT. Every agent then
-// writes the stacks of its ranks to its log.
+// How the stacks of a job's threads are requested, and how the answer looks. In a cluster, a user
+// annotates the job, and worker 0's agent sees it; on one machine the agent gets SIGQUIT. Every
+// agent then writes the stacks of its ranks to its log.
 // Tested by: tests/agent/agent_test.cc
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace dsj {
 
-/// On a job: the number of the newest request, milliseconds since 1970.
+/// On a job: the number of the newest request, in milliseconds since 1970.
 inline constexpr char kAnnotationStacks[] = "training.dsj.dev/stacks";
 
-/// What stands in front of each line of a request's answer: "stacks #17: ". At a hang the number is the
+/// The prefix of each line that answers a request: "stacks #17: ". At a hang the number is the
 /// attempt's.
 inline std::string stacks_prefix(int64_t request) {
   return "stacks #" + std::to_string(request) + ": ";

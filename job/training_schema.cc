@@ -273,7 +273,7 @@ Status set(std::string& field, const json& value, const std::string& path) {
 }
 
 Status set(std::optional<std::string>& field, const json& value, const std::string& path) {
-  // saveStrategy: no. YAML 1.1 readers, and people, turn "no" into false.
+  // saveStrategy: no. Readers of YAML 1.1, and users, write "no" as false.
   if (value.is_boolean() && !value.get<bool>()) {
     field = "no";
     return {};
@@ -283,7 +283,7 @@ Status set(std::optional<std::string>& field, const json& value, const std::stri
   return {};
 }
 
-/// Takes an object, or the text of one from a command line.
+/// Takes an object, or its text from a command line.
 Status set(std::optional<json>& field, const json& value, const std::string& path) {
   field = value.is_string() ? json::parse(value.get<std::string>(), nullptr, false) : value;
   if (!field->is_object()) return wrong_type(value, "an object", path);

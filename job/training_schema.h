@@ -1,6 +1,6 @@
-// Every field of spec.training: one row each. Reading, writing, ranges (job/dsconfig/arguments.cc), the resource's
-// schema and its texts (job/spec/schema.h) walk this table, so a new field is a member of TrainingArgs and its row. training_schema.cc also has the
-// functions of training_args.h.
+// One row for every field of spec.training. Reading, writing, ranges (job/dsconfig/arguments.cc), the resource's schema
+// and its texts (job/spec/schema.h) walk this table: a new field needs only a member of TrainingArgs and a row.
+// training_schema.cc also defines the functions of training_args.h.
 // Tested by: tests/job/training_args_test.cc, tests/job/spec/schema_test.cc
 #pragma once
 
@@ -21,7 +21,7 @@ using TrainingMember =
                  std::optional<nlohmann::json> TrainingArgs::*,
                  std::optional<LoraArgs> TrainingArgs::*>;
 
-/// Bounds of a number. They belong to the range unless they are open.
+/// Bounds of a number. A bound is in the range unless it is open.
 struct NumberRange {
   std::optional<double> least, most;
   bool least_open = false, most_open = false;
@@ -51,17 +51,17 @@ struct TrainingField {
   TrainingMember member;
   const char* description;  ///< sentences for `kubectl explain`
   NumberRange range{};
-  std::string_view choices{};   ///< of a text, separated by spaces; empty: any
-  const char* alias = nullptr;  ///< another name that users write
-  bool takes_flag = false;      ///< of a text: true or false stands for a word, in YAML too
+  std::string_view choices{};   ///< for a text, separated by spaces; empty: any
+  const char* alias = nullptr;  ///< another accepted name
+  bool takes_flag = false;      ///< for a text: accepts true and false as words, in YAML too
 };
 
 /// In the order of the struct.
 const std::vector<TrainingField>& training_fields();
 
-/// A number that was given; nullopt: it was not, or the field is no number.
+/// The number if it was given; nullopt if not, or if the field is not a number.
 std::optional<double> number_of(const TrainingField& field, const TrainingArgs& args);
-/// A text that was given; paths that a job must have are none.
+/// The text if it was given; nullopt also for the required paths.
 std::optional<std::string> text_of(const TrainingField& field, const TrainingArgs& args);
 
 }  // namespace dsj

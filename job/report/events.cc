@@ -10,8 +10,8 @@ using nlohmann::ordered_json;
 
 constexpr char kEventKey[] = "event";
 
-/// Unknown values as null, or left out but for `always`; then `others` under names that are not
-/// there yet.
+/// The fields in the table's order, then `others` under names not yet used. An unknown value is
+/// null if `with_unknown` or its name is `always`; otherwise it is left out.
 template <typename T>
 ordered_json in_order(const T& object, const json& others, bool with_unknown,
                       std::string_view always = {}) {
@@ -27,7 +27,7 @@ ordered_json in_order(const T& object, const json& others, bool with_unknown,
       ordered[field.name] = nullptr;
     }
   });
-  for (const json* rest : {&known, &others})  // metrics, which no table names
+  for (const json* rest : {&known, &others})  // metrics, which no table lists
     for (const auto& [name, value] : rest->items())
       if (!ordered.contains(name)) ordered[name] = value;
   return ordered;
@@ -56,7 +56,7 @@ std::string metrics_line(const Step& step, const json& others) {
 }
 
 std::string metrics_line(const Eval& eval, const json& others) {
-  constexpr const char* kLoss = "eval_loss";  // its line is known by it
+  constexpr const char* kLoss = "eval_loss";  // readers recognize the line by it
   return line_of(in_order(eval, others, false, kLoss));
 }
 

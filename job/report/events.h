@@ -1,11 +1,11 @@
-// What a rank tells its agent: one JSON object per line on descriptor DSJ_EVENT_FD (contract.h).
-// "event" is the kind; the other names stand in the tables below. They are an interface: ranks of
-// users' own programs write them (docs/cluster.md), scripts read them in metrics.jsonl. A reader
-// ignores names that it does not know. Strict JSON: a number that is not finite is the string "NaN",
-// "Infinity" or "-Infinity" (wire.h), which Python's float() and JavaScript's Number() take as well.
-// Null is another matter: it is not known.
+// The events that a rank sends its agent: one JSON object per line on descriptor DSJ_EVENT_FD
+// (contract.h). "event" is the kind; the tables below list the other names. They are a stable
+// interface: ranks of users' own programs write them (docs/cluster.md), scripts read them in
+// metrics.jsonl. A reader ignores unknown names. Strict JSON: a number that is not finite is the
+// string "NaN", "Infinity" or "-Infinity" (wire.h), which Python's float() and JavaScript's
+// Number() accept. Null means unknown.
 //
-// Everything here is pure. Tables: field.h.
+// Everything here is pure. field.h describes the tables.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace dsj::report {
 
-/// Every rank, once its input is read and accepted.
+/// Every rank, once it has read and accepted its input.
 struct Start {
   static constexpr char kKind[] = "start";
   int64_t pid = 0;
@@ -33,7 +33,7 @@ struct Start {
 struct Resolved {
   static constexpr char kKind[] = "resolved";
   nlohmann::json config = nlohmann::json::object();  ///< ds_config, resolved
-  nlohmann::json origins;                            ///< [{path, value, from}]; null: not told
+  nlohmann::json origins;                            ///< [{path, value, from}]; null if not sent
   std::optional<int64_t> total_steps;
   static constexpr auto fields() {
     return std::tuple{
@@ -43,7 +43,7 @@ struct Resolved {
   }
 };
 
-/// Rank 0, once a checkpoint is loaded: the run goes on after `step`.
+/// Rank 0, once a checkpoint is loaded: the run continues after `step`.
 struct Resumed {
   static constexpr char kKind[] = "resumed";
   int64_t step = 0;
@@ -54,20 +54,20 @@ struct Resumed {
   }
 };
 
-/// Rank 0, before Resumed: checkpoints that could be newer than the loaded one are damaged. The run
-/// passes over them.
+/// Rank 0, before Resumed, if damaged checkpoints may be newer than the loaded one. The run skips
+/// them.
 struct Damage {
   static constexpr char kKind[] = "damage";
-  int64_t step = 0;     ///< the highest of theirs
-  std::string message;  ///< what the run goes on from; of each: its new name, file, block, tensor
+  int64_t step = 0;     ///< the highest step of the damaged ones
+  std::string message;  ///< the checkpoint used; of each damaged one: new name, file, block, tensor
   static constexpr auto fields() {
     return std::tuple{field(&Damage::step, "step").required().in_status("step"),
                       field(&Damage::message, "message").in_status("message").described(": ")};
   }
 };
 
-/// Rank 0, after each step: a line of metrics.jsonl, with its names in this order. Other ranks, as
-/// a heartbeat: `step` alone.
+/// Rank 0, after each step: a line of metrics.jsonl, with these names in this order. The other
+/// ranks send only `step`, as a heartbeat.
 struct Step {
   static constexpr char kKind[] = "step";
   int64_t step = 0;                 ///< from 1
@@ -76,15 +76,15 @@ struct Step {
   std::optional<double> grad_norm;  ///< L2 over all ranks, unscaled, before clipping
   std::optional<double> loss_scale;
   std::optional<bool> skipped;    ///< the gradient was not finite: no update
-  std::optional<int64_t> tokens;  ///< of this step, all ranks, padding not counted
+  std::optional<int64_t> tokens;  ///< of this step, all ranks, without padding
   std::optional<double> tokens_per_second;
   std::optional<double> step_seconds;
-  std::optional<int64_t> wire_bytes;        ///< sent by rank 0 in this step, control not counted
+  std::optional<int64_t> wire_bytes;        ///< sent by rank 0 in this step, without control
   std::optional<int64_t> host_rss_bytes;    ///< rank 0's peak resident set so far
-  std::optional<std::string> bad_gradient;  ///< skipped: the first parameter whose gradient is bad
-  /// What the step went by: metric → difficulty, "random_ltd" → tokens kept of a row.
+  std::optional<std::string> bad_gradient;  ///< if skipped: the first parameter with a bad gradient
+  /// The step's curricula: metric → difficulty, "random_ltd" → tokens kept per row.
   std::optional<std::map<std::string, int64_t>> difficulty;
-  /// An objective's (rewards/chosen ...), each a name of the line: means over micro-steps and ranks.
+  /// The objective's (rewards/chosen ...), names in the line; means over micro-steps and ranks.
   std::optional<std::map<std::string, double>> metrics;
   static constexpr auto fields() {
     return std::tuple{field(&Step::step, "step").required(),
@@ -118,7 +118,7 @@ struct Log {
   std::optional<double> grad_norm;
   std::optional<double> lr;
   std::optional<double> epoch;
-  std::optional<std::map<std::string, double>> metrics;  ///< as Step's, means since the last log
+  std::optional<std::map<std::string, double>> metrics;  ///< as in Step; means since the last log
   static constexpr auto fields() {
     return std::tuple{
         field(&Log::step, "step").required(), field(&Log::loss, "loss"),
@@ -127,19 +127,19 @@ struct Log {
   }
 };
 
-/// Rank 0, after an evaluation: in metrics.jsonl a line of its own, behind its step's, with its
-/// names in this order.
+/// Rank 0, after an evaluation. In metrics.jsonl: a line of its own after the step's line, with
+/// these names in this order.
 struct Eval {
   static constexpr char kKind[] = "eval";
   int64_t step = 0;
-  std::optional<double> loss;  ///< engine/train/evaluate.h; nullopt: no row has a target
+  std::optional<double> loss;  ///< engine/train/evaluate.h; nullopt if no row has a target
   std::optional<double> epoch;
   std::optional<double> seconds;
   std::optional<int64_t> rows;  ///< of all ranks
   std::optional<double> rows_per_second;
-  std::optional<int64_t> targets;              ///< of all ranks
-  std::optional<int64_t> rows_without_target;  ///< of `rows`; they have no part in the loss
-  std::optional<std::map<std::string, double>> metrics;  ///< as Step's: eval_rewards/chosen ...
+  std::optional<int64_t> targets;                        ///< of all ranks
+  std::optional<int64_t> rows_without_target;            ///< of `rows`; not in the loss
+  std::optional<std::map<std::string, double>> metrics;  ///< as in Step: eval_rewards/chosen ...
   static constexpr auto fields() {
     return std::tuple{
         field(&Eval::step, "step").required().in_status("evalStep"),
@@ -154,16 +154,16 @@ struct Eval {
   }
 };
 
-/// Rank 0, before the first step of an attempt, if rows are longer than what is trained on of a row.
-/// In metrics.jsonl the line of that step has these names behind its own.
+/// Rank 0, before the first step of an attempt, if rows are longer than a row may be in training.
+/// In metrics.jsonl, the line of that step has these names after its own.
 struct CutRows {
   static constexpr char kKind[] = "cut_rows";
-  int64_t step = 0;            ///< that the attempt goes on from
-  int64_t rows = 0;            ///< looked at
-  int64_t cut = 0;             ///< of these, longer than max_tokens
-  int64_t tokens = 0;          ///< cut off
-  int64_t without_target = 0;  ///< cut rows that kept none of their targets
-  int64_t max_tokens = 0;      ///< of a row: maxSeqLength, or the model's length
+  int64_t step = 0;            ///< the step that the attempt continues from
+  int64_t rows = 0;            ///< examined
+  int64_t cut = 0;             ///< of these, rows longer than max_tokens
+  int64_t tokens = 0;          ///< removed
+  int64_t without_target = 0;  ///< cut rows that lost all their targets
+  int64_t max_tokens = 0;      ///< per row: maxSeqLength, or the model's limit
   static constexpr auto fields() {
     return std::tuple{
         field(&CutRows::step, "step"),
@@ -175,14 +175,14 @@ struct CutRows {
   }
 };
 
-/// Rank 0: a line for the user that ds_config asks for.
+/// Rank 0: a line of text for the user that a key of ds_config requests.
 struct Note {
   static constexpr char kKind[] = "note";
   std::string text;
   static constexpr auto fields() { return std::tuple{field(&Note::text, "text")}; }
 };
 
-/// Every rank, after the last step: the most live bytes of each class, and of all at once.
+/// Every rank, after the last step: peak bytes of each class, and of all classes together.
 struct Memory {
   static constexpr char kKind[] = "memory";
   std::map<std::string, int64_t> peak;
@@ -193,15 +193,15 @@ struct Memory {
   }
 };
 
-/// Rank 0, after publication.
+/// Rank 0, after it has published a checkpoint.
 struct Checkpoint {
   static constexpr char kKind[] = "checkpoint";
   int64_t step = 0;
   std::optional<int64_t> bytes;
   std::optional<double> seconds;
   std::string path;
-  std::optional<double> stall_seconds;  ///< of `seconds`, how long the steps waited
-  /// Whether the attempt ends with this step. False: it goes on, also if a stop was asked for.
+  std::optional<double> stall_seconds;  ///< the part of `seconds` in which training waited
+  /// Whether the attempt ends with this step. False if it continues, also if a stop was requested.
   std::optional<bool> last;
   static constexpr auto fields() {
     return std::tuple{
@@ -262,20 +262,20 @@ static_assert(is_described<Start> && is_described<Resolved> && is_described<Resu
               is_described<Memory> && is_described<Checkpoint> && is_described<Exported> &&
               is_described<RankError> && is_described<Warning> && is_described<Done>);
 
-/// The event as it is sent, with its line end. Bytes that are not UTF-8 are replaced.
+/// The event as one line of JSON with its newline. Bytes that are not UTF-8 are replaced.
 std::string to_line(const Event& event);
 
 struct ReadEvent {
   Event event;
-  nlohmann::json others;  ///< an object: what the tables do not know, or what is of another type
+  nlohmann::json others;  ///< an object: names that the tables lack, and values of a wrong type
 };
-/// nullopt: the line is not an event (no JSON object, an unknown kind, or a wrong step).
+/// nullopt if the line is not an event (not a JSON object, an unknown kind, or an invalid step).
 std::optional<ReadEvent> event_from_line(const std::string& line);
 
-/// A line of metrics.jsonl, with its line end: the table's names in order, null where unknown, then
+/// A line of metrics.jsonl with its newline: the table's names in order, null where unknown, then
 /// `others`.
 std::string metrics_line(const Step& step, const nlohmann::json& others);
-/// The same for an evaluation; of the unknown only eval_loss is there, as null. And for cut rows.
+/// For an evaluation and for cut rows: without unknown values, but eval_loss may be null.
 std::string metrics_line(const Eval& eval, const nlohmann::json& others);
 std::string metrics_line(const CutRows& rows, const nlohmann::json& others);
 

@@ -1,7 +1,7 @@
-// How a report is described: a struct lists its members in a table, `fields()`, with their names
-// on the wire, their units and where the job's status and `dsj describe` show them. Readers
-// and writers (wire.h), the check of the resource's schema and `dsj describe` walk that table and
-// name no field themselves. So a new quantity is a member and its line in the table.
+// How a report is described: a struct lists its members in a table, `fields()`, with their names on
+// the wire, their units, and their places in the job's status and in `dsj describe`. Readers and
+// writers (wire.h), the schema check and `dsj describe` walk the table. So a new quantity needs
+// only a member and its line in the table.
 //
 //   struct Resumed {
 //     static constexpr char kKind[] = "resumed";
@@ -14,8 +14,8 @@
 //   };
 //   static_assert(is_described<Resumed>);
 //
-// What is missing on the wire, or is null there, is nullopt. A member that need not be there is
-// therefore a std::optional; the others keep their default.
+// A value that is missing or null on the wire is nullopt. An optional member is therefore a
+// std::optional; the others keep their default.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 
 namespace dsj::report {
 
-/// What a value counts. A wire name that ends in a unit ("sizeBytes", "step_seconds") has it.
+/// The unit of a value. A wire name that ends in a unit ("sizeBytes", "step_seconds") has it.
 enum class Unit {
   None,
   Seconds,
@@ -41,8 +41,8 @@ enum class Unit {
   Time
 };
 
-/// What stands behind a value of this unit, for people: " s", " bytes". A Time, RFC 3339 on the
-/// wire, is shown as its age: " ago".
+/// The text after a value of this unit, for people: " s", " bytes". A Time, RFC 3339 on the wire,
+/// is shown as its age: " ago".
 constexpr const char* suffix(Unit unit) {
   switch (unit) {
     case Unit::Seconds:
@@ -78,8 +78,8 @@ struct Field {
   Unit unit = Unit::None;
   bool must = false;
   bool rare = false;
-  const char* status = nullptr;  ///< its name in the job's status, if the report stands there
-  const char* before = nullptr;  ///< `dsj describe`; null: not shown
+  const char* status = nullptr;  ///< its name in the job's status; null if the status lacks it
+  const char* before = nullptr;  ///< text before it in `dsj describe`; null: not shown
   const char* after = "";
 
   constexpr Field in(Unit its_unit) const {
@@ -87,13 +87,13 @@ struct Field {
     changed.unit = its_unit;
     return changed;
   }
-  /// A number from 0. Without it the object is not such a report.
+  /// A number of at least 0. An object without it is not such a report.
   constexpr Field required() const {
     Field changed = *this;
     changed.must = true;
     return changed;
   }
-  /// Of some runs only: where it is not known, no line of metrics.jsonl names it.
+  /// Only some runs have it: a line of metrics.jsonl omits it where it is unknown.
   constexpr Field of_some_runs() const {
     Field changed = *this;
     changed.rare = true;
@@ -104,7 +104,7 @@ struct Field {
     changed.status = its_name;
     return changed;
   }
-  /// `dsj describe` shows it, if it is known: "BEFORE", value and unit, "AFTER".
+  /// `dsj describe` shows it, if known: "BEFORE", value and unit, "AFTER".
   constexpr Field described(const char* its_before, const char* its_after = "") const {
     Field changed = *this;
     changed.before = its_before;
@@ -118,8 +118,8 @@ constexpr Field<Owner, Value> field(Value Owner::*member, const char* name) {
   return {member, name};
 }
 
-/// A member that is a report: its fields that say in_status() stand among the owner's own. nullopt:
-/// none of them does.
+/// A member that is itself a report: the owner's object contains its in_status() fields. nullopt if
+/// none of them is there.
 template <typename Owner_, typename Value_>
 struct Part {
   using Owner = Owner_;
@@ -148,8 +148,8 @@ struct IsPart : std::false_type {};
 template <typename Owner, typename Value>
 struct IsPart<Part<Owner, Value>> : std::true_type {};
 
-/// Calls visit(field, name) for each field of the status object T, those of its parts included;
-/// `name` is the field's in the status.
+/// Calls visit(field, name) for each field of the status object T, including those of its parts.
+/// `name` is the field's name in the status.
 template <Described T, typename Visit>
 constexpr void for_each_status_field(Visit&& visit) {
   for_each_entry<T>([&](const auto& entry) {
@@ -164,8 +164,8 @@ constexpr void for_each_status_field(Visit&& visit) {
   });
 }
 
-/// True if the table of T has every member once, in the order of their declaration. (It adds up
-/// their sizes; only a bool that is forgotten could hide beside another.)
+/// True if the table of T has every member once, in the order of declaration. (It sums their sizes;
+/// it can miss only a bool that fits into padding.)
 template <Described T>
 constexpr bool has_every_member() {
   size_t end = 0, alignment = 1;

@@ -24,7 +24,7 @@ template <typename T>
 void put(json& object, const char* name, const std::optional<T>& value) {
   if (value) object[name] = status_value(*value);
 }
-/// Null tells that a report came without it.
+/// Null means that a report came without the value.
 void put(json& object, const char* name, const std::optional<double>& value) {
   object[name] = value ? status_value(*value) : json(nullptr);
 }

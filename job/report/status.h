@@ -1,16 +1,16 @@
-// What agent 0 writes into the job's status, as status.training and status.checkpoint: in the
-// resource, and for `dsj run` in status.yaml. The newest reports stand there with the names of
-// in_status(), beside fields of the status alone. crds/deepspeedjobs.yaml declares every field
-// (tests/job/report/status_test.cc). Decimals are strings, times RFC 3339; a number that is not
-// finite is "NaN", "Infinity" or "-Infinity". Pure; training_status.h keeps it up to date. Tables: field.h.
+// status.training and status.checkpoint of a job, which agent 0 writes: in the resource, or for `dsj run`
+// in status.yaml. They have the newest reports, under their in_status() names, and fields of the status
+// alone. crds/deepspeedjobs.yaml declares every field (tests/job/report/status_test.cc). Decimals are
+// strings, times RFC 3339; a number that is not finite is "NaN", "Infinity" or "-Infinity". Pure;
+// training_status.h updates it. field.h describes the tables.
 #pragma once
 
 #include "job/report/reports.h"
 
 namespace dsj::report {
 
-/// status.lastFailure and an entry of status.failureHistory; agent 0 tells it to the operator in
-/// status.training.lastFailure. The operator adds pod and node.
+/// status.lastFailure and an entry of status.failureHistory. Agent 0 passes it to the operator in
+/// status.training.lastFailure; the operator adds pod and node.
 struct FailureRecord {
   std::string time;
   std::string reason;
@@ -53,15 +53,15 @@ struct Training {
   std::optional<Step> newest;
   std::optional<int64_t> percentage;
   std::optional<int64_t> seconds_left;
-  std::optional<int64_t> skipped_steps;  ///< of this attempt; absent: none
+  std::optional<int64_t> skipped_steps;  ///< in this attempt; absent if none
   std::optional<CutRows> cut_rows;
   std::optional<Eval> eval;
-  std::optional<std::string> updated;  ///< when `newest` came
+  std::optional<std::string> updated;  ///< when `newest` arrived
   std::optional<Memory> memory;
   std::optional<Exported> exported;
   std::optional<Stragglers> stragglers;
   std::optional<int64_t> world_size;
-  std::optional<int64_t> stop_step;  ///< while the attempt is stopping: the step that all save
+  std::optional<int64_t> stop_step;  ///< while the attempt stops: the step that all ranks save
   std::optional<FailureRecord> last_failure;
   static constexpr auto fields() {
     return std::tuple{
@@ -110,7 +110,7 @@ struct Restored {
 /// status.checkpoint.lastDamaged.
 struct Damaged {
   std::optional<std::string> time;
-  std::optional<int64_t> attempt;  ///< tells one set-aside from another: an attempt has at most one
+  std::optional<int64_t> attempt;  ///< identifies the event: at most one per attempt
   std::optional<Damage> damage;
   static constexpr auto fields() {
     return std::tuple{field(&Damaged::time, "time").in(Unit::Time).described(", "),
@@ -118,30 +118,30 @@ struct Damaged {
                       part(&Damaged::damage)};
   }
 };
-/// The message is cut there.
+/// The message is cut to this length.
 inline constexpr size_t kDamageBytesMax = 1000;
 
 static_assert(is_described<FailureRecord> && is_described<Training> && is_described<Saved> &&
               is_described<Restored> && is_described<Damaged>);
 
-/// Where they stand in the job's status.
+/// Their names in the job's status.
 inline constexpr char kTraining[] = "training";
 inline constexpr char kCheckpoint[] = "checkpoint";
 inline constexpr char kLastSaved[] = "lastSaved";        ///< in kCheckpoint
 inline constexpr char kLastRestored[] = "lastRestored";  ///< in kCheckpoint
 inline constexpr char kLastDamaged[] = "lastDamaged";    ///< in kCheckpoint
 
-/// The fields that are known. Of a report that is there, an unknown decimal is null; lastSaved has no
-/// nulls.
+/// The known fields. An unknown decimal of a report that exists is null, except in lastSaved, which
+/// has no nulls.
 nlohmann::json status_json(const Training& training);
 nlohmann::json status_json(const Saved& saved);
 nlohmann::json status_json(const Restored& restored);
 nlohmann::json status_json(const Damaged& damaged);
 nlohmann::json status_json(const FailureRecord& failure);
 
-/// nullopt: not an object.
+/// nullopt if not an object.
 std::optional<FailureRecord> failure_from_status(const nlohmann::json& object);
-/// The record of a report. Of signal and exit code it has one, and only if a rank is to blame.
+/// The record of a failure report. It has a signal or an exit code, and only if a rank is to blame.
 FailureRecord record_of(const Failure& failure, const std::string& now);
 
 }  // namespace dsj::report

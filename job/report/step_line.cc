@@ -19,7 +19,7 @@ constexpr std::string_view kSkipped = " skipped: the gradient of ", kNotFinite =
 }  // namespace
 
 std::string shown_number(const char* form, double value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign
+  if (std::isnan(value)) return "nan";  // with either sign
   return format(form, value);
 }
 

@@ -8,8 +8,8 @@ namespace {
 
 using nlohmann::json;
 
-/// The fields in the order of their table: what decides stands before the long texts, so that it is there when a kubelet
-/// cuts the end.
+/// The fields in the order of their table: the deciding fields come before the long texts, so that
+/// they remain if a kubelet cuts the end.
 std::string in_order(const TerminationMessage& message) {
   const json written = to_json(message);
   nlohmann::ordered_json ordered;
@@ -20,7 +20,7 @@ std::string in_order(const TerminationMessage& message) {
   return ordered.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-/// An object, or the beginning of one of ours.
+/// A whole object, or the beginning of one of ours.
 json parsed(std::string text) {
   json whole = json::parse(text, nullptr, false);
   if (!whole.is_discarded() || !text.starts_with("{\"reason\"")) return whole;

@@ -1,5 +1,5 @@
-// The termination message of an agent's pod: what the operator and the user read when
-// the pod is gone. One JSON object. Pure. Tables: field.h.
+// The termination message of an agent's pod, which the operator and the user read when the pod is
+// gone. One JSON object. Pure. field.h describes the table.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dsj::report {
 
-/// The kubelet keeps at most this, and 12 KiB of all containers of a pod: of five, each has 2,457 bytes.
+/// The kubelet keeps at most this, and 12 KiB for all containers of a pod: 2,457 bytes each for five.
 inline constexpr size_t kTerminationBytesMax = 4096;
 
 struct TerminationMessage {
@@ -21,7 +21,7 @@ struct TerminationMessage {
   // If one rank is to blame:
   std::optional<int64_t> rank;
   std::optional<int64_t> exit_code;
-  std::optional<int64_t> signal;  ///< in place of an exit code
+  std::optional<int64_t> signal;  ///< instead of an exit code
   std::optional<std::string> last_words;
   static constexpr auto fields() {
     return std::tuple{field(&TerminationMessage::reason, "reason"),
@@ -36,9 +36,9 @@ struct TerminationMessage {
 };
 static_assert(is_described<TerminationMessage>);
 
-/// At most kTerminationBytesMax. The rank's last words are cut first, then the message.
+/// At most kTerminationBytesMax. Cuts the rank's last words first, then the message.
 std::string to_text(const TerminationMessage& message);
-/// Of a text whose end a kubelet cut, what came before it. nullopt: not such an object, so not an agent's.
+/// The fields that are left if a kubelet cut the end of the text. nullopt if it is not an agent's.
 std::optional<TerminationMessage> termination_message_from_text(const std::string& text);
 
 }  // namespace dsj::report

@@ -1,5 +1,5 @@
-// Single fields of a status that anybody may have written, by their member in the tables of
-// status.h. Pure.
+// Reads single fields of a status that any program may have written. A field is named by its member
+// in the tables of status.h. Pure.
 //
 //   told<&Training::stop_step>(training)     told<&Checkpoint::step>(last_saved)
 #pragma once
@@ -18,7 +18,7 @@ struct MemberOf<Value_ Owner_::*> {
   using Value = Value_;
 };
 
-/// The line of a member in its table.
+/// The table line of a member.
 template <auto kMember>
 consteval auto field_of() {
   using Owner = MemberOf<decltype(kMember)>::Owner;
@@ -31,13 +31,13 @@ consteval auto field_of() {
   return *found;
 }
 
-/// The name of a member in its report, in metrics.jsonl too.
+/// The name of a member in its report and in metrics.jsonl.
 template <auto kMember>
 consteval const char* name_of() {
   return field_of<kMember>().name;
 }
 
-/// The name of a member in the status. It does not compile if the member does not stand there.
+/// The name of a member in the status. Does not compile if the status lacks the member.
 template <auto kMember>
 consteval const char* status_name() {
   constexpr auto field = field_of<kMember>();
@@ -48,7 +48,7 @@ consteval const char* status_name() {
   return is_report ? field.status : field.name;
 }
 
-/// The value of a member in a status object; nullopt: it is not there, or of another type.
+/// The value of a member in a status object; nullopt if it is missing or has another type.
 template <auto kMember>
 auto told(const nlohmann::json& object) {
   using Value = MemberOf<decltype(kMember)>::Value;

@@ -41,7 +41,7 @@ void TrainingStatus::take(const Report& report, const std::string& now) {
                         [&](const Step& step) { take_step(step, now); },
                         [&](const Eval& eval) { training_.eval = eval; },
                         [&](const CutRows& rows) { training_.cut_rows = rows; },
-                        [&](const Stragglers& told) { training_.stragglers = told; },
+                        [&](const Stragglers& stragglers) { training_.stragglers = stragglers; },
                         [&](const Memory& memory) { training_.memory = memory; },
                         [&](const Checkpoint& saved) { take_checkpoint(saved, now); },
                         [&](const Exported& exported) { training_.exported = exported; },
@@ -66,7 +66,7 @@ void TrainingStatus::take_resumed(const Resumed& resumed, const std::string& now
   training_.step = step_;
   checkpoint_[kLastRestored] = status_json(Restored{.time = now, .resumed = resumed});
   if (!passed_over_) return;
-  // What was saved last is set aside. When and by how many ranks this one was saved is not known.
+  // The newest checkpoint was set aside. The time and world size of the loaded one are unknown.
   saved_step_ = resumed.step;
   checkpoint_[kLastSaved] =
       status_json(Saved{.checkpoint = Checkpoint{.step = resumed.step, .path = resumed.path}});
@@ -87,7 +87,7 @@ void TrainingStatus::take_step(const Step& step, const std::string& now) {
   if (step.skipped.value_or(false))
     training_.skipped_steps = training_.skipped_steps.value_or(0) + 1;
   if (step.step_seconds) {
-    // The first step also pays for lazy set-up, so it does not count.
+    // The first step includes lazy set-up, so it does not count.
     ++steps_timed_;
     const double weight = steps_timed_ <= 2 ? 1.0 : std::max(0.05, 1.0 / double(steps_timed_ - 1));
     seconds_per_step_ += weight * (*step.step_seconds - seconds_per_step_);

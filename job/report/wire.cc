@@ -6,7 +6,7 @@
 namespace dsj::report {
 namespace {
 
-/// The line with quotes around NaN, Infinity and -Infinity where they are values.
+/// The line with quotes around NaN, Infinity and -Infinity where these are values.
 std::string with_quoted_words(const std::string& line) {
   std::string out;
   bool in_string = false;

@@ -1,6 +1,6 @@
-// Described structs (field.h) as JSON objects and back. JSON has no number that is not finite: on
-// the wire it is the string "NaN", "Infinity" or "-Infinity", as in Protocol Buffers' JSON. Null
-// reads as not known. Only the files that read and write reports include this.
+// Converts described structs (field.h) to JSON objects and back. JSON has no number that is not
+// finite: on the wire it is the string "NaN", "Infinity" or "-Infinity", as in Protocol Buffers'
+// JSON. Null means unknown. Only the files that read and write reports include this.
 #pragma once
 
 #include <cmath>
@@ -22,8 +22,8 @@ nlohmann::json to_json(const T& object);
 template <Described T>
 std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others = nullptr);
 
-/// Numbers of names that no table has: each is a name of the object itself. A reader finds them
-/// among what no field took.
+/// Numbers with names that no table lists. Each is written as a field of the object itself. A
+/// reader finds them in `others`.
 using Metrics = std::optional<std::map<std::string, double>>;
 
 template <typename T>
@@ -41,21 +41,21 @@ nlohmann::json value_to_json(const T& value) {
     return value;
   }
 }
-/// The string for a number that is not finite; nullptr: it is finite.
+/// The string for a number that is not finite; nullptr if it is finite.
 inline const char* word_of(double value) {
   if (std::isfinite(value)) return nullptr;
   return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
 }
-/// The number of such a string; also of C's and Python's words for it. nullopt: another text.
+/// The number of such a string, also in C's and Python's spelling. nullopt for any other text.
 std::optional<double> number_of_word(std::string_view text);
 inline nlohmann::json value_to_json(double value) {
   const char* word = word_of(value);
   return word ? nlohmann::json(word) : nlohmann::json(value);
 }
 
-/// False: not a value of that type; `value` is as it was.
+/// False if `json` is not a value of that type; `value` is then unchanged.
 inline bool value_from_json(const nlohmann::json& json, int64_t& value) {
-  if (json.is_number_float()) {  // "12.0", as a user's program may write it
+  if (json.is_number_float()) {  // "12.0", as users' programs may write it
     const auto whole = text::to_int(json.get<double>());
     return whole ? (value = *whole, true) : false;
   }
@@ -121,8 +121,8 @@ nlohmann::json to_json(const T& object) {
   return written;
 }
 
-/// nullopt: not an object, or a required field is missing or negative. `others` gets what no field
-/// took.
+/// nullopt if not an object, or if a required field is missing or negative. `others` gets the
+/// fields that the table does not read.
 template <Described T>
 std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others) {
   if (!object.is_object()) return std::nullopt;
@@ -144,8 +144,8 @@ std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others)
   return whole ? std::optional(std::move(read)) : std::nullopt;
 }
 
-/// A line of JSON. Takes Python's NaN, Infinity and -Infinity, too, which are no JSON: as the
-/// strings above. Discarded: it is neither.
+/// Parses a line of JSON. Also accepts Python's NaN, Infinity and -Infinity, which JSON lacks, and
+/// reads them as the strings above. Discarded if the line is neither.
 nlohmann::json parse_line(const std::string& line);
 
 // ---- kinds: objects that name their kind under `key`
@@ -161,7 +161,7 @@ std::string kind_to_line(const char* key, const Variant& report) {
       report);
 }
 
-/// nullopt: not JSON, a kind that Variant does not have, or not a whole object of it.
+/// nullopt if not JSON, of a kind that Variant lacks, or incomplete.
 template <typename Variant>
 std::optional<Variant> kind_from_line(const char* key, const std::string& line,
                                       nlohmann::json* others = nullptr) {

@@ -93,11 +93,11 @@ void Recorder::add_grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate)
   for (int64_t first = 0; first < o; first += rows) {
     const int64_t tile = std::min(rows, o - first), all = tile * i, narrow = element_;
     product(n, i, tile);
-    pass(all * (narrow + 4));                      // widened
-    pass(all * (4 + narrow + 4));                  // what rounding took away before
-    if (accumulate) pass(all * (4 + narrow + 4));  // what was there
-    pass(all * (4 + narrow));                      // rounded
-    pass(all * (4 + narrow + 4));                  // what that takes away
+    pass(all * (narrow + 4));                      // convert to fp32
+    pass(all * (4 + narrow + 4));                  // add the last rounding error
+    if (accumulate) pass(all * (4 + narrow + 4));  // add the sum
+    pass(all * (4 + narrow));                      // round
+    pass(all * (4 + narrow + 4));                  // compute the rounding error
     pass(all * (4 + narrow));
   }
 }
@@ -156,7 +156,7 @@ void Recorder::bias_backward(const Projection& projection, int64_t n) {
 // ---- adapters
 
 void Recorder::adapters_forward(const Projection& projection, int64_t n) {
-  std::vector<std::pair<const layout::Adapter*, int64_t>> parts;  // and the columns it adds to
+  std::vector<std::pair<const layout::Adapter*, int64_t>> parts;  // with the width of the output
   for (size_t i = 0; i < projection.sizes.size(); ++i)
     if (const auto* found = adapter(projection.weight + static_cast<int>(i)))
       parts.emplace_back(found, projection.sizes[i]);

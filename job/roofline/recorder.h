@@ -1,6 +1,6 @@
-// Records what matrix products, projections and adapters queue on a GPU: the twin, on shapes, of
-// engine/models/gemm.h, projection.h and adapters.h in a 16-bit type. It knows which gradients are
-// there already, because a second one is added to the first. One thread.
+// Records what matrix products, projections and adapters queue on a GPU: the counterpart, on shapes
+// only, of engine/models/gemm.h, projection.h and adapters.h in a 16-bit type. It tracks which
+// gradients exist, because a second gradient is added to the first. One thread.
 // Tested by: tests/engine/simulated/work_test.cc
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace dsj::roofline {
 
-/// engine/models/projection_shape.h's.
+/// As engine/models/projection_shape.h.
 struct Projection {
   int weight = -1;  ///< index of the first weight among the unit's parameters
   int bias = -1;    ///< of the first bias, or -1
@@ -24,25 +24,25 @@ struct Projection {
 
 class Recorder {
  public:
-  /// Both must outlive it. `element`: bytes of the compute type. `rank`: of adapters.
+  /// Both must outlive it. `element`: bytes of the compute type. `rank`: rank of the adapters.
   Recorder(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
            int64_t element, int64_t rank);
 
-  /// What was recorded since the last call.
+  /// The operations recorded since the last call.
   Ops take();
   int64_t element() const { return element_; }
-  /// The unit whose parameters the following calls name.
+  /// Sets the unit to which the parameter indices of later calls belong.
   void enter(int unit) { unit_ = unit; }
   bool trained(int parameter) const;
-  /// Names a gradient that is written: true if it is added to what is there.
+  /// Records that a gradient is written. True if it is added to an existing one.
   bool accumulates(int parameter);
-  /// The flat's gradient is no longer there.
+  /// Records that the flat's gradient no longer exists.
   void forget(int flat);
 
   void ours(int64_t bytes, int64_t launches = 1) { add({Kind::Ours, 0, bytes, launches}); }
   void pass(int64_t bytes) { add({Kind::Pass, 0, bytes, 1}); }
   void attention(int64_t flops, int64_t bytes) { add({Kind::Attention, flops, bytes, 1}); }
-  /// Rows of `width` elements that are read or written by their numbers.
+  /// Reads or writes rows of `width` elements by index.
   void pick(int64_t rows, int64_t width) { pass(2 * rows * width * element_ + 8 * rows); }
   void zero(int64_t elements) { pass(elements * element_); }
   void add_to(int64_t elements) { pass(3 * elements * element_); }
@@ -51,7 +51,7 @@ class Recorder {
   void grad_input(int64_t n, int64_t i, int64_t o, bool accumulate = false);
   void grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
   void grad_bias(int64_t n, int64_t o, bool accumulate);
-  /// One of several products of a weight's gradient (gemm::WeightSum).
+  /// One of several products that sum to a weight's gradient (gemm::WeightSum).
   void add_grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
 
   void project(const Projection& projection, int64_t n);
@@ -64,7 +64,7 @@ class Recorder {
   void bias_backward(const Projection& projection, int64_t n);
   void adapters_forward(const Projection& projection, int64_t n);
   void adapters_backward(const Projection& projection, int64_t n);
-  /// Whether `count` parameters from `first` on lie in one flat without a gap.
+  /// Whether `count` parameters from `first` on are contiguous in one flat.
   bool together(int first, int count) const;
   const layout::Adapter* adapter(int weight) const;
   bool has_adapters(const Projection& projection) const;

@@ -13,7 +13,7 @@ namespace {
 
 using layout::Action;
 
-/// Rows of one length, with the tokens that the plan counts.
+/// Rows of equal length, with the number of tokens that the plan counts.
 Batch batch_of(const plan::MemoryInput& input) {
   const plan::MicroBatchTokens most = plan::micro_batch_tokens(input);
   const int64_t rows = std::max<int64_t>(1, input.config.micro_batch_size);
@@ -68,7 +68,7 @@ class Walk {
     out_.tokens =
         static_cast<double>(batch_.tokens() * input_.world * config_.gradient_accumulation_steps);
     out_.share_of_peak = out_.needed_flops / out_.seconds / gpu_.flops;
-    // What the compute stream did not wait for was hidden.
+    // Transfers are hidden as far as the compute stream did not wait for them.
     part(kCollectives).hidden = std::max(0.0, part(kCollectives).seconds - waited_);
     part(kCopies).hidden = std::max(0.0, part(kCopies).seconds - waited_for_copies_);
     for (const Part& one : out_.parts) out_.launches += one.launches;
@@ -88,7 +88,7 @@ class Walk {
   }
   Part& part(PartOf which) { return out_.parts[which]; }
 
-  /// Runs operations one after the other.
+  /// Runs operations one after another on the compute stream.
   void queue(const Ops& ops, bool needed = true) {
     for (const Op& op : ops) {
       const bool product = op.kind == Kind::Product, attention = op.kind == Kind::Attention;
@@ -106,13 +106,13 @@ class Walk {
       of.bytes += bytes;
       of.launches += op.launches;
       if (needed) out_.needed_flops += flops;
-      part(kLaunches).seconds += least;  // of which all that fits behind the work is hidden
+      part(kLaunches).seconds += least;  // hidden as far as it overlaps the work
       part(kLaunches).hidden += std::min(least, work);
       now_ += std::max(work, least);
     }
   }
-  /// Starts a collective behind what the compute stream has done, and not before `from`; when it ends.
-  /// `ranks`: consecutive ones, among which it goes.
+  /// Starts a collective after the queued compute work and not before `from`. Returns its end.
+  /// `ranks`: the number of consecutive ranks that take part.
   double send(int ranks, int64_t bytes, int64_t calls, double from = 0) {
     if (calls == 0) return std::max(now_, from);
     const double link = ranks > gpus_per_machine_ ? std::min(gpu_.link, gpu_.network) : gpu_.link;
@@ -128,7 +128,7 @@ class Walk {
     waited_ += std::max(0.0, until - now_);
     now_ = std::max(now_, until);
   }
-  /// Starts a copy between device and host behind what the compute stream has done; when it ends.
+  /// Starts a copy between device and host after the queued compute work. Returns its end.
   double copy(int64_t bytes) {
     const double seconds = static_cast<double>(bytes) / (gpu_.host_link * gpu_.link_share);
     part(kCopies).seconds += seconds;
@@ -156,7 +156,7 @@ class Walk {
     for (const layout::Part& kept : offload_.parameters[flat])
       if (kept.place != layout::Place::Device) from_host += 2 * kept.numel;
     copied_[flat] = std::max(copied_[flat], copy(from_host));
-    // hpZ: until the update a group has the whole.
+    // hpZ: once gathered, a group holds all parameters until the update.
     const int ranks = groups_.near > 0 && second_[flat] ? groups_.near : groups_.shards;
     second_[flat] = true;
     gathered_[flat] = send(ranks, gathered_bytes(layout, ranks), ranks > 1, copied_[flat]);
@@ -167,13 +167,13 @@ class Walk {
                            plan_.unit_flat[other], plan_.unit_frozen[other]})
       if (flat >= 0) wait_for_copy(copied_[flat]), wait(gathered_[flat]);
   }
-  /// The sum of a whole gradient comes back to the device, if it lies in host memory.
+  /// Copies the sum of a whole gradient back to the device, if it is in host memory.
   void fetch(int flat) {
     const FlatState state = state_of(flat);
     if (state.stage.shards_update() || !sums_[flat].there || sums_[flat].fetched) return;
     sums_[flat] = {.there = true, .fetched = true, .until = copy(state.flat.numel() * sum_bytes())};
   }
-  /// The gradients that a unit writes are there.
+  /// Waits until the gradients that a unit adds to are on the device.
   void have_gradients(int unit) {
     const int other = units_[unit].uses_embedding ? 0 : unit;
     for (const int flat : {plan_.unit_flat[unit], plan_.persisted, plan_.unit_flat[other]}) {
@@ -226,7 +226,7 @@ class Walk {
     }
     const double fetched = copy(all.up);
     double end = send(groups_.shards, all.sent, all.collectives);
-    if (last && groups_.replicas() > 1) {  // MiCS: the groups' sums become one
+    if (last && groups_.replicas() > 1) {  // MiCS: all-reduce over the groups
       const int64_t bytes = state.flat.shard_numel() * sum_bytes();
       end = send(input_.world, 2 * bytes * (groups_.replicas() - 1) / groups_.replicas(), 1, end);
     }
@@ -241,7 +241,7 @@ class Walk {
     const double seconds = static_cast<double>(all.host) / gpu_.host_memory;
     part(kHostUpdate).seconds += seconds;
     part(kHostUpdate).bytes += static_cast<double>(all.host);
-    now_ += seconds;  // the device has nothing else to do
+    now_ += seconds;  // the device idles meanwhile
     copied_[flat] = copy(all.up);
     if (state.stage.gathered == layout::Gathered::AfterUpdate && input_.world > 1)
       gathered_[flat] =
@@ -301,25 +301,25 @@ class Walk {
     int flat;
     double end;
     Ops after;
-    double fetched;  ///< when the sum of earlier micro-steps is there
-    int64_t down;    ///< bytes that leave afterwards
+    double fetched;  ///< when the sum of earlier micro-steps arrives
+    int64_t down;    ///< bytes that are offloaded afterwards
   };
-  /// A gradient's sum in host memory.
+  /// A gradient's sum that is offloaded to host memory.
   struct Sum {
     bool there = false, fetched = false;
-    double until = 0;  ///< fetched: when it is there
+    double until = 0;  ///< if fetched: when it arrives
   };
   const std::vector<int> order_;
   std::deque<Reducing> reducing_;
-  std::deque<double> leaving_;    ///< when these sums are in host memory
-  std::vector<double> copied_;    ///< [flat]: when its parameters are copied to the device
-  std::vector<double> gathered_;  ///< [flat]: when its parameters are there
-  std::vector<bool> second_;      ///< [flat]: a group has a second copy of its present values
+  std::deque<double> leaving_;    ///< when these sums arrive in host memory
+  std::vector<double> copied_;    ///< [flat]: when its parameters arrive on the device
+  std::vector<double> gathered_;  ///< [flat]: when its gather ends
+  std::vector<bool> second_;      ///< [flat]: the group holds a current second copy
   std::vector<Sum> sums_;         ///< [flat]
-  double now_ = 0;                ///< on the compute stream
-  double busy_until_ = 0;         ///< the stream of collectives
-  double copying_until_ = 0;      ///< the stream of copies
-  double waited_ = 0;             ///< by the compute stream, for collectives
+  double now_ = 0;                ///< time on the compute stream
+  double busy_until_ = 0;         ///< time on the stream of collectives
+  double copying_until_ = 0;      ///< time on the stream of copies
+  double waited_ = 0;             ///< of the compute stream, for collectives
   double waited_for_copies_ = 0;
   Roofline out_ = fresh();
 };
@@ -334,7 +334,7 @@ bool in_several_passes(dsconfig::OptimizerKind kind) {
 
 std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   const dsconfig::ResolvedConfig& config = input.config;
-  constexpr const char* kNot = "what it launches on a GPU is not counted";
+  constexpr const char* kNot = "dsj does not count this work on a GPU";
   if (config.autocast.on())
     return Uncounted{"torch_autocast", std::string("products in another type: ") + kNot,
                      "bf16.enabled instead"};
@@ -409,7 +409,7 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
     return Uncounted{"spec.training.optim", std::string("moments in 8 bits: ") + kNot,
                      "adamw_torch"};
   if (config.offload.nvme())
-    return Uncounted{"zero_optimization", "state on a disk: how fast it is, no table of GPUs says",
+    return Uncounted{"zero_optimization", "state on a disk, whose speed the table of GPUs lacks",
                      "device: cpu"};
   return std::nullopt;
 }

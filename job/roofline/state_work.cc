@@ -9,22 +9,22 @@ namespace {
 
 using dsconfig::Precision;
 
-constexpr int64_t kCompute = 2;  // bytes of an element
+constexpr int64_t kCompute = 2;  // bytes per element
 
 int64_t bytes_of(Precision precision) {
   return precision == Precision::Fp32 ? 4 : 2;
 }
 
-/// Spans that one launch of an update takes (engine/kernels/cuda/updates.cu).
+/// Spans per launch of an update (engine/kernels/cuda/updates.cu).
 constexpr int64_t kSpansAtOnce = 44;
-/// Elements of a partial sum of squares (engine/kernels/cuda/sums.cu).
+/// Elements per partial sum of squares (engine/kernels/cuda/sums.cu).
 constexpr int64_t kSquares = 1 << 16;
 
 Op pass(int64_t bytes) {
   return {Kind::Pass, 0, bytes, 1};
 }
 
-/// Whether averaging is a pass over the gradient (engine/optim/averaging.h).
+/// When averaging needs a pass over the gradient (engine/optim/averaging.h).
 struct Scaled {
   bool before = false, after = false;
 };
@@ -38,12 +38,12 @@ Scaled scaled(const dsconfig::ResolvedConfig& config, int world) {
                     is_half(config.grad_accum_dtype)};
 }
 
-/// Type and elements of the gradient that the update reads.
+/// The number of gradient elements that the update reads.
 int64_t gradient_elements(const FlatState& state) {
   return state.stage.shards_update() ? state.flat.shard_numel() : state.flat.numel();
 }
 
-/// Pieces of a shard that lie in one place and in one chunk.
+/// The number of pieces of a shard that are on one device and in one chunk.
 int64_t spans(const layout::FlatLayout& flat, const std::vector<layout::Part>& parts) {
   int64_t count = 0;
   for (const layout::Part& part : parts) {
@@ -94,7 +94,7 @@ Reduction reduction(const FlatState& state, bool first, bool last) {
 Ops norm_work(const FlatState& state) {
   const int64_t n = gradient_elements(state), parts = (n + kSquares - 1) / kSquares;
   Ops work = {{Kind::Ours, 0, n * bytes_of(state.config.grad_accum_dtype) + 16 * parts, 2}};
-  if (state.leaves) work.insert(work.end(), {pass(8), pass(24)});  // a sum of its own, then added
+  if (state.leaves) work.insert(work.end(), {pass(8), pass(24)});  // its own sum, then the addition
   return work;
 }
 
@@ -106,7 +106,7 @@ Updated update_work(const FlatState& state, const std::vector<layout::Part>& opt
     (part.place == layout::Place::Device ? device : host) += part.numel;
   for (const layout::Part& part : parameters)
     kept_in_host += part.place == layout::Place::Device ? 0 : part.numel;
-  // Master and states are read and written, the gradient is read, the 16-bit copy written.
+  // Reads and writes master and states, reads the gradient, writes the 16-bit copy.
   const int64_t element = 8 * (1 + state.states) + gradient + kCompute;
   Updated out;
   if (device > 0) {

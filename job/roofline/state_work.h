@@ -1,5 +1,5 @@
-// What a flat's gradient, norm and update queue on a GPU beside the units' work, and what they ask
-// of the links: the twin, on sizes, of engine/zero/flat.cc. 16-bit compute types. Pure.
+// What a flat's gradient, norm and update queue on a GPU besides the units' work, and what they
+// send: the counterpart, on sizes only, of engine/zero/flat.cc. 16-bit compute types. Pure.
 // Tested by: tests/engine/simulated/work_test.cc, tests/job/roofline/roofline_test.cc
 #pragma once
 
@@ -18,35 +18,35 @@ struct FlatState {
   const layout::FlatLayout& flat;
   const layout::Stage& stage;  ///< layout::stage_of_flat
   const dsconfig::ResolvedConfig& config;
-  int world = 1;        ///< ranks among which it is cut and reduced
-  int states = 2;       ///< of the optimizer, without the master
-  bool leaves = false;  ///< the sum of the gradient lies in host memory (engine/zero/host_sum.h)
+  int world = 1;        ///< ranks among which it is sharded and reduced
+  int states = 2;       ///< of the optimizer, without the fp32 master
+  bool leaves = false;  ///< the gradient's sum is offloaded to the host (engine/zero/host_sum.h)
 };
 
-/// One reduction: what comes before it, what travels, what comes after.
+/// One reduction: the operations before it, the transfer, the operations after it.
 struct Reduction {
   Ops before, after;
-  int64_t sent = 0;          ///< bytes that a rank sends, by the formulas of a ring; 0: none
+  int64_t sent = 0;          ///< bytes that a rank sends, by a ring's formulas; 0 if none
   int64_t collectives = 0;   ///< calls
-  bool gone = false;         ///< the units' gradient is no longer there
-  int64_t up = 0, down = 0;  ///< bytes of the sum that leaves: earlier micro-steps' back, and away
+  bool gone = false;         ///< the units' gradient no longer exists
+  int64_t up = 0, down = 0;  ///< bytes of an offloaded sum: fetched, then stored
 };
-/// `first`, `last`: of the step's micro-steps.
+/// Whether the micro-step is the first or the last of the step.
 Reduction reduction(const FlatState& state, bool first, bool last);
 
-/// The sum of the gradient's squares.
+/// The sum of the squares of the gradient.
 Ops norm_work(const FlatState& state);
 
-/// An update: on the device, and in host memory for what is offloaded, part by part.
+/// An update, on the device and, for offloaded parts, in host memory.
 struct Updated {
   Ops device;
-  int64_t up = 0;  ///< bytes to the device: 16-bit parameters, and the gradient of what it updates
+  int64_t up = 0;    ///< bytes to the device: 16-bit parameters, and gradients for updates there
   int64_t host = 0;  ///< bytes that the update reads and writes in host memory
 };
 Updated update_work(const FlatState& state, const std::vector<layout::Part>& optimizer,
                     const std::vector<layout::Part>& parameters);
 
-/// Bytes that a rank sends when a flat of 16-bit elements is gathered from so many ranks.
+/// Bytes that a rank sends when a flat of 16-bit elements is gathered over `ranks` ranks.
 int64_t gathered_bytes(const layout::FlatLayout& flat, int ranks);
 
 }  // namespace dsj::roofline

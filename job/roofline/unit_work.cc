@@ -11,7 +11,7 @@ using layout::Activation;
 using layout::NormKind;
 using layout::Role;
 
-/// The order of gpt2's parameters is that of a layer with one weight for q, k and v.
+/// gpt2 orders its parameters as a layer with one weight for q, k and v.
 layout::ModelConfig with_roles(layout::ModelConfig model) {
   if (model.block == layout::Block::Gpt2) model.fused_qkv = true;
   return model;
@@ -74,7 +74,7 @@ int64_t UnitWork::norm_element() const {
   return once ? 4 : recorder_.element();
 }
 
-/// The factor on normed values, in a type of `element` bytes.
+/// The factor of normed values, in a type of `element` bytes.
 void UnitWork::factor(bool has_weight, int64_t width, int64_t element) {
   if (!has_weight) return one(width);  // ones
   if (element == 4) cast(width);
@@ -82,7 +82,7 @@ void UnitWork::factor(bool has_weight, int64_t width, int64_t element) {
     recorder_.pass(2 * width * element);
 }
 
-/// x and the factor as the kernel takes them.
+/// Converts x and the factor to the kernel's types.
 void UnitWork::norm_factors(const Norm& norm) {
   factor(norm.weight >= 0, model_.hidden_size, norm_element());
 }
@@ -94,7 +94,7 @@ void UnitWork::norm(const Norm& norm, int64_t rows) {
   if (model_.rms()) {
     recorder_.ours((2 * rows * hidden + hidden) * element + 4 * rows);
   } else {
-    if (norm.bias < 0) one(hidden);  // zeros
+    if (norm.bias < 0) one(hidden);  // a bias of zeros
     recorder_.ours(bytes(2 * rows * hidden + 2 * hidden) + 8 * rows);
   }
   if (element == 4) cast(rows * hidden);
@@ -112,19 +112,19 @@ void UnitWork::norm_backward(const Norm& norm, int64_t rows) {
   const bool wide = element == 4;
   if (wide) {
     cast(all);                // x
-    recorder_.pass(4 * all);  // its gradient begins at 0
+    recorder_.pass(4 * all);  // zeroes its gradient
     cast(all);                // dy
   }
   norm_factors(norm);
-  // dy, x, and dx twice. Gradients are named before the kernel runs, and what pads them is then set
-  // to 0.
+  // dy, x, and dx twice. accumulates() comes before the kernel runs: on a first write it zeroes the
+  // padding.
   if (model_.rms())
     recorder_.ours((4 * all + hidden) * element + 4 * rows + 4 * parts);
   else
     recorder_.ours(bytes(4 * all + hidden) + 8 * rows + 8 * parts);
   sum_rows(norm.weight, rows, hidden);
   if (!model_.rms()) sum_rows(norm.bias, rows, hidden);
-  if (wide) recorder_.pass(all * (2 * recorder_.element() + 4));  // added
+  if (wide) recorder_.pass(all * (2 * recorder_.element() + 4));  // adds dx to it
 }
 
 void UnitWork::before(Role role, int64_t rows) {
@@ -155,7 +155,7 @@ void UnitWork::head_norms(int64_t rows) {
 
 void UnitWork::head_norms_backward(int64_t rows) {
   const int64_t element = heads_element();
-  if (element == 4 && !model_.qk_norm_after_rope) cast(rows * queries_keys());  // what was kept
+  if (element == 4 && !model_.qk_norm_after_rope) cast(rows * queries_keys());  // kept for backward
   const auto backward = [&](Role role, int64_t heads, int64_t width) {
     const int64_t sums = model_.qk_norm_whole ? 1 : heads, weight = width / sums;
     factor(true, weight, element);
@@ -174,7 +174,7 @@ void UnitWork::rope(int layer, const Batch& batch) {
   if (!model_.rope_in_pairs && model_.rotary_size() == model_.head_dim)
     return recorder_.ours(2 * tokens * heads * model_.head_dim * element +
                           4 * batch.longest() * model_.head_dim + 8 * tokens);
-  // A part of each head, or neighbours: ops::rope_parts.
+  // A part of each head, or neighbouring elements: ops::rope_parts.
   const int64_t half = model_.rotary_size() / 2, rows = tokens * half, all = rows * heads;
   for (int table = 0; table < 2; ++table) recorder_.pass(2 * 4 * rows + 8 * tokens);
   for (int sum = 0; sum < 2; ++sum) {
@@ -186,7 +186,7 @@ void UnitWork::rope(int layer, const Batch& batch) {
 
 // ---- activations (ops::activated)
 
-/// An activation that no kernel of ours does.
+/// An activation without a kernel of ours.
 void UnitWork::act(int64_t elements) {
   one(2 * elements);
   if (model_.activation == Activation::Relu2) one(2 * elements);
@@ -223,7 +223,7 @@ void UnitWork::activation_backward(int64_t rows) {
   one(2 * inner);
 }
 
-// ---- what is added to the residual (DecoderLayer::add_branch)
+// ---- sums with the residual (DecoderLayer::add_branch)
 
 void UnitWork::add_branch(const Projection& projection, Role post_norm, int64_t rows) {
   const int64_t all = rows * model_.hidden_size;
@@ -233,7 +233,7 @@ void UnitWork::add_branch(const Projection& projection, Role post_norm, int64_t 
   recorder_.add_to(all);
 }
 
-/// `again`: what its norm reads was not kept.
+/// `again`: recomputes the norm's input, which was not kept.
 void UnitWork::branch_backward(const Projection& projection, Role post_norm, int64_t rows,
                                bool again) {
   const int64_t all = rows * model_.hidden_size;
@@ -262,7 +262,7 @@ void UnitWork::attention(int unit, const Batch& batch, bool backward) {
   const int64_t product = 2 * query * batch.pairs(model_.window(unit - 1));
   if (!backward) return recorder_.attention(2 * product, bytes(tokens * (qkv + query)) + sums);
   recorder_.attention(5 * product, bytes(tokens * (2 * qkv + 2 * query)) + sums);
-  one(2 * tokens * qkv);  // the three gradients become one
+  one(2 * tokens * qkv);  // join the three gradients
 }
 
 void UnitWork::put_back(int64_t rows, int64_t tokens, int64_t width) {
@@ -271,7 +271,7 @@ void UnitWork::put_back(int64_t rows, int64_t tokens, int64_t width) {
   recorder_.pick(rows, width);
 }
 
-/// Between the order of a weight by groups and that of all query heads, key heads, value heads.
+/// Reorders a weight between groups and all query heads, key heads, value heads.
 void UnitWork::regroup(int64_t rows) {
   if (!model_.qkv_by_group || model_.num_kv_heads == 1) return;
   for (const int64_t width : {model_.query_size(), model_.kv_size(), model_.kv_size()})
@@ -345,7 +345,7 @@ void UnitWork::layer_backward(int unit, const Batch& batch, bool recomputed) {
   const int64_t all = rows.tokens * hidden, behind = rows.behind() * hidden;
   if (model_.parallel) recorder_.zero(behind);
   // the MLP
-  activation(rows.behind());  // again
+  activation(rows.behind());  // recompute
   branch_backward(down_, Role::PostMlpNorm, rows.behind(), recomputed);
   activation_backward(rows.behind());
   recorder_.project_backward(up_, rows.behind());
@@ -358,7 +358,7 @@ void UnitWork::layer_backward(int unit, const Batch& batch, bool recomputed) {
   branch_backward(o_, Role::PostAttentionNorm, rows.behind(), false);
   put_back(rows.outputs, rows.tokens, query);
   attention(unit, batch, true);
-  const bool wide = heads_element() == 4;  // only where heads are normed
+  const bool wide = heads_element() == 4;  // only if heads have norms
   if (wide) cast(rows.tokens * queries_keys());
   rope(unit - 1, batch);
   if (model_.qk_norm) head_norms_backward(rows.tokens);
@@ -372,7 +372,7 @@ void UnitWork::layer_backward(int unit, const Batch& batch, bool recomputed) {
   backward_before(Role::Norm1, rows.tokens);
 }
 
-// ---- the ends
+// ---- embedding and head
 
 void UnitWork::embedding_forward(const Batch& batch) {
   const int64_t tokens = batch.tokens(), all = tokens * model_.hidden_size;
@@ -393,8 +393,8 @@ void UnitWork::embedding_backward(const Batch& batch) {
     if (!recorder_.accumulates(table)) recorder_.zero(parameters[table].numel());
     if (table == 1 && model_.first_position != 0) recorder_.pass(2 * 8 * tokens);
     if (table == 0 && model_.padding_id >= 0) {
-      recorder_.pass((8 + 1) * tokens);         // which tokens pad
-      recorder_.pass(bytes(2 * all) + tokens);  // their gradients are 0
+      recorder_.pass((8 + 1) * tokens);         // find the padding tokens
+      recorder_.pass(bytes(2 * all) + tokens);  // set their gradients to 0
     }
     scatter(tokens);
   }
@@ -415,8 +415,8 @@ Ops UnitWork::turn(const Batch& batch) {
   recorder_.enter(head);
   const bool bias_trains = model_.head_bias && recorder_.trained(bias);
   const bool bias_before = bias_trains && recorder_.accumulates(bias);
-  recorder_.pass(8);                           // the loss begins at 0
-  if (bias_trains) recorder_.pass(4 * vocab);  // and the sum of the bias's gradient
+  recorder_.pass(8);                           // zeroes the loss
+  if (bias_trains) recorder_.pass(4 * vocab);  // and the bias's gradient
   if (!alone) recorder_.pick(targets, hidden);
   norm(last, targets);
   const int64_t rows = layout::logit_rows(
@@ -428,7 +428,7 @@ Ops UnitWork::turn(const Batch& batch) {
     recorder_.linear(count, hidden, vocab, model_.head_bias);
     const bool scaled = model_.logits_scale != 1, capped = model_.logits_cap > 0;
     if (scaled) one(2 * logits);
-    if (capped)  // quotient, tanh, its square, ones, the slope, times the cap
+    if (capped)  // quotient, tanh, its square, ones, the slope, product with the cap
       for (const int passes : {2, 2, 2, 1, 3, 2}) one(passes * logits);
     recorder_.ours(bytes(3 * logits) + 24 * count, 2);
     if (capped) one(3 * logits);

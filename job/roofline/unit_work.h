@@ -1,8 +1,8 @@
-// What a unit queues on a GPU, forward and backward, in a 16-bit type: the twin, on shapes, of
-// engine/models. It reads the same description of a layer as the engine does
-// (layout::ModelConfig, layout::decoder_roles), so it has no list of families. It holds where flash
-// attention takes all rows at once and nothing is dropped out. Launches and bytes equal what the
-// simulated GPU counts. One thread.
+// What a unit queues on a GPU, forward and backward, in a 16-bit type: the counterpart, on shapes
+// only, of engine/models. It reads the same description of a layer as the engine does
+// (layout::ModelConfig, layout::decoder_roles), so it has no list of families. It requires flash
+// attention over all rows at once and no dropout. Launches and bytes equal the simulated GPU's
+// counts. One thread.
 // Tested by: tests/engine/simulated/work_test.cc
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace dsj::roofline {
 
-/// Partial sums of a norm's backward over so many rows: engine/kernels/cuda/launchers.h's.
+/// Partial sums of a norm's backward over `rows`, as in engine/kernels/cuda/launchers.h.
 int64_t norm_partials(int64_t rows);
 
 class UnitWork {
@@ -26,24 +26,24 @@ class UnitWork {
   UnitWork(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
            const layout::FlatPlan& plan, const std::optional<LoraArgs>& lora);
 
-  /// `keeps`: what backward needs is kept (no recompute).
+  /// `keeps`: activations are kept for backward (no recompute).
   Ops forward(int unit, const Batch& batch, bool keeps = true);
-  /// A layer's forward again, without its last activation and product (engine/models/pieces.h).
+  /// A layer's recomputation, without its last activation and product (engine/models/pieces.h).
   Ops recompute(int unit, const Batch& batch);
-  /// The head's one visit.
+  /// The head's only visit, forward and backward.
   Ops turn(const Batch& batch);
-  /// `recomputed`: behind recompute(), which left out what the MLP adds to the residual.
+  /// `recomputed`: after recompute(), which omits what the MLP adds to the residual.
   Ops backward(int unit, const Batch& batch, bool recomputed = false);
-  /// The flat's gradient is no longer there: the next one is not added to it.
+  /// The flat's gradient no longer exists: the next one is not added to it.
   void forget(int flat) { recorder_.forget(flat); }
 
  private:
-  /// Where a norm's parameters are in its unit; -1: it has none.
+  /// Indices of a norm's parameters in its unit; -1 if it has none.
   struct Norm {
     int weight = -1, bias = -1;
   };
-  /// A layer's rows: of all tokens, those whose output the last layer gives (0: all), and how many
-  /// there are behind its attention.
+  /// Rows of a layer: one per token; those whose output the last layer computes (0: all); and the
+  /// number of rows after its attention.
   struct Rows {
     int64_t tokens, outputs;
     int64_t behind() const { return outputs > 0 ? outputs : tokens; }
@@ -54,9 +54,9 @@ class UnitWork {
                         int64_t in) const;
   Norm norm_at(layout::Role role) const;
   int64_t bytes(int64_t elements) const { return elements * recorder_.element(); }
-  /// Bytes of what norms that round once work on.
+  /// Bytes per element in norms that round once.
   int64_t norm_element() const;
-  /// Bytes of what head norms and rope work on.
+  /// Bytes per element in head norms and rope.
   int64_t heads_element() const;
   int64_t queries_keys() const { return model_.query_size() + model_.kv_size(); }
 
@@ -92,11 +92,11 @@ class UnitWork {
   void scatter(int64_t rows);
   void put_back(int64_t rows, int64_t tokens, int64_t width);
 
-  const layout::ModelConfig model_;  ///< with gpt2's one weight for q, k and v named as such
+  const layout::ModelConfig model_;  ///< gpt2's single weight for q, k and v is fused_qkv
   const std::vector<layout::UnitSpec>& units_;
   const std::vector<layout::Role> roles_;  ///< of a layer's parameters
   Recorder recorder_;
-  const Projection qkv_, q_, kv_, o_, up_, down_;  ///< up_: with gate
+  const Projection qkv_, q_, kv_, o_, up_, down_;  ///< up_ includes the gate
 };
 
 }  // namespace dsj::roofline

@@ -1,5 +1,5 @@
-// What a rank queues on its GPU, as data: launches, operations and bytes, counted from shapes
-// alone. Plain data.
+// The work that a rank queues on its GPU, as data: launches, operations and bytes, counted from
+// shapes alone. Plain data.
 // Tested by: tests/engine/simulated/work_test.cc
 #pragma once
 
@@ -8,18 +8,18 @@
 
 namespace dsj::roofline {
 
-/// Who computes.
+/// Which code computes.
 enum class Kind {
-  Product,    ///< a matrix product, cuBLAS's
+  Product,    ///< a matrix product of cuBLAS
   Attention,  ///< a call of libtorch's flash attention
   Ours,       ///< a kernel of engine/kernels/cuda
-  Pass,       ///< another operation of libtorch over elements
+  Pass,       ///< another elementwise operation of libtorch
 };
 
-/// One operation. Bytes: every operand once for each time that it is read or written.
+/// One operation. `bytes` counts every operand once per read or write.
 struct Op {
   Kind kind = Kind::Pass;
-  int64_t flops = 0;  ///< of products and attention; 0 elsewhere
+  int64_t flops = 0;  ///< of products and attention; otherwise 0
   int64_t bytes = 0;
   int64_t launches = 1;
 };
@@ -28,7 +28,7 @@ using Ops = std::vector<Op>;
 /// Tokens of a micro-batch.
 struct Batch {
   std::vector<int64_t> lengths;  ///< [row] tokens, at least one row
-  int64_t targets = 0;           ///< tokens that predict something, at least one
+  int64_t targets = 0;           ///< tokens with a loss, at least one
 
   int64_t tokens() const {
     int64_t all = 0;
@@ -40,9 +40,9 @@ struct Batch {
     for (const int64_t length : lengths) most = length > most ? length : most;
     return most;
   }
-  /// Tokens whose output the last layer gives (engine/models/micro_batch.h); 0: all.
+  /// Tokens whose output the last layer computes (engine/models/micro_batch.h); 0: all.
   int64_t outputs() const { return (tokens() - targets) * 16 >= tokens() ? targets : 0; }
-  /// Pairs of a query and a key that it sees; `window` 0: all before it.
+  /// Pairs of a query and a key in its window; `window` 0: all earlier keys.
   int64_t pairs(int64_t window) const {
     int64_t all = 0;
     for (const int64_t n : lengths) {
