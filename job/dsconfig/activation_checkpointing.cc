@@ -5,7 +5,7 @@ namespace dsj::dsconfig {
 void resolve_activation_checkpointing(const Source& in, const ResolvedConfig& config, Report& out) {
   if (!config.cpu_checkpointing || in.alone) return;
   if (in.args.gradient_checkpointing.value_or(false)) return;
-  // DeepSpeed's section, too, acts only on a model that calls its checkpointing.
+  // DeepSpeed's section, too, acts only on models that call its checkpointing.
   out.warning("activation_checkpointing.cpu_checkpointing",
               "it moves the layer inputs that gradient checkpointing keeps, and that is off",
               "set training.gradientCheckpointing, or remove the key");

@@ -1,6 +1,6 @@
-// amp: the levels of NVIDIA's apex, by the mechanisms that the engine has. O0 is fp32, O1 is autocast to
-// fp16 in which nothing travels in fp16, O2 is fp16 with fp32 masters; the loss scale is apex's.
-// DeepSpeed had the section until 0.19.7; what it refuses together is refused with its words.
+// amp: the levels of NVIDIA's apex, mapped to the engine's mechanisms. O0 is fp32, O1 is autocast
+// to fp16 without fp16 messages, O2 is fp16 with fp32 masters; the loss scale is apex's. DeepSpeed
+// had this section until 0.19.7. Combinations that it refuses are refused with its messages.
 #include <algorithm>
 #include <cmath>
 
@@ -31,8 +31,8 @@ void check_company(const Source& in, const ResolvedConfig& config, Report& out) 
     out.error(kAmp, "amp and torch_autocast are both on", "switch one off");
 }
 
-/// apex begins at 65536 or at the maximum below it, doubles after 2,000 steps without an overflow,
-/// halves after each, and ends nothing.
+/// apex starts at 65536 or at a lower maximum, doubles after 2,000 steps without an overflow,
+/// halves after each overflow, and never ends the run.
 LossScaleConfig apex_scale(const Source& in, Report& out) {
   const double maximum = in.value<double>(kMaximumScale);
   LossScaleConfig scale{.initial = std::min(65536.0, maximum),

@@ -1,4 +1,4 @@
-// The rules of the training arguments, and those that stand for no key of ds_config.
+// The rules of the training arguments, including those without a key in ds_config.
 #include <cmath>
 #include <sstream>
 

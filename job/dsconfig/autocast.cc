@@ -1,5 +1,5 @@
-// torch_autocast: parameters, masters and states stay fp32, matrix products run in 16 bits. Semantics
-// are DeepSpeed 0.19.8's; what its versions refuse together is refused with their words.
+// torch_autocast: parameters, masters and states stay in fp32, matrix products run in 16 bits. As
+// in DeepSpeed 0.19.8; combinations that its versions refuse get their messages.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,11 +17,11 @@ constexpr char kType[] = "torch_autocast.dtype";
 constexpr char kModules[] = "torch_autocast.lower_precision_safe_modules";
 constexpr char kCommunication[] = "communication_data_type";
 
-/// A class under the names by which Python imports it.
+/// A module class with the names under which Python imports it.
 struct Module {
   const char* name;
   const char* also;
-  bool ours = true;  ///< a model here has it
+  bool ours = true;  ///< a model here contains it
 };
 constexpr std::array<Module, 6> kKnown = {
     {{"torch.nn.Linear", "torch.nn.modules.linear.Linear"},
@@ -31,7 +31,7 @@ constexpr std::array<Module, 6> kKnown = {
      {"torch.nn.Conv2d", "torch.nn.modules.conv.Conv2d", false},
      {"torch.nn.Conv3d", "torch.nn.modules.conv.Conv3d", false}}};
 
-/// DeepSpeed's list: Linear and the convolutions, of which models here have one dimension's.
+/// DeepSpeed's list: Linear and the convolutions. Models here have only the one-dimensional one.
 std::vector<std::string> safe_modules(const Source& in, Report& out) {
   const json* list = in.literal(kModules);
   if (list == nullptr) return {"torch.nn.Linear", "torch.nn.Conv1d"};
@@ -58,14 +58,14 @@ std::vector<std::string> safe_modules(const Source& in, Report& out) {
   return found;
 }
 
-/// torch.amp.GradScaler's numbers. Below fp32's smallest number its own scale would be 0.
+/// torch.amp.GradScaler's numbers. Below fp32's smallest normal number, its scale would be 0.
 LossScaleConfig grad_scaler() {
   return {.window = 2000, .hysteresis = 1, .minimum = std::ldexp(1.0, -126), .like_torch = true};
 }
 
-/// A model in 16 bits under torch.autocast, which DeepSpeed takes since 0.18. In bf16 every product has
-/// the parameters' type already, and each parameter travels in it: autocast changes nothing. Other pairs
-/// would multiply in a third type, or have two loss scales.
+/// A 16-bit model under torch.autocast, which DeepSpeed accepts since 0.18. In bf16, products and
+/// messages have the parameters' type already, so autocast changes nothing. Other pairs would
+/// multiply in a third type or have two loss scales.
 void check_model_type(Precision products, ResolvedConfig& config, Report& out) {
   if (config.precision == Precision::Bf16 && products == Precision::Bf16) {
     if (config.zero.stage > 0 && config.communication_dtype != Precision::Bf16) {

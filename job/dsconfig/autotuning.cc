@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr char kSection[] = "autotuning";
 
-/// Takes the value of a key that DeepSpeed's tuner reads as a list. Leaves its first value.
+/// Takes the value of a key that DeepSpeed's tuner reads as a list. Leaves its first element.
 std::vector<int64_t> take_list(json& value, int64_t least, int64_t most, const std::string& path,
                                std::vector<Finding>& findings) {
   std::vector<int64_t> list;
@@ -46,7 +46,7 @@ std::vector<int> stages_of(json& ds_config, std::vector<Finding>& findings) {
     return {list.begin(), list.end()};
   }
   if (stage.is_number_integer() && stage >= 0 && stage <= 3) return {stage.get<int>()};
-  return {0};  // check() says what is wrong
+  return {0};  // check() reports the error
 }
 
 Autotuning settings_of(const Source& in) {
@@ -97,12 +97,12 @@ void check_settings(const Autotuning& read, Report& out) {
 
 TuneRequest tune_request(const json& ds_config) {
   TuneRequest request{.ds_config = ds_config};
-  if (!request.ds_config.is_object()) return request;  // resolve() says what is wrong
+  if (!request.ds_config.is_object()) return request;  // resolve() reports the error
   request.stages = stages_of(request.ds_config, request.findings);
   if (const auto micro = request.ds_config.find(kMicroBatchKey);
       micro != request.ds_config.end() && micro->is_array())
     request.micro_batches = take_list(*micro, 1, 1 << 20, kMicroBatchKey, request.findings);
-  // The section's own keys alone: resolve() checks the others, as for a run.
+  // Only the section's own keys: resolve() checks the others, as for a run.
   json section = json::object();
   if (const auto found = request.ds_config.find(kSection); found != request.ds_config.end())
     section[kSection] = *found;

@@ -34,7 +34,7 @@ std::string shown(int64_t train, int64_t micro, int64_t accumulation, int64_t wo
          std::to_string(accumulation) + " x " + std::to_string(world);
 }
 
-/// The product; nullopt: it is outside int64.
+/// The product; nullopt on overflow of int64.
 std::optional<int64_t> product(int64_t a, int64_t b, int64_t c) {
   int64_t ab = 0, abc = 0;
   if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) return std::nullopt;
@@ -43,7 +43,7 @@ std::optional<int64_t> product(int64_t a, int64_t b, int64_t c) {
 
 /// The divisor of `number` nearest to `wanted`.
 int64_t nearest_divisor(int64_t number, int64_t wanted) {
-  constexpr int64_t kFar = 1'000'000;  // how far to search
+  constexpr int64_t kFar = 1'000'000;  // the search range
   for (int64_t step = 0; step < kFar; ++step) {
     if (wanted - step >= 1 && number % (wanted - step) == 0) return wanted - step;
     if (wanted + step <= number && number % (wanted + step) == 0) return wanted + step;
@@ -125,7 +125,7 @@ BatchAnswer solve_batch(const BatchGiven& given) {
 
 namespace {
 
-/// Ranks that share a micro-batch: 1 where there are fewer ranks, which is refused elsewhere.
+/// Ranks that share a micro-batch; 1 if the world is smaller, which another check refuses.
 int64_t shared_ranks(const Source& in) {
   const int64_t size = in.value<int64_t>(kSequenceKey);
   return size <= in.facts.world_size ? size : 1;
@@ -159,8 +159,8 @@ void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
       take(kAccumulationKey, in.args.gradient_accumulation_steps, "gradientAccumulationSteps");
   const json* train = in.literal(kTrainBatchKey);
   if (train != nullptr) given.train = {train->get<int64_t>(), "ds_config"};
-  // train_batch_size does not decide an "auto": Trainer writes its own defaults, and refuses a
-  // literal that is not their product. Without a job the literal is all that is known.
+  // train_batch_size does not decide an "auto": Trainer writes its own defaults and refuses a
+  // literal that is not their product. Without a job, only the literal is known.
   const bool open = train != nullptr && in.alone;
   if (!given.micro.value && !open &&
       (in.is_auto(kMicroBatchKey) || (train == nullptr && in.is_auto(kTrainBatchKey)))) {
@@ -171,7 +171,7 @@ void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
     given.accumulation = {1, kHuggingFaceDefault};
     out.origin(kAccumulationKey, "1", given.accumulation.from);
   }
-  // An entry with an error was left out. The batch rule would only repeat that error.
+  // An entry with an error was left out. The batch rule would only repeat the error.
   for (const char* path : {kTrainBatchKey, kMicroBatchKey, kAccumulationKey})
     if (out.has_error(path)) return;
   const BatchAnswer answer = solve_batch(given);

@@ -1,5 +1,5 @@
-// DeepSpeed's batch rule: train_batch_size = micro-batch x accumulation x world size, or the groups of
-// sequence_parallel_size ranks that share a micro-batch. Arithmetic only; resolve() calls it.
+// DeepSpeed's batch rule: train_batch_size = micro-batch x accumulation x world size (or the number
+// of groups of sequence_parallel_size ranks). Arithmetic only; resolve() calls it.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ inline constexpr char kSequenceKey[] = "sequence_parallel_size";
 
 struct BatchValue {
   std::optional<int64_t> value;  ///< above 0 if given
-  std::string from;              ///< who set it: "ds_config", "training.perDeviceTrainBatchSize"
+  std::string from;              ///< its source: "ds_config", "training.perDeviceTrainBatchSize"
 };
 
 struct BatchGiven {
   BatchValue train, micro, accumulation;
   int64_t world_size = 1;
   int64_t sequence_parallel_size = 1;  ///< divides the world size
-  /// Micro-batches side by side.
+  /// The number of micro-batches that are processed in parallel.
   int64_t ranks() const { return world_size / sequence_parallel_size; }
 };
 
@@ -32,12 +32,12 @@ struct BatchTriple {
 
 struct BatchAnswer {
   std::optional<BatchTriple> triple;
-  std::string problem;  ///< if there is no triple: the numbers, and who set each
+  std::string problem;  ///< if there is no triple: the numbers and their sources
   std::string hint;     ///< the nearest valid triples
 };
 
-/// Two of the three decide the third. Train alone or micro alone: one micro-step. Accumulation
-/// alone, or nothing: refused.
+/// Two of the three determine the third. Only train or only micro: accumulation is 1. Only
+/// accumulation, or none: refused.
 BatchAnswer solve_batch(const BatchGiven& given);
 
 }  // namespace dsj::dsconfig

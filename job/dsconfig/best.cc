@@ -1,5 +1,5 @@
-// load_best_model_at_end, save_strategy best and early stopping. What Trainer and EarlyStoppingCallback of
-// transformers 5 refuse is refused.
+// load_best_model_at_end, save_strategy best and early stopping. Refuses what Trainer and
+// EarlyStoppingCallback of transformers 5 refuse.
 #include <cmath>
 
 #include "common/text.h"
@@ -21,7 +21,7 @@ void resolve_metric(const TrainingArgs& args, BestConfig& best, Report& out) {
   if (best.greater)
     out.warning("training.greaterIsBetter", "the evaluation with the largest loss is the best",
                 "leave it out");
-  // Trainer fills the metric in for load_best_model_at_end only.
+  // Trainer sets a default metric only for load_best_model_at_end.
   if (args.metric_for_best_model || best.load) return;
   if (best.save)
     out.error(kMetric, "saveStrategy \"best\" needs it", "write metricForBestModel: loss");
@@ -29,7 +29,7 @@ void resolve_metric(const TrainingArgs& args, BestConfig& best, Report& out) {
     out.error(kMetric, "earlyStoppingPatience needs it", "write metricForBestModel: loss");
 }
 
-/// Whether each save follows an evaluation of the same step.
+/// Checks that each save is at the step of an evaluation.
 void check_same_steps(const TrainingArgs& args, Report& out) {
   const double save = args.save_steps.value_or(500), eval = evaluation_steps(args);
   const std::string both =
@@ -38,7 +38,7 @@ void check_same_steps(const TrainingArgs& args, Report& out) {
   if ((save < 1) != (eval < 1))
     return out.error(kLoad, both + ": a share of the run and a number of steps are no multiples",
                      "give both as steps, or both as shares");
-  constexpr double kLarge = 1'000'000;  // as Trainer, for shares
+  constexpr double kLarge = 1'000'000;  // as Trainer does for shares
   const double scale = save < 1 ? kLarge : 1;
   if (std::fmod(save * scale, eval * scale) != 0)
     out.error(kLoad, both + ": saveSteps has to be a multiple of evalSteps",

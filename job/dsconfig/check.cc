@@ -31,7 +31,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// "_comment", "__note__", "comment", "//", "#": a remark, not a setting.
+/// Whether the key is a remark: "_comment", "__note__", "comment", "//", "#".
 bool is_comment(const std::string& name) {
   const std::string lower = text::normalized(name);
   return name.starts_with("_") || name.starts_with("//") || name.starts_with("#") ||
@@ -72,7 +72,7 @@ bool any_enabled(const json& object, int depth = 0) {
   return false;
 }
 
-/// Sections in which both versions of DeepSpeed refuse an unknown key.
+/// Sections in which every supported version of DeepSpeed refuses an unknown key.
 bool forbids_unknown(const std::string& section) {
   static const std::set<std::string> sections = {"zero_optimization",
                                                  "zero_optimization.offload_param",
@@ -84,7 +84,7 @@ bool forbids_unknown(const std::string& section) {
   return sections.contains(section);
 }
 
-/// Known, and not built: its parameters are not checked. The same for schedulers.
+/// Known but not built: its parameters are not checked. The same for schedulers.
 bool is_refused_optimizer(const std::string& type) {
   const Optimizer* known = find_optimizer(type);
   return known != nullptr && !known->refusal.empty();
@@ -110,7 +110,7 @@ class Checker {
     out_.findings.push_back({severity, path, std::move(message), std::move(hint)});
   }
 
-  /// No setting of DeepSpeed begins with ~/ but a path.
+  /// Reports values that begin with ~/: they can only be paths.
   void home_paths(const json& value, const std::string& path) {
     if (value.is_string()) {
       if (const auto wrong = home_path(value.get_ref<const std::string&>()))
@@ -124,7 +124,7 @@ class Checker {
         home_paths(value[i], path + "[" + std::to_string(i) + "]");
   }
 
-  /// `path` is the table's, `written` the user's. `on`: report unsupported and inert keys.
+  /// `path` has the table's names, `written` the user's. `on`: report unsupported and inert keys.
   void section(const std::string& path, const std::string& written, const json& object, json& to,
                bool on) {
     std::set<const Key*> seen;
@@ -149,7 +149,7 @@ class Checker {
   }
 
   void unknown(const std::string& path, const std::string& here, const std::string& name) {
-    if (++unknown_ > kUnknownMax) {  // so many are no slip: stop searching
+    if (++unknown_ > kUnknownMax) {  // too many for typing errors: stop the search
       if (unknown_ == kUnknownMax + 1)
         report(Severity::Error, here,
                "one more key that nobody knows, after " + std::to_string(kUnknownMax) + " others",
@@ -363,7 +363,7 @@ class Checker {
 
   void judge(const Key& key, const std::string& here, const json& value) {
     if (key.state != State::Inert && key.state != State::Unsupported) return;
-    if (value == key.fallback || key.path == "fp16.enabled") return;  // resolve() judges that one
+    if (value == key.fallback || key.path == "fp16.enabled") return;  // resolve() checks that one
     for (const json& neutral : key.neutral)
       if (value == neutral) return;
     if (key.state == State::Inert)

@@ -1,5 +1,5 @@
-// Which curriculum a run follows, and random-LTD. Three sections can ask for a curriculum by length;
-// they end in one DifficultySchedule. Metrics that choose rows stand in one of them.
+// Resolves the curricula of a run, and random-LTD. Three sections can set a curriculum by length;
+// all become one DifficultySchedule. Only one of them can have metrics that choose rows.
 #include <algorithm>
 #include <set>
 
@@ -19,7 +19,7 @@ constexpr char kPrinted[] = "data_efficiency.curriculum_learning";
 constexpr char kSampling[] = "data_efficiency.data_sampling.curriculum_learning";
 constexpr char kMetrics[] = "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics";
 constexpr char kLtd[] = "data_efficiency.data_routing.random_ltd";
-constexpr int64_t kForever = INT64_MAX / 2;  ///< steps of a run whose length is not known
+constexpr int64_t kForever = INT64_MAX / 2;  ///< used if the number of steps is unknown
 
 /// A row needs two tokens to have a target.
 void take_row_length(Settings& settings, std::string metric, DifficultySchedule schedule,
@@ -42,7 +42,7 @@ bool is_on(const Source& in, const std::string& section) {
   return in.value<bool>(section + ".enabled");
 }
 
-/// The legacy section, and the same keys right inside data_efficiency.
+/// The legacy section, or the same keys directly inside data_efficiency.
 void read_section(const Source& in, const char* path, bool legacy, ResolvedConfig& config,
                   Report& out) {
   if (!is_on(in, path)) return;
@@ -53,7 +53,7 @@ void read_section(const Source& in, const char* path, bool legacy, ResolvedConfi
                     "found \"" + type + "\"; DeepSpeed acts on \"seqlen\" and ignores others",
                     "write \"seqlen\", or a metric below data_efficiency.data_sampling");
   DifficultySchedule schedule = read_schedule(settings);
-  // 0.19.8 has no legacy section any more; the last versions that had one rounded down.
+  // 0.19.8 has dropped the legacy section; the last versions with it rounded down.
   schedule.may_round_below_min = legacy;
   if (!legacy && settings.sound())
     out.warning(path,
@@ -87,7 +87,7 @@ void read_metric(const std::string& name, Settings settings, ResolvedConfig& con
     return settings.bad("difficulty_type",
                         "found \"" + difficulty + "\", expected value or percentile");
   if (clusters != "single_cluster") {
-    read_choice(name, settings);  // for what is wrong with it
+    read_choice(name, settings);  // only to report its errors
     return;
   }
   if (name != "seqlen" && name != "seqlen_truncate")
@@ -123,7 +123,7 @@ void read_sampling(const Source& in, ResolvedConfig& config, Report& out) {
   }
 }
 
-/// The layers, rising. DeepSpeed sorts them, too.
+/// The layers in ascending order. DeepSpeed sorts them, too.
 std::vector<int64_t> read_layers(const Source& in, Settings& settings) {
   std::vector<int64_t> layers = settings.wholes("random_ltd_layer_id", 0);
   const int64_t count = settings.whole("random_ltd_layer_num", 1);
@@ -171,7 +171,7 @@ void read_random_ltd(const Source& in, ResolvedConfig& config, Report& out) {
   config.data_efficiency.random_ltd = std::move(ltd);
 }
 
-/// What else decides which rows lie in a step.
+/// Reports other settings that decide which rows are in a step.
 void check_order(const Source& in, const DataEfficiencyConfig& found, Report& out) {
   const json* metrics = is_on(in, kSampling) ? in.literal(kMetrics) : nullptr;
   const bool chooses =
@@ -224,7 +224,7 @@ std::vector<MetricCurriculum> metric_curricula(const json& ds_config) {
   const Facts facts;
   const TrainingArgs args;
   const Source in{checked, args, facts, true};
-  Resolution ignored;  // resolve() has said what is wrong
+  Resolution ignored;  // resolve() has reported the errors
   Report out(in, ignored);
   std::vector<MetricCurriculum> read;
   const json* metrics = is_on(in, kSampling) ? in.literal(kMetrics) : nullptr;

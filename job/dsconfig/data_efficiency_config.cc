@@ -6,8 +6,8 @@
 namespace dsj::dsconfig {
 namespace {
 
-/// min + part^(1 / degree) * (max - min), rounded down to a multiple of `multiple`. Beyond max it
-/// may be anything from max on.
+/// min + part^(1 / degree) * (max - min), rounded down to a multiple of `multiple`. A result above
+/// max may be any value from max on.
 int64_t grown(double part, double degree, int64_t min, int64_t max, int64_t multiple) {
   const double span = static_cast<double>(max - min);
   const double exact = std::floor(std::pow(part, 1.0 / degree) * span + static_cast<double>(min));
@@ -28,7 +28,7 @@ int64_t DifficultySchedule::at(int64_t step) const {
   }
   int64_t passed = 0;
   for (size_t i = 0; i < last_steps.size(); ++i) {
-    if (last_steps[i] <= passed) continue;  // no step is so late
+    if (last_steps[i] <= passed) continue;  // an empty range of steps
     if (step <= last_steps[i] || difficulties[i] >= max) return difficulties[i];
     passed = last_steps[i];
   }

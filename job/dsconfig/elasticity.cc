@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-/// The first 38 highly composite numbers: each has more divisors than any number below it.
+/// The first 38 highly composite numbers: each has more divisors than any smaller number.
 constexpr int64_t kHighlyComposite[] = {
     1,      2,      4,      6,      12,     24,     36,     48,    60,    120,
     180,    240,    360,    720,    840,    1260,   1680,   2520,  5040,  7560,
@@ -25,7 +25,7 @@ constexpr int64_t kHighlyComposite[] = {
 constexpr char kMicroBatches[] = "elasticity.micro_batch_sizes";
 constexpr char kMaximumBatch[] = "elasticity.max_train_batch_size";
 
-/// nullopt: beyond the largest batch there can be.
+/// nullopt if it is above kElasticBatchMax.
 std::optional<int64_t> least_common_multiple(const std::vector<int64_t>& numbers) {
   int64_t all = 1;
   for (const int64_t number : numbers) {
@@ -53,7 +53,7 @@ std::vector<int64_t> divisors_of(int64_t number) {
   return low;
 }
 
-/// The counts of ranks from `least` to `most` that share `batch` in whole micro-batches, ascending.
+/// The rank counts from `least` to `most` that divide `batch` into whole micro-batches, ascending.
 std::vector<int64_t> counts_of(int64_t batch, const std::set<int64_t>& micro_batches, int64_t least,
                                int64_t most) {
   std::vector<int64_t> counts;
@@ -98,7 +98,7 @@ Result<Elasticity> solve_flat(const std::vector<int64_t>& micro_batches, int64_t
   return best;
 }
 
-/// The batch of exactly `world` ranks. DeepSpeed computes in doubles; so does this, for the same numbers.
+/// The batch for exactly `world` ranks. Uses doubles, as DeepSpeed does, to get the same numbers.
 Result<Elasticity> solve_for_world(const ElasticityRequest& request, int64_t per_node,
                                    int64_t world) {
   const double ranks = static_cast<double>(world) / static_cast<double>(request.ranks_per_node) *
@@ -193,7 +193,7 @@ namespace {
 constexpr const char* kBatchKeys[] = {"train_batch_size", "train_micro_batch_size_per_gpu",
                                       "gradient_accumulation_steps"};
 
-/// nullopt: a key that must be there is not, or has an error; it is reported.
+/// nullopt if a mandatory key is missing or has an error; this is reported.
 std::optional<ElasticityRequest> request_of(const Source& in, Report& out) {
   for (const char* path : {kMaximumBatch, kMicroBatches}) {
     if (in.literal(path) != nullptr) continue;
@@ -220,7 +220,7 @@ std::optional<ElasticityRequest> request_of(const Source& in, Report& out) {
   return request;
 }
 
-/// The keys that elasticity takes control of. False: they are there, and that is an error.
+/// Reports batch keys, which elasticity controls. False if there are any, which is an error.
 bool judge_batch_keys(const Source& in, const ResolvedConfig& config, Report& out) {
   const bool ignored = in.value<bool>("elasticity.ignore_non_elastic_batch_info");
   const int64_t decided[] = {config.train_batch_size, config.micro_batch_size,

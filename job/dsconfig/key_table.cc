@@ -52,7 +52,7 @@ const char* name_of(Type type) {
   return "any";
 }
 
-/// A section that only holds keys: it has no row.
+/// Whether a section only contains keys: it gets no row.
 bool is_container(const Key& key) {
   return key.type == Type::Section && key.state == State::Works;
 }
@@ -99,7 +99,7 @@ std::map<State, int> counts_of(const std::vector<Key>& table) {
   return counts;
 }
 
-/// A cell of a table: no bar, no line break.
+/// A cell of a table: without bars and line breaks.
 std::string cell(std::string text) {
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
     text.replace(at, 1, "\\|");

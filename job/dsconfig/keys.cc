@@ -38,7 +38,7 @@ const Index& index() {
   return built;
 }
 
-/// Words that many sections use. Finding one in another section says nothing.
+/// Names that many sections use. A match in another section is no hint.
 bool is_common_word(const std::string& name) {
   static const std::set<std::string> words = {"enabled",
                                               "type",

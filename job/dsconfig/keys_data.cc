@@ -1,4 +1,4 @@
-// The table's part on curriculum learning and random-LTD; data_efficiency.cc reads them. See keys.h.
+// Rows of curriculum learning and random-LTD; data_efficiency.cc reads them. See keys.h.
 #include "job/dsconfig/keys.h"
 
 namespace dsj::dsconfig {

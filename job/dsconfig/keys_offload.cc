@@ -1,4 +1,4 @@
-// The table's part on offload and its file I/O. See keys.h.
+// Rows of offload and its file I/O. See keys.h.
 #include "job/dsconfig/keys.h"
 
 namespace dsj::dsconfig {
@@ -15,7 +15,7 @@ constexpr FieldOf to_param = to<&ResolvedConfig::offload, &Offload::param, kMemb
 template <auto kMember>
 constexpr FieldOf to_aio = to<&ResolvedConfig::offload, &Offload::aio, kMember>;
 
-/// What both sections have.
+/// Keys that both sections have.
 void add_common(std::vector<Key>& keys, const std::string& section, const std::string& device_test,
                 const std::string& buffers_test, FieldOf buffer_count, FieldOf pin_memory,
                 const char* stages) {

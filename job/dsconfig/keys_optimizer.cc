@@ -1,5 +1,5 @@
-// The table's rows of optimizer. A parameter belongs to some classes only: optimizers.h says which,
-// and makes the rows of those that a formula reads. See keys.h.
+// Rows of optimizer. Only some classes take a parameter: optimizers.h lists which, and creates the
+// rows of parameters that a formula reads. See keys.h.
 #include "job/dsconfig/keys.h"
 #include "job/dsconfig/optimizers.h"
 
@@ -24,7 +24,7 @@ Key row_of(const OptimizerParameter& parameter) {
   return key;
 }
 
-/// What constructors take and no formula reads, and what is not a field of OptimizerConfig.
+/// Parameters of constructors that no formula reads or that are not in OptimizerConfig.
 std::vector<Key> formless_parameters() {
   using enum Type;
   using enum State;

@@ -1,4 +1,4 @@
-// The table's parts on what only observes a run, and on mechanisms of other engines. See keys.h.
+// Rows of settings that only observe a run, and of mechanisms of other engines. See keys.h.
 #include <sstream>
 
 #include "job/dsconfig/elasticity.h"
@@ -7,8 +7,8 @@
 namespace dsj::dsconfig {
 namespace {
 
-/// "enabled:b=false output_path:s": names, types and DeepSpeed's defaults of a section whose keys
-/// need no more than that.
+/// Adds keys written as "enabled:b=false output_path:s": name, type and DeepSpeed's default, for
+/// sections whose keys need nothing else.
 void add(std::vector<Key>& keys, const std::string& section, const std::string& names,
          State state = State::WithSection, const std::string& reason = {},
          const std::string& test = {}) {
@@ -55,7 +55,7 @@ void add_switched(std::vector<Key>& keys, const std::string& section, const std:
   add(keys, section, names);
 }
 
-/// A key of a section that works, and its field.
+/// A working key of a section, and its field.
 struct Working {
   const char* name;
   Field (*field)(ResolvedConfig&);
@@ -77,7 +77,7 @@ void add_fields(std::vector<Key>& keys, const std::string& section,
                     .test = test});
 }
 
-/// A section this engine has; its keys speak when its "enabled" is true.
+/// A section that this engine has; its keys act if its "enabled" is true.
 void add_working(std::vector<Key>& keys, const std::string& section,
                  std::initializer_list<Working> fields, const std::string& test) {
   keys.push_back({.path = section, .type = Type::Section, .gate = Gate::Enabled, .test = test});
@@ -111,7 +111,7 @@ void add_open(std::vector<Key>& keys, const std::string& section, const std::str
                   .open = true});
 }
 
-/// elasticity.cc reads them.
+/// Keys that elasticity.cc reads.
 void add_elasticity(std::vector<Key>& keys) {
   using enum Type;
   const std::string section = "elasticity.";
@@ -152,7 +152,7 @@ void add_elasticity(std::vector<Key>& keys) {
        {.path = section + "version", .type = Float, .fallback = 0.2, .test = every}});
 }
 
-/// autotuning.cc reads them.
+/// Keys that autotuning.cc reads.
 void add_autotuning(std::vector<Key>& keys) {
   const std::string section = "autotuning";
   const char* every =

@@ -1,4 +1,4 @@
-// The table's part on numbers' formats. See keys.h.
+// Rows of number formats. See keys.h.
 #include "job/dsconfig/keys.h"
 
 namespace dsj::dsconfig {
@@ -71,7 +71,7 @@ std::vector<Key> precision_keys() {
        .fallback = false,
        .aliases = {"fp16_master_weights_and_gradients"},
        .test = master_test},
-      // Written by DeepSpeed's older examples; nothing reads it.
+      // DeepSpeed's older examples contain it; DeepSpeed does not read it.
       {.path = "fp16.opt_level", .type = Any, .state = Inert, .reason = "it is a setting of amp"},
 
       {.path = "bf16", .type = Section, .aliases = {"bfloat16"}},

@@ -1,6 +1,6 @@
-// The table's rows of scheduler. A parameter belongs to some classes only: resolve() says
-// which (schedule_deepspeed.cc, schedule_torch.cc). Defaults that differ from class to class are
-// left out. See keys.h.
+// Rows of scheduler. Only some classes take a parameter: resolve() checks which
+// (schedule_deepspeed.cc, schedule_torch.cc). Defaults that differ between classes are left out.
+// See keys.h.
 #include "job/dsconfig/keys.h"
 
 namespace dsj::dsconfig {

@@ -1,4 +1,4 @@
-// The table's first part: what a step is made of. See keys.h.
+// Rows of batch, clipping and communication. See keys.h.
 #include "job/dsconfig/keys.h"
 
 namespace dsj::dsconfig {

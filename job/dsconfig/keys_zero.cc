@@ -1,4 +1,4 @@
-// The table's part on ZeRO. See keys.h.
+// Rows of ZeRO. See keys.h.
 #include "job/dsconfig/keys.h"
 
 namespace dsj::dsconfig {

@@ -1,10 +1,10 @@
-// Adapters, and a base in 4 bits (QLoRA): what they do not go with.
+// Adapters, and a base in 4 bits (QLoRA): conflicts with other settings.
 #include "job/dsconfig/parts.h"
 
 namespace dsj::dsconfig {
 namespace {
 
-/// The product's type as torch names it.
+/// torch's name of the product's type.
 std::string torch_name(Precision precision) {
   switch (precision) {
     case Precision::Bf16:

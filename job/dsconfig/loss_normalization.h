@@ -1,4 +1,4 @@
-// What a step's loss is the mean of: spec.training.lossNormalization (docs/data.md).
+// How a step's loss is averaged: spec.training.lossNormalization (docs/data.md).
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 namespace dsj::dsconfig {
 
 enum class LossNormalization {
-  Token,      ///< of all targets of the step, whatever rank and micro-step has them
-  Rank,       ///< of the ranks' means; a rank's is that of its own targets
-  MicroBatch  ///< of the micro-batches' means
+  Token,      ///< mean over all targets of the step, on all ranks and in all micro-steps
+  Rank,       ///< mean of the ranks' means, each over its own targets
+  MicroBatch  ///< mean of the micro-batches' means
 };
 
-/// As the arguments say. If they say nothing, Token; MicroBatch where the objective judges whole
-/// answers (objective.h). check_arguments() let no other name through
+/// The arguments' choice. Default: Token, or MicroBatch for an objective that judges
+/// whole answers (objective.h). check_arguments() has refused other names
 /// (DSJ_CHECK).
 LossNormalization loss_normalization(const TrainingArgs& args);
 /// "token", "rank" or "micro-batch".

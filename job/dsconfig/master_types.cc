@@ -1,5 +1,5 @@
-// The types of masters and optimizer states: fp32, unless the file asks for 16 bits. DeepSpeed's rules
-// about what goes with what.
+// The types of masters and optimizer states: fp32, unless the file requests 16 bits. Checks
+// DeepSpeed's rules about combinations.
 #include "job/dsconfig/parts.h"
 
 namespace dsj::dsconfig {
@@ -13,7 +13,7 @@ constexpr char kBf16States[] = "bf16.bf16_optimizer_states";
 constexpr char kFp16Masters[] = "fp16.fp16_master_weights_and_grads";
 constexpr char kFp32States[] = "optimizer.params.fp32_optimizer_states";
 
-/// What the masters in 16 bits of `path` need besides. `type`: theirs.
+/// Checks what 16-bit masters (key `path`, type `type`) require.
 void check_masters(const char* path, Precision type, bool fp32_states, const Source& in,
                    const ResolvedConfig& config, Report& out) {
   const std::string name = name_of(type);
@@ -51,7 +51,7 @@ void resolve_master_types(const Source& in, ResolvedConfig& config, Report& out)
   const bool bf16_states = in.value<bool>(kBf16States);
   const bool offloaded = config.offload.optimizer.device != OffloadDevice::None;
   const json* asked = in.literal(kFp32States);
-  const bool own_type = asked != nullptr && !asked->get<bool>();  // the masters'
+  const bool own_type = asked != nullptr && !asked->get<bool>();  // false selects the masters' type
   if (bf16_states && !bf16)
     out.error(kBf16States, std::string("it needs ") + kBf16Masters, "set that too, or remove it");
   if (bf16 && fp16)

@@ -11,7 +11,7 @@ std::vector<MetricCurriculum::Level> MetricCurriculum::admitted(int64_t steps) c
   for (int64_t step = 1; step <= steps; ++step) {
     const int64_t difficulty = schedule.at(step);
     if (all.empty() || difficulty > all.back().difficulty) all.push_back({step - 1, difficulty});
-    if (difficulty >= schedule.max) break;  // it stays
+    if (difficulty >= schedule.max) break;  // reached: it stays there
   }
   return all;
 }

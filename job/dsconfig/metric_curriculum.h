@@ -1,6 +1,6 @@
-// Curricula that choose rows by a metric of theirs: data_sampling.curriculum_learning's metrics of
-// several clusters. They are read where the rows are (engine/train/metric_rows.h); ResolvedConfig has
-// those that cut rows. docs/data.md says what the keys mean.
+// Curricula that choose rows by a metric: the metrics of data_sampling.curriculum_learning with
+// several clusters. They are read where the rows are read (engine/train/metric_rows.h); curricula
+// that cut rows are in ResolvedConfig. docs/data.md defines the keys.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@
 namespace dsj::dsconfig {
 
 struct MetricCurriculum {
-  /// From this step on, counted from 0, difficulties up to this are admitted.
+  /// From `first_step` on, counted from 0, rows up to `difficulty` are admitted.
   struct Level {
     int64_t first_step = 0, difficulty = 0;
   };
 
-  std::string metric;           ///< its name, in metrics.jsonl too
-  bool percentile = false;      ///< a share of the rows in the metric's order; false: its value
+  std::string metric;           ///< its name, also in metrics.jsonl
+  bool percentile = false;      ///< difficulty is a percentile of the rows; false: a value
   std::string index_to_sample;  ///< files of DeepSpeed's data analyzer, without ".idx" and ".bin"
-  std::string index_to_metric;  ///< empty with percentile
+  std::string index_to_metric;  ///< empty if percentile
   DifficultySchedule schedule;
 
-  /// Where the highest difficulty so far grows in steps 1 to `steps`; the first is step 0. Both
-  /// numbers rise: a row that was admitted stays, whatever follows in a list.
+  /// The steps among 1 to `steps` at which the highest difficulty so far grows; the first is step
+  /// 0. Both numbers rise: an admitted row stays admitted.
   std::vector<Level> admitted(int64_t steps) const;
 };
 
-/// Those of a ds_config, in the order of their names; a row needs all of them. None: all rows are
-/// taken. Of a ds_config that resolve() does not refuse.
+/// The curricula of a ds_config, ordered by name. A row must be admitted by each; without any, all
+/// rows are taken. resolve() must not refuse the ds_config.
 std::vector<MetricCurriculum> metric_curricula(const nlohmann::json& ds_config);
 
-/// What the step `step`, counted from 1, goes by: metric → difficulty.
+/// The values at step `step`, from 1: metric → difficulty.
 std::map<std::string, int64_t> difficulties(const std::vector<MetricCurriculum>& metrics,
                                             int64_t step);
 
-/// For the plan, and for what a checkpoint says of its run.
+/// For the plan and for the run's description in a checkpoint.
 nlohmann::json to_json(const std::vector<MetricCurriculum>& metrics);
 
 }  // namespace dsj::dsconfig

@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 11> kPairLosses = {
 
 constexpr std::array<std::string_view, 2> kMarkLosses = {"kto", "apo_zero_unpaired"};
 
-/// 0: it is none of the names.
+/// 0 if `name` is none of the names.
 template <size_t N>
 size_t place_of(const std::array<std::string_view, N>& names, const std::string& name) {
   const auto found = std::ranges::find(names, name);
@@ -51,11 +51,11 @@ Objective objective_of(const TrainingArgs& args) {
   return objective;
 }
 
-// ---- what goes together (parts.h)
+// ---- combinations of arguments (parts.h)
 
 namespace {
 
-/// Refuses an argument that acts with other objectives only.
+/// Refuses arguments that act only with other objectives.
 class OnlyWith {
  public:
   OnlyWith(const std::string& objective, Report& out) : objective_(objective), out_(out) {}
@@ -71,7 +71,7 @@ class OnlyWith {
   Report& out_;
 };
 
-/// The objective whose loss a name is.
+/// The objective to which a loss name belongs.
 const char* objective_of_loss(std::string_view loss) {
   if (loss == "nll") return "sft";
   return std::ranges::find(kMarkLosses, loss) == kMarkLosses.end() ? "dpo" : "kto";
@@ -92,7 +92,7 @@ void check_pair_loss(const TrainingArgs& args, Report& out) {
 
 void check_objective(const TrainingArgs& args, Report& out) {
   const std::string name = args.objective.value_or("sft");
-  if (std::ranges::find(kKinds, name) == kKinds.end()) return;  // its choices were checked
+  if (std::ranges::find(kKinds, name) == kKinds.end()) return;  // check_arguments() reports it
   const Objective::Kind kind = static_cast<Kind>(place_of(kKinds, name));
   const bool scores = kind == Kind::Reward;
   const bool compares = kind == Kind::Dpo || kind == Kind::Orpo || kind == Kind::Kto;
@@ -101,7 +101,7 @@ void check_objective(const TrainingArgs& args, Report& out) {
   only.refuse(args.beta && !compares, "beta", "dpo, orpo or kto");
   only.refuse(args.max_prompt_length && !compares, "maxPromptLength", "dpo, orpo or kto");
   const char* of_loss = args.loss_type ? objective_of_loss(*args.loss_type) : name.c_str();
-  // nll is what pretrain has, too.
+  // pretrain has the loss nll, too.
   if (name != of_loss && !(kind == Kind::Pretrain && of_loss == std::string_view("sft")))
     out.error("training.lossType",
               "\"" + *args.loss_type + "\" is a loss of objective " + of_loss +

@@ -1,4 +1,4 @@
-// What watches a run: when to log, save and evaluate; monitors and profilers.
+// When to log, save and evaluate; monitors and profilers.
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -13,8 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-/// `every`: steps, or below 1 a share of the `total` ones (TrainerState.compute_steps). 0: never
-/// between two steps, only at the end.
+/// `every`: steps, or below 1 a share of `total` (TrainerState.compute_steps). 0: only at the end
+/// of the run.
 Cadence cadence_of(const std::optional<std::string>& strategy, const char* fallback, double every,
                    int64_t total) {
   const std::string name = strategy.value_or(fallback);
@@ -24,7 +24,7 @@ Cadence cadence_of(const std::optional<std::string>& strategy, const char* fallb
   return {Cadence::Kind::Steps, steps >= 1 ? static_cast<int64_t>(steps) : INT64_MAX};
 }
 
-/// Hugging Face's default of logging_steps. Ours is 1, but eval_steps follows theirs.
+/// Hugging Face's default of logging_steps. Ours is 1, but eval_steps defaults to theirs.
 constexpr double kHuggingFaceSteps = 500;
 
 void resolve_evaluation(const Source& in, int64_t total, EvalConfig& eval, Report& out) {
@@ -65,7 +65,7 @@ void resolve_evaluation(const Source& in, int64_t total, EvalConfig& eval, Repor
   }
 }
 
-/// A list of names; anything else in it is an error.
+/// A list of names; any other element is an error.
 std::vector<std::string> operations(const Source& in, Report& out) {
   const char* path = "comms_logger.prof_ops";
   std::vector<std::string> names;
@@ -101,7 +101,7 @@ void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out) {
 
 namespace {
 
-/// Programs to which Trainer can report. Only tensorboard is a monitor here.
+/// Programs to which Trainer can report. Only tensorboard is built.
 constexpr const char* kTrackers[] = {"azure_ml", "clearml", "codecarbon", "comet_ml",   "dagshub",
                                      "dvclive",  "flyte",   "kubeflow",   "mlflow",     "neptune",
                                      "swanlab",  "trackio", "wandb",      "tensorboard"};
@@ -114,7 +114,7 @@ void report_to(const Source& in, ObserveConfig& observe, Report& out) {
     if (word == "none" || word.empty()) continue;
     const bool known = std::ranges::find(kTrackers, word) != std::end(kTrackers);
     if (word == "tensorboard" || word == "all") {
-      if (observe.tensorboard.enabled) continue;  // by ds_config, which says where
+      if (observe.tensorboard.enabled) continue;  // ds_config enables it and sets its path
       observe.tensorboard = {
           .enabled = true,
           .output_path = in.args.logging_dir.value_or(in.args.output_dir + "/runs"),

@@ -1,5 +1,5 @@
-// offload_optimizer, offload_param and aio: from ds_config to Offload, with DeepSpeed's rules about
-// which keys go together.
+// Resolves offload_optimizer, offload_param and aio into Offload, with DeepSpeed's rules about
+// combinations of keys.
 #include <algorithm>
 
 #include "common/text.h"
@@ -101,7 +101,7 @@ void offload_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
     o.device = OffloadDevice::None;
   }
   if (o.device == OffloadDevice::None) {
-    o = {};  // the section has no effect
+    o = {};  // without effect
     return;
   }
   o.nvme_path = nvme_path(kOptimizer, o.device, in, out);
@@ -111,7 +111,7 @@ void offload_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
                   ", but a part is offloaded at stage 3 only; the stage is " +
                   std::to_string(stage),
               "remove it, or set stage 3");
-  // The optimizer holds a tile of the value, of the gradient and of each state.
+  // The optimizer holds a tile of values, of gradients and of each state.
   const int64_t needed = 2 + static_cast<int64_t>(states_of(config.optimizer).size());
   if (o.device == OffloadDevice::Nvme && o.buffer_count < needed)
     out.error(at("buffer_count"),
@@ -176,7 +176,7 @@ void resolve_offload(const Source& in, ResolvedConfig& config, Report& out) {
               "found " + now->dump() + ", and " + before->dump() +
                   " in aio.thread_count, which is its old name",
               "keep one of the two");
-  if (now != nullptr) aio.thread_count = now->get<int64_t>();  // it wins over the old name
+  if (now != nullptr) aio.thread_count = now->get<int64_t>();  // the new name overrides the old one
 }
 
 }  // namespace dsj::dsconfig

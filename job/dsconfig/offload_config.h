@@ -1,4 +1,4 @@
-// offload_optimizer, offload_param, sub_group_size and the section aio, decided. Plain data with
+// offload_optimizer, offload_param, sub_group_size and the section aio, resolved. Plain data with
 // DeepSpeed 0.19's defaults.
 #pragma once
 
@@ -11,13 +11,13 @@ namespace dsj::dsconfig {
 enum class OffloadDevice { None, Cpu, Nvme };
 
 struct OffloadOptimizer {
-  OffloadDevice device = OffloadDevice::None;  ///< None also if it does not act at this stage
+  OffloadDevice device = OffloadDevice::None;  ///< None also at a stage without offload
   std::string nvme_path;
   int64_t buffer_count = 4;  ///< NVMe: staging buffers of sub_group_size elements
   bool pin_memory = true;
-  bool pipeline_read = false;   ///< NVMe: the next tile is read during the update
-  bool pipeline_write = false;  ///< NVMe: the previous tile is written during the update
-  double ratio = 1.0;           ///< stage 3: share of the elements that leaves the device
+  bool pipeline_read = false;   ///< NVMe: reads the next tile during the update
+  bool pipeline_write = false;  ///< NVMe: writes the previous tile during the update
+  double ratio = 1.0;           ///< stage 3: share of the elements to offload
 };
 
 struct OffloadParam {
@@ -51,7 +51,7 @@ struct Offload {
 };
 
 const char* name_of(OffloadDevice device);
-/// Only what is switched on; without offload an empty object.
+/// Only what is enabled; an empty object without offload.
 nlohmann::json to_json(const Offload& offload);
 
 }  // namespace dsj::dsconfig

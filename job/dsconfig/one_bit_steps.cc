@@ -9,8 +9,8 @@ int64_t one_bit_count(const ResolvedConfig& config, int64_t updates) {
 }
 
 int64_t first_local_step(const OptimizerConfig& optimizer) {
-  // The freeze is decided at the end of a step whose count is above var_freeze_step, and the lost
-  // call decides nothing.
+  // The freeze is decided at the end of a step whose count is above var_freeze_step; the lost call
+  // decides nothing.
   return std::max<int64_t>(static_cast<int64_t>(optimizer.var_freeze_step), 1) + 2;
 }
 

@@ -1,5 +1,5 @@
-// How a 1-bit optimizer counts its steps, and whether a run comes to ZeroOneAdam's local ones. The
-// engine goes by it (engine/optim/one_bit.h), and so do the plan's bytes. Pure.
+// How a 1-bit optimizer counts its steps, and whether a run reaches ZeroOneAdam's local steps. The
+// engine (engine/optim/one_bit.h) and the plan use it. Pure.
 // Tested by: tests/engine/optim/one_bit_test.cc, tests/job/plan/memory_model_test.cc
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace dsj::dsconfig {
 
-/// DeepSpeed counts calls of step(), from 1. In 16 bits its first call is spent on zero gradients
-/// before training; in fp32 the first step of training is lost for it.
+/// DeepSpeed counts calls of step(), from 1. With 16 bits, the first call has zero gradients and
+/// comes before training. With fp32, it takes the first training step, which is lost.
 int64_t one_bit_count(const ResolvedConfig& config, int64_t updates);
-/// The count of ZeroOneAdam's first step after its variance is frozen for good.
+/// The count at ZeroOneAdam's first step after the final freeze of its variance.
 int64_t first_local_step(const OptimizerConfig& optimizer);
-/// Whether ranks update by themselves in some step of the run. Where its length is not known: yes.
+/// Whether ranks take local steps without communication in this run; true if its length is unknown.
 bool has_local_steps(const ResolvedConfig& config);
 
 }  // namespace dsj::dsconfig

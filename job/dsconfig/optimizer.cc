@@ -1,5 +1,5 @@
-// Which optimizer a run has, and its hyper-parameters: from ds_config's section, else from
-// training.optim as Hugging Face reads it.
+// Resolves the optimizer and its hyper-parameters from ds_config's section, or without one from
+// training.optim, as Hugging Face does.
 #include <algorithm>
 
 #include "common/text.h"
@@ -50,7 +50,7 @@ std::optional<std::pair<double, double>> pair(const Source& in, const std::strin
   return std::pair{numbers[0], numbers[1]};
 }
 
-/// Whether ds_config has two numbers for it that hold. Reports what does not.
+/// Reads a pair of numbers. False if ds_config has none or it is invalid, which is reported.
 bool read_pair(const OptimizerParameter& parameter, OptimizerConfig& optimizer, const Source& in,
                Report& out) {
   const std::string path = optimizer_key(std::string(parameter.name));
@@ -88,7 +88,7 @@ void betas(OptimizerConfig& optimizer, const Source& in, Report& out) {
   same(optimizer.beta2, "training.adamBeta2", in.args.adam_beta2);
 }
 
-/// What would be a TypeError in Python, and the classes' own checks of values.
+/// Reports parameters that would be a TypeError in Python, and values that the classes refuse.
 void check_names(const Optimizer& found, const std::vector<std::string>& taken, const Source& in,
                  Report& out) {
   const json* params = in.checked.find("optimizer.params");
@@ -104,8 +104,8 @@ void check_names(const Optimizer& found, const std::vector<std::string>& taken, 
                     "DeepSpeed's own classes refuse it too; remove it");
 }
 
-/// The parameters without a rule for "auto". What the class does not take is an error already, and
-/// is read so that the checks below speak of it, too; what it takes is read last and holds.
+/// Parameters without a rule for "auto". One that the class does not take is an error already; it
+/// is read so that later checks cover it. Those that it takes are read last.
 void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>& taken,
                      const Source& in, Report& out) {
   const OptimizerConfig defaults = optimizer;
@@ -131,8 +131,8 @@ void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>&
       read_pair(one, optimizer, in, out);
 }
 
-/// Muon's two rates, and its iteration. As in DeepSpeed a shared "lr" is for what has no rate of its
-/// own.
+/// Muon's two rates and its iteration. As in DeepSpeed, a shared "lr" is the default of both
+/// rates.
 void read_muon(ResolvedConfig& config, const Source& in, Report& out) {
   OptimizerConfig& optimizer = config.optimizer;
   const bool shared = in.literal(optimizer_key("lr")) != nullptr ||
@@ -150,7 +150,7 @@ void read_muon(ResolvedConfig& config, const Source& in, Report& out) {
                 "remove it for DeepSpeed's numbers");
 }
 
-/// What does not go with compressed momenta, and what the 1-bit optimizers take and never use.
+/// Conflicts of compressed momenta, and parameters that the 1-bit optimizers take but never use.
 void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfig& config,
                    Report& out) {
   const std::string name(found.name);
@@ -179,7 +179,7 @@ void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfi
                   "DeepSpeed's " + name + " takes it and never uses it; so does ours", "remove it");
 }
 
-/// DeepSpeed's own rules about which optimizers go with what.
+/// DeepSpeed's own rules about combinations with optimizers.
 void check_rules(const Optimizer& found, const Source& in, const ResolvedConfig& config,
                  Report& out) {
   if (config.zero.stage > 0 && !found.zero_tested &&
@@ -195,11 +195,11 @@ void check_rules(const Optimizer& found, const Source& in, const ResolvedConfig&
               "set loss_scale to 0, or remove it");
 }
 
-/// Without a section: the optimizer that Hugging Face's Trainer makes from training.optim.
+/// Without a section: the optimizer that Hugging Face's Trainer creates from training.optim.
 void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& out) {
   const std::string optim = in.args.optim.value_or("adamw_torch");
   const char* path = "training.optim";
-  const bool apex = optim == "adamw_apex_fused";  // the same rule, fused by apex
+  const bool apex = optim == "adamw_apex_fused";  // apex's fused form of the same rule
   const Optimizer* found = find_trainer_optimizer(apex ? "adamw_torch_fused" : optim);
   if (found == nullptr) {
     const auto& names = trainer_optimizers();
@@ -270,7 +270,7 @@ void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
                                                                  : found->takes);
   optimizer.lr = matched(in, out, optimizer_key("lr"),
                          {in.args.learning_rate, "learningRate", 5e-5}, optimizer.lr);
-  // Hugging Face's adam_* arguments are for the optimizers with two moments.
+  // Hugging Face's adam_* arguments apply to the optimizers with two moments.
   if (has(taken, "eps")) {
     const bool adam = has(taken, "betas") || in.is_auto(optimizer_key("eps"));
     optimizer.eps =

@@ -9,7 +9,7 @@
 namespace dsj::dsconfig {
 namespace {
 
-/// Whether `name` is one of the words of `list`.
+/// Whether `list`, separated by spaces, contains `name`.
 bool listed(std::string_view list, std::string_view name) {
   const auto words = words_of(list);
   return std::ranges::find(words, name) != words.end();

@@ -1,9 +1,9 @@
-// The optimizers: one descriptor each, with all that the rooms need to know about it. ds_config's
-// reader takes names, parameters and defaults from it, the key table its rows, the engine, its
-// checkpoints and `dsj plan` the states. A new optimizer is a kind and a descriptor here, a rule
-// with the same kind in engine/optim/optimizer.h, and the rule's tensor form in
-// engine/device/aten_update.cc. Plain data, by the constructors of torch 2.11 and
-// DeepSpeed 0.19.
+// The optimizers, with one descriptor each that has everything the rooms need. ds_config's reader
+// takes names, parameters and defaults from it, the key table its rows, and the engine, its
+// checkpoints and `dsj plan` the states. A new optimizer needs a kind and a descriptor here, a
+// rule of the same kind in engine/optim/optimizer.h, and its tensor form in
+// engine/device/aten_update.cc. Plain data, from the constructors of torch 2.11 and DeepSpeed
+// 0.19.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace dsj::dsconfig {
 
 /// The formula (engine/optim/optimizer.h).
 enum class OptimizerKind {
-  Adam,  ///< Adam and AdamW: decoupled_weight_decay says which
+  Adam,  ///< Adam and AdamW, which decoupled_weight_decay tells apart
   Sgd,
   Adagrad,
   RMSprop,
@@ -35,10 +35,10 @@ enum class OptimizerKind {
   Muon,
 };
 
-/// How Muon orthogonalises a matrix (engine/zero/newton_schulz.h).
+/// How Muon orthogonalizes a matrix (engine/zero/newton_schulz.h).
 enum class NewtonSchulz { Gram, Standard };
 
-/// The hyper-parameters of all kinds. Each kind reads those of its formula. The values here are
+/// The hyper-parameters of all kinds. Each kind reads those of its formula. The initial values are
 /// Adam's defaults; a descriptor has its own.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::Adam;
@@ -47,16 +47,16 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0.0;
   bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
-  /// False: Hugging Face's two groups, of which one has no decay (job/plan/weight_decay.h).
+  /// False: Hugging Face's two groups, one of them without decay (job/plan/weight_decay.h).
   bool decays_all = true;
   bool bias_correction = true;  ///< Adam, LAMB
-  /// AdamW: the moments are kept in 8 bits, quantised by blocks (job/plan/eight_bit_plan.h).
+  /// AdamW: moments in 8 bits, quantized by blocks (job/plan/eight_bit_plan.h).
   bool eight_bit = false;
-  bool maximize = false;             ///< torch's optimizers: the gradient is negated
+  bool maximize = false;             ///< torch's optimizers: negates the gradient
   double momentum = 0.0;             ///< SGD, RMSprop
   double dampening = 0.0;            ///< SGD
   bool nesterov = false;             ///< SGD
-  double alpha = 0.99;               ///< RMSprop's average; ASGD's power of the step
+  double alpha = 0.99;               ///< RMSprop's decay; ASGD's power of the step
   bool centered = false;             ///< RMSprop
   double rho = 0.9;                  ///< Adadelta
   double lr_decay = 0.0;             ///< Adagrad
@@ -66,16 +66,16 @@ struct OptimizerConfig {
   double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
   double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
   bool eps_inside_sqrt = false;                                            ///< LAMB
-  double coeff_beta = 0.9;                    ///< OneBitLamb, as the next two
+  double coeff_beta = 0.9;                    ///< OneBitLamb, also the next two lines
   double factor_min = 0.5, factor_max = 4.0;  ///< limits of the frozen coefficients' factor
-  double factor_threshold = 0.1;              ///< by which part it may change in a step
+  double factor_threshold = 0.1;              ///< its largest relative change per step
   double freeze_step = 100000;                ///< OneBitAdam, OneBitLamb
-  double var_freeze_step = 100000;            ///< ZeroOneAdam, as the next three
+  double var_freeze_step = 100000;            ///< ZeroOneAdam, also the next three
   double var_update_scaler = 16;              ///< variance updates at one interval
   double local_step_scaler = 32678, local_step_clipper = 16;  ///< steps at one interval; its limit
 };
 
-/// What Muon has besides: OptimizerConfig's lr, momentum and weight_decay are those of the matrices.
+/// Muon's further parameters. OptimizerConfig's lr, momentum and weight_decay are for its matrices.
 struct MuonConfig {
   double adam_lr = 3e-4;  ///< of the parameters that AdamW updates
   NewtonSchulz ns_method = NewtonSchulz::Gram;
@@ -89,11 +89,11 @@ struct PairField {
   double OptimizerConfig::*first;
   double OptimizerConfig::*second;
   bool (*holds)(double first, double second);
-  const char* expected;   ///< what `holds` asks for, in words
+  const char* expected;   ///< what `holds` requires, in words
   const char* hint = "";  ///< an example
 };
 
-/// One parameter of a formula: where its value goes, and its row in the key table. A default is the
+/// A parameter of a formula: its field and its row in the key table. The default is the
 /// descriptor's; the table shows that of the first optimizer that takes the parameter.
 struct OptimizerParameter {
   std::string_view name;  ///< in optimizer.params
@@ -101,7 +101,7 @@ struct OptimizerParameter {
   double min = -1.7e308, max = 1.7e308;  ///< numbers, inclusive
   std::string_view auto_rule = {};       ///< Hugging Face's rule for "auto"
   std::string_view alias = {};           ///< another name in optimizer.params
-  std::string_view shown = {};           ///< its name in the resolved config, where that differs
+  std::string_view shown = {};           ///< its name in the resolved config, if that differs
   std::string_view test = "zero_tests:OptimizersOracle.EqualTorchOver50Steps";  ///< Key::test
 };
 
@@ -120,7 +120,7 @@ inline constexpr char kAdamKeyTests[] =
     "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
     "train_tests:EngineKeys.AdamWModeAndBiasCorrectionMoveTheWeights";
 
-/// In the order of the table. Parameters that no formula reads have their rows in
+/// In the order of the table. Parameters that no formula reads have rows in
 /// keys_optimizer.cc.
 inline constexpr OptimizerParameter kOptimizerParameters[] = {
     {.name = "lr",
@@ -221,37 +221,37 @@ inline constexpr OptimizerParameter kOptimizerParameters[] = {
 
 /// A vector that an optimizer keeps between updates: one fp32 number per element.
 struct OptimizerState {
-  std::string_view name;                           ///< PyTorch's and DeepSpeed's, in checkpoints
+  std::string_view name;                           ///< in checkpoints of PyTorch and DeepSpeed
   bool (*kept)(const OptimizerConfig&) = nullptr;  ///< null: always
-  double OptimizerConfig::*initial = nullptr;      ///< before the first update; null: 0
+  double OptimizerConfig::*initial = nullptr;      ///< value before the first update; null: 0
 };
 
 struct Optimizer {
   std::string_view name;  ///< as ds_config writes it
-  bool any_case = false;  ///< DeepSpeed lower-cases its own names; torch's must be exact
+  bool any_case = false;  ///< DeepSpeed lower-cases its own names; torch's must match exactly
   /// Hugging Face's names for it (training.optim), separated by spaces.
   std::string_view trainer_names = {};
-  /// With the kind, and each parameter that differs from OptimizerConfig's initial value.
+  /// The kind, and each parameter that differs from OptimizerConfig's initial value.
   OptimizerConfig defaults = {};
-  /// What optimizer.params may hold, separated by spaces: what the constructor takes.
+  /// The names that optimizer.params may have, separated by spaces: the constructor's.
   std::string_view takes = {};
-  /// What DeepSpeed's CPU class takes, which offload means; empty: the same.
+  /// Those of DeepSpeed's CPU class, which offload selects; empty: the same.
   std::string_view cpu_takes = {};
-  /// What torch's class takes, if "torch_adam" chooses it; empty: it chooses nothing.
+  /// Those of torch's class, if "torch_adam" can select it; empty: it cannot.
   std::string_view torch_takes = {};
-  double torch_weight_decay = 0;  ///< that class's default
-  /// In the order in which update_span() (engine/zero/update.h) takes them; the first without a
-  /// name ends the list.
+  double torch_weight_decay = 0;  ///< default of that class
+  /// In the order in which update_span() (engine/zero/update.h) takes them. An entry without a name
+  /// ends the list.
   OptimizerState states[3] = {};
   bool zero_tested = false;            ///< on DeepSpeed's list of optimizers for ZeRO
-  bool parameter_sums = false;         ///< an update needs sums over whole parameters first
-  bool communicates = false;           ///< it sends what it needs, compressed (optim/one_bit.h)
-  int highest_stage = 3;               ///< of ZeRO
-  std::string_view stage_reason = {};  ///< why not higher
-  bool dynamic_loss_scale = false;     ///< in fp16 it takes no fixed loss scale
-  bool momentum_product = false;       ///< its formula has the product of all momenta so far
-  bool own_momentum = false;           ///< no schedule finds a momentum or betas to cycle
-  std::string_view refusal = {};       ///< why it is not built; empty: it is
+  bool parameter_sums = false;         ///< an update first needs sums over whole parameters
+  bool communicates = false;           ///< sends its own data, compressed (optim/one_bit.h)
+  int highest_stage = 3;               ///< highest ZeRO stage
+  std::string_view stage_reason = {};  ///< why not a higher one
+  bool dynamic_loss_scale = false;     ///< fp16 must not use a fixed loss scale
+  bool momentum_product = false;       ///< the formula has the product of all momenta so far
+  bool own_momentum = false;           ///< has no momentum or betas that a schedule can cycle
+  std::string_view refusal = {};       ///< why it is not built; empty if it is
 };
 
 constexpr Optimizer adam(std::string_view name, std::string_view trainer_names,
@@ -409,9 +409,9 @@ inline constexpr Optimizer kOptimizers[] = {
 
 // ---- readers ------------------------------------------------------------------------------------
 
-/// By optimizer.type, built or refused; null: nobody's.
+/// By optimizer.type, built or refused; null if unknown.
 const Optimizer* find_optimizer(std::string_view type);
-/// By Hugging Face's name (training.optim); null: not built.
+/// By Hugging Face's name (training.optim); null if not built.
 const Optimizer* find_trainer_optimizer(std::string_view optim);
 /// Every name of training.optim, built or not.
 const std::vector<std::string>& trainer_optimizers();
@@ -419,7 +419,7 @@ const std::vector<std::string>& trainer_optimizers();
 const Optimizer& descriptor_of(OptimizerKind kind);
 /// Whether the kind's constructor takes the parameter.
 bool takes(OptimizerKind kind, std::string_view parameter);
-/// The words of a list that spaces separate.
+/// The words of a list separated by spaces.
 std::vector<std::string> words_of(std::string_view list);
 /// The default that the key table shows: that of the first optimizer that takes the parameter.
 nlohmann::json default_of(const OptimizerParameter& parameter);
@@ -429,9 +429,9 @@ struct StateSpec {
   std::string name;
   double initial = 0;  ///< before the first update
 };
-/// What is kept per element, in the descriptor's order. Empty for plain SGD.
+/// The states per element, in the descriptor's order. Empty for plain SGD.
 std::vector<StateSpec> states_of(const OptimizerConfig& config);
-/// What Muon keeps per element of a matrix that it orthogonalises (job/plan/muon_plan.h).
+/// Muon's states per element of a matrix that it orthogonalizes (job/plan/muon_plan.h).
 std::vector<StateSpec> matrix_states();
 /// Its name in ds_config: "AdamW", "SGD", ...
 std::string name_of(const OptimizerConfig& config);

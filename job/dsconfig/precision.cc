@@ -1,5 +1,5 @@
-// Number types: the model's, the loss scale, the types of gradients when summed and sent, and where
-// they are averaged.
+// Number types: the model's, the loss scale, the types of gradients for sums and messages, and
+// where gradients are averaged.
 #include <cmath>
 #include <optional>
 
@@ -39,14 +39,14 @@ std::optional<Precision> dtype(const Source& in, const char* path) {
   return Precision::Fp32;
 }
 
-/// If data_types asks for a type that the file leaves to the job, assumes that the job sets it.
+/// If data_types needs a type that the file leaves to the job, assumes that the job sets it.
 void type_of_the_job(const Source& in, ResolvedConfig& config, Report& out) {
   auto asked = dtype(in, "data_types.param_dtype");
   if (!asked && config.zero.stage == 0) asked = dtype(in, "data_types.grad_accum_dtype");
   if (config.precision != Precision::Fp32 || asked.value_or(Precision::Fp32) == Precision::Fp32)
     return;
   const std::string name = name_of(*asked);
-  if (in.literal(name + ".enabled") != nullptr) return;  // it says false
+  if (in.literal(name + ".enabled") != nullptr) return;  // it is false
   config.precision = *asked;
   out.note({name + ".enabled", "data_types asks for this type: the job has to set it",
             "spec.training." + name + ", or --" + name + " for dsj run"});
@@ -76,7 +76,7 @@ void gradient_types(const Source& in, ResolvedConfig& config, Report& out) {
         std::string("the parameters are ") + name_of(model) + ", by fp16.enabled and bf16.enabled",
         "set these, and remove it");
   }
-  // bf16 with an fp32 sum: DeepSpeed before 0.19 accepted it, and real files have it.
+  // bf16 with fp32 sums: DeepSpeed before 0.19 accepted it, and real files have it.
   const bool ours = model == Precision::Bf16 && config.grad_accum_dtype == Precision::Fp32;
   if (config.grad_accum_dtype != model && !ours && config.zero.stage == 0) {
     out.error(accumulation,

@@ -38,7 +38,7 @@ std::optional<BadRate> first_bad_rate(const SchedulerConfig& config, double base
     const bool at_an_end = done < kEnd || done >= steps - kEnd;
     done = at_an_end ? done + 1 : std::min(done + stride, steps - kEnd);
   }
-  // The last checkpoint notes the rate of one more step.
+  // The last checkpoint records the rate of one more step.
   const double next = scheduled(config, base_lr, steps).lr;
   if (!std::isfinite(next)) return BadRate{steps + 1, "rate is " + text::number(next)};
   return std::nullopt;

@@ -1,6 +1,6 @@
-// What a schedule makes of a step: a pure function of the steps done. engine/optim/lr_schedule.h is
-// the manual of the formulas and the trainer's door to them; resolve() checks here that a run's
-// rates are numbers.
+// The learning rate of a schedule at a step: a pure function of the steps done.
+// engine/optim/lr_schedule.h documents the formulas and is the trainer's interface; resolve() uses
+// this to check that a run's rates are finite.
 // Tested by: tests/engine/optim/lr_schedule_test.cc, tests/job/dsconfig/rates_test.cc
 #pragma once
 
@@ -18,24 +18,24 @@ struct Scheduled {
   std::optional<double> momentum = {}, beta2 = {};
 };
 
-/// `steps_done` is at least 0, and `config.type` one that resolve() lets through (DSJ_CHECK).
+/// `steps_done` is at least 0; `config.type` is one that resolve() accepts (DSJ_CHECK).
 /// `base_lr`: the optimizer's own rate.
 Scheduled scheduled(const SchedulerConfig& config, double base_lr, int64_t steps_done);
 
-/// A step with which the optimizer cannot work.
+/// A step whose values an optimizer cannot use.
 struct BadRate {
   int64_t step = 0;  ///< from 1
   std::string what;  ///< "rate is nan", "momentum is inf"
 };
-/// The first step of a run of `steps` whose rate is negative, not finite or beyond fp32, or whose
-/// momentum is not finite, or the step behind the last if its rate is not finite; nullopt: none.
-/// DeepSpeed's OneCycle decays a momentum beyond 1, and trains with it: so does this.
-/// Looks at every step up to kRatesChecked, in longer runs at as many: all at both ends, and between
-/// them at equal distances.
+/// The first step of a run of `steps` steps with a rate that is negative, not finite or beyond
+/// fp32, or with a momentum that is not finite; nullopt if none. Also checks that the rate after
+/// the last step is finite. DeepSpeed's OneCycle can decay a momentum beyond 1 and trains with it;
+/// so does this. Checks every step up to kRatesChecked; of a longer run as many steps: all at both
+/// ends, evenly spaced between.
 std::optional<BadRate> first_bad_rate(const SchedulerConfig& config, double base_lr, int64_t steps);
 inline constexpr int64_t kRatesChecked = 100'000;
 
-// The three families. nullopt: the type is not one of its own.
+// The three families. nullopt if the type belongs to another family.
 std::optional<Scheduled> deepspeed_schedule(const SchedulerConfig& config, double base_lr,
                                             int64_t steps_done);
 std::optional<Scheduled> hugging_face_schedule(const SchedulerConfig& config, double base_lr,

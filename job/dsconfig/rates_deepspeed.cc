@@ -1,4 +1,4 @@
-// DeepSpeed 0.19's five schedules, in its order of operations, so that the last bits agree.
+// DeepSpeed 0.19's five schedules, in its order of operations, so that results are bit-identical.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -46,7 +46,7 @@ double cycle_height(const OneCycleConfig& c, double batch) {
   const bool up = x <= ratio;
   const auto stairs = static_cast<double>(up ? c.first_stairs : c.second_stairs);
   if (stairs == 0) return up ? x / ratio : (x - 1) / (ratio - 1);
-  // Computed from whole steps: x itself may lie a last bit below a stair.
+  // Computed from whole steps: rounding may put x one bit below a stair.
   const double step = std::fmod(batch, total);
   const double position =
       step <= c.first_size ? step * stairs / c.first_size : (total - step) * stairs / c.second_size;
@@ -57,7 +57,7 @@ Scheduled one_cycle(const SchedulerConfig& config, int64_t steps_done) {
   const auto& c = config.one_cycle;
   Scheduled now{.lr = config.min_lr};
   if (c.momentum) {
-    now.momentum = c.min_momentum;  // as the constructor leaves it, for one step
+    now.momentum = c.min_momentum;  // as the constructor sets it, for one step
     now.beta2 = 0.99;
   }
   if (steps_done == 0) return now;

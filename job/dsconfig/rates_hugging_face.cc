@@ -1,4 +1,4 @@
-// The schedules of transformers, as multiples of the base rate, in its order of operations. Steps
+// The schedules of transformers, as factors of the base rate, in its order of operations. Steps
 // count from 0, and the scheduler is ahead of the optimizer: there is no shift.
 #include <algorithm>
 #include <cmath>
@@ -51,7 +51,7 @@ double cosine_after_rated_warmup(const SchedulerConfig& config, int64_t s) {
 
 double polynomial(const SchedulerConfig& config, double base_lr, int64_t s) {
   const auto& hf = config.hugging_face;
-  // Where the warm-up is the whole run, nothing is left to decay in.
+  // If the warm-up takes the whole run, there is no decay.
   if (s > config.total_steps || config.total_steps <= config.warmup_steps)
     return hf.end_lr / base_lr;
   const double steps = double(config.total_steps - config.warmup_steps);
@@ -59,7 +59,7 @@ double polynomial(const SchedulerConfig& config, double base_lr, int64_t s) {
   return ((base_lr - hf.end_lr) * std::pow(left, hf.power) + hf.end_lr) / base_lr;
 }
 
-/// The types whose warm-up is s / w. nullopt: another type.
+/// The types whose warm-up is s / w. nullopt for another type.
 std::optional<double> factor(const SchedulerConfig& config, double base_lr, int64_t s) {
   const auto& hf = config.hugging_face;
   const std::string& type = config.type;

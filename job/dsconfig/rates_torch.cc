@@ -1,4 +1,4 @@
-// torch.optim.lr_scheduler's types in closed form. torch multiplies step by step, so last bits
+// torch.optim.lr_scheduler's types in closed form. torch multiplies step by step, so the last bits
 // differ.
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ double half_wave(double least, double most, double progress) {
 double warm_restarts(const SchedulerConfig& config, double base_lr, int64_t s) {
   const int64_t factor = config.torch.period_factor;
   int64_t period = config.torch.period, left = s;
-  if (factor == 1) left %= period;  // there may be as many periods as steps
+  if (factor == 1) left %= period;  // avoids a loop with one pass per step
   while (left >= period) {
     left -= period;
     if (__builtin_mul_overflow(period, factor, &period)) period = INT64_MAX;

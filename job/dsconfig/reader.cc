@@ -16,7 +16,7 @@ using nlohmann::json;
 constexpr size_t kMaxPath = 2048;            // longer paths get no position
 constexpr size_t kMaxIndexedElements = 256;  // elements with a position, per array
 
-/// Thrown inside this file only: where the text stops making sense.
+/// Thrown and caught in this file only: the position of a syntax error.
 struct SyntaxError {
   Position position;
   std::string message, hint;
@@ -26,7 +26,7 @@ bool is_punctuator(char c) {
   return c == '{' || c == '}' || c == '[' || c == ']' || c == ',' || c == ':';
 }
 
-/// Whether all of `text` is a number by JSON's grammar.
+/// Whether all of `text` is a number in JSON's grammar.
 bool looks_like_number(std::string_view text) {
   size_t i = 0;
   const auto digits = [&] {
@@ -96,7 +96,7 @@ class Parser {
     throw SyntaxError{here(), std::move(message), std::move(hint)};
   }
 
-  /// Blanks and comments.
+  /// Skips blanks and comments.
   void skip_space() {
     while (!at_end()) {
       if (static_cast<unsigned char>(peek()) <= ' ') {
@@ -216,13 +216,13 @@ class Parser {
     return key.size() > 60 ? key.substr(0, 57) + "..." : key;
   }
 
-  /// What Python's json.dump writes for such numbers, as in accelerate's `steps_per_print`. JSON has
-  /// no number for them: the key's check gets the word.
+  /// Python's json.dump writes these for non-finite numbers, as in accelerate's `steps_per_print`.
+  /// JSON has no such numbers: the key's check gets the word.
   static bool is_python_literal(std::string_view word) {
     return word == "Infinity" || word == "-Infinity" || word == "NaN";
   }
 
-  /// An unquoted string runs to the end of its line: the usual cause of a missing brace.
+  /// An unquoted string extends to the end of its line: the usual cause of a missing brace.
   std::string swallowed() const {
     if (bare_line_ == 0) return "";
     return " (the unquoted value in line " + std::to_string(bare_line_) +
@@ -386,7 +386,7 @@ class Parser {
   Positions& positions_;
   size_t at_ = 0, line_begin_ = 0;
   int line_ = 1;
-  int bare_line_ = 0;  ///< of the last unquoted string
+  int bare_line_ = 0;  ///< line of the last unquoted string
 };
 
 std::string where(const std::string& source, Position position) {

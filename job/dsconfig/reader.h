@@ -1,8 +1,8 @@
-// Reads ds_config text as DeepSpeed does (Hjson): JSON plus comments (#, //, /* */), trailing or
-// missing commas at line ends, unquoted keys and strings, '''multi-line''' strings, optional braces
-// around the whole. Duplicate keys are an error. Every key and value keeps its line and column. The
-// command line and the job readers call it; ranks get plain JSON. It recurses to kMaxDepth at most,
-// so that a hostile file cannot exhaust the stack.
+// Reads ds_config text as DeepSpeed does (Hjson): JSON with comments (#, //, /* */), trailing or
+// missing commas at line ends, unquoted keys and strings, '''multi-line''' strings, optional outer
+// braces. Duplicate keys are an error. Every key and value has its line and column. The command
+// line and the job readers call it; ranks get plain JSON. Recursion ends at kMaxDepth, so that a
+// hostile file cannot exhaust the stack.
 #pragma once
 
 #include <map>
@@ -17,13 +17,13 @@ namespace dsj::dsconfig {
 
 inline constexpr int kMaxDepth = 64;
 
-/// 1-based; 0: unknown. Columns count bytes.
+/// 1-based; 0 if unknown. Columns count bytes.
 struct Position {
   int line = 0, column = 0;
 };
 
-/// For a JSON path ("zero_optimization.stage", "optimizer.params.betas[0]"): where its key and its
-/// value begin. An array element has a value only.
+/// Where the key and the value of a JSON path ("zero_optimization.stage",
+/// "optimizer.params.betas[0]") begin. An array element has no key.
 struct Entry {
   Position key, value;
 };
@@ -35,17 +35,17 @@ struct Document {
   std::string source;  ///< the file's name, for messages
 };
 
-/// Error: where = "SOURCE:LINE:COLUMN".
+/// Errors: BadInput at "SOURCE:LINE:COLUMN".
 Result<Document> parse_text(std::string_view text, const std::string& source);
 /// The longest text of a ds_config or a manifest, in bytes.
 inline constexpr size_t kMaxText = 1 << 20;
-/// A file's bytes, one more than kMaxText at most. Error: it cannot be read.
+/// A file's bytes, at most kMaxText + 1. Errors: if it cannot be read.
 Result<std::string> text_of_file(const std::string& path);
-/// Reads the file, then parse_text. Error: the file is over 1 MiB.
+/// Reads the file and parses it. Errors: as above, and if the file is over 1 MiB.
 Result<Document> read_file(const std::string& path);
 
-/// Fills in line and column of each finding from the position of its path, or of the nearest parent
-/// if the path itself is not in the text.
+/// Sets line and column of each finding to the position of its path, or of the nearest parent that
+/// the text contains.
 void locate(std::vector<Finding>& findings, const Positions& positions);
 
 }  // namespace dsj::dsconfig

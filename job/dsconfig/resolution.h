@@ -1,4 +1,4 @@
-// What resolve() takes besides ds_config and the arguments, and what it gives back. Plain data.
+// Inputs of resolve() besides ds_config and the arguments, and its result. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace dsj::dsconfig {
 
-/// What the run knows and ds_config does not say. What depends on a missing fact stays undecided.
+/// Facts about the run that ds_config lacks. Values that depend on a missing fact stay open.
 struct Facts {
   int world_size = 1;
   std::optional<int64_t> hidden_size;   ///< from the model's config.json
-  std::optional<int64_t> dataset_rows;  ///< decides the steps if max_steps is not given
-  /// With training.packing: how many packed rows the rows to train on make.
+  std::optional<int64_t> dataset_rows;  ///< decides the number of steps if max_steps is not given
+  /// With training.packing: the number of packed rows.
   std::optional<int64_t> packed_rows = std::nullopt;
   std::optional<int64_t> layers;  ///< decoder layers, from the model's config.json
-  /// From the model's config.json: the positions that it was made for, unless its rope scaling grows
-  /// with the sequence; and whether there are parameters for these positions alone.
+  /// From the model's config.json: its number of positions, unless rope scaling extends with the
+  /// sequence; and whether these positions have parameters.
   std::optional<int64_t> positions = std::nullopt;
   bool positions_learned = false;
 };
@@ -28,20 +28,20 @@ struct Finding {
   enum class Severity { Error, Unsupported, Warning } severity;
   std::string path;          ///< "zero_optimization.stage"
   std::string message;       ///< what is wrong
-  std::string hint;          ///< what to do; "did you mean ...?"
+  std::string hint;          ///< what to do; or "did you mean ...?"
   int line = 0, column = 0;  ///< 1-based; 0: unknown
-  std::string other = {};    ///< the second place of a contradiction: "training.learningRate"
+  std::string other = {};    ///< the other path of a contradiction: "training.learningRate"
 };
 
-/// Where a value came from: "ds_config", "training.learningRate", "default (DeepSpeed 0.19)",
+/// The source of a value: "ds_config", "training.learningRate", "default (DeepSpeed 0.19)",
 /// "hidden_size^2" ...
 struct Origin {
   std::string path, value, from;
 };
 
-/// What a ds_config leaves to its job. It is not a Finding: nothing is wrong with the file.
+/// A value that ds_config leaves to its job. Not a Finding: the file is correct.
 struct Note {
-  std::string path;     ///< the key that would decide it: "train_micro_batch_size_per_gpu"
+  std::string path;     ///< the key that would set it: "train_micro_batch_size_per_gpu"
   std::string message;  ///< what is missing
   std::string hint;     ///< the job's field and argument that set it
 };
@@ -50,8 +50,8 @@ struct Resolution {
   ResolvedConfig config;  ///< valid if there is no Error finding
   std::vector<Finding> findings;
   std::vector<Note> notes;      ///< from resolve_alone() only
-  std::vector<Origin> origins;  ///< one per "auto", and per default that matters
-  bool complete = false;        ///< false: a fact was missing (total steps, a hidden_size "auto")
+  std::vector<Origin> origins;  ///< one per "auto", and per relevant default
+  bool complete = false;        ///< false if a fact was missing (total steps, a hidden_size "auto")
 
   bool ok() const;        ///< no Error
   bool runnable() const;  ///< no Error, no Unsupported

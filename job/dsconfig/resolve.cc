@@ -61,7 +61,7 @@ Resolution resolve_alone(const json& ds_config) {
   const int64_t train = given("train_batch_size");
   const int64_t micro = given("train_micro_batch_size_per_gpu");
   const int64_t accumulation = given("gradient_accumulation_steps");
-  int64_t world = 1;  // only all three together decide it
+  int64_t world = 1;  // the three keys together determine it
   int64_t per_step = 0;
   if (train > 0 && micro > 0 && accumulation > 0 &&
       !__builtin_mul_overflow(micro, accumulation, &per_step) && train % per_step == 0)

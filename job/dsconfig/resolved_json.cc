@@ -92,7 +92,7 @@ json scheduler_json(const SchedulerConfig& s) {
   return out;
 }
 
-/// Where a field is shown; empty: by a function of its own below.
+/// Where a field is shown; empty if a function below shows it.
 std::string place_of(const std::string& path) {
   for (const char* own : {"zero_optimization.offload_", "zero_optimization.sub_group_size", "aio.",
                           "scheduler.", "bf16."})

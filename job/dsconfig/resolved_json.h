@@ -7,11 +7,11 @@
 
 namespace dsj::dsconfig {
 
-/// For the "resolved" event, the status and dsj plan. Every key with a field (Key::field) is shown
-/// under its own path, those of monitors and profilers under "watching".
+/// For the "resolved" event, the status and dsj plan. Every key with a field (Key::field) has its
+/// own path; those of monitors and profilers are under "watching".
 nlohmann::json to_json(const ResolvedConfig& config);
 
-/// Curriculum and random-LTD alone; an empty object: neither is on.
+/// Only curriculum and random-LTD; an empty object if both are off.
 nlohmann::json to_json(const DataEfficiencyConfig& config);
 
 }  // namespace dsj::dsconfig

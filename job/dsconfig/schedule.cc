@@ -1,5 +1,5 @@
-// Which learning-rate schedule a run has. ds_config's scheduler wins; else lrSchedulerType, whose
-// default is Hugging Face's: linear. The numbers of each family: schedule_deepspeed.cc,
+// Resolves the learning-rate schedule. ds_config's scheduler wins over lrSchedulerType, whose
+// default is Hugging Face's: linear. The families' numbers: schedule_deepspeed.cc,
 // schedule_torch.cc, schedule_hugging_face.cc.
 #include <algorithm>
 
@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-/// What would be a TypeError in Python: unknown parameters, and missing ones.
+/// Reports unknown and missing parameters, which would be a TypeError in Python.
 bool scheduler_params(const SchedulerClass& found, const Source& in, Report& out) {
   const auto at = [](const std::string& name) { return "scheduler.params." + name; };
   bool good = true;
@@ -35,7 +35,7 @@ bool scheduler_params(const SchedulerClass& found, const Source& in, Report& out
   return good;
 }
 
-/// The parameter that makes a rate of this type no number, or a negative one.
+/// The parameter that can make a rate of this type negative or not finite.
 std::string key_of_rate(const SchedulerConfig& scheduler, int64_t step) {
   const std::string& type = scheduler.type;
   if (type == "OneCycleLR")

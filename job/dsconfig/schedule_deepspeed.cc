@@ -1,4 +1,4 @@
-// The numbers of DeepSpeed's five schedules.
+// The parameters of DeepSpeed's five schedules.
 #include "common/text.h"
 #include "job/dsconfig/parts.h"
 
@@ -8,7 +8,7 @@ using nlohmann::json;
 
 namespace {
 
-/// warmup_num_steps and warmup_type, which three of the schedules share.
+/// warmup_num_steps and warmup_type, which three of the schedules have.
 void warmup_phase(const Source& in, const Length& length, SchedulerConfig& scheduler, Report& out) {
   const std::string path = scheduler_key("warmup_num_steps");
   if (const json* warmup = in.literal(path)) {
@@ -29,7 +29,7 @@ void warmup_phase(const Source& in, const Length& length, SchedulerConfig& sched
   scheduler.log_warmup = in.value<std::string>(scheduler_key("warmup_type")) == "log";
 }
 
-/// Trainer compares the file's length with the run's, however that came about
+/// Compares the file's length with the run's, as Trainer does
 /// (HfTrainerDeepSpeedConfig.trainer_config_finalize).
 void check_length(const std::string& path, int64_t given, const Length& length, Report& out) {
   if (length.total_steps && *length.total_steps != given)
@@ -99,8 +99,8 @@ void resolve_deepspeed_schedule(const Source& in, const Length& length, Resolved
   scheduler.min_lr = in.value<double>(scheduler_key("warmup_min_lr"));
   if (in.is_auto(scheduler_key("warmup_min_lr")))
     out.origin(scheduler_key("warmup_min_lr"), "0", "Hugging Face's rule");
-  // If absent in 0.19, WarmupLR takes the optimizer's rate and WarmupDecayLR 0.001 (0.13: both
-  // 0.001).
+  // If it is absent: in 0.19, WarmupLR takes the optimizer's rate and WarmupDecayLR 0.001 (in 0.13
+  // both 0.001).
   scheduler.max_lr =
       matched(in, out, scheduler_key("warmup_max_lr"), {in.args.learning_rate, "learningRate", lr},
               type == "WarmupLR" ? lr : 1e-3);

@@ -1,4 +1,4 @@
-// The numbers of torch.optim.lr_scheduler's types, by torch 2.11's constructors.
+// The parameters of torch.optim.lr_scheduler's types, as in torch 2.11's constructors.
 #include "common/text.h"
 #include "job/dsconfig/parts.h"
 
@@ -8,7 +8,7 @@ using nlohmann::json;
 
 namespace {
 
-/// CyclicLR and OneCycleLR write beta1, or the momentum of an optimizer that has one.
+/// CyclicLR and OneCycleLR set beta1, or the momentum of an optimizer that has one.
 void momentum(double base, double most, const Source& in, ResolvedConfig& config, Report& out) {
   const std::string& type = config.scheduler.type;
   TorchScheduleConfig& torch = config.scheduler.torch;

@@ -1,5 +1,5 @@
-// A learning-rate schedule with every number decided. engine/optim/lr_schedule.h says what a type
-// does with its numbers. Plain data; the defaults are the classes' own.
+// A learning-rate schedule with every number resolved. engine/optim/lr_schedule.h has the formulas.
+// Plain data; the defaults are the classes' own.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct RangeTestConfig {
   bool staircase = false;
 };
 
-/// DeepSpeed's WarmupCosineLR: factors on the optimizer's rate.
+/// DeepSpeed's WarmupCosineLR: factors of the optimizer's rate.
 struct WarmupCosineConfig {
   double warmup_min_ratio = 0.0, cos_min_ratio = 1e-4;
 };
@@ -35,7 +35,7 @@ enum class Shape { Linear, Cosine, OneMinusSqrt };
 
 /// lr_scheduler_kwargs of Hugging Face's types.
 struct HuggingFaceScheduleConfig {
-  double num_cycles = 0.5;                    ///< cosine's waves; cosine_with_restarts: 1
+  double num_cycles = 0.5;                    ///< of cosine; 1 for cosine_with_restarts
   double power = 1.0, end_lr = 1e-7;          ///< polynomial
   int64_t timescale = 10000;                  ///< inverse_sqrt
   double min_lr_rate = 0.0;                   ///< share of the base rate
@@ -49,7 +49,7 @@ struct TorchScheduleConfig {
   double gamma = 0.1;
   int64_t step_size = 1;
   std::vector<int64_t> milestones;
-  double start_factor = 1.0 / 3, end_factor = 1.0;  ///< ConstantLR: start_factor is its factor
+  double start_factor = 1.0 / 3, end_factor = 1.0;  ///< ConstantLR's factor is start_factor
   int64_t total_iters = 5;
   double power = 1.0;
   int64_t period = 1, period_factor = 1;  ///< T_max or T_0; T_mult
@@ -62,7 +62,7 @@ struct TorchScheduleConfig {
   double base_momentum = 0.8, max_momentum = 0.9;
 };
 
-/// lr, and momentum if the type cycles it, as a function of the optimizer steps already done.
+/// lr, and momentum if the type cycles it, as a function of the optimizer steps done.
 struct SchedulerConfig {
   /// "constant"; DeepSpeed's WarmupLR, WarmupDecayLR, WarmupCosineLR, LRRangeTest, OneCycle;
   /// Hugging Face's and torch's types by their own names.

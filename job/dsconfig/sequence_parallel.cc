@@ -1,5 +1,5 @@
-// Rows that are cut over ranks (sequence_parallel_size): which worlds that fits, and what does not go
-// with it.
+// Rows that are cut over ranks (sequence_parallel_size): the world sizes that it fits, and its
+// conflicts.
 #include "job/dsconfig/batch.h"
 #include "job/dsconfig/objective.h"
 #include "job/dsconfig/parts.h"

@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Beyond any model's context; sums with it stay in range.
+/// Above any model's context length; sums with it do not overflow.
 constexpr int64_t kDifficultyMax = int64_t{1} << 40;
 
 bool is_whole(const json& value) {

@@ -1,5 +1,5 @@
-// An object of settings in ds_config and where it stands, for sections whose keys depend on each
-// other. Internal to dsconfig.
+// An object of settings in ds_config with its path, for sections whose keys depend on each other.
+// Internal to dsconfig.
 // Tested by: tests/job/dsconfig/data_efficiency_test.cc
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace dsj::dsconfig {
 
-/// What is wrong is reported once, at its path.
+/// Reports each problem once, at its path.
 class Settings {
  public:
   Settings(const nlohmann::json& object, std::string path, Report& out)
@@ -22,17 +22,17 @@ class Settings {
   std::string at(const char* name) const { return path_ + "." + name; }
   bool sound() const { return sound_; }
 
-  /// The value; null: it is missing, and `need` said so.
+  /// The value; null if it is missing (need() also reports that).
   const nlohmann::json* find(const char* name) const;
   const nlohmann::json* need(const char* name);
   int64_t whole(const char* name, int64_t least);
   std::vector<int64_t> wholes(const char* name, int64_t least);
   std::string word(const char* name);
-  /// A string, and not an empty one.
+  /// A string that is not empty.
   std::string path(const char* name);
   void bad(const char* name, std::string message, std::string hint = {});
   void refuse(const char* name, std::string message, std::string hint);
-  /// An inner object; a problem and an empty one where there is none.
+  /// An inner object. If there is none, reports a problem and returns an empty one.
   Settings inner(const char* name);
   void also(const Settings& other) { sound_ = sound_ && other.sound_; }
 
@@ -43,7 +43,7 @@ class Settings {
   bool sound_ = true;
 };
 
-/// min_difficulty, max_difficulty, schedule_type and schedule_config, as every curriculum has them.
+/// min_difficulty, max_difficulty, schedule_type and schedule_config of any curriculum.
 DifficultySchedule read_schedule(Settings& settings);
 
 }  // namespace dsj::dsconfig

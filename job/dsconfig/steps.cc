@@ -1,4 +1,4 @@
-// How many steps a run has, and how many of them warm up.
+// The number of steps of a run and of its warm-up.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace dsj::dsconfig {
 
 int64_t held_out_rows(int64_t rows, const TrainingArgs& args) {
   const double size = args.val_size.value_or(0), all = static_cast<double>(rows);
-  if (size > 0)  // as train_test_split of datasets: 1 and more are rows
+  if (size > 0)  // as datasets' train_test_split: from 1 on, rows
     return static_cast<int64_t>(std::min(1e15, std::ceil(size < 1 ? all * size : size)));
   const auto& percentage = args.validation_split_percentage;
   return percentage ? std::llround(static_cast<double>(rows) * (*percentage / 100)) : 0;
@@ -22,7 +22,7 @@ int64_t divided_up(int64_t n, int64_t by) {
   return n / by + (n % by != 0);
 }
 
-/// Optimizer steps of an epoch, as engine/data/sampler.h deals it. The batch is known.
+/// Optimizer steps of an epoch, as engine/data/sampler.h counts them. The batch is resolved.
 int64_t steps_per_epoch(const ResolvedConfig& config, int64_t rows) {
   const int64_t batch = config.train_batch_size;
   if (config.dataloader_drop_last) return rows / batch;
@@ -31,7 +31,7 @@ int64_t steps_per_epoch(const ResolvedConfig& config, int64_t rows) {
   return divided_up(micro_steps, config.gradient_accumulation_steps);
 }
 
-/// maxSteps, else the epochs over the known rows; nullopt: unknown, or too many.
+/// maxSteps, or the epochs over the known rows; nullopt if unknown or too large.
 std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Report& out) {
   std::optional<int64_t> total;
   if (in.args.max_steps && *in.args.max_steps > 0) {
@@ -71,7 +71,7 @@ std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Rep
 
 std::optional<int64_t> warmup_steps(const TrainingArgs& args, std::optional<int64_t> total) {
   if (args.warmup_steps && *args.warmup_steps >= 1) return static_cast<int64_t>(*args.warmup_steps);
-  const double share = args.warmup_steps.value_or(0);  // below 1: of the run, as a ratio is
+  const double share = args.warmup_steps.value_or(0);  // below 1: a share of the run
   const double ratio = share > 0 ? share : args.warmup_ratio.value_or(0);
   if (ratio <= 0) return 0;
   if (!total) return std::nullopt;

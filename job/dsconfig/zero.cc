@@ -1,5 +1,5 @@
-// ZeRO's limits beyond their rows: the defaults that depend on the stage, a bucket of 0, and groups of
-// ranks.
+// ZeRO's limits that the table's rows cannot express: defaults that depend on the stage, a bucket
+// of 0, and groups of ranks.
 #include <vector>
 
 #include "job/dsconfig/group_sizes.h"
@@ -8,7 +8,7 @@
 namespace dsj::dsconfig {
 namespace {
 
-/// Refuses groups that do not fit the world, and leaves elasticity the world sizes that they fit.
+/// Refuses groups that do not divide the world; filters elasticity's world sizes in the same way.
 void resolve_groups(const Source& in, ResolvedConfig& config, Report& out) {
   const auto group = group_size(config.zero);
   if (!group) return;
@@ -46,7 +46,7 @@ void resolve_zero(const Source& in, ResolvedConfig& config, Report& out) {
   ZeroConfig& zero = config.zero;
   apply_hidden_size(in, config, out);
   zero.overlap_comm = in.value("zero_optimization.overlap_comm", zero.stage == 3);
-  // DeepSpeed 0.13 accepts a bucket of 0 (each tensor on its own), 0.19 does not.
+  // DeepSpeed 0.13 accepts a bucket of 0 (each tensor separately), 0.19 does not.
   constexpr int64_t kSmallBucket = 1'000'000;
   for (auto [name, bucket] : {std::pair{"reduce_bucket_size", &zero.reduce_bucket_size},
                               std::pair{"allgather_bucket_size", &zero.allgather_bucket_size}}) {
