@@ -32,7 +32,7 @@ Suspicion suspicion_of(const Session& s, const RankState& rank, bool a_peer_gave
     case RankEnd::Failed:
       break;
   }
-  // SIGTERM hit it before it had a handler, when there was nothing to save.
+  // SIGTERM arrived before it had a handler, so there was nothing to save.
   return rank.signal == SIGTERM && asked_to_stop(s) ? kInnocent : kOwnFault;
 }
 
@@ -51,7 +51,7 @@ std::string default_reason(const RankState& rank, Suspicion suspicion) {
   }
 }
 
-/// What the ranks showed. If nobody can be told apart, no rank is blamed.
+/// Adds the findings about a hang. If they name no rank, no rank is blamed.
 void add_stall(const Session& s, Failure& failure) {
   if (!s.stall) return;
   failure.message += ": " + s.stall->message;
@@ -63,7 +63,7 @@ void add_stall(const Session& s, Failure& failure) {
   failure.last_words.clear();
 }
 
-/// What the ranks showed does not speak against this one.
+/// True if the findings about the hang do not include this rank.
 bool cleared(const Session& s, int rank) {
   return std::ranges::find(s.stall->ranks, rank) == s.stall->ranks.end();
 }
@@ -135,8 +135,8 @@ void count_rank(const RankState& rank, int worker, Exits& exits) {
 
 void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>& failure, Time now,
                    Commands& out) {
-  // The user's own program reports no step, unless it writes our event lines. What it saved when it
-  // was asked to leave is not known here.
+  // A user's program reports no steps unless it writes our event lines, so it is not known what it
+  // saved.
   const bool told = s.highest_step > 0 && s.newest_checkpoint >= s.highest_step;
   if (exits.own_codes && !told && exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
     return finish(s,
@@ -144,8 +144,8 @@ void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>&
                    "stopped on request; the program saved what it saves by itself"},
                   now, out);
   }
-  // Before the first step there is nothing to save. Ranks leave at once, wherever they are, and
-  // those that are hit in a collective have not failed.
+  // Before the first step there is nothing to save. Ranks exit immediately, and those that lose a
+  // peer in a collective then have not failed.
   const bool left = exits.preempted > 0 || (failure && failure->signal == SIGTERM);
   if (left && s.highest_step == 0) {
     return finish(s,
@@ -168,7 +168,7 @@ void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>&
   finish(s, {kExitPreempted, "StoppedWithoutCheckpoint", message}, now, out);
 }
 
-/// Nobody failed: the ranks ended because pods are taken away.
+/// No rank failed: the ranks ended because pods are removed.
 void conclude_yield(Session& s, const Exits& exits, Time now, Commands& out) {
   std::string who;
   for (size_t w = 0; w < s.workers.size(); ++w) {
@@ -251,7 +251,7 @@ void hand_over(Session& s, const std::string& message, Time now, Commands& out) 
   finish(s, {kExitPreempted, kReasonPreempted, message, true}, now, out);
 }
 
-/// Every rank of the attempt is gone: either the job ends or another attempt follows.
+/// Every rank of the attempt is gone: ends the job or prepares another attempt.
 void conclude(Session& s, Time now, Commands& out) {
   const auto culprit = find_culprit(s, now);
   if (culprit && culprit->refused) {
@@ -260,8 +260,8 @@ void conclude(Session& s, Time now, Commands& out) {
   }
   const Exits exits = count_exits(s, now);
   if (s.stop_requested) return conclude_stop(s, exits, culprit, now, out);
-  // A rank that fails while it saves is to blame all the same. A worker that is gone by now was
-  // taken, and before the first step there is nothing to save: ranks leave wherever they are.
+  // A rank that fails while it saves is a failure even during a yield. A worker that is gone by now
+  // was removed, and before the first step there is nothing to save, so ranks may exit anywhere.
   const bool taken = !culprit || culprit->rank < 0 || s.highest_step == 0;
   if (s.yields && taken) return conclude_yield(s, exits, now, out);
   const Failure failure = culprit.value_or(

@@ -1,5 +1,5 @@
-// What the end of a rank means. Our own ranks say it by their exit code (contract.h). Of a user's
-// own program (launcher: Command) only exit code 0 has a meaning, and after SIGTERM not even that:
+// Classifies the end of a rank. Our own ranks have distinct exit codes (contract.h). For a user's
+// program (launcher: Command), only exit code 0 has a meaning, and after SIGTERM not even that:
 // many programs exit with 0 when they are asked to stop. Pure.
 #pragma once
 
@@ -12,9 +12,9 @@ namespace dsj::agent {
 enum class RankEnd {
   Running,
   Done,
-  Preempted,  ///< it stopped because it was asked to
-  LostPeer,   ///< it says that another rank is gone
-  Refused,    ///< no attempt can help: bad input, the environment, or numbers that are not finite
+  Preempted,  ///< stopped on request
+  LostPeer,   ///< reports that another rank is gone
+  Refused,    ///< no attempt can help: bad input, the environment, or NaN or infinity
   Failed,
   Stopped,  ///< killed by its own agent
 };

@@ -13,7 +13,7 @@ namespace {
 
 using namespace dsj::contract;
 
-/// Its pod goes elsewhere, because of its link.
+/// Its pod moves to another node because of its link.
 bool moves(const Session::Worker& worker) {
   return !worker.slow_link.empty() && worker.report.link.moves;
 }
@@ -34,7 +34,7 @@ std::string listed(const std::vector<int>& nodes) {
   return text;
 }
 
-/// Nobody replaces a machine that does not come.
+/// Ends the job if nodes are missing after gather_limit: no operator replaces them.
 void end_after_the_limit(Session& s, Time now, Commands& out) {
   const Time limit = s.config.gather_limit;
   const Time since = std::max(s.phase_since, s.not_before);
@@ -57,7 +57,8 @@ void end_after_the_limit(Session& s, Time now, Commands& out) {
          now, out);
 }
 
-/// Measures the links of a complete gang. False: that is not over, or showed that somebody moves.
+/// Measures the links of a complete gang. Returns false while that is not finished, or if a worker
+/// must move because of the result.
 bool links_are_measured(Session& s, Time now, Commands& out) {
   if (s.config.link_percent <= 0) return true;
   std::vector<const WorkerReport*> gang;
@@ -100,7 +101,7 @@ void end_attempt(Session& s, bool at_once, Time now) {
   s.killing = at_once;
 }
 
-/// Notes the time of the last sign of life of any rank.
+/// Updates the time of the last progress of any rank.
 void note_progress(Session& s, Time now) {
   int64_t highest = s.highest_step, ended = 0;
   for (const auto& worker : s.workers) {
@@ -151,7 +152,7 @@ void watch_for_stragglers(Session& s, Time now, Commands& out) {
 
 void watch(Session& s, Time now, Commands& out) {
   note_progress(s, now);
-  if (s.stacks > 0 && have_stacks(s)) s.stacks = 0;  // they are in the agents' logs
+  if (s.stacks > 0 && have_stacks(s)) s.stacks = 0;  // the agents' logs have them
   if (!asked_to_stop(s) && std::ranges::any_of(s.workers, departs)) {
     s.yields = true;
     s.stop_since = now;
@@ -166,7 +167,7 @@ void watch(Session& s, Time now, Commands& out) {
   }
   if (exits.other > 0 || exits.worker_out >= 0) {
     s.suspect = exits.first_other;
-    s.stall_watch.ask(now);  // a rank may have given up on one that hangs
+    s.stall_watch.ask(now);  // a rank may have given up on a peer that hangs
     // After a stop request a worker may withdraw because its ranks had not started yet.
     if (!asked_to_stop(s)) s.lost_worker = exits.worker_out;
     return end_attempt(s, exits.other == 0, now);
@@ -180,7 +181,7 @@ void watch(Session& s, Time now, Commands& out) {
   }
 }
 
-/// A rank was killed, and not by its agent.
+/// A rank was killed by something other than its agent.
 bool killed_from_outside(const Session& s) {
   return std::ranges::any_of(s.workers, [&](const Session::Worker& worker) {
     return worker.report.attempt == s.attempt &&
@@ -190,7 +191,7 @@ bool killed_from_outside(const Session& s) {
   });
 }
 
-/// Agents that are told to end their ranks forget where they were.
+/// Saves where the ranks are, because agents drop this once they end their ranks.
 void note_where(Session& s) {
   if (!s.stall || !s.stall_where.empty()) return;
   const int rank = s.stall->ranks.empty() ? 0 : s.stall->ranks.front();
@@ -226,7 +227,7 @@ void take(Session& s, const WorkerReport& report, Time now) {
     if (report.incarnation == worker.report.incarnation) {
       if (report.sequence <= worker.report.sequence) return;
     } else {
-      // Ranks of its predecessor live until their lease ends, at most.
+      // Ranks of its predecessor live at most until their lease ends.
       if (!clear(s, worker, now) || s.phase == Phase::Running) {
         worker.ghost_until = std::max(worker.ghost_until, worker.last_beat + s.config.silence);
       }
@@ -244,7 +245,8 @@ void take(Session& s, const WorkerReport& report, Time now) {
   }
 }
 
-/// The beat of a successor hides what its predecessor told last.
+/// The beat of a successor replaces the last report of its predecessor, which must be processed
+/// first.
 bool hides_a_life(const Session& s, const WorkerReport& report) {
   if (report.worker < 0 || report.worker >= static_cast<int>(s.workers.size())) return false;
   const Session::Worker& worker = s.workers[report.worker];
@@ -268,7 +270,7 @@ void take(Session& s, const Published& published, Time now, Commands& out) {
   s.highest_step = 0;
   s.exits_seen = 0;
   s.last_progress = now;
-  // The number is used up in any case. After a stop request, gathering ends the job.
+  // The attempt number is used up in any case. After a stop request, gather() ends the job.
   if (s.stop_requested || !same_gang) return enter(s, Phase::Gathering, now);
   enter(s, Phase::Running, now);
   out.push_back(AttemptStarted{s.attempt, world_size(s)});
@@ -343,7 +345,7 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation, int f
   const Time soon = soon_beat(gang), steady = steady_beat(gang);
   if (worker < 0) return {.order = Order::Finish, .exit_code = kExitBadInput};
   if (worker >= gang) {
-    // It belongs to a larger gang that may follow this one: it waits for that gang's worker 0.
+    // It belongs to a larger gang that may follow this one, and waits for that gang's worker 0.
     return {.order = Order::Idle, .attempt = s.attempt, .next_beat = steady};
   }
   const Session::Worker& own = s.workers[worker];
@@ -351,21 +353,21 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation, int f
     return {.order = Order::Finish, .attempt = s.attempt, .exit_code = kExitPreempted};
   }
   Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = soon};
-  // Its first beat was not taken yet.
+  // Its first beat has not been processed yet.
   const bool unknown = own.joined && own.report.incarnation < incarnation;
   if (!unknown) directive.slow_link = own.slow_link;
   if (s.phase == Phase::Finished) {
-    // It belongs to the gang that goes on: it waits for the next worker 0.
+    // It belongs to the gang that continues, and waits for the next worker 0.
     const bool stays = own.late || unknown || (s.outcome.handed_over && !departs(own));
     if (stays && s.outcome.exit_code == kExitPreempted) return directive;
     directive.order = Order::Finish;
     directive.exit_code = s.outcome.exit_code;
     return directive;
   }
-  // It must not start what its predecessor may have started.
+  // It must not start ranks that its predecessor may have started.
   if (unknown) return directive;
   if (s.phase == Phase::Gathering) directive.link = s.links.order(worker);
-  // While an attempt ends, nobody may join it.
+  // While an attempt ends, no worker may join it.
   const bool may_run = s.phase == Phase::Running ||
                        (s.phase == Phase::Ending && !s.killing && own.report.attempt == s.attempt);
   if (!may_run) return directive;

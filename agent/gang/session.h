@@ -1,14 +1,14 @@
-// The gang, as worker 0's agent decides it: who is in, when an attempt starts, what ends it,
-// whether another follows, and how the job ends. Pure: events and the time come in, commands go
-// out. The caller (agent.h) writes files, opens sockets and carries directives. worker.h is the
-// other half: what one worker does about a directive.
+// The gang as worker 0's agent decides about it: which workers are in, when an attempt starts and
+// ends, whether another one follows, and how the job ends. Pure: takes events and the time, returns
+// commands. The caller (agent.h) writes files, opens sockets and sends directives. worker.h is the
+// counterpart: how one worker carries out a directive.
 //
-// What must never happen (tests/agent/gang/session_property_test.cc): ranks of two attempts at once;
-// an attempt number that falls or is used twice; Done without exit 0 of every rank of one attempt;
-// an attempt after a fatal exit, after a stop request, or beyond the budget.
+// Invariants (tests/agent/gang/session_property_test.cc): ranks of two attempts never run at once;
+// attempt numbers rise and are never reused; Done requires exit code 0 of every rank of one
+// attempt; no attempt follows a fatal exit, a stop request, or the end of the budget.
 //
-// A pod that is taken away (a drain, an eviction, a deletion) ends an attempt, not the gang: all
-// ranks save one step, that pod's agent leaves, the others stay and wait for its successor.
+// The removal of a pod (a drain, an eviction, a deletion) ends an attempt, not the gang: all ranks
+// save the same step, that pod's agent leaves, and the others wait for its successor.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@
 
 namespace dsj::agent {
 
-/// Takes one event at `now` and returns what to do about it. `now` never goes back. Call it at
-/// least every half second. A longer gap means that this agent itself did not run (it was stopped,
-/// or waited for a disk); it does not count as anybody's silence.
+/// Processes one event at `now` and returns the resulting commands. `now` must not decrease. Call
+/// it at least every half second: a longer gap means that this agent itself did not run (it was
+/// stopped, or waited for a disk), and does not count as silence of the workers.
 Commands step(Session& session, const Event& event, Time now);
 
-/// What worker `worker` must do now. Its agent's `incarnation` may be older than the session's, or
-/// newer when its first beat was not taken yet.
+/// What worker `worker` must do now. `incarnation` of its agent may be older than the session's, or
+/// newer if its first beat was not processed yet.
 Directive directive_for(const Session& session, int worker, int64_t incarnation);
-/// The same for callers that go through all workers. `first_rank`: the sum of the slots before `worker`.
+/// The same for loops over all workers. `first_rank` is the sum of the slots before `worker`.
 Directive directive_for(const Session& session, int worker, int64_t incarnation, int first_rank);
-/// All of them, in time linear in the workers.
+/// The directives for all workers, in time linear in their number.
 Board board_of(const Session& session);
 
 }  // namespace dsj::agent

@@ -19,7 +19,7 @@ bool any_running(const Worker& w) {
   return std::ranges::any_of(w.report.ranks, &RankState::running);
 }
 
-/// No rank was started, or all of them saved and ended as they were asked to.
+/// True if no rank was started, or if all of them saved and ended on request.
 bool all_saved(const Worker& w) {
   return std::ranges::all_of(
       w.report.ranks, [](const RankState& rank) { return end_of(rank) == RankEnd::Preempted; });
@@ -31,7 +31,7 @@ void kill_ranks(Worker& w, WorkerCommands& out) {
   out.push_back(SignalRanks{SIGKILL});
 }
 
-/// Promises to start no rank of `attempt` or older, and ends those that run.
+/// Promises to start no rank of `attempt` or older, and kills those that run.
 void raise_fence(Worker& w, int64_t attempt, WorkerCommands& out) {
   if (w.report.attempt <= attempt) kill_ranks(w, out);
   if (attempt <= w.report.fence) return;
@@ -41,7 +41,8 @@ void raise_fence(Worker& w, int64_t attempt, WorkerCommands& out) {
 
 void run(Worker& w, const Directive& directive, WorkerCommands& out) {
   if (directive.attempt <= w.report.fence || directive.attempt <= w.report.attempt) return;
-  if (any_running(w)) return kill_ranks(w, out);  // launches at the next answer, when they are gone
+  // starts them at a later answer, when these are gone
+  if (any_running(w)) return kill_ranks(w, out);
   w.report.attempt = directive.attempt;
   w.report.ranks.assign(w.config.slots, RankState{.own_codes = w.config.own_codes});
   w.report.look = 0;
@@ -57,7 +58,7 @@ void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
   switch (directive.order) {
     case Order::Idle:
       raise_fence(w, directive.attempt, out);
-      // Worker 0's agent leaves when the whole gang is idle (session.h), another one at once.
+      // Worker 0's agent leaves once the whole gang is idle (session.h), other agents immediately.
       if (!w.report.departing || w.config.worker == 0 || any_running(w)) return;
       w.finishing = true;
       w.exit_code = contract::kExitPreempted;
@@ -80,7 +81,7 @@ void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
   }
 }
 
-/// Answers a request to look at the ranks, once; forgets the answer when nobody asks any more.
+/// Answers a request to look at the ranks, once. Drops the answer when the request is withdrawn.
 void look(Worker& w, const Directive& directive, WorkerCommands& out) {
   if (directive.look == w.report.look) return;
   if (directive.look > 0 && directive.attempt == w.report.attempt && !w.report.ranks.empty()) {
@@ -103,7 +104,7 @@ void ask_for_stacks(Worker& w, const Directive& directive, WorkerCommands& out) 
   out.push_back(TakeStacks{directive.stacks});
 }
 
-/// Carries out an order once; forgets what it came to when nobody asks any more.
+/// Carries out an order once. Drops the result when the order is withdrawn.
 void measure_link(Worker& w, const Directive& directive, WorkerCommands& out) {
   const LinkOrder& order = directive.link;
   w.slow_link = directive.slow_link;
@@ -121,7 +122,7 @@ void take(Worker& w, LinkRate rate, WorkerCommands& out) {
 }
 
 void take(Worker& w, const StacksTaken& taken, WorkerCommands& out) {
-  if (taken.where.size() != w.report.ranks.size()) return;  // of an attempt that is over
+  if (taken.where.size() != w.report.ranks.size()) return;  // from an attempt that is over
   w.report.stacks = taken.request;
   w.report.where = taken.where;
   for (auto& text : w.report.where) text.resize(std::min(text.size(), kWhereBytesMax));
@@ -149,7 +150,7 @@ void check_time(Worker& w, Time now, WorkerCommands& out) {
     raise_fence(w, w.report.attempt, out);
     return;
   }
-  // Nobody is there to say how the job stops. Without ranks there is nothing to save.
+  // No agent is left that could order a stop. Without ranks there is nothing to save.
   const bool asked = w.report.stop_requested || w.report.departing;
   const bool stop = asked && now - w.last_heard > w.config.lease;
   if (stop || now - w.last_heard > w.config.join_timeout) {
@@ -180,7 +181,7 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     auto& known = w.report.ranks.at(told->local_rank).step;
     known = std::max(known, told->step);
   } else if (const auto* paced = std::get_if<RankPaced>(&event)) {
-    w.report.ranks.at(paced->local_rank).pace = paced->pace;  // the next beat is early enough
+    w.report.ranks.at(paced->local_rank).pace = paced->pace;  // no extra beat needed
   } else if (const auto* error = std::get_if<RankError>(&event)) {
     auto& rank = w.report.ranks.at(error->local_rank);
     if (rank.reason.empty()) {  // the first error is the cause, later ones follow from it

@@ -1,5 +1,6 @@
-// One worker's ranks, as its own agent decides: what to start, signal and report after each
-// directive of worker 0's agent (session.h). Pure: events and the time come in, commands go out.
+// The ranks of one worker, as its own agent decides about them: what to start, signal and report
+// after each directive of worker 0's agent (session.h). Pure: takes events and the time, returns
+// commands.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@ struct WorkerConfig {
   int worker = 0;
   int64_t incarnation = 1;
   int slots = 1;
-  bool own_codes = false;  ///< the ranks are the user's own program (messages.h)
-  /// Ranks are killed when worker 0's agent is silent for so long. Shorter than the session's
-  /// silence, so that it never starts an attempt beside ranks that it has given up.
+  bool own_codes = false;  ///< the ranks run a user's program (messages.h)
+  /// The ranks are killed if worker 0's agent is silent for this long. Shorter than the session's
+  /// silence, so that worker 0 never starts an attempt while ranks that it gave up still run.
   Time lease{4000};
-  /// The agent gives up when nothing answers for so long.
+  /// The agent exits if it gets no answer for this long.
   Time join_timeout{120'000};
 };
 
 // ---- events
-/// An answer came. `sent_at`: when its beat was sent.
+/// An answer arrived. `sent_at` is when its beat was sent.
 struct Heard {
   Directive directive;
   Time sent_at;
@@ -46,27 +47,28 @@ struct RankExited {
   int exit_code;
   int signal;
   std::string last_words;
-  bool started = true;  ///< false: it could not be started; the exit code is the agent's
+  bool started = true;  ///< false if it could not be started; the exit code is the agent's
 };
-/// The answer to TakeLook: what the ranks show, one each.
+/// The result of TakeLook: one look per rank.
 struct Looked {
   int64_t look;
   std::vector<RankLook> ranks;
 };
-/// The answer to TakeStacks: where the ranks are, one text each.
+/// The result of TakeStacks: one description per rank.
 struct StacksTaken {
   int64_t request;
   std::vector<std::string> where;
 };
-/// The answer to MeasureLink.
+/// The result of MeasureLink.
 struct LinkMeasured {
   LinkRate rate;
 };
-/// The whole job is to save and stop.
+/// The whole job must save and stop.
 struct StopSignal {};
-/// This worker's pod is taken away. All ranks save one step, then only this agent leaves.
+/// This worker's pod is being removed. All ranks save the same step, then only this agent leaves.
 struct DepartSignal {};
-/// Time passed. Only this event ends a lease: after a sleep, what came meanwhile is taken first.
+/// Time passed. Only this event ends a lease: after a sleep, messages that arrived meanwhile are
+/// processed first.
 struct WorkerTick {};
 using WorkerEvent = std::variant<Heard, RankStep, RankPaced, RankError, RankExited, Looked,
                                  StacksTaken, LinkMeasured, StopSignal, DepartSignal, WorkerTick>;
@@ -78,19 +80,19 @@ struct LaunchRanks {
 struct SignalRanks {
   int signal;
 };
-/// Look at every rank, then say so with Looked.
+/// Look at every rank and answer with Looked.
 struct TakeLook {
   int64_t look;
 };
-/// Take the stacks of every rank, then say so with StacksTaken. It may take seconds.
+/// Collect the stacks of every rank and answer with StacksTaken. May take seconds.
 struct TakeStacks {
   int64_t request;
 };
-/// Send to a peer, then say how fast it was with LinkMeasured. It takes a second at the most.
+/// Send data to a peer and answer with LinkMeasured. Takes a second at most.
 struct MeasureLink {
   LinkOrder order;
 };
-/// Send the report soon. Otherwise a beat is sent when `next_beat` is over.
+/// Send the report soon. Without this command a beat is sent after `next_beat`.
 struct SendBeat {};
 /// No rank is left: send a last beat, then exit.
 struct ExitAgent {
@@ -105,11 +107,11 @@ struct Worker {
   explicit Worker(const WorkerConfig& config_, Time now);
 
   WorkerConfig config;
-  WorkerReport report;  ///< what a beat carries; the sender counts `sequence`
+  WorkerReport report;  ///< contents of a beat; the sender sets `sequence`
   Time last_heard{0};
   int64_t stacks_asked = 0;  ///< the newest request for stacks
-  int64_t link_asked = 0;    ///< the round of the order that is in force; 0: none
-  std::string slow_link;     ///< what agent 0 says of this node's link; empty: nothing
+  int64_t link_asked = 0;    ///< the round of the current order; 0 if none
+  std::string slow_link;     ///< agent 0's finding about this node's link; empty if none
   bool preempt_sent = false;
   bool kill_sent = false;
   bool finishing = false;
