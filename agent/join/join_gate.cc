@@ -14,9 +14,10 @@ FetchGate::Time steady_now() {
 }
 
 constexpr std::string_view kBearer = "Bearer ";
-/// How many verified tokens are kept, so that a signature is checked once, not at every beat: of each worker
-/// the one before a renewal and the one after, and some of strangers. Beyond that all are forgotten, so
-/// strangers with many tokens make each worker's count once more per so many of their own.
+/// How many verified tokens are cached, so that each signature is checked once and not at every
+/// beat: two per worker, before and after a renewal, plus some for strangers. When the cache is
+/// full it is cleared, so strangers with many tokens only cause an extra check per worker now and
+/// then.
 size_t most_verified(int workers) {
   return 2 * static_cast<size_t>(workers) + 32;
 }
@@ -28,7 +29,7 @@ FetchGate::Lookup FetchGate::look(bool known, Time now) {
     if (good_at_ && now - *good_at_ >= max_age_) wanted_ = true;
     return Lookup::Known;
   }
-  // A caller with a key that the cluster does not have costs one fetch per interval, no more.
+  // A caller whose key the cluster does not have costs at most one fetch per interval.
   const bool fresh = good_at_ && now - *good_at_ < interval_;
   if (fresh && !running_) return Lookup::Unknown;
   wanted_ = true;
@@ -140,8 +141,8 @@ std::expected<Caller, Denied> TokenGate::admit(std::string_view authorization) {
   const std::lock_guard lock(mutex_);
   const auto claims = verified(authorization.substr(kBearer.size()));
   if (!claims) return std::unexpected(claims.error());
-  // Checked at every beat, because time passes. 401 is only for what nobody signed; a caller that
-  // is known but not meant gets 403.
+  // Checked at every beat, because tokens expire. 401 is only for tokens without a valid signature;
+  // a caller with a valid token for something else gets 403.
   if (const auto good = check_claims(*claims, rules_, wall_()); !good) {
     return std::unexpected(Denied{403, good.error().to_string()});
   }

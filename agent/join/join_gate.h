@@ -1,8 +1,9 @@
-// Who may send beats to worker 0's agent. With `dsj run`: whoever knows the run's random key. In a
-// cluster: whoever shows a token of the job's own service account, bound to the pod it speaks for.
+// Decides who may send beats to worker 0's agent. With `dsj run`: callers that know the run's
+// random key. In a cluster: callers with a token of the job's own service account, bound to the pod
+// that they speak for.
 //
-// The cluster's public token keys (KeyRing) are fetched again when a token names an unknown key. The fetch runs on a
-// thread of its own and nobody waits for it: a beat is simply sent again.
+// The cluster's public token keys (KeyRing) are fetched again when a token names an unknown key. A
+// separate thread fetches them and no caller waits for it: the beat is sent again later.
 #pragma once
 
 #include <atomic>
@@ -21,18 +22,19 @@
 
 namespace dsj::agent {
 
-/// When to fetch. Pure.
+/// Decides when to fetch the keys. Pure.
 class FetchGate {
  public:
   using Time = std::chrono::milliseconds;  ///< monotonic
-  /// `interval`: the least time between the starts of two fetches, whoever asks and however often.
+  /// `interval` is the minimum time between the starts of two fetches, regardless of the number of
+  /// requests.
   FetchGate(Time interval, Time max_age) : interval_(interval), max_age_(max_age) {}
 
   enum class Lookup { Known, Pending, Unknown };
-  /// A token names a key; `known`: it is there. Pending: unknown for now, because a fetch is due,
-  /// in flight, or the last one failed.
+  /// A token names a key; `known` tells whether it is available. Pending if it is unknown but a
+  /// fetch is due, in flight, or failed last time.
   Lookup look(bool known, Time now);
-  /// True: a fetch is due and begins now.
+  /// True if a fetch is due; it begins now.
   bool begin(Time now);
   void ended(bool good, Time now);
 
@@ -51,7 +53,7 @@ class KeyRing {
     FetchGate::Time max_age{3'600'000};  ///< older keys are fetched again, but used meanwhile
   };
 
-  /// `first`: keys known from the start, so that no API server is needed for these.
+  /// `first` are the keys known from the start, for which no API server is needed.
   KeyRing(TokenKeys first, Fetch fetch, Options options);
   KeyRing(TokenKeys first, Fetch fetch) : KeyRing(std::move(first), std::move(fetch), Options()) {}
   ~KeyRing();
@@ -75,23 +77,23 @@ class KeyRing {
   std::thread thread_;
 };
 
-/// An HTTP status and the reason. 401: nobody vouches for the caller. 403: the caller is known but
-/// not allowed. 503: ask again.
+/// An HTTP status and the reason. 401: the caller is not authenticated. 403: the caller is
+/// authenticated but not allowed. 503: try again.
 struct Denied {
   int status = 401;
   std::string why;
 };
 struct Caller {
-  std::string pod, pod_uid;  ///< empty with a key, which speaks for every worker
+  std::string pod, pod_uid;  ///< empty for a run's key, which is valid for every worker
 };
 
 /// Thread-safe.
 class JoinGate {
  public:
   virtual ~JoinGate() = default;
-  /// Judges the Authorization header alone. Called before a body is read.
+  /// Checks the Authorization header only. Called before the body is read.
   virtual std::expected<Caller, Denied> admit(std::string_view authorization) = 0;
-  /// Judges whether the caller may speak for this worker and incarnation.
+  /// Checks whether the caller may speak for this worker and incarnation.
   virtual std::expected<void, Denied> permit(const Caller& caller, int worker,
                                              int64_t incarnation) = 0;
 };
@@ -111,11 +113,12 @@ class TokenGate final : public JoinGate {
   using WallSeconds = std::function<int64_t()>;
   TokenGate(std::string job, TokenRules rules, KeyRing& keys, WallSeconds wall, int workers);
   std::expected<Caller, Denied> admit(std::string_view authorization) override;
-  /// The token's pod must be the one that the operator made for this incarnation of this worker. A
-  /// pod of the same name with another uid than the first is refused: somebody else made it.
+  /// The token's pod must have the name that the operator gives to this incarnation of this worker.
+  /// A pod with the same name but another uid than the first is refused, because the operator did
+  /// not create it.
   std::expected<void, Denied> permit(const Caller& caller, int worker,
                                      int64_t incarnation) override;
-  /// Signatures checked so far: one per token, not per beat.
+  /// Number of signatures checked: one per token, not per beat.
   int64_t checked() const { return checked_; }
 
  private:
@@ -126,7 +129,7 @@ class TokenGate final : public JoinGate {
   struct Verified {
     std::string key_id;
     TokenClaims claims;
-    std::shared_ptr<const TokenKeys> by;  ///< with newer keys it is verified again
+    std::shared_ptr<const TokenKeys> by;  ///< verified again when these keys are replaced
   };
   std::expected<TokenClaims, Denied> verified(std::string_view text);
   const std::string job_;

@@ -49,7 +49,8 @@ std::string text_of(const std::string& path) {
 
 std::optional<size_t> key_in_use(const std::vector<MountedKey>& keys, WallTime now) {
   std::optional<size_t> chosen;
-  // Better: not expired, then known everywhere, then newer of the known and older of the others.
+  // Preferred: not expired, then known everywhere, then the newest of the known or the oldest of
+  // the others.
   const auto better = [&](const MountedKey& a, const MountedKey& b) {
     const bool a_lives = now < a.ends, b_lives = now < b.ends;
     if (a_lives != b_lives) return a_lives;
@@ -71,7 +72,8 @@ Result<std::string> JoinKeys::authorities() const {
               "the operator mounts them: is the ConfigMap that the pod names there, and filled?");
 }
 
-/// Those that their slot's authority vouches for. A Secret may be there before its authority.
+/// The keys whose certificate their slot's authority has signed. A Secret may be mounted before its
+/// authority.
 std::vector<MountedKey> JoinKeys::keys() const {
   std::vector<MountedKey> keys;
   for (int slot = 0; slot < kKeySlots; ++slot) {
@@ -143,7 +145,8 @@ void ServerProof::demand(ssl::context& context) {
 
 int ServerProof::check(X509_STORE_CTX* seen, void* self) {
   auto& own = *static_cast<ServerProof*>(self);
-  // By the name that the operator knows: what is connected to may be that name with the cluster's domain.
+  // Verifies the name that the operator uses. The name in the connection may have the cluster's
+  // domain appended.
   X509_STORE_CTX_set_verify_cb(seen, [](int good, X509_STORE_CTX*) { return good; });
   X509_VERIFY_PARAM* wanted = X509_STORE_CTX_get0_param(seen);
   if (is_ip_address(own.host_)) {

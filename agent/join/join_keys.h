@@ -1,5 +1,5 @@
-// How worker 0's agent proves itself: the keys that the operator mounts (job/join_keys.h), and what a
-// worker demands of the server that it is about to show its token.
+// How worker 0's agent authenticates itself: the keys that the operator mounts (job/join_keys.h),
+// and what a worker requires of the server before it sends its token.
 #pragma once
 
 #include <openssl/x509.h>
@@ -24,21 +24,22 @@ struct MountedKey {
   std::string chain_pem, key_pem;
 };
 
-/// Which key worker 0 shows: the newest that all pods know by now (kKeySpread), else the oldest. An
-/// expired one only if there is no other. nullopt: there is none.
+/// The index of the key that worker 0 uses: the newest that all pods know by now (kKeySpread), or
+/// else the oldest. An expired key is used only if there is no other. nullopt if there is none.
 std::optional<size_t> key_in_use(const std::vector<MountedKey>& keys, WallTime now);
 
-/// A pod's mounted keys. They are read again while the pod lives, because they are renewed.
+/// A pod's mounted keys. They are read again from time to time, because they are renewed while the
+/// pod runs.
 class JoinKeys {
  public:
   using Wall = std::function<WallTime()>;
   explicit JoinKeys(std::string folder, Wall wall = std::chrono::system_clock::now)
       : folder_(std::move(folder)), wall_(std::move(wall)) {}
 
-  /// The authorities that vouch for worker 0, as PEM. Environment: none is mounted.
+  /// The authorities of worker 0's certificates, as PEM. Environment: none is mounted.
   Result<std::string> authorities() const;
-  /// Worker 0 only: for the next connection. Null: no key is mounted, or none that the authorities
-  /// vouch for; the log tells once. Thread-safe.
+  /// For worker 0: the TLS context of the next connection. Null if no key is mounted that its
+  /// authority has signed; that is logged once. Thread-safe.
   std::shared_ptr<boost::asio::ssl::context> server();
 
  private:
@@ -54,16 +55,16 @@ class JoinKeys {
   std::optional<WallTime> read_at_;
 };
 
-/// What a client asks of one server: a certificate for `host` by one of the authorities. Nothing else
-/// is trusted, whatever the image has.
+/// What a client requires of a server: a certificate for `host` from one of the authorities.
+/// Authorities in the image are not trusted.
 class ServerProof {
  public:
-  /// Environment: no authority can be read in `authorities_pem`.
+  /// Environment: `authorities_pem` contains no readable authority.
   static Result<std::shared_ptr<ServerProof>> make(const std::string& authorities_pem,
                                                    const std::string& host);
-  /// For a connection's context. This must outlive the connection.
+  /// Sets up a connection's context. This object must outlive the connection.
   void demand(boost::asio::ssl::context& context);
-  /// Why the last certificate was refused; empty: none was. Thread-safe.
+  /// Why the last certificate was refused; empty if it was not. Thread-safe.
   std::string problem() const;
 
  private:

@@ -41,7 +41,8 @@ int digit_of(char c) {
   return c == '_' ? 63 : -1;
 }
 
-/// Decodes without padding, and only the canonical form: no two texts mean the same bytes.
+/// Decodes without padding. Accepts only the canonical form, so that no two texts decode to the
+/// same bytes.
 std::optional<std::string> from_base64url(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size() * 3 / 4);
@@ -154,7 +155,7 @@ std::shared_ptr<EVP_PKEY> p256_key(const json& jwk) {
   return key_from("EC", builder.get());
 }
 
-/// ES256 signatures are r and s side by side; OpenSSL wants DER. Empty: not 64 bytes.
+/// ES256 signatures are r and s concatenated; OpenSSL needs DER. Empty if the size is not 64 bytes.
 std::string der_of(const std::string& signature) {
   if (signature.size() != 2 * kCoordinateBytes) return {};
   const Owned<ECDSA_SIG, ECDSA_SIG_free> pair(ECDSA_SIG_new());

@@ -1,4 +1,4 @@
-// Service account tokens as the API server signs them: parsed, then checked against the cluster's
+// Service account tokens as the API server signs them: parsing, and checks against the cluster's
 // public keys and against what this job expects. RFC 7515 to 7519, RS256 and ES256 only. Pure.
 #pragma once
 
@@ -15,37 +15,37 @@
 
 namespace dsj::agent {
 
-/// A longer text is not a token.
+/// A longer text is not accepted as a token.
 inline constexpr size_t kTokenBytesMax = 16 * 1024;
 
 struct TokenClaims {
   std::string issuer, subject;
   std::vector<std::string> audiences;
-  int64_t expires = 0;                                 ///< seconds since 1970; 0: no such claim
-  int64_t issued = 0, not_before = 0;                  ///< 0: none
-  std::string ns, service_account, pod_name, pod_uid;  ///< of kubernetes.io; empty: none
+  int64_t expires = 0;                 ///< seconds since 1970; 0 if there is no such claim
+  int64_t issued = 0, not_before = 0;  ///< 0 if absent
+  std::string ns, service_account, pod_name, pod_uid;  ///< from kubernetes.io; empty if absent
 };
 
 struct Token {
   std::string algorithm, key_id;
-  TokenClaims claims;  ///< do not trust before verify_signature()
+  TokenClaims claims;  ///< not trustworthy before verify_signature()
   std::string signed_part, signature;
 };
 
-/// Parses three parts of base64url, the first two JSON objects. Error: any other shape, and any
-/// other algorithm, above all "none".
+/// Parses three parts of base64url, of which the first two are JSON objects. Refuses any other
+/// shape and any other algorithm, in particular "none".
 Result<Token> parse_token(std::string_view text);
 
-/// Public keys, by id.
+/// Public keys by key id.
 class TokenKeys {
  public:
   TokenKeys() = default;
-  /// Reads a JWK set. It keeps RSA keys of at least 2048 bits and P-256 keys and drops others.
+  /// Reads a JWK set. Keeps RSA keys of at least 2048 bits and P-256 keys, and drops others.
   /// BadInput: the text is not a key set.
   static Result<TokenKeys> from_jwks(const std::string& text, const std::string& where);
   bool has(const std::string& key_id) const { return keys_.contains(key_id); }
   size_t size() const { return keys_.size(); }
-  /// Ok if the key that the token names signed it, with that key's own algorithm.
+  /// Ok if the token was signed by the key that it names, with that key's algorithm.
   Status verify_signature(const Token& token) const;
 
  private:
@@ -58,11 +58,11 @@ class TokenKeys {
 
 struct TokenRules {
   std::string issuer, audience, subject;
-  int64_t skew = 30;  ///< seconds by which clocks may differ
+  int64_t skew = 30;  ///< seconds that clocks may differ by
 };
 
-/// Checks the claims. The Error names the first that is wrong. A token without an expiry or without
-/// a pod is refused.
+/// Checks the claims. The error names the first wrong claim. A token without an expiry or without a
+/// pod is refused.
 Status check_claims(const TokenClaims& claims, const TokenRules& rules, int64_t now);
 
 }  // namespace dsj::agent
