@@ -13,7 +13,7 @@ namespace {
 
 namespace ssl = boost::asio::ssl;
 
-/// The number in a 409; nullopt: it has none.
+/// The sequence number in a 409; nullopt if it has none.
 std::optional<int64_t> newest_sequence(const std::string& body) {
   const auto object = nlohmann::json::parse(body, nullptr, false);
   if (!object.is_object() || !object.contains(kNewestSequenceKey)) return std::nullopt;
@@ -28,14 +28,14 @@ struct HttpClient::State {
   Credentials credentials;
   Time timeout;
   std::shared_ptr<HttpLink> link;      // used by the agent's thread only
-  std::shared_ptr<ServerProof> proof;  // of `link`; null: without TLS
-  std::string host, where;             // of `link`
+  std::shared_ptr<ServerProof> proof;  // for `link`; null without TLS
+  std::string host, where;             // for `link`
   Wake wake;
   std::mutex mutex;
   std::optional<Result<Directive>> answer;
-  bool keep = false;  // the connection: the server knows this worker, and takes another request
-  int64_t ahead = 0;  // of the reports' sequence: what the server asked for
-  int late = 0;       // tries in a row that reached somebody and had no answer in time
+  bool keep = false;  // keep the connection: the server accepts another request
+  int64_t ahead = 0;  // added to the reports' sequence, as the server requires
+  int late = 0;       // consecutive tries that reached a machine but got no answer in time
 
   void put(Result<Directive> result, bool keep_link = false) {
     const std::lock_guard lock(mutex);
@@ -43,7 +43,8 @@ struct HttpClient::State {
     keep = keep_link;
     wake.set();
   }
-  /// The server has taken `newest` from somebody: the beat after `sent` goes on above it.
+  /// The server's newest number for this worker is `newest`: the beat after `sent` continues above
+  /// it.
   void go_on(int64_t newest, int64_t sent) {
     const std::lock_guard lock(mutex);
     ahead = newest - sent;
@@ -64,8 +65,8 @@ Status HttpClient::State::connect() {
     DSJ_TRY(const std::string authorities, credentials.authorities());
     DSJ_TRY(proof, ServerProof::make(authorities,
                                      endpoint.name.empty() ? endpoint.address : endpoint.name));
-    // It trusts nothing but the proof's authorities. To read the image's list of them would take more CPU time
-    // than everything else of a connection.
+    // It trusts only the proof's authorities. Reading the image's list of authorities would take
+    // more CPU time than the rest of the connection.
     context = std::make_shared<ssl::context>(ssl::context::tls_client);
     context->set_verify_mode(ssl::verify_peer);
     proof->demand(*context);
@@ -95,7 +96,7 @@ Error HttpClient::State::failed(const Asked& asked) const {
   return Error{ErrorKind::Transient, why, where};
 }
 
-/// On a thread of the link. `sent`: the number of the report that was sent.
+/// Called on a thread of the link. `sent` is the sequence number of the report.
 void HttpClient::State::take(const Asked& asked, int64_t sent) {
   {
     const std::lock_guard lock(mutex);
@@ -125,7 +126,7 @@ HttpClient::HttpClient(FindServer find, Credentials credentials, Time timeout)
   state_->timeout = timeout;
 }
 
-/// An answer may still come. Whom it would be told to goes with the client's owner.
+/// An answer may still arrive, but the receiver of `refused` may be destroyed after this.
 HttpClient::~HttpClient() {
   const std::lock_guard lock(state_->mutex);
   state_->credentials.refused = nullptr;
@@ -137,7 +138,7 @@ void HttpClient::send(const WorkerReport& report) {
     return;
   }
   WorkerReport numbered = report;
-  Time waits{0};  // for each try anew: a link is kept for as long as it is answered
+  Time waits{0};  // for each try: an answered link is kept
   {
     const std::lock_guard lock(state_->mutex);
     numbered.sequence += state_->ahead;

@@ -16,19 +16,21 @@ using namespace beast_names;
 
 int link_threads = 2;
 
-/// A name has so many times as long as an answer: a look-up whose first packet was lost takes 5 s.
+/// A name look-up may take this many times an answer's timeout: one whose first packet was lost
+/// takes 5 s.
 constexpr int kNaming = 10;
 
-/// Of all links, which may be in the middle of a request when their owners go. The threads end with the process, before
-/// OpenSSL does, which they may be using; what is in flight then is not told. The context stays: to end it
-/// would wait for every name that the system still looks up.
+/// Threads and io_context of all links, which may be in the middle of a request when their owners
+/// are destroyed. The threads end at process exit, before OpenSSL, which they may be using;
+/// requests in flight get no callback. The context is never destroyed, because that would wait for
+/// all name look-ups in progress.
 struct Pool {
   asio::io_context& io = *new asio::io_context(link_threads);
   asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
   std::vector<std::thread> threads;
 
   Pool() {
-    OPENSSL_init_ssl(0, nullptr);  // what was begun first ends last
+    OPENSSL_init_ssl(0, nullptr);  // initialized first, so destroyed last
     for (int i = 0; i < link_threads; ++i) threads.emplace_back([this] { io.run(); });
   }
   ~Pool() {
@@ -42,7 +44,7 @@ asio::io_context& io() {
   return pool.io;
 }
 
-/// `Stream`: beast::tcp_stream, or TLS over it.
+/// `Stream` is beast::tcp_stream, or TLS over it.
 template <typename Stream>
 class Link final : public HttpLink, public std::enable_shared_from_this<Link<Stream>> {
  public:
@@ -71,7 +73,7 @@ class Link final : public HttpLink, public std::enable_shared_from_this<Link<Str
  private:
   beast::tcp_stream& tcp_() { return beast::get_lowest_layer(stream_); }
 
-  /// The system's look-up knows no deadline: its answer may come when nobody waits any more.
+  /// The system's look-up has no deadline: its answer may come after the timeout.
   void resolve() {
     naming_ = true;
     naming_ends_.expires_after(kNaming * timeout_);
@@ -148,7 +150,7 @@ class Link final : public HttpLink, public std::enable_shared_from_this<Link<Str
   Stream stream_;
   tcp::resolver resolver_;
   asio::steady_timer naming_ends_;
-  bool naming_ = false;  ///< the name is looked up, and somebody waits for it
+  bool naming_ = false;  ///< a name look-up is in progress and not timed out
   beast::flat_buffer buffer_;
   bool connected_ = false;
   std::string wire_;

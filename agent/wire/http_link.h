@@ -1,4 +1,5 @@
-// A worker's connection to worker 0's agent, on threads of its own, by Boost.Beast, which stays in http_link.cc.
+// A worker's connection to worker 0's agent, on its own threads. Uses Boost.Beast, only in
+// http_link.cc.
 // Tested by: tests/agent/wire/transport_test.cc, tests/agent/join/join_keys_test.cc
 #pragma once
 
@@ -13,33 +14,33 @@ class context;
 
 namespace dsj::agent {
 
-/// What became of one request.
+/// The result of one request.
 struct Asked {
-  int status = 0;  ///< of the answer; 0: there is none
+  int status = 0;  ///< HTTP status of the answer; 0 if there is none
   std::string body;
-  bool kept = false;    ///< with the answer: the server takes another request
-  std::string problem;  ///< why there is none
+  bool kept = false;    ///< if answered: the server takes another request
+  std::string problem;  ///< why there is no answer
   bool handshake_failed =
-      false;          ///< the peer did not prove itself, or has no TLS; nothing was sent
-  bool late = false;  ///< somebody took the connection, and did not answer in time
+      false;          ///< the peer did not authenticate itself, or has no TLS; nothing was sent
+  bool late = false;  ///< connected, but no answer came in time
 };
 
-/// One request at a time. Connects with the first one.
+/// One request at a time. Connects with the first request.
 class HttpLink {
  public:
-  /// `host` is a name or an address. `tls`: null for plain HTTP.
+  /// `host` is a name or an address. `tls` is null for plain HTTP.
   static std::shared_ptr<HttpLink> make(const std::string& host, int port,
                                         std::shared_ptr<boost::asio::ssl::context> tls);
   virtual ~HttpLink() = default;
-  /// Sends `wire`, a whole request, and reads an answer of at most `body_most` bytes. `done` is called once, on
-  /// one of the link's threads. The time runs from the connection on, or for a kept one from now; a name is looked
-  /// up before, for ten times as long at the most. After a failure, and if the connection is not kept, the link
-  /// is of no more use.
+  /// Sends `wire`, a complete request, and reads an answer of at most `body_most` bytes. `done` is
+  /// called once, on one of the link's threads. `timeout` counts from the start of the connection,
+  /// or from now if it exists; the name look-up before it may take ten times as long. After a
+  /// failure, or if the connection is not kept, the link must not be used again.
   virtual void ask(std::string wire, size_t body_most, std::chrono::milliseconds timeout,
                    std::function<void(Asked)> done) = 0;
 };
 
-/// The threads of all links. Call before the first link is made; later it changes nothing.
+/// Number of threads for all links. Call before the first link is made; later calls have no effect.
 void set_link_threads(int threads);
 
 }  // namespace dsj::agent

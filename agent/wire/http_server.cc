@@ -11,10 +11,10 @@
 namespace dsj::agent {
 namespace {
 
-/// For a handshake and the first head. Clients wait up to four times five seconds (patience()), and a
-/// server that is slow must not end what it has begun before they do.
+/// For the handshake and the first head. Clients wait up to four times five seconds (patience()),
+/// and a slow server must not give up before they do.
 constexpr HttpLimits::Milliseconds kHandshakeMost{30'000};
-/// Files that worker 0's agent has open beside connections.
+/// Files that worker 0's agent has open besides connections.
 constexpr int kOtherFiles = 256;
 
 }  // namespace

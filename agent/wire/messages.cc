@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Reads members of one JSON object. It keeps the first problem; later reads then do nothing.
+/// Reads the members of one JSON object. Keeps the first problem; later reads then do nothing.
 class Reader {
  public:
   explicit Reader(const json& object) : object_(object) {
@@ -28,9 +28,9 @@ class Reader {
     if (!value->is_boolean()) return note(key, "a boolean"), false;
     return value->get<bool>();
   }
-  /// A boolean that agents of an older version do not send: false then.
+  /// A boolean that agents of an older version do not send; then false.
   bool flag(const char* key) { return problem_.empty() && object_.contains(key) && boolean(key); }
-  /// An integer from 0 that is left out if it is 0.
+  /// A nonnegative integer that is omitted if it is 0.
   int64_t some(const char* key) {
     return problem_.empty() && object_.contains(key)
                ? integer(key, 0, std::numeric_limits<int64_t>::max())
@@ -65,7 +65,7 @@ class Reader {
   std::string problem_;
 };
 
-/// The longest name of a node, address or key.
+/// The longest node name, address or key.
 constexpr size_t kNameMax = 255;
 
 constexpr int64_t kMostSlots = 1024;
@@ -96,13 +96,13 @@ RankState rank_from(const json& object, std::string& problem) {
   return rank;
 }
 
-/// `object`, of a beat or an answer; an older agent sends none.
+/// An optional object of a beat or an answer; null if it is absent, as from an older agent.
 const json* link_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
 }
 
-/// What is wrong with the part `key`, if it is the first problem.
+/// Records the problem of the part `key` if it is the first one.
 void keep_first(const Reader& in, const char* key, std::string& problem) {
   if (problem.empty() && !in.problem().empty()) problem = std::string(key) + ": " + in.problem();
 }
@@ -196,7 +196,8 @@ std::string to_text(const WorkerReport& report) {
   }
   std::string text = line(object);
   if (text.size() <= kMessageBytesMax || report.look == 0) return text;
-  // It would be refused, and this worker taken for lost. What the ranks do in the world is told before all else.
+  // A longer beat would be refused and this worker considered lost. How the ranks take part in the
+  // world matters most.
   for (json& look : object["looks"]) look.erase("groups");
   return line(object);
 }

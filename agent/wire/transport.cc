@@ -5,16 +5,16 @@
 namespace dsj::agent {
 namespace {
 
-/// Whatever the gang: a worker that is not heard for 15 s is lost, and one that hears nothing for 10 s ends
+/// For any gang: a worker that is silent for 15 s is lost, and one that hears nothing for 10 s ends
 /// its ranks (pod_config).
 constexpr Time kLongestBeat{3000};
 
-/// Between the beats of one worker, if all together send `most` in a second.
+/// The time between the beats of one worker if all together send `most` per second.
 Time share(int workers, int most) {
   return Time((static_cast<int64_t>(workers) * 1000 + most - 1) / most);
 }
 
-/// In [0, 1], another for each worker and each failure.
+/// A pseudo-random number in [0, 1] for each worker and failure.
 double chance(int worker, int failures) {
   uint64_t mixed = (static_cast<uint64_t>(worker) << 20) + static_cast<uint64_t>(failures);
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -59,7 +59,7 @@ Time turn_pause(int workers) {
 std::optional<int64_t> Sequences::refuse(const WorkerReport& report) {
   Newest& newest = newest_[report.worker];
   if (report.incarnation < newest.incarnation)
-    return std::nullopt;  // it is told that it is replaced
+    return std::nullopt;  // its answer says that it is replaced
   if (report.incarnation > newest.incarnation) newest = {report.incarnation, -1};
   if (report.sequence < newest.sequence) return newest.sequence;
   const auto step = static_cast<uint64_t>(report.sequence) - static_cast<uint64_t>(newest.sequence);

@@ -1,4 +1,4 @@
-// How a thread of its own wakes the agent's loop.
+// Lets another thread wake the agent's loop.
 // Tested by: tests/agent/wire/transport_test.cc
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace dsj::agent {
 
-/// An eventfd in the agent's poll().
+/// An eventfd in the agent's poll() set.
 class Wake {
  public:
   Wake() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
