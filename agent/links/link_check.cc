@@ -10,7 +10,7 @@
 namespace dsj::agent {
 namespace {
 
-/// Of one member: four in two rounds.
+/// Figures shown per member: two rounds have four.
 constexpr size_t kFiguresShown = 4;
 
 int64_t usual_rate(const std::vector<PeerLink>& links, size_t members) {
@@ -25,9 +25,10 @@ int64_t usual_rate(const std::vector<PeerLink>& links, size_t members) {
   return best[best.size() / 2];
 }
 
-/// Beside the time in which all workers hear of a round and tell of it: connections and transfers.
+/// Time for connections and transfers, besides the time in which all workers hear of a round and
+/// report.
 constexpr Time kTransfers{5000};
-/// Of what could not be measured.
+/// Limit for each list of other findings.
 constexpr size_t kToldMost = 8;
 
 }  // namespace
@@ -42,7 +43,7 @@ std::string ring_name(const RingMember& member) {
 }
 
 std::vector<int> ring_peers(int members, int round) {
-  // Of three, two steps back are one ahead.
+  // With three members, two places back is one ahead.
   const int step = round == 1 || members == 2 ? 1 : members == 3 ? -1 : -2;
   std::vector<int> peers(members);
   for (int i = 0; i < members; ++i) peers[i] = (i + step + members) % members;

@@ -40,12 +40,13 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kKeyBytes = 16, kKeyDigits = 2 * kKeyBytes, kRateDigits = 16;
 constexpr int64_t kSlice = 1 << 20;
-/// Peers at once. In a ring it is one; the rest is for strangers, who are shut out after a while.
+/// Peers at once. In a ring it is one; the rest is for strangers, who are disconnected after a
+/// while.
 constexpr int kPeersMost = 8;
 constexpr Time kGoodbye{1000}, kAcceptPause{100};
 using Block = std::array<char, 256 << 10>;
 
-/// Bytes that a tunnel on the way cannot compress.
+/// Random bytes, so that a tunnel cannot compress them.
 const Block& payload() {
   static const Block* block = [] {
     auto* made = new Block;
@@ -60,7 +61,7 @@ int64_t microseconds(SteadyClock::duration time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
 
-/// A timer whose handler does not come when it was set anew meanwhile.
+/// A timer whose handler is not called if it was set again meanwhile.
 class Deadline {
  public:
   explicit Deadline(const asio::any_io_executor& executor) : timer_(executor) {}
@@ -77,7 +78,7 @@ class Deadline {
   asio::steady_timer timer_;
 };
 
-/// One peer that sends.
+/// Receives from one peer.
 class LinkReceiver : public std::enable_shared_from_this<LinkReceiver> {
  public:
   LinkReceiver(tcp::socket socket, const std::string& key, const LinkLimits& limits,
@@ -109,7 +110,7 @@ class LinkReceiver : public std::enable_shared_from_this<LinkReceiver> {
         asio::buffer(block_), [self = shared_from_this()](Problem problem, size_t bytes) {
           if (problem) return self->end();
           if (!self->answered_) self->take(static_cast<int64_t>(bytes), SteadyClock::now());
-          self->read();  // after the answer, too: what is left unread would take the answer with it
+          self->read();  // also after the answer: closing with unread data would lose the answer
         });
   }
 
@@ -160,7 +161,7 @@ class LinkReceiver : public std::enable_shared_from_this<LinkReceiver> {
   std::string answer_;
 };
 
-/// One order that is carried out.
+/// Carries out one order.
 class LinkSender : public std::enable_shared_from_this<LinkSender> {
  public:
   LinkSender(const asio::any_io_executor& executor, LinkOrder order, const LinkLimits& limits,
@@ -209,7 +210,7 @@ class LinkSender : public std::enable_shared_from_this<LinkSender> {
                      });
   }
 
-  /// A failure is told by the answer that does not come.
+  /// A failed write needs no report: the answer will be missing.
   void write() {
     const int64_t left = std::min(limits_.bytes - sent_, static_cast<int64_t>(payload().size()));
     if (left <= 0) return;
@@ -229,7 +230,7 @@ class LinkSender : public std::enable_shared_from_this<LinkSender> {
     if (!done_) return;
     Problem ignored;
     deadline_.cancel();
-    socket_.set_option(asio::socket_base::linger(true, 0), ignored);  // what waits is of no use
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);  // unsent data is useless
     socket_.close(ignored);
     std::exchange(done_, nullptr)(rate);
   }
@@ -261,8 +262,8 @@ struct TcpLinkMeter::State {
   LinkPlace place;
   Wake wake;
   std::mutex mutex;
-  int64_t round = 0;             // of the last order
-  std::optional<LinkRate> rate;  // of it
+  int64_t round = 0;             // round of the last order
+  std::optional<LinkRate> rate;  // result of the last order
   std::atomic<int> open = 0;
   asio::io_context io{2};  // one thread receives while the other one sends
   tcp::acceptor acceptor{io};
