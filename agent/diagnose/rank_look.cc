@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Ranks are at most one or two collectives apart. More would only make beats longer.
+/// Ranks are at most one or two collectives apart. More entries would only make beats longer.
 constexpr size_t kBegunMost = 4;
 constexpr size_t kNameMost = 64;
 constexpr size_t kMembersMost = 128;
@@ -19,7 +19,7 @@ int64_t last_begun(const Look& look) {
   return std::max(look.ended, look.begun.empty() ? 0 : look.begun.back().sequence);
 }
 
-/// What a rank's look and a group's have in common, of what the flight log shows of either.
+/// Fills the common part of a rank's and a group's look from the flight log.
 template <typename Picture, typename Look>
 void show_progress(const Picture& picture, int64_t now_ns, Look& look) {
   look.issued = static_cast<int64_t>(picture.issued);
@@ -65,7 +65,7 @@ Result<std::vector<CollectiveSeen>> begun_from_json(const json& list) {
   return begun;
 }
 
-/// What a rank's look and a group's have in common.
+/// Writes or reads the common part of a rank's and a group's look.
 template <typename Look>
 void write_progress(const Look& look, json& object) {
   object["issued"] = look.issued;

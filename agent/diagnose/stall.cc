@@ -14,15 +14,16 @@ namespace {
 constexpr size_t kGapsKept = 64, kGapsFew = 8;
 constexpr int kPatience = 5;
 constexpr Time kShortest{30'000};
-/// Agents that do not answer are silent, and lost, before that; those of an older version never do.
+/// Agents that do not answer for longer are considered lost; those of an older version never
+/// answer.
 constexpr Time kAnswer{3000};
 
 using Looks = std::span<const RankLook>;
 
-constexpr size_t kWaitsTold = 3;  // in a message, besides the one that matters
+constexpr size_t kWaitsTold = 3;  // in a message, besides the main one
 constexpr size_t kSidesTold = 4;  // of ranks that issue different collectives
 
-/// The ranks of which `is` holds.
+/// The ranks for which `is` returns true.
 template <typename Is>
 std::vector<int> those(Looks looks, const Is& is) {
   std::vector<int> ranks;
@@ -32,36 +33,36 @@ std::vector<int> those(Looks looks, const Is& is) {
   return ranks;
 }
 
-/// One judgement: what all ranks show, and who waits for whom.
+/// One judgement: the looks at all ranks, and who waits for whom.
 class Judge {
  public:
   explicit Judge(Looks looks) : looks_(looks), graph_(looks) {}
 
   Stall stopped(std::vector<int> culprits) const;
   std::optional<Stall> differing() const;
-  /// Ranks that others wait for.
+  /// The cause is ranks that others wait for.
   std::optional<Stall> held_up() const;
-  /// Ranks that have not begun what others have.
+  /// The cause is ranks that have not begun a collective that others have.
   std::optional<Stall> behind() const;
-  /// Some ranks that wait for one another.
+  /// The cause is ranks that wait for one another.
   std::optional<Stall> circle() const;
   Stall nobody() const;
   std::string whereabouts(int rank) const;
 
  private:
   const RankGroup& group(size_t index) const { return graph_.groups()[index]; }
-  /// What `rank` began in a group, oldest first.
+  /// The collectives that `rank` began in a group, oldest first.
   const std::vector<CollectiveSeen>& begun_by(int rank, const RankGroup& group) const;
   int64_t last_begun(int rank, const RankGroup& group) const;
   bool is_inside(int rank, const RankGroup& group) const;
-  /// What anybody noted of the group's collective with this number.
+  /// What any rank recorded of the group's collective with this number.
   std::optional<CollectiveSeen> seen(const RankGroup& group, int64_t sequence) const;
   std::optional<Stall> differing(const RankGroup& group) const;
   Stall missing(std::vector<int> culprits, size_t in) const;
   /// Where `rank` is besides the world's collectives.
   std::string inner_whereabouts(int rank) const;
-  /// "; rank 2 waits in ...": who waits for `culprits` besides those in group `told`. `lagging`: they
-  /// have not begun what is told, so nothing is said of its parts.
+  /// "; rank 2 waits in ...": which ranks wait for `culprits` outside of group `told`. If
+  /// `lagging`, the culprits have not begun that group's collective, so its parts are left out.
   std::string other_waits(const std::vector<int>& culprits, size_t told, bool lagging) const;
 
   const Looks looks_;
@@ -72,14 +73,14 @@ std::string seconds_text(int64_t ms) {
   return std::to_string(ms / 1000) + " s";
 }
 
-/// "; ranks 0 and 1 wait in all_gather ...".
+/// Text like "; ranks 0 and 1 wait in all_gather ...".
 std::string waiting_text(const std::vector<int>& waiting, const std::string& collective) {
   if (waiting.empty() || collective.empty()) return "";
   return "; " + ranks_text(waiting) + (waiting.size() > 1 ? " wait in " : " waits in ") +
          collective;
 }
 
-/// "it ", or the first of several.
+/// "it ", or the first of several ranks.
 std::string first_of(const std::vector<int>& ranks) {
   return ranks.size() > 1 ? "rank " + std::to_string(ranks.front()) + " " : "it ";
 }
@@ -128,7 +129,7 @@ std::string Judge::inner_whereabouts(int rank) const {
   return text + ", there behind " + text_in(*last, begun_by(rank, *last).back());
 }
 
-/// "is in step 41, training, and ended all_gather #411 (layer 3, 4096 bytes) 31 s ago".
+/// Text like "is in step 41, training, and ended all_gather #411 (layer 3, 4096 bytes) 31 s ago".
 std::string Judge::whereabouts(int rank) const {
   const RankLook& look = looks_[rank];
   if (!look.known) return "has no flight log";
@@ -173,15 +174,15 @@ Stall Judge::stopped(std::vector<int> culprits) const {
   return stall;
 }
 
-/// The group's first collective of which two ranks noted something else.
+/// The group's first collective that two ranks recorded differently.
 std::optional<Stall> Judge::differing(const RankGroup& group) const {
-  // Of many ranks each may have noted another one.
+  // With many ranks, the entries of several collectives may differ.
   std::map<int64_t, std::map<CollectiveSeen, std::vector<int>>> by_number;
   for (const int rank : group.shown_by)
     for (const auto& one : begun_by(rank, group)) by_number[one.sequence][one].push_back(rank);
   for (const auto& [sequence, ranks_of] : by_number) {
     if (ranks_of.size() < 2) continue;
-    // The largest side first, of equal ones that of the lowest rank.
+    // The largest side first; of equal ones, the side with the lowest rank.
     std::vector<std::pair<CollectiveSeen, std::vector<int>>> sides(ranks_of.begin(),
                                                                    ranks_of.end());
     std::ranges::sort(sides, {}, [](const auto& side) {
@@ -213,7 +214,7 @@ std::optional<Stall> Judge::differing() const {
   return std::nullopt;
 }
 
-/// `culprits` have not begun what others of the group have.
+/// `culprits` have not begun a collective that others of the group have.
 Stall Judge::missing(std::vector<int> culprits, size_t in) const {
   const RankGroup& of = group(in);
   Stall stall{.ranks = std::move(culprits)};
@@ -233,7 +234,7 @@ std::optional<Stall> Judge::held_up() const {
   const auto waits = graph_.waits_for(culprits);
   const auto there = std::ranges::find(waits, true, &WaitGraph::Wait::begun);
   if (there == waits.end()) {
-    // Of several groups that in which it is itself, else the outermost.
+    // Of several groups, the one that the culprit is in; otherwise the outermost.
     const auto own = std::ranges::find_if(waits, [&](const WaitGraph::Wait& wait) {
       return is_inside(culprits.front(), group(wait.group));
     });
@@ -260,7 +261,7 @@ std::optional<Stall> Judge::circle() const {
   const std::vector<int> ranks = graph_.circle();
   const auto known = those(looks_, [](const RankLook& look) { return look.known; });
   const bool all = ranks.size() == known.size();
-  // If all are in the world's collective, that is what there is to tell.
+  // If all are in the world's collective, nobody() describes it better.
   if (ranks.empty() || (all && is_inside(ranks.front(), group(0)))) return std::nullopt;
   Stall stall{.message = ranks_text(ranks) + " wait for one another"};
   if (!all) stall.ranks = ranks;

@@ -17,7 +17,7 @@ double seconds(int64_t microseconds) {
   return static_cast<double>(microseconds) * 1e-6;
 }
 
-/// The median of all values but the one at `index` of `sorted`. At least two values.
+/// The median of all values of `sorted` except the one at `index`. Needs at least two values.
 double median_of_others(const std::vector<double>& sorted, size_t index) {
   const size_t others = sorted.size() - 1;
   const auto at = [&](size_t i) { return sorted[i < index ? i : i + 1]; };
@@ -60,7 +60,7 @@ bool StragglerWatch::judge(const std::vector<Pace>& paces, int64_t step, Time no
   const bool known = paces.size() > 1 &&
                      std::ranges::all_of(paces, [](const Pace& pace) { return pace.steps > 0; });
   if (!known) return false;
-  // A rank whose counts fell is another one.
+  // If a rank's counts fell, it is a different rank process.
   const bool same = before_.size() == paces.size() &&
                     std::ranges::equal(before_, paces, [](const Pace& then, const Pace& pace) {
                       return pace.steps >= then.steps && pace.step_us >= then.step_us &&

@@ -17,7 +17,7 @@ const GroupLook* find_group(const RankLook& look, int64_t id) {
 std::vector<RankGroup> groups_of(std::span<const RankLook> looks) {
   const int world = static_cast<int>(looks.size());
   std::map<int64_t, RankGroup> by_id;
-  by_id[0];  // the world, whoever shows it
+  by_id[0];  // the world, even if no rank shows it
   for (int rank = 0; rank < world; ++rank) {
     if (!looks[rank].known) continue;
     by_id[0].shown_by.push_back(rank);
@@ -39,7 +39,7 @@ std::vector<RankGroup> groups_of(std::span<const RankLook> looks) {
   return groups;
 }
 
-/// "0-2" and the like.
+/// Intervals such as "0-2".
 std::vector<std::string> stretches(std::span<const int> ranks) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < ranks.size();) {
@@ -91,8 +91,8 @@ const GroupLook* WaitGraph::look(const RankGroup& group, int rank) const {
   return group.id == 0 ? nullptr : find_group(looks_[rank], group.id);
 }
 
-/// Nodes are the ranks, and behind them one per group: of those that are behind there. So there are
-/// not more arrows than ranks in groups.
+/// The nodes are the ranks, followed by one node per group for the ranks that are behind in it. So
+/// there are no more edges than memberships of ranks in groups.
 std::vector<std::vector<size_t>> WaitGraph::targets() const {
   std::vector<std::vector<size_t>> targets(looks_.size() + groups_.size());
   for (const Edge& edge : edges_) {
@@ -131,7 +131,7 @@ std::vector<int> WaitGraph::circle() const {
   for (const auto& of_one : all) {
     for (const size_t target : of_one) ++incoming[target];
   }
-  std::vector<size_t> free;  // nobody that is left waits for it
+  std::vector<size_t> free;  // no remaining node waits for it
   for (size_t node = 0; node < all.size(); ++node) {
     if (incoming[node] == 0) free.push_back(node);
   }
@@ -151,7 +151,7 @@ std::vector<int> WaitGraph::circle() const {
 
 std::vector<WaitGraph::Wait> WaitGraph::waits_for(std::span<const int> ranks) const {
   const auto asked = [&](int rank) { return std::ranges::binary_search(ranks, rank); };
-  std::vector<bool> asked_behind;  // once per group, not per rank that waits there
+  std::vector<bool> asked_behind;  // once per group, not per waiting rank
   for (const RankGroup& group : groups_) {
     asked_behind.push_back(std::ranges::any_of(group.behind, asked));
   }

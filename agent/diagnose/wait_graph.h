@@ -1,10 +1,10 @@
-// Who waits for whom, by what every rank shows (rank_look.h): within the world, and within each
-// group of ranks that has collectives of its own. Pure.
+// Who waits for whom, from the looks at all ranks (rank_look.h): within the world, and within each
+// group of ranks with its own collectives. Pure.
 //
-// A rank that is in a collective waits for those of its group that have not begun it: for the ones
-// that are furthest behind. Where all have begun it, it waits for whom it says, if that one is in it
-// still. A rank shows all its groups, and is in none before all of the group have joined; so a rank
-// that does not show one is no member any more.
+// A rank in a collective waits for the ranks of its group that have not begun it: for those
+// furthest behind. If all have begun it, it waits for the rank that it names, if that one is still
+// in it. A rank shows all its groups, and a group appears only after all its members joined; so a
+// rank that does not show a group is no longer a member.
 #pragma once
 
 #include <cstdint>
@@ -17,50 +17,50 @@
 
 namespace dsj::agent {
 
-/// A group of ranks as all of them show it.
+/// A group of ranks, combined from all looks.
 struct RankGroup {
-  int64_t id = 0;             ///< 0: the world
-  std::string name;           ///< of the world empty
-  int64_t within = -1;        ///< as GroupLook's
-  std::vector<int> members;   ///< ascending; of one whose rule is not known those that show it
-  std::vector<int> shown_by;  ///< the members that show it, ascending; the others do not count
+  int64_t id = 0;             ///< 0 means the world
+  std::string name;           ///< empty for the world
+  int64_t within = -1;        ///< as in GroupLook
+  std::vector<int> members;   ///< ascending; if the rule is unknown, the ranks that show the group
+  std::vector<int> shown_by;  ///< members that show it, ascending; others do not count
   int64_t lowest = 0, highest = 0;  ///< the last collectives that they have begun
-  std::vector<int> behind;          ///< those that have begun no more than `lowest`
+  std::vector<int> behind;          ///< the ranks that have begun no more than `lowest`
 };
 
 class WaitGraph {
  public:
-  /// `looks`: of all ranks, in order; they must outlive the graph.
+  /// `looks` has all ranks, in order, and must outlive the graph.
   explicit WaitGraph(std::span<const RankLook> looks);
 
-  /// The world first, then groups by number.
+  /// The world first, then groups by id.
   const std::vector<RankGroup>& groups() const { return groups_; }
-  /// What `rank` shows of a group; null: nothing.
+  /// What `rank` shows of a group; null if nothing.
   const GroupLook* look(const RankGroup& group, int rank) const;
-  /// Ranks that others wait for and that wait for nobody, ascending.
+  /// Ranks that others wait for and that wait for no rank, ascending.
   std::vector<int> roots() const;
-  /// Ranks that wait for one another, or for such ranks only and are waited for by them; ascending.
+  /// Ranks on a cycle of waits, and ranks on a path between cycles; ascending.
   std::vector<int> circle() const;
 
-  /// Ranks that are in one collective and wait for some of those asked about.
+  /// Ranks in one collective that wait for some of the given ranks.
   struct Wait {
-    size_t group = 0;  ///< of groups()
+    size_t group = 0;  ///< index in groups()
     CollectiveSeen what;
     std::vector<int> ranks;
-    bool begun = false;  ///< one that they wait for has begun it
+    bool begun = false;  ///< a rank that they wait for has begun it
   };
-  /// Who waits for `ranks` directly, outer groups first.
+  /// Which ranks wait for `ranks` directly, outer groups first.
   std::vector<Wait> waits_for(std::span<const int> ranks) const;
 
  private:
-  /// `rank` is in a collective of `group`, and waits.
+  /// `rank` waits in a collective of `group`.
   struct Edge {
     int rank = 0;
     size_t group = 0;
-    int on = -1;  ///< this rank; -1: all that are behind in the group
+    int on = -1;  ///< for this rank; -1: for all ranks that are behind in the group
   };
   void add(size_t group, int rank);
-  /// The last collective of a group that `rank` has begun, and has ended.
+  /// The last collective of a group that `rank` has begun, and the last that has ended.
   std::pair<int64_t, int64_t> stand(const RankGroup& group, int rank) const;
   std::vector<std::vector<size_t>> targets() const;
 
@@ -69,10 +69,10 @@ class WaitGraph {
   std::vector<Edge> edges_;
 };
 
-/// "all_gather #9 (layer 3, 4096 bytes) of rail 1 (ranks 1 and 3)"; of the world without a group.
+/// "all_gather #9 (layer 3, 4096 bytes) of rail 1 (ranks 1 and 3)"; without a group for the world.
 std::string text_in(const RankGroup& group, const CollectiveSeen& what);
 
-/// "rank 2", "ranks 0-2 and 5"; a list of many stretches ends with "and more".
+/// "rank 2", "ranks 0-2 and 5"; a list of many intervals ends with "and more".
 std::string ranks_text(std::span<const int> ranks);
 /// "0-2, 5".
 std::string ranks_list(std::span<const int> ranks);
