@@ -1,5 +1,5 @@
-// Cuts a rank's event pipe into lines (job/report/events.h reads them). Pure. A rank may die in
-// the middle of a line, or print garbage there; neither is an error.
+// Splits the bytes of a rank's event pipe into lines (job/report/events.h parses them). Pure. A
+// rank may die in the middle of a line, or print garbage; neither is an error.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 
 namespace dsj::agent {
 
-/// Keeps at most kLineBytesMax of an unfinished line; a longer line is dropped whole and counted.
+/// Keeps at most kLineBytesMax of an unfinished line; a longer line is dropped completely and
+/// counted.
 class LineSplitter {
  public:
   static constexpr size_t kLineBytesMax = 1 << 20;
 
-  /// The lines that `bytes` completes, without their line ends.
+  /// The lines that `bytes` completes, without line ends.
   std::vector<std::string> feed(std::string_view bytes);
   int64_t dropped() const { return dropped_; }
 

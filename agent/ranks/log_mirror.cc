@@ -26,7 +26,7 @@ LogMirror::LogMirror(int fd, int64_t behind_bytes_max)
 void LogMirror::follow(int rank, const std::string& path, int64_t from) {
   const auto known = logs_.find(rank);
   if (known != logs_.end() && known->second.path == path && known->second.from == from) return;
-  if (known != logs_.end()) {  // the last words of the previous attempt
+  if (known != logs_.end()) {  // the end of the previous attempt's log
     take(rank, known->second);
     if (!known->second.partial.empty()) line(rank, known->second.partial);
   }
@@ -37,9 +37,9 @@ void LogMirror::line(int rank, const std::string& text) {
   waiting_ += "[rank " + std::to_string(rank) + "] " + text + "\n";
 }
 
-/// Reads one part. False: there is none.
+/// Reads one part. Returns false if there is none.
 bool LogMirror::take(int rank, Followed& log) {
-  if (size_of(log.path) < log.next) {  // it was cut (log_rotation.h)
+  if (size_of(log.path) < log.next) {  // it was truncated (log_rotation.h)
     const std::string kept = rotated_log(log.path);
     while (take_part(rank, kept, log)) {
     }

@@ -1,6 +1,6 @@
-// Copies the ranks' logs to this process's output, each line behind "[rank 3] ". It follows the
-// files that the ranks write, so a slow reader never holds up a rank, and the files keep
-// what log_rotation.h leaves them. One thread.
+// Copies the ranks' logs to this process's output, each line prefixed with "[rank 3] ". It reads
+// the log files, so a slow reader never blocks a rank, and the files keep what log_rotation.h
+// leaves. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace dsj::agent {
 
 class LogMirror {
  public:
-  /// If it falls behind by more than `behind_bytes_max`, it skips what lies between and says so.
+  /// If it falls behind by more than `behind_bytes_max`, it skips the bytes in between and says so.
   explicit LogMirror(int fd, int64_t behind_bytes_max = 8 << 20);
 
-  /// Follows `path` from byte `from` on. The same call again changes nothing; another one replaces
-  /// it.
+  /// Follows `path` from byte `from` on. Repeating a call changes nothing; a different call
+  /// replaces the previous one.
   void follow(int rank, const std::string& path, int64_t from);
-  /// Writes what has come, as much as the reader takes. Never blocks.
+  /// Writes new lines, as many as the reader accepts. Never blocks.
   void turn();
-  /// Writes the rest, unfinished lines too, for at most `patience`.
+  /// Writes the rest, including unfinished lines, for at most `patience`.
   void finish(Time patience);
 
  private:
@@ -33,7 +33,7 @@ class LogMirror {
   bool take(int rank, Followed& log);
   bool take_part(int rank, const std::string& path, Followed& log);
   void line(int rank, const std::string& text);
-  /// True: nothing is waiting any more.
+  /// Returns true if all is written.
   bool send();
 
   const int fd_;

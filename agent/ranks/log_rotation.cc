@@ -17,7 +17,7 @@
 namespace dsj::agent {
 namespace {
 
-/// From `at` on to the end. Result: where the copy ends, or -1 with errno.
+/// Copies from `at` to the end. Returns where the copy ends, or -1 with errno.
 int64_t copy_rest(int from, int to, int64_t at) {
   std::vector<char> part(1 << 20);
   while (true) {
@@ -100,7 +100,7 @@ void LogRotation::rotate(const std::string& path) {
   const std::string part = path + ".part", kept = rotated_log(path);
   const int copy = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   int64_t copied = copy < 0 ? -1 : copy_rest(file, copy, 0);
-  // A reader that finds the file cut finds the rest here (log_mirror.h).
+  // A reader that finds the file truncated reads the rest here (log_mirror.h).
   if (copied >= 0 && rename(part.c_str(), kept.c_str()) == 0) {
     copied = copy_rest(file, copy, copied);
   } else {

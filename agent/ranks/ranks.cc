@@ -36,7 +36,7 @@ std::string header_line(const RankStart& start) {
          " ====\n";
 }
 
-/// 0, or what is wrong.
+/// Returns 0 or an errno.
 int append_line(const std::string& path, const std::string& line) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return errno;
@@ -46,8 +46,8 @@ int append_line(const std::string& path, const std::string& line) {
   return problem;
 }
 
-/// Memory that a rank writes and this agent reads. The rank cannot make it smaller. -1: this kernel
-/// has none; a rank trains without it.
+/// Memory that a rank writes and this agent reads. It is sealed, so the rank cannot shrink it. -1
+/// if the kernel does not support it; then the rank has no flight log.
 int flight_memory() {
   const int fd = memfd_create("dsj-flight", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd >= 0 && ftruncate(fd, static_cast<off_t>(FlightLog::kBytes)) == 0) {
@@ -59,7 +59,7 @@ int flight_memory() {
   return -1;
 }
 
-/// From /proc: "PID (NAME) STATE ...". A name may have any characters.
+/// Reads /proc: "PID (NAME) STATE ...". NAME may contain any characters.
 bool is_stopped(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -70,8 +70,8 @@ bool is_stopped(pid_t pid) {
 
 }  // namespace
 
-/// Begins an attempt's part of a rank's log. False: the disk is full and there is no file: the rank has this process's
-/// output instead.
+/// Begins an attempt's part of a rank's log. Returns false if the disk is full and the file does
+/// not exist: then the rank uses this process's output.
 Result<bool> PosixRanks::begin_log(const RankStart& start) {
   const int problem = append_line(start.log_file, header_line(start));
   if (problem == 0) return true;
@@ -93,7 +93,7 @@ Result<RankProcess> PosixRanks::start(const RankStart& start) {
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return std::unexpected(os_error("cannot make the event pipe", start.command[0]));
   }
-  // Our end only: a rank whose agent is slow must wait, not lose events.
+  // Only our end: a rank whose agent is slow must block, not lose events.
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RankPlace place = start.place;
   place.event_fd = ends[1];
@@ -125,7 +125,7 @@ void PosixRanks::signal(const RankProcess& rank, int signal) {
 std::string PosixRanks::read_events(const RankProcess& rank) {
   std::string bytes;
   char buffer[64 * 1024];
-  // A bounded share per call: a rank that floods its pipe must not keep the agent from the others.
+  // Bounded per call, so that a rank that floods its pipe does not keep the agent from the others.
   while (bytes.size() < (1 << 20)) {
     const ssize_t got = read(rank.event_fd, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;

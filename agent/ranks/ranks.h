@@ -1,5 +1,5 @@
-// The port to rank processes: start one, signal it, read its events, learn of its end. PosixRanks
-// runs real ones; tests/agent/ranks/fake_ranks.h is the fake.
+// The port to rank processes: start, signal, read events, observe the end. PosixRanks runs real
+// processes; tests/agent/ranks/fake_ranks.h is the fake.
 // Tested by: tests/run/fake/run_test.cc
 #pragma once
 
@@ -21,7 +21,7 @@ namespace dsj::agent {
 
 struct RankStart {
   std::vector<std::string> command;
-  RankPlace place;       ///< start() chooses event_fd and flight_fd
+  RankPlace place;       ///< start() sets event_fd and flight_fd
   bool flies = true;     ///< it keeps a flight log (job/flight_log.h)
   int64_t attempt = 0;   ///< for the header line in the log
   std::string log_file;  ///< stdout and stderr, appended
@@ -30,15 +30,15 @@ struct RankStart {
 struct RankProcess {
   pid_t pid = -1;
   int event_fd = -1;   ///< non-blocking; -1 in fakes
-  int flight_fd = -1;  ///< of its flight log; -1: it keeps none
+  int flight_fd = -1;  ///< its flight log; -1 if it has none
   std::string log_file;
-  int64_t log_from = 0;  ///< byte where this attempt begins, until the log is cut
+  int64_t log_from = 0;  ///< where this attempt begins, until the log is truncated
 };
 
-/// What can be seen of a rank from outside, whether it answers or not.
+/// What can be observed of a rank from outside, even if it hangs.
 struct RankSight {
-  std::string flight;    ///< the bytes of its flight log; empty: none
-  bool stopped = false;  ///< its process is stopped, as by SIGSTOP
+  std::string flight;    ///< content of its flight log; empty if none
+  bool stopped = false;  ///< its process is stopped, for example by SIGSTOP
 };
 
 /// A listening socket for the ranks' store.
@@ -52,16 +52,18 @@ class Ranks {
   virtual ~Ranks() = default;
   virtual Result<RankProcess> start(const RankStart& start) = 0;
   virtual void signal(const RankProcess& rank, int signal) = 0;
-  /// What came through the event pipe since the last call.
+  /// The bytes from the event pipe since the last call.
   virtual std::string read_events(const RankProcess& rank) = 0;
-  /// Its end, reported once. The event pipe stays readable until forget().
+  /// Its end, returned once. The event pipe stays readable until forget().
   virtual std::optional<ChildExit> poll_exit(const RankProcess& rank) = 0;
   virtual void forget(const RankProcess& rank) = 0;
-  /// Until forget(), also after its end.
+  /// Valid until forget(), also after the rank's end.
   virtual RankSight look(const RankProcess& rank) = 0;
-  /// Begins to take the stacks of these processes. False: those before are still being taken.
+  /// Begins to take the stacks of these processes. Returns false if an earlier request is still
+  /// running.
   virtual bool begin_stacks(std::vector<RankPid> ranks) = 0;
-  /// What begin_stacks() asked for, once; nullopt: not yet, or nothing was asked for.
+  /// The result of begin_stacks(), returned once; nullopt if it is not ready or nothing was
+  /// requested.
   virtual std::optional<std::vector<RankStacks>> taken_stacks() = 0;
   virtual std::string last_words(const RankProcess& rank, size_t bytes_max) = 0;
   virtual Result<StoreSocket> open_store(const std::string& address) = 0;
@@ -70,7 +72,8 @@ class Ranks {
 
 class PosixRanks final : public Ranks {
  public:
-  /// `log_bytes_max`: of a rank's log (log_rotation.h). A disk without room for logs is told once, and ends no rank.
+  /// `log_bytes_max` limits a rank's log (log_rotation.h). A disk without room for logs causes one
+  /// warning and ends no rank.
   explicit PosixRanks(int64_t log_bytes_max = kLogBytesMaxDefault) : rotation_(log_bytes_max) {}
   Result<RankProcess> start(const RankStart& start) override;
   void signal(const RankProcess& rank, int signal) override;

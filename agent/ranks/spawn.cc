@@ -28,7 +28,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-/// What the child does between fork and exec: async-signal-safe calls only, no allocation.
+/// What the child needs between fork and exec, where only async-signal-safe calls are allowed.
 struct ChildPlan {
   const std::vector<char*>& argv;
   const std::vector<char*>& envp;
@@ -51,12 +51,12 @@ struct ChildPlan {
     dup2(plan.log_fd, 1);
     dup2(plan.log_fd, 2);
   }
-  // Libraries open sockets without CLOEXEC. A rank must not inherit its agent's.
+  // Libraries open sockets without CLOEXEC. A rank must not inherit them from its agent.
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   for (int fd : plan.keep_fds) fcntl(fd, F_SETFD, 0);
   prctl(PR_SET_PDEATHSIG, plan.death_signal);
   if (getppid() != plan.parent) _exit(127);  // the parent died before the line above
-  // execvpe would hand a file that is not a program to the shell.
+  // execvpe would pass a file that is not a program to the shell.
   if (std::strchr(plan.argv[0], '/')) {
     execve(plan.argv[0], plan.argv.data(), plan.envp.data());
   } else {
@@ -71,7 +71,7 @@ Error os_error(const std::string& what, const std::string& where, int number) {
   return {ErrorKind::Environment, what + ": " + std::strerror(number), where};
 }
 
-/// Of what waitid() told: not that a child stands still.
+/// Whether waitid() reported an end, and not a stop.
 bool has_ended(const siginfo_t& told) {
   return told.si_code == CLD_EXITED || told.si_code == CLD_KILLED || told.si_code == CLD_DUMPED;
 }
@@ -130,8 +130,8 @@ Result<pid_t> spawn(const SpawnSpec& spec) {
 }
 
 std::optional<ChildExit> reap(pid_t pid) {
-  // Seen but not collected: meanwhile nobody else can get its process group id. A child whose stacks
-  // are taken (agent/stacks) shows that it stands still, whatever one asks for.
+  // WNOWAIT keeps the zombie, so that its process group id cannot be reused. While a child's stacks
+  // are taken (agent/stacks), waitid reports it as stopped, whatever the options.
   siginfo_t seen{};
   if (waitid(P_PID, pid, &seen, WEXITED | WNOHANG | WNOWAIT) == 0 &&
       (seen.si_pid != pid || !has_ended(seen))) {
@@ -189,7 +189,7 @@ std::vector<int> read_signals(int fd) {
 
 std::string tail_of(const std::string& path, int64_t from, size_t bytes_max) {
   const int64_t size = size_of(path);
-  if (size < from) from = 0;  // it was cut since (log_rotation.h)
+  if (size < from) from = 0;  // it was truncated since (log_rotation.h)
   const int64_t start = std::max(from, size - static_cast<int64_t>(bytes_max));
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
