@@ -29,7 +29,7 @@ std::string readable(const std::string& name) {
   return failed == 0 && plain ? plain.get() : name;
 }
 
-/// Read, not mapped: a file may be cut off under the reader.
+/// Reads the file instead of mapping it, because a mapped file may be truncated by others.
 int open_program(Dwfl_Module* module, void** own, const char* name, Dwarf_Addr base,
                  char** file_name, Elf** elf) {
   if (name[0] != '/') return dwfl_linux_proc_find_elf(module, own, name, base, file_name, elf);
@@ -41,7 +41,7 @@ int open_program(Dwfl_Module* module, void** own, const char* name, Dwarf_Addr b
   return -1;
 }
 
-/// Debug information in files of its own is not searched for.
+/// Separate debug files are not searched for.
 int no_debug_file(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*,
                   GElf_Word, char**) {
   return -1;
@@ -49,17 +49,17 @@ int no_debug_file(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, co
 
 constexpr Dwfl_Callbacks kFiles{.find_elf = open_program, .find_debuginfo = no_debug_file};
 
-/// A frame as it is found, before its function has a name.
+/// A frame before its function is named.
 struct RawFrame {
-  Dwfl_Module* module = nullptr;  ///< null: no known file
+  Dwfl_Module* module = nullptr;  ///< null if the file is unknown
   Dwarf_Addr address = 0;
 };
-/// What the call frame information says of a function's caller.
+/// Whether the call frame information describes a function's caller.
 enum class Above { Known, None, Unknown };
 struct RawStack {
   std::vector<RawFrame> frames;
   std::string problem;
-  Above above = Above::Unknown;  ///< of the last frame
+  Above above = Above::Unknown;  ///< for the last frame
 };
 
 Above above(Dwfl_Module* module, Dwarf_Addr address) {
@@ -84,7 +84,7 @@ int take_frame(Dwfl_Frame* frame, void* into) {
   Dwarf_Addr address = 0;
   bool exact = false;
   if (!dwfl_frame_pc(frame, &address, &exact)) return DWARF_CB_ABORT;
-  if (!exact) --address;  // behind a call may be another function
+  if (!exact) --address;  // after a call another function may begin
   Dwfl_Module* const module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(frame)), address);
   stack.frames.push_back({module, address});
   GElf_Addr bias = 0;
@@ -92,7 +92,7 @@ int take_frame(Dwfl_Frame* frame, void* into) {
     stack.problem = "code of no file that can be read";
   } else {
     stack.above = above(module, address);
-    // libdwfl would go on by guesses.
+    // libdwfl would continue by guessing.
     if (stack.above == Above::Unknown) stack.problem = "no call frame information";
   }
   return stack.problem.empty() ? DWARF_CB_OK : DWARF_CB_ABORT;
@@ -113,7 +113,7 @@ class Process {
       dwfl_attach_state(dwfl_.get(), nullptr, pid_, &kThreads, this);
       return {};
     }
-    // A process that has ended and was not collected has no memory.
+    // A zombie has no memory.
     const std::string stat = of_thread(pid_, pid_, "stat");
     const size_t name = stat.rfind(')');
     const bool lives = name != std::string::npos && stat.find_first_of("ZX", name) != name + 2;
@@ -135,7 +135,8 @@ class Process {
     return found;
   }
 
-  /// Held only if it computes, or if its registers of a sleep do not lead to the end of its stack.
+  /// Holds the thread only if it runs, or if its registers in /proc do not lead to the end of its
+  /// stack.
   RawStack look(pid_t thread) {
     RawStack asleep;
     if (const auto registers = sleeping_registers(pid_, thread)) {
@@ -152,7 +153,7 @@ class Process {
     return asleep;
   }
 
-  /// The kernel's answer to the question of whether this process may be read at all.
+  /// Whether the kernel permits reading this process at all.
   Status may_be_read(pid_t thread) {
     errno = 0;
     std::ifstream file("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(thread) +
@@ -163,7 +164,7 @@ class Process {
     return refused();
   }
 
-  /// Names what was found, with one pass over the symbols of each file.
+  /// Names the functions, with one pass over the symbols of each file.
   std::vector<ThreadStack> named(const std::vector<std::pair<pid_t, RawStack>>& raw) const {
     std::map<Dwfl_Module*, std::map<Dwarf_Addr, std::string>> names;
     for (const auto& [thread, stack] : raw) {
@@ -212,7 +213,7 @@ class Process {
     return path.substr(path.rfind('/') + 1);
   }
 
-  /// Those that no symbol holds keep an empty name.
+  /// Addresses that no symbol contains keep an empty name.
   static void name_functions(Dwfl_Module* module, std::map<Dwarf_Addr, std::string>& addresses) {
     const int symbols = dwfl_module_getsymtab(module);
     for (int i = 1; i < symbols; ++i) {
@@ -237,7 +238,7 @@ class Process {
     if (!stack.problem.empty()) return stack;
     if (result != 0) {
       stack.problem = dwfl_errmsg(-1);
-    } else if (stack.above == Above::Known) {  // a success for libdwfl
+    } else if (stack.above == Above::Known) {  // libdwfl reports success
       stack.problem = "a register that is not known is needed, or the stack cannot be read";
     }
     return stack;
@@ -271,10 +272,10 @@ class Process {
   const pid_t pid_;
   const ProcessMemory memory_;
   const std::unique_ptr<Dwfl, decltype(&dwfl_end)> dwfl_;
-  ThreadRegisters registers_;  ///< of the thread whose stack is walked
+  ThreadRegisters registers_;  ///< of the thread whose stack is being walked
 };
 
-/// From /proc: "PID (NAME) STATE PARENT GROUP ...". A name may have any characters.
+/// Reads /proc: "PID (NAME) STATE PARENT GROUP ...". NAME may contain any characters.
 pid_t group_in(const std::string& stat) {
   const size_t name = stat.rfind(')');
   if (name == std::string::npos) return -1;

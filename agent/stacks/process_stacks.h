@@ -1,5 +1,5 @@
-// Where the threads of a process are: the functions on their stacks, whatever the program. Never a value
-// or an argument, so nothing secret. Needs no debugger in the container.
+// The stacks of all threads of a process, as function names, for any program. Never contains values
+// or arguments, so no secrets. Needs no debugger in the container.
 #pragma once
 
 #include <sys/types.h>
@@ -12,25 +12,25 @@
 namespace dsj::agent {
 
 struct StackFrame {
-  std::string function;  ///< as people write it; empty: not known
-  std::string file;      ///< the name of the program or library; empty: not known
+  std::string function;  ///< demangled; empty if unknown
+  std::string file;      ///< name of the program or library; empty if unknown
   bool operator==(const StackFrame&) const = default;
 };
 
 struct ThreadStack {
   pid_t thread = 0;
-  std::string name;                ///< as the program called it
+  std::string name;                ///< as set by the program
   std::vector<StackFrame> frames;  ///< the innermost first
-  std::string problem;             ///< why there are no more; empty: these are all
+  std::string problem;             ///< why frames are missing; empty if all are there
   bool operator==(const ThreadStack&) const = default;
 };
 
-/// One entry per thread, the first thread first. Blocks: as a rule some tenths of a second, for as long
-/// as the kernel keeps what is asked for, and longer where files are far away; so it has a thread of its
-/// own (stack_taker.h). Environment: the process is gone, or the container does not let it be read.
+/// One entry per thread, the main thread first. Blocks for some tenths of a second as a rule, and
+/// much longer if the kernel or a remote file system is slow, so run it on a separate thread
+/// (stack_taker.h). Environment: the process is gone, or the container does not permit reading it.
 Result<std::vector<ThreadStack>> stacks_of(pid_t process);
 
-/// The process and the others of its process group, as a program that a shell starts: at most 16.
+/// The process and the others in its process group, for a program started by a shell: at most 16.
 std::vector<pid_t> group_of(pid_t leader);
 
 }  // namespace dsj::agent

@@ -18,7 +18,7 @@ StackTaker::~StackTaker() = default;
 
 bool StackTaker::start(std::vector<RankPid> ranks) {
   if (std::exchange(busy_, true)) return false;
-  // Its end ends every hold on a thread of a rank.
+  // When this thread ends, every hold on a rank's thread ends too.
   std::thread([shared = shared_, ranks = std::move(ranks)] {
     std::vector<RankStacks> all;
     for (const auto& [rank, pid] : ranks) {
@@ -27,7 +27,7 @@ bool StackTaker::start(std::vector<RankPid> ranks) {
         auto stacks = stacks_of(process);
         if (stacks) {
           std::ranges::move(*stacks, std::back_inserter(one.threads));
-        } else if (process == pid) {  // of another one: it has ended meanwhile
+        } else if (process == pid) {  // another process may have ended meanwhile
           one.problem = stacks.error().to_string();
         }
       }

@@ -1,5 +1,5 @@
-// Takes the stacks of processes on a thread of its own: the kernel may keep a question for long, as where
-// a file server does not answer. One thread uses it. Whoever drops it does not wait.
+// Takes the stacks of processes on a separate thread, because the kernel may block for long, for
+// example when a file server does not answer. Used by one thread. The destructor does not wait.
 // Tested by: tests/agent/stacks/stack_text_test.cc
 #pragma once
 
@@ -24,9 +24,9 @@ class StackTaker {
   ~StackTaker();
   StackTaker(const StackTaker&) = delete;
 
-  /// False: it still takes the ones before, and nothing begins.
+  /// Returns false, and starts nothing, while an earlier request is running.
   bool start(std::vector<RankPid> ranks);
-  /// What start() asked for, once; nullopt: not yet, or nothing was asked for.
+  /// The result of start(), returned once; nullopt if it is not ready or nothing was requested.
   std::optional<std::vector<RankStacks>> take();
 
  private:

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kInnermost = 6, kNameMost = 60, kThreadsNamed = 8;
 
-/// "engine::wait" of "engine::wait(int, char const*) const".
+/// "engine::wait" from "engine::wait(int, char const*) const".
 std::string short_name(std::string name) {
   int depth = 0;
   for (size_t i = 0; i < name.size(); ++i) {

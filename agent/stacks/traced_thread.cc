@@ -35,7 +35,7 @@ std::string of_thread(pid_t process, pid_t thread, const std::string& file) {
 }
 
 std::optional<ThreadRegisters> sleeping_registers(pid_t process, pid_t thread) {
-  // "NUMBER ARGUMENTS SP IP" in a system call, "-1 SP IP" elsewhere, "running".
+  // "NUMBER ARGUMENTS SP IP" in a system call, "-1 SP IP" in another sleep, or "running".
   std::istringstream line(of_thread(process, thread, "syscall"));
   std::vector<std::string> words;
   for (std::string word; line >> word;) words.push_back(word);
@@ -56,8 +56,8 @@ HeldThread::HeldThread(pid_t thread) : thread_(thread) {
     problem_ = std::strerror(errno);
     return;
   }
-  // Registers can be read once it stands. Not by waitpid(): the agent's own thread waits for the end
-  // of this child, and one of the two would miss what the other takes.
+  // Registers can be read once the thread has stopped. waitpid() cannot be used: the agent's main
+  // thread waits for this child, and one of the two would miss the other's event.
   for (int waited = 0; waited < kPatienceMs; ++waited) {
     user_regs_struct all{};
     iovec part{&all, sizeof all};
@@ -72,7 +72,7 @@ HeldThread::HeldThread(pid_t thread) : thread_(thread) {
 
 HeldThread::~HeldThread() {
   if (!seized_) return;
-  // Not our own stop, but a signal on its way to the thread: it must arrive.
+  // If the stop is not ours but a signal for the thread, the signal must be delivered.
   siginfo_t why{};
   const bool known = ptrace(PTRACE_GETSIGINFO, thread_, nullptr, &why) == 0;
   const long signal = known && why.si_code >> 8 != PTRACE_EVENT_STOP ? why.si_signo : 0;

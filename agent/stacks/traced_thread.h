@@ -1,6 +1,7 @@
-// A look at one thread of another process, which the kernel allows as it allows ptrace: as a rule of a
-// child that runs as the same user. A thread that sleeps in the kernel is not touched: /proc tells where
-// it is. Only one that computes, or whose sleep tells too little, is held for some milliseconds.
+// Reads the registers of one thread of another process. The kernel permits it as it permits ptrace:
+// as a rule for a child of the same user. A thread that sleeps in the kernel is not touched,
+// because /proc shows where it is. A thread that runs, or whose entry in /proc does not suffice, is
+// held for some milliseconds.
 // Tested by: tests/agent/stacks/process_stacks_test.cc
 #pragma once
 
@@ -13,28 +14,29 @@
 
 namespace dsj::agent {
 
-/// By DWARF's numbers of the registers of x86-64 (System V ABI, figure 3.36); the last is the address of the
-/// instruction. nullopt: not known.
+/// Indexed by the DWARF numbers of x86-64 registers (System V ABI, figure 3.36); the last is the
+/// instruction pointer. nullopt if unknown.
 using ThreadRegisters = std::array<std::optional<uint64_t>, 17>;
 inline constexpr int kRegisterSp = 7, kRegisterIp = 16;
 
-/// The first line of a file of the thread in /proc; empty: there is none, or it may not be read.
+/// The first line of a file of the thread in /proc; empty if it does not exist or cannot be read.
 std::string of_thread(pid_t process, pid_t thread, const std::string& file);
 
-/// Stack pointer and instruction of a thread that sleeps; nullopt: it computes, or that is not told.
+/// Stack and instruction pointer of a sleeping thread; nullopt if it runs or they are not
+/// available.
 std::optional<ThreadRegisters> sleeping_registers(pid_t process, pid_t thread);
 
-/// Holds a thread still while it lives. A signal that comes meanwhile is delivered afterwards; a thread
-/// that was stopped stays so. Waits at most a tenth of a second. One thread makes, uses and ends it; when
-/// that thread ends, so does whatever it still holds.
+/// Holds a thread while this object exists. A signal that arrives meanwhile is delivered
+/// afterwards; a stopped thread stays stopped. Waits at most a tenth of a second. Must be created,
+/// used and destroyed on one thread; the end of that thread releases whatever it holds.
 class HeldThread {
  public:
   explicit HeldThread(pid_t thread);
   ~HeldThread();
   HeldThread(const HeldThread&) = delete;
-  /// nullopt: it cannot be held.
+  /// nullopt if the thread could not be held.
   const std::optional<ThreadRegisters>& registers() const { return registers_; }
-  /// Why not.
+  /// Why it could not be held.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -44,14 +46,14 @@ class HeldThread {
   std::string problem_;
 };
 
-/// Another process's memory, by its file in /proc: process_vm_readv, which the same right governs, is not
-/// in the seccomp profile that containerd gives as RuntimeDefault.
+/// Another process's memory, through its file in /proc. process_vm_readv needs the same permission,
+/// but containerd's seccomp profile RuntimeDefault does not allow it.
 class ProcessMemory {
  public:
   explicit ProcessMemory(pid_t process);
   ~ProcessMemory();
   ProcessMemory(const ProcessMemory&) = delete;
-  /// nullopt: it cannot be read.
+  /// nullopt if the address cannot be read.
   std::optional<uint64_t> word(uint64_t address) const;
 
  private:
