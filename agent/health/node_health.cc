@@ -14,20 +14,20 @@ std::string bytes_text(int64_t bytes) {
   return mib < 1024 ? text::format("%.0f MiB", mib) : text::format("%.1f GiB", mib / 1024);
 }
 
-/// Tokens are checked with this leeway (token.h); certificates and logs suffer, too.
+/// Tokens are checked with this leeway (token.h); certificates and logs also depend on the clock.
 constexpr double kClockSkew = 30;
 /// Job files and sockets of one worker take less than 1 MiB.
 constexpr int64_t kScratchLeast = 16 << 20;
-/// Logs and the status file; a checkpoint is judged by the one before it.
+/// Room for logs and the status file; for a checkpoint the size of the previous one is expected.
 constexpr int64_t kOutputLeast = 64 << 20;
-/// NCCL's and a data loader's segments of one rank; Docker's default of 64 MiB for a whole container
-/// is the usual cause of their failures.
+/// Shared memory for NCCL and a data loader per rank. Docker's default of 64 MiB for a whole
+/// container is the usual cause of their failures.
 constexpr int64_t kShmPerRank = 64 << 20;
 
-/// XIDs after which NVIDIA's catalog asks for a reset of the GPU or a restart of the node, whatever
-/// the program does: a halt of the GPU or of its controllers (46, 62, 79, 110, 119, 120), memory errors
-/// beyond the program that met them (48, 64, 95, 140), a broken NVLink (74, 136). 109 is left out: a
-/// busy GPU may tell it.
+/// XIDs after which NVIDIA's catalog requires a reset of the GPU or a restart of the node, whatever
+/// program runs: a halt of the GPU or of its controllers (46, 62, 79, 110, 119, 120), memory errors
+/// that affect other programs (48, 64, 95, 140), a broken NVLink (74, 136). 109 is left out,
+/// because a busy GPU may report it.
 constexpr int kBrokenXids[] = {46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140};
 
 class Judge {
@@ -119,7 +119,7 @@ class Judge {
     }
   }
 
-  /// What the driver told of a GPU, and what it asks for.
+  /// What the driver reported about a GPU, and what it requires.
   void faults(const GpuFacts& gpu, const std::string& name) {
     const std::string needs = needed(gpu.recovery.value_or(GpuRecovery::None));
     if (!needs.empty())

@@ -1,4 +1,4 @@
-// Whether ranks may start on a node. Pure.
+// Judges whether ranks may start on a node. Pure.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace dsj::agent {
 
-/// What this worker needs of its node.
+/// What this worker requires of its node.
 struct NodeNeeds {
-  int64_t memory_request = 0;  ///< bytes that the scheduler set aside for the container; 0: none
+  int64_t memory_request = 0;  ///< memory request of the container in bytes; 0 if none
   int ranks = 1;               ///< of this worker
-  int gpus = 0;                ///< that the container asks for
+  int gpus = 0;                ///< GPUs that the container requests
 };
 
 struct NodeProblem {
-  /// Another node would do better. False: it concerns the pod or its volume, or is not sure, and is
-  /// only told.
+  /// Another node would be better. False if the problem concerns the pod or its volume, or is not
+  /// certain; then it is only reported.
   bool of_the_node = false;
   std::string what;  ///< found, expected, what to do
   bool operator==(const NodeProblem&) const = default;
 };
 
-/// Everything that is wrong, in a fixed order. Empty: ranks may start.
+/// All problems, in a fixed order. Empty if ranks may start.
 std::vector<NodeProblem> judge_node(const NodeFacts& facts, const NodeNeeds& needs);
 
-/// The problems of the node in one sentence; empty: it has none.
+/// The problems of the node in one sentence; empty if there are none.
 std::string unfit_because(const std::vector<NodeProblem>& problems);
 
 }  // namespace dsj::agent

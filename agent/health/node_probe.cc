@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// On a slow volume the files of a very large checkpoint are not all looked at.
+/// Limits the number of files that are measured in a large checkpoint on a slow volume.
 constexpr int kFilesMeasured = 10'000;
 
 std::optional<int64_t> memory_available(const std::string& root) {
@@ -38,8 +38,8 @@ std::optional<int64_t> free_bytes(const std::string& directory) {
   return static_cast<int64_t>(found->f_bavail * found->f_frsize);
 }
 
-/// Bytes of the directory below `path` that was changed last. nullopt: there is none, or too many
-/// files.
+/// Size of the most recently changed directory below `path`. nullopt if there is none or it has too
+/// many files.
 std::optional<int64_t> newest_bytes(const std::string& path) {
   std::error_code problem;
   fs::path newest;

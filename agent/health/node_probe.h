@@ -1,4 +1,4 @@
-// The real look at a node: /proc, file systems, the driver's library, a date that a server told.
+// Collects node facts from /proc, file systems, the driver's library, and a server's date.
 #pragma once
 
 #include <functional>
@@ -9,26 +9,26 @@
 namespace dsj::agent {
 
 struct ProbePlaces {
-  std::string root;             ///< before /proc and /dev: for tests
+  std::string root;             ///< prefix of /proc and /dev, for tests
   std::string scratch, output;  ///< directories that exist
-  std::string checkpoints;      ///< empty: not this worker's to measure
+  std::string checkpoints;      ///< empty if another worker measures them
   std::string nvml = "libnvidia-ml.so.1";
 };
 
-/// What is known of another clock. Unset: nothing.
+/// What is known about the API server's clock. Unset values are unknown.
 struct ClockHints {
-  /// Seconds since 1970 that the API server's answer named as its time; asked now.
+  /// Seconds since 1970 in the API server's answer to a request made now.
   std::optional<int64_t> server_time;
-  /// When the API server signed this pod's token: its clock was at least there.
+  /// When the API server signed this pod's token: a lower bound of its clock.
   std::optional<int64_t> not_before;
 };
 
-/// Seconds by which `now` is ahead of the API server's clock, below 0: behind. A token alone proves
-/// only that a clock is behind: it may have been signed any time ago. Pure.
+/// Seconds by which `now` is ahead of the API server's clock; negative if behind. A token alone can
+/// only prove that a clock is behind, because it may have been signed long ago. Pure.
 std::optional<double> clock_ahead(const ClockHints& hints, int64_t now);
 
-/// Seconds since 1970 of an HTTP date ("Sun, 06 Nov 1994 08:49:37 GMT"); nullopt: another shape.
-/// Pure.
+/// Seconds since 1970 of an HTTP date ("Sun, 06 Nov 1994 08:49:37 GMT"); nullopt if the format
+/// differs. Pure.
 std::optional<int64_t> time_from_http_date(const std::string& text);
 
 class PosixNodeProbe final : public NodeProbe {

@@ -14,7 +14,7 @@ using EventSet = void*;
 constexpr int kOk = 0, kGpuIsLost = 15, kUncorrected = 1, kVolatile = 0, kLinkRecovery = 1;
 constexpr unsigned kLinksMax = 18, kRecoveryField = 230;
 constexpr unsigned long long kXidEvents = 8;
-/// A driver that tells more at once is not listened to for ever.
+/// Limit for drivers that keep reporting events.
 constexpr int kEventsTaken = 1000;
 
 struct EventData {
@@ -40,7 +40,7 @@ class Function {
  public:
   Function(const Library& library, const char* name)
       : call_(reinterpret_cast<int (*)(Parameters...)>(dlsym(library.get(), name))) {}
-  /// The library's result; -1: it has no such function.
+  /// The library's result; -1 if it has no such function.
   int operator()(Parameters... parameters) const { return call_ ? call_(parameters...) : -1; }
 
  private:
@@ -105,7 +105,7 @@ struct Nvml::State {
   bool begun = false, listens = false;
   EventSet events = nullptr;
   std::map<int, std::set<int>> xids;             ///< [GPU]
-  std::map<int, int64_t> link_recoveries_first;  ///< [GPU]: at the first look
+  std::map<int, int64_t> link_recoveries_first;  ///< [GPU]: count at the first look
 
   void listen(Device device);
   void hear();
@@ -122,7 +122,7 @@ void Nvml::State::listen(Device device) {
       device, kXidEvents, events);
 }
 
-/// Takes what was told since the last time.
+/// Receives the events since the last call.
 void Nvml::State::hear() {
   if (events == nullptr) return;
   const Function<EventSet, EventData*, unsigned> wait(library, "nvmlEventSetWait_v2");

@@ -1,7 +1,7 @@
-// GPUs as the driver's management library tells of them, which is opened when it is first asked: the
-// agent needs no CUDA. XIDs are told as events, to those who listen when they happen; the kernel's log,
-// which has older ones, is not readable in a container. What an older one leaves behind is read: a lost
-// GPU, counters, broken rows, and what the driver itself says that the GPU needs.
+// GPUs as reported by the driver's management library, which is loaded at the first read: the agent
+// needs no CUDA. XIDs are events that only a current listener receives; the kernel's log with older
+// ones is not readable in a container. The effects of older XIDs are readable: a lost GPU,
+// counters, broken rows, and the driver's recovery action.
 // Tested by: tests/agent/health/node_probe_test.cc
 #pragma once
 
@@ -17,9 +17,9 @@ class Nvml {
  public:
   explicit Nvml(std::string library = "libnvidia-ml.so.1");
   ~Nvml();
-  /// nullopt: there is no such library, so nothing is known of GPUs. A function that this version of
-  /// the library lacks, or that a GPU does not support, leaves its facts unset. From the first call
-  /// that the driver answers on it listens for XIDs.
+  /// nullopt if there is no such library, so that nothing is known about GPUs. A function that this
+  /// version of the library lacks, or that a GPU does not support, leaves its facts unset. From the
+  /// first call that the driver answers, it listens for XIDs.
   std::optional<DriverFacts> read();
 
  private:
