@@ -1,4 +1,4 @@
-// What a scraper reads from one agent in Prometheus' text format, and whether the agent is alive.
+// What one agent exposes to a scraper in Prometheus' text format, and whether the agent is alive.
 // Worker 0's agent fills it from its reports; other agents show only their ranks. Thread-safe.
 #pragma once
 
@@ -16,7 +16,7 @@ class AgentMetrics final : public HttpHandler {
   ~AgentMetrics() override;
 
   void take(const report::Report& report);
-  /// How many problems the last look at this worker's node found.
+  /// Number of problems that the last check of this worker's node found.
   void node_problems(size_t count);
   /// Call on each turn of the agent. After 30 s without a call /healthz fails.
   void turned(int ranks_running, const StatusPublisher* publisher);

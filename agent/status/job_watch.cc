@@ -11,7 +11,7 @@ namespace dsj::agent {
 
 namespace {
 
-/// The reason of condition Failed if it is True.
+/// The reason of the condition Failed, if it is True.
 std::string failure_in(const nlohmann::json& status) {
   const auto& conditions = json_child(status, "conditions");
   if (!conditions.is_array()) return "";
@@ -24,7 +24,7 @@ std::string failure_in(const nlohmann::json& status) {
   return "";
 }
 
-/// 0: there is none that can be read.
+/// 0 if there is no valid request.
 int64_t stacks_request(const nlohmann::json& metadata) {
   const std::string text = json_text(json_child(metadata, "annotations"), kAnnotationStacks);
   int64_t number = 0;
@@ -83,8 +83,8 @@ std::string stop_reason(const JobView& view, const std::string& own_revision) {
 
 Time refusals_taken(const std::optional<JobView>& job, bool leaving) {
   if (job && job->deleted) return Time(0);
-  // A Role that was changed by hand is mended within a minute. What a pod that leaves has to say is in
-  // its termination message too.
+  // The operator repairs a manually changed Role within a minute. The message of a pod that leaves
+  // is also in its termination message.
   return leaving ? Time(5'000) : Time(60'000);
 }
 
@@ -109,8 +109,8 @@ void JobWatch::listed(const kube::Json& object) {
   upserted(object);
 }
 
-/// A list without the job: it was deleted while no watch was open. Lists are consistent reads, and the
-/// job is older than its pods.
+/// If a list lacks the job, it was deleted while no watch was open. Lists are consistent reads, and
+/// the job is older than its pods.
 void JobWatch::list_done() {
   const std::lock_guard lock(mutex_);
   if (in_list_) return;
@@ -121,7 +121,7 @@ void JobWatch::list_done() {
 void JobWatch::upserted(const kube::Json& object) {
   const std::lock_guard lock(mutex_);
   JobView seen = job_view(object);
-  // The finalizer goes before the job does.
+  // The finalizer is removed before the job is.
   seen.orphaned |= view_ && view_->orphaned && view_->uid == seen.uid;
   view_ = std::move(seen);
 }

@@ -13,18 +13,18 @@ namespace dsj::agent {
 
 /// What agent 0 reads from its DeepSpeedJob (contract.h names the fields).
 struct JobView {
-  std::string uid;        ///< empty: the job was gone before the first answer
+  std::string uid;        ///< empty if the job was gone before the first answer
   bool suspend = false;   ///< spec.suspend
-  bool deleted = false;   ///< is being deleted
-  bool orphaned = false;  ///< deleted with --cascade=orphan: its pods go on
-  std::string revision;   ///< status.revision; empty: not set by the operator yet
+  bool deleted = false;   ///< it is being deleted
+  bool orphaned = false;  ///< deleted with --cascade=orphan: its pods continue
+  std::string revision;   ///< status.revision; empty if the operator has not set it yet
   int64_t attempt = 0;    ///< status.training.attempt
-  std::string failed;     ///< the reason, if the operator has ended the job as failed
-  /// status.restarts, if the operator has written it; `accounted`: the newest attempt in it.
+  std::string failed;     ///< the reason, if the operator marked the job as failed
+  /// status.restarts, if the operator has written it. `accounted` is the newest attempt in it.
   std::optional<RestartBudget> restarts;
   int64_t accounted = 0;
   std::optional<Time> save_timeout, step_timeout;  ///< status.timeouts
-  int64_t stacks = 0;  ///< the newest request for stacks (job/stacks_request.h); 0: none
+  int64_t stacks = 0;  ///< the newest request for stacks (job/stacks_request.h); 0 if none
   bool operator==(const JobView& other) const {
     return uid == other.uid && suspend == other.suspend && deleted == other.deleted &&
            revision == other.revision && attempt == other.attempt && failed == other.failed &&
@@ -33,12 +33,12 @@ struct JobView {
 };
 JobView job_view(const nlohmann::json& job);
 
-/// Why this worker's job must stop now; empty: it need not.
+/// Why this worker's job must stop now; empty if it must not.
 std::string stop_reason(const JobView& view, const std::string& own_revision);
 
-/// How long agent 0 tries to store the end on a server that answers and refuses. With a job go its
-/// Role and its account. Agent 0 may have lost its watch before it saw that: `leaving`, its own pod is
-/// being deleted, is then the only sign.
+/// How long agent 0 retries to store the end while the server refuses. A deleted job's Role and
+/// account are deleted too. Agent 0 may have lost its watch before it saw that; then `leaving`, the
+/// deletion of its own pod, is the only sign.
 Time refusals_taken(const std::optional<JobView>& job, bool leaving);
 
 class JobWatch final : private kube::Sink {
@@ -59,7 +59,7 @@ class JobWatch final : private kube::Sink {
 
   mutable std::mutex mutex_;
   std::optional<JobView> view_;
-  bool in_list_ = false;  ///< watching thread only: the current list has the job
+  bool in_list_ = false;  ///< watching thread only: the current list contains the job
   kube::Reflector reflector_;
   kube::Cancel cancel_;
   std::thread thread_;

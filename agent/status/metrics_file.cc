@@ -16,7 +16,7 @@ namespace dsj::agent {
 namespace {
 
 struct Line {
-  int64_t step = -1;  ///< -1: none
+  int64_t step = -1;  ///< -1 if there is none
   bool evaluation = false;
 };
 
@@ -28,7 +28,7 @@ Line read_line(const std::string& text) {
   return {*step, object.contains(report::name_of<&report::Eval::loss>())};
 }
 
-/// Whether the file's first line is a step's, or the beginning of one.
+/// True if the first line is a step's line, or the beginning of one.
 bool is_of_steps(const std::string& path) {
   std::string first(256, '\0');
   std::ifstream file(path, std::ios::binary);
@@ -37,7 +37,8 @@ bool is_of_steps(const std::string& path) {
   return first.empty() || first.starts_with("{\"step\":");
 }
 
-/// Somebody's file of this name, in a directory that is a run's now, is not ours to cut.
+/// Renames a foreign file of this name, in a directory that a run now uses, so that it is not
+/// truncated.
 Status keep_foreign(const std::string& path) {
   if (is_of_steps(path)) return {};
   std::string kept = path + ".kept";

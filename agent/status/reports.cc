@@ -32,7 +32,7 @@ bool PipeReports::flush() {
     const ssize_t wrote = write(fd_, text.data() + sent_of_first_, text.size() - sent_of_first_);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0 && errno == EAGAIN) return true;
-    if (wrote < 0) {  // the reader is gone; training does not depend on it
+    if (wrote < 0) {  // the reader is gone; training continues without it
       reader_gone_ = true;
       waiting_.clear();
       sent_of_first_ = 0;

@@ -1,5 +1,5 @@
-// The port to whoever keeps the job's status: `dsj run`, or in a cluster the thread that writes to
-// the API server. job/report/reports.h says what worker 0's agent tells it.
+// The port to the keeper of the job's status: `dsj run`, or in a cluster the thread that writes to
+// the API server. job/report/reports.h has the reports of worker 0's agent.
 // Tested by: tests/agent/agent_test.cc
 #pragma once
 
@@ -13,23 +13,23 @@ namespace dsj::agent {
 class Reports {
  public:
   virtual ~Reports() = default;
-  /// Never blocks, never fails. A slow reader misses steps, nothing else.
+  /// Never blocks, never fails. A slow reader misses only steps.
   virtual void report(const report::Report& told) = 0;
-  /// Sends what is waiting. True: something still waits, so poll fd() for writing.
+  /// Sends what is waiting. Returns true if something still waits: poll fd() for writing.
   virtual bool flush() = 0;
   virtual int fd() const = 0;
 };
 
-/// One object per line on a pipe. A waiting step report is replaced by the next one.
+/// One object per line on a pipe. A waiting step report is replaced by a newer one.
 class PipeReports final : public Reports {
  public:
-  /// Takes ownership of the descriptor. -1: nobody reads.
+  /// Takes ownership of the descriptor. -1 if there is no reader.
   explicit PipeReports(int fd);
   ~PipeReports() override;
   void report(const report::Report& told) override;
   bool flush() override;
   int fd() const override { return fd_; }
-  /// Whether the reader closed its end: reports are lost from then on.
+  /// True if the reader closed its end: further reports are lost.
   bool reader_gone() const { return reader_gone_; }
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The resource's schema allows no nulls.
+/// The CRD's schema allows no nulls.
 void drop_nulls(json& object) {
   for (auto it = object.begin(); it != object.end();) {
     it = it->is_null() ? object.erase(it) : std::next(it);
@@ -34,7 +34,7 @@ size_t size_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace).size();
 }
 
-/// Cuts every text in it to `most` bytes.
+/// Cuts every text in `value` to `most` bytes.
 void cut_texts(json& value, size_t most) {
   if (value.is_string() && value.get_ref<const std::string&>().size() > most) {
     value = text::first_bytes(value.get<std::string>(), most);
@@ -43,10 +43,10 @@ void cut_texts(json& value, size_t most) {
   }
 }
 
-/// The name of the resolved ds_config in status.training.
+/// The key of the resolved ds_config in status.training.
 constexpr const char* kResolved = report::status_name<&report::Resolved::config>();
 
-/// An apply of these fields of the status, over the very version of the object that was read.
+/// An apply of these status fields, with the resource version that was read as precondition.
 json object_for(const json& current, json fields) {
   const json metadata = part(current, "metadata");
   return {{"apiVersion", std::string(contract::kGroup) + "/" + contract::kVersion},
@@ -59,7 +59,7 @@ json object_for(const json& current, json fields) {
           {"status", std::move(fields)}};
 }
 
-/// How soon a report must be in the status.
+/// How soon a report must be stored in the status.
 enum class Urgency { Never, WithTheNext, Soon, Must };
 
 Urgency urgency_of(const report::Report& told) {
@@ -87,7 +87,7 @@ void StatusBook::take(const report::Report& told, const std::string& wall) {
     stop_step_.reset();
   } else if (const auto* saved = std::get_if<report::Checkpoint>(&told);
              saved && stopping_ && saved->last.value_or(true)) {
-    stop_step_ = saved->step;  // not one that was saved behind the steps before the stop
+    stop_step_ = saved->step;  // a background save of an earlier step does not count
   }
   if (const auto* resolved = std::get_if<report::Resolved>(&told)) {
     resolved_ = resolved->config;
@@ -99,7 +99,7 @@ void StatusBook::take(const report::Report& told, const std::string& wall) {
   if (urgency == Urgency::Never) return;
   ++version_;
   if (urgency >= Urgency::Soon) must_ = version_;
-  // A checkpoint that the job stops at is waited for.
+  // A stop waits for its checkpoint to be stored.
   if (urgency == Urgency::Must || (urgency == Urgency::Soon && stopping_)) urgent_ = version_;
 }
 
@@ -157,7 +157,7 @@ void StatusBook::inherit(const json& current) {
   constexpr const char* kLast = report::status_name<&report::Training::last_failure>();
   const auto last = report::failure_from_status(json_child(earlier_training_, kLast));
   earlier_training_.erase(kLast);
-  if (last) earlier_training_[kLast] = status_json(*last);  // without what others wrote into it
+  if (last) earlier_training_[kLast] = status_json(*last);  // without unknown fields
   earlier_checkpoint_ = part(status, report::kCheckpoint);
 }
 

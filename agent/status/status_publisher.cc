@@ -14,7 +14,7 @@ namespace {
 using kube::ApiError;
 using nlohmann::json;
 
-/// What the next write needs of the object that this one made.
+/// The fields that the next write needs from the object that this one returned.
 json slim(const json& object) {
   const json& training = json_child(json_child(object, "status"), report::kTraining);
   json known = {{"status", {{report::kTraining, json::object()}}}};
@@ -93,7 +93,7 @@ void StatusPublisher::run() {
     const auto due = book_.due(0.5);
     const Time now = clock_.monotonic();
     if (!due || *due > now) {
-      // At most 100 ms, because a test may move the clock.
+      // At most 100 ms, because tests move the clock.
       wake_.wait_for(lock, due ? std::min(*due - now, Time(100)) : Time(100));
       continue;
     }
@@ -118,7 +118,8 @@ StatusPublisher::Outcome StatusPublisher::failed(const ApiError& error, Time* wa
   return error.passing() ? Outcome::Again : Outcome::Refused;
 }
 
-/// Returns the object as it is now. `superseded`: it shows a newer attempt, nothing was written.
+/// Returns the new object. If it sets `superseded`, the object has a newer attempt and was not
+/// written.
 kube::ApiResult<json> StatusPublisher::write_over(const json& current, int64_t* version,
                                                   bool* superseded) {
   std::optional<json> body;
@@ -159,7 +160,7 @@ StatusPublisher::Outcome StatusPublisher::write(int64_t* version, Time* wait) {
       return Outcome::Stored;
     }
     if (written.error().kind != ApiError::Kind::Conflict) return failed(written.error(), wait);
-    // Somebody has written since: read, then write once more.
+    // Another writer changed it: read it, then write once more.
   }
   auto read = client_.get(job_resource(), job_.ns, job_.name, cancel_);
   if (!read) return failed(read.error(), wait);
@@ -181,7 +182,7 @@ void StatusPublisher::settle(Outcome outcome, int64_t version, Time wait) {
     case Outcome::Stored:
       ++counts_.stored;
       return book_.stored(version);
-    case Outcome::Conflict:  // the operator wrote in between: read again
+    case Outcome::Conflict:  // another write came first: read again
       ++counts_.conflicts;
       return book_.failed(now, Time(0));
     case Outcome::Superseded:

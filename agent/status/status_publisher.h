@@ -1,7 +1,7 @@
-// Writes agent 0's part of its job's status (status_book.h) by server-side apply, on a thread of
-// its own, through outages of any length: training never waits for it. It writes over the version that
-// its last write made, and reads the job only before the first write and when somebody else has written
-// since. An agent whose attempt is obsolete never writes again, and says so.
+// Writes agent 0's part of its job's status (status_book.h) by server-side apply, on its own
+// thread, through outages of any length: training never waits for it. Each write is based on the
+// version of the previous write; the job is read only before the first write and after another
+// writer changed it. An agent whose attempt is obsolete stops writing and reports it.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ kube::Resource job_resource();
 /// "2026-01-31T12:00:00Z".
 std::string rfc3339(std::chrono::system_clock::time_point time);
 
-/// The field manager of what agent 0 writes once per attempt.
+/// The field manager for what agent 0 writes once per attempt.
 inline constexpr char kOnceManager[] = "dsj-agent-config";
 
 struct JobName {
@@ -41,12 +41,12 @@ class StatusPublisher final : public Reports {
   enum class State {
     Writing,
     Superseded,  ///< the job has a newer attempt: end this agent's ranks
-    JobGone,     ///< the job is gone, or another one has its name
+    JobGone,     ///< the job is gone, or another job has its name
   };
   State state() const { return state_; }
-  /// True: what must be stored is stored, or never can be.
+  /// True if all important reports are stored, or can never be.
   bool settled() const;
-  /// How long the server has been refusing writes (not: been away); 0: it is not.
+  /// How long the server has refused writes (outages do not count); 0 if it does not.
   Time refused_for() const;
 
   struct Counts {
@@ -71,11 +71,11 @@ class StatusPublisher final : public Reports {
   StatusBook book_;
   std::atomic<State> state_ = State::Writing;
   int failures_in_a_row_ = 0;
-  std::atomic<int> conflicts_in_a_row_ = 0;  ///< many are reported as a failure
+  std::atomic<int> conflicts_in_a_row_ = 0;  ///< many in a row count as a failure
   Time refused_since_{-1};
   Counts counts_;
   std::string last_problem_;             ///< writing thread only
-  std::optional<nlohmann::json> known_;  ///< what the last write made; writing thread only
+  std::optional<nlohmann::json> known_;  ///< result of the last write; writing thread only
   bool stop_ = false;
   kube::Cancel cancel_;
   std::thread thread_;

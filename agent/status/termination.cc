@@ -30,7 +30,7 @@ std::string reason_of(int exit_code) {
   }
 }
 
-/// The first of this worker's ranks that failed by itself; null: none.
+/// The first of this worker's ranks that failed by itself; null if there is none.
 const RankState* failed_rank(const std::vector<RankState>& ranks, size_t* index) {
   const RankState* first = nullptr;
   for (size_t i = 0; i < ranks.size(); ++i) {

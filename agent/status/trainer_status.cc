@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Of Trainer's resource: names and values of metrics, and how many there are.
+/// Limits of Trainer's CRD: the length of a metric's name and value, and their number.
 constexpr size_t kMetricBytesMax = 64, kMetricsMax = 256;
 constexpr size_t kFileBytesMax = 1 << 20;
 constexpr Time kAnswer{10'000}, kEndAgain{1'000};
@@ -40,7 +40,7 @@ void put(Metrics& metrics, const std::optional<std::map<std::string, double>>& m
     if (!name.empty()) metrics[text::first_bytes(name, kMetricBytesMax)] = metric_text(value);
 }
 
-/// A number of Trainer's resource has 32 bits.
+/// Numbers in Trainer's CRD have 32 bits.
 int64_t counted(int64_t value, int64_t most) {
   return std::clamp<int64_t>(value, 0, most);
 }
@@ -189,7 +189,7 @@ bool TrainerStatus::post(const std::string& body) {
     new_problem_ = problem;
   }
   return problem.empty() ||
-         (answer && answer->status / 100 == 4);  // the same would be refused again
+         (answer && answer->status / 100 == 4);  // a retry would be refused again
 }
 
 }  // namespace dsj::agent
