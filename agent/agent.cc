@@ -134,7 +134,7 @@ std::vector<Agent::RankLog> Agent::rank_logs() const {
 }
 
 Time Agent::next_turn(Time now) const {
-  // What is being taken has no descriptor to wait for.
+  // Stacks that are being taken have no descriptor to poll.
   if (stacks_begun_ > 0) return now + kStacksTurn;
   if (beat_under_way_ || last_beat_sent_) return now + kLongestTurn;
   return beat_wanted_ ? now : std::clamp(next_beat_, now, now + kLongestTurn);
@@ -206,7 +206,7 @@ void Agent::carry_out(const Command& command, Time now) {
               outcome.reason + ": " + outcome.message);
     ports_.reports.report(report::End{
         .exit_code = outcome.exit_code, .reason = outcome.reason, .message = outcome.message});
-    // Without this file a successor only waits for ranks that are not there.
+    // Without this file a successor merely waits for ranks that no longer exist.
     if (ended->clear && session_->attempt > 0) {
       const auto told = attempts_.note_end(session_->attempt);
       if (!told) log::warn(told.error().to_string());
@@ -296,7 +296,7 @@ void Agent::hear(Time now) {
     log::warn("no answer from worker 0's agent: " + answer->error().to_string());
   }
   next_beat_ = now + next_try(worker_.config.worker, config_.replicas, ++unanswered_);
-  beat_wanted_ = false;  // nobody listens, so there is no hurry
+  beat_wanted_ = false;  // nothing answers, so there is no hurry
 }
 
 void Agent::leave(Time now) {

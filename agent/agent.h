@@ -1,6 +1,6 @@
 // One agent. It carries out, through ports, what session.h (worker 0 only) and worker.h decide. A
-// loop (loop.h, pod_loop.h) calls turn() whenever something happened or is due; nothing here waits.
-// One thread.
+// loop (loop.h, pod_loop.h) calls turn() whenever an event arrives or something is due; no call
+// blocks. For one thread.
 #pragma once
 
 #include <optional>
@@ -25,42 +25,43 @@ struct AgentPorts {
   Ranks& ranks;
   Files& files;
   Reports& reports;
-  BeatServer* server = nullptr;  ///< worker 0, if there are other workers
-  BeatClient* client = nullptr;  ///< every other worker
-  LinkMeter* links = nullptr;    ///< where links between nodes are measured
+  BeatServer* server = nullptr;  ///< for worker 0, if there are other workers
+  BeatClient* client = nullptr;  ///< for every other worker
+  LinkMeter* links = nullptr;    ///< if links between nodes are measured
 };
 
 class Agent {
  public:
-  /// Worker 0 reads the attempt file and opens metrics.jsonl. Error: either fails; it ends the job.
+  /// Worker 0 reads the attempt file and opens metrics.jsonl. An error ends the job.
   static Result<Agent> make(const AgentConfig& config, int worker, int64_t incarnation,
                             AgentPorts ports, Time now);
   Agent(Agent&&) = default;
 
-  /// Takes in what came, and does what is due.
+  /// Processes what arrived and does what is due.
   void turn(Time now);
-  /// The whole job saves and stops.
+  /// Saves and stops the whole job.
   void stop(Time now);
-  /// What the operator has charged, with all attempts up to `attempt`.
+  /// Sets the operator's account of restarts, which includes all attempts up to `attempt`.
   void account(int64_t attempt, const RestartBudget& budget, Time now);
-  /// The number in the attempt file if it is above this agent's own: another agent 0 runs the job. Reads the volume.
+  /// The number in the attempt file if it is above this agent's own: another agent 0 runs the job.
+  /// Reads the output volume.
   std::optional<int64_t> newer_attempt() const;
-  /// From now on: how long ranks may save, and stand still.
+  /// Changes how long ranks may take to save, and may be without progress.
   void wait_for(Time grace, Time stall);
-  /// Somebody wants the stacks of all ranks: every agent writes those of its own to its log. Only
-  /// worker 0's agent passes it on. `request`: milliseconds since 1970.
+  /// Requests the stacks of all ranks: every agent writes those of its own ranks to its log. Only
+  /// worker 0's agent forwards the request. `request` is in milliseconds since 1970.
   void want_stacks(int64_t request, Time now);
-  /// This worker's pod is taken away: the whole job saves, then only this agent leaves.
+  /// This worker's pod is being removed: the whole job saves, then only this agent leaves.
   void depart(Time now);
-  /// Ends this worker's ranks at once and leaves, because another agent has taken its place.
+  /// Ends this worker's ranks immediately and leaves, because another agent replaced this one.
   void abandon(const std::string& why, Time now);
   /// The latest time for the next turn().
   Time next_turn(Time now) const;
-  /// Until then a beat alone is no reason for a turn.
+  /// Before this time, a beat alone does not need a turn.
   Time hears_from() const { return turned_ + turn_pause(config_.replicas); }
   /// Event pipes of running ranks, for the loop to poll for reading.
   std::vector<int> event_fds() const;
-  /// The exit code, once this agent's work is over and no rank of it is left.
+  /// The exit code, once this agent's work is done and none of its ranks is left.
   std::optional<int> exit_code() const { return exit_code_; }
 
   struct RankLog {
@@ -73,7 +74,7 @@ class Agent {
   /// The logs of the ranks that this worker started last, running or not.
   std::vector<RankLog> rank_logs() const;
   const Worker& worker() const { return worker_; }
-  /// How the job ended. Null before, and on other workers than worker 0.
+  /// How the job ended. Null until then, and always null except on worker 0.
   const Outcome* outcome() const {
     return session_ && session_->phase == Phase::Finished ? &session_->outcome : nullptr;
   }
@@ -85,7 +86,7 @@ class Agent {
     bool running = false;
     int rank = 0;
     int64_t garbage = 0;
-    RankSight last_sight;  ///< once it has ended
+    RankSight last_sight;  ///< set when it has ended
   };
 
   Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPorts ports, Time now);
@@ -118,16 +119,16 @@ class Agent {
   std::optional<MetricsFile> metrics_;
   std::vector<LocalRank> ranks_;
   StoreSocket store_;
-  int64_t stacks_wanted_ = 0, stacks_begun_ = 0;  ///< requests; 0: none
+  int64_t stacks_wanted_ = 0, stacks_begun_ = 0;  ///< requests; 0 if none
   int64_t published_ = 0;  ///< the newest attempt that this agent wrote into the attempt file
   int threads_ = 1;
   int64_t sequence_ = 0;
   Time turned_{0};
   Time next_beat_{0}, beat_sent_{0}, next_paces_{0};
-  int unanswered_ = 0;  ///< beats in a row
+  int unanswered_ = 0;  ///< consecutive beats
   bool beat_wanted_ = true, beat_under_way_ = false, last_beat_sent_ = false;
   bool metrics_failed_ = false;
-  nlohmann::json cut_rows_;  ///< for the line of the attempt's first step; null: none
+  nlohmann::json cut_rows_;  ///< for the line of the attempt's first step; null if none
   bool start_traced_ = false, ends_traced_ = false;  ///< common/startup_trace.h
   std::string last_beat_problem_;
   Time leaving_since_{-1};

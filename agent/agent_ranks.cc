@@ -1,4 +1,4 @@
-// An agent's own ranks: started, watched, looked at.
+// An agent's own ranks: starting, watching and looking at them.
 #include <algorithm>
 #include <utility>
 
@@ -100,7 +100,7 @@ void Agent::take_look(const TakeLook& command, Time now) {
   react(looked, now);
 }
 
-/// How long the ranks' steps take, for the judgement about stragglers.
+/// Reads how long the ranks' steps take, for straggler detection.
 void Agent::take_paces(Time now) {
   if (config_.user_program || now < next_paces_) return;
   next_paces_ = now + kPaces;
@@ -113,8 +113,8 @@ void Agent::take_paces(Time now) {
   }
 }
 
-/// Nothing waits for stacks: they come when they are taken. The log has them whole, with the
-/// request's number in front of each line; the session gets one text per rank.
+/// Starts to take stacks, and processes them when they are ready. The log gets all of them, each
+/// line prefixed with the request's number; the session gets one text per rank.
 void Agent::take_stacks(Time now) {
   if (const auto taken = ports_.ranks.taken_stacks()) {
     const int64_t request = std::exchange(stacks_begun_, 0);
@@ -141,11 +141,11 @@ void Agent::watch_ranks(Time now) {
     LocalRank& own = ranks_[local];
     if (!own.running) continue;
     const auto exit = ports_.ranks.poll_exit(own.process);
-    read_events(local, exit.has_value(), now);  // after the exit nothing more can come
+    read_events(local, exit.has_value(), now);  // after the exit no more events can arrive
     if (!exit) continue;
     own.running = false;
     own.last_sight = {.flight = ports_.ranks.look(own.process).flight};
-    // The start of the next attempt, if there is one, begins with the first end in this one.
+    // The startup time of the next attempt, if any, counts from the first exit in this one.
     if (!std::exchange(ends_traced_, true)) startup::recorder().begin_again();
     ports_.ranks.forget(own.process);
     log::info("rank " + std::to_string(own.rank) + " ended with " +
@@ -214,7 +214,7 @@ void Agent::take_rank_zero(const report::ReadEvent& read, Time now) {
   if (const auto told = report::passed_on(read.event)) ports_.reports.report(*told);
 }
 
-/// Training goes on without metrics, but not silently.
+/// Training continues without metrics, but not silently.
 void Agent::tell_metrics_problem(const Status& status) {
   if (status || metrics_failed_) return;
   metrics_failed_ = true;

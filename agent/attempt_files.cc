@@ -16,7 +16,7 @@ constexpr char kManifestFile[] = "manifest.json";
 constexpr int64_t kManifestHead = 4096;
 constexpr int64_t kAttemptMax = int64_t{1} << 53;
 
-/// 0: there is no such file yet.
+/// 0 if the file does not exist yet.
 Result<int64_t> read_attempt(Files& files, const std::string& path) {
   DSJ_TRY(const bool there, files.exists(path));
   if (!there) return 0;
@@ -32,8 +32,8 @@ Result<int64_t> read_attempt(Files& files, const std::string& path) {
   return attempt;
 }
 
-/// The attempt that a checkpoint's manifest names. Its members are sorted, so that this one comes
-/// first. 0: there is no manifest, or none of this form.
+/// The attempt in a checkpoint's manifest. Members are sorted, so it comes first. 0 if there is no
+/// manifest of this form.
 int64_t attempt_in_manifest(Files& files, const std::string& path) {
   const auto file = files.open_read(path);
   if (!file) return 0;
@@ -59,7 +59,7 @@ Result<int64_t> AttemptFiles::newest() const {
   DSJ_TRY(int64_t newest, read_attempt(files_, attempt_path_));
   const std::string folder = path_parent(attempt_path_);
   const auto entries = files_.list_dir(folder);
-  if (!entries) return newest;  // there is none yet
+  if (!entries) return newest;  // there is no directory yet
   for (const DirEntry& entry : *entries)
     if (entry.name.starts_with("step-"))
       newest = std::max(newest, attempt_in_manifest(files_, path_join(path_join(folder, entry.name),

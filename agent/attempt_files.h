@@ -1,4 +1,5 @@
-// The two files that outlive agent 0: which attempt was the newest, and after which one no rank was left.
+// Two files that survive agent 0: the number of the newest attempt, and of the attempt after which
+// no rank was left.
 // Tested by: tests/agent/agent_test.cc
 #pragma once
 
@@ -15,14 +16,14 @@ class AttemptFiles {
   /// In `output_dir`/checkpoints.
   AttemptFiles(Files& files, const std::string& output_dir);
 
-  /// The larger of the file's number and those in the manifests of the checkpoints beside it, which
-  /// may have been copied here without the file. 0: none yet. Environment: the file cannot be read, or
-  /// holds no number.
+  /// The larger of the file's number and the numbers in the manifests of the checkpoints beside it,
+  /// which may have been copied here without the file. 0 if there is none yet. Environment: the
+  /// file cannot be read, or contains no number.
   Result<int64_t> newest() const;
-  /// Durable when it returns. Makes the directory.
+  /// Durable when it returns. Creates the directory.
   Status publish(int64_t attempt);
-  /// The attempt after which no rank was left running. If it is the newest, a new agent 0 need not wait until
-  /// old ranks have given up. 0: none, or not readable.
+  /// The attempt after which no rank was left. If it is the newest, a new agent 0 need not wait for
+  /// old ranks to end. 0 if there is none or it cannot be read.
   int64_t ended() const;
   Status note_end(int64_t attempt);
 

@@ -1,5 +1,5 @@
-// What an agent needs to know when it starts. `dsj run` writes it as one JSON file, readable by its
-// owner only, because it holds the run's key. In a cluster pod.h makes it.
+// The settings of an agent. `dsj run` writes them to a JSON file that only its owner can read,
+// because it contains the run's key. In a cluster pod.h makes them.
 // Tested by: tests/agent/agent_test.cc
 #pragma once
 
@@ -20,22 +20,22 @@ struct AgentConfig {
   int replicas = 1;
   int slots = 1;
   std::string run_dir;                ///< for this run's small files: endpoint, job files
-  std::string key;                    ///< with it agents prove themselves
-  std::string address = "127.0.0.1";  ///< worker 0's: for other agents and the ranks' store
-  int join_port = 0;                  ///< worker 0's, for the other agents; 0: any free one
+  std::string key;                    ///< with which agents authenticate themselves
+  std::string address = "127.0.0.1";  ///< of worker 0: for other agents and the ranks' store
+  int join_port = 0;                  ///< of worker 0, for other agents; 0 means any free port
   std::vector<std::string> rank_command;
   int ranks_on_host = 1;     ///< ranks that share a machine's cores
   int64_t last_attempt = 0;  ///< from the status; the attempt file may be newer
   bool predecessor = false;  ///< an earlier agent of worker 0 may have left ranks running
   RestartBudget budget;
   bool operated = false;  ///< an operator replaces lost workers
-  /// launcher: Command. Rank 0 listens on the store's port itself (the port is free then) instead
-  /// of inheriting the socket; of exit codes only 0 has a meaning (rank_end.h); ds_config is in a
-  /// file of its own (contract.h: kEnvDsConfig).
+  /// launcher: Command. Rank 0 itself listens on the store's port (which is free then) instead of
+  /// inheriting the socket; of exit codes only 0 has a meaning (rank_end.h); ds_config is in a
+  /// separate file (contract.h: kEnvDsConfig).
   bool user_program = false;
   int link_percent = 0;        ///< SessionConfig; only in a cluster
-  Time gather_limit{0};        ///< SessionConfig; only of `dsj run` on several machines
-  Time join_timeout{120'000};  ///< without an answer a worker then gives up
+  Time gather_limit{0};        ///< SessionConfig; only for `dsj run` on several machines
+  Time join_timeout{120'000};  ///< a worker without an answer then exits
   Time silence{6000}, lease{4000}, blame{1000}, grace{600'000}, stall{1'800'000};
 };
 

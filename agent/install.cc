@@ -13,8 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 using namespace dsj::contract;
 
-/// Paths of this process's shared objects, as the loader found them; a path's last component is the
-/// name that is asked for. The program itself and the kernel's own object are left out.
+/// Paths of this process's shared objects, as the loader found them. The last component of a path
+/// is the name that other objects refer to. The program itself and the kernel's own object are left
+/// out.
 std::vector<fs::path> loaded_objects() {
   std::vector<fs::path> paths;
   dl_iterate_phdr(
@@ -32,7 +33,7 @@ bool is_loader(const fs::path& path) {
 }
 
 Status copy_object(const fs::path& from, const fs::path& to) {
-  // Not written over a file that may be running: written beside it, then renamed.
+  // Written to a new file and renamed, because the old file may be running.
   const fs::path part = to.string() + ".part";
   std::error_code problem;
   fs::copy_file(from, part, fs::copy_options::overwrite_existing, problem);

@@ -26,7 +26,7 @@
 namespace dsj::agent {
 namespace {
 
-/// How long the end of a run waits until Kubeflow Trainer knows of it.
+/// How long the end of a run waits for Kubeflow Trainer.
 constexpr Time kLastProgress{5'000};
 
 int exit_code_of(const Error& error) {
@@ -34,10 +34,10 @@ int exit_code_of(const Error& error) {
   return error.kind == ErrorKind::BadInput ? contract::kExitBadInput : contract::kExitEnvironment;
 }
 
-/// Passes reports on, and knows the last ones.
+/// Forwards reports and keeps the last ones.
 class KeptReports final : public Reports {
  public:
-  /// `trainer`: Kubeflow Trainer; null: this is no TrainJob.
+  /// `trainer` is Kubeflow Trainer; null if this is not a TrainJob.
   KeptReports(PipeReports& pipe, Reports* trainer) : pipe_(pipe), trainer_(trainer) {}
   void report(const report::Report& told) override {
     if (const auto* end = std::get_if<report::End>(&told)) last_.end = *end;
@@ -57,19 +57,19 @@ class KeptReports final : public Reports {
   LastReports last_;
 };
 
-/// Worker 0's, in a pod of a TrainJob.
+/// For worker 0 in a pod of a TrainJob.
 struct TrainJob {
   std::unique_ptr<kube::Transport> transport;
   std::unique_ptr<TrainerStatus> status;
   std::optional<std::string> problem;  ///< why there is no status
 
-  /// Once for each reason.
+  /// Each reason is returned once.
   std::optional<std::string> take_problem() {
     return problem || !status ? std::exchange(problem, std::nullopt) : status->take_problem();
   }
 };
 
-/// What Trainer offers and cannot be used ends no run.
+/// Problems with Trainer do not end a run.
 TrainJob enter_train_job(int worker) {
   TrainJob found;
   if (worker != 0) return found;

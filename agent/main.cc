@@ -1,5 +1,5 @@
-// dsj-agent: one per worker. `dsj run` starts it, or it is a pod's first process (--pod). --install
-// copies it to where a container of another image can start it.
+// dsj-agent: one per worker. `dsj run` starts it, or it is a pod's first process (--pod). With
+// --install it copies itself to where a container with another image can start it.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   dsj::agent::PodOptions pod;
   std::string install_into;
   bool in_pod = false, before_stop = false;
-  // What follows "--" is the user's; this parser ignores it.
+  // Arguments after "--" are the user's; this parser ignores them.
   int own = 1;
   while (own < argc && std::strcmp(argv[own], "--") != 0) ++own;
   for (int i = own + 1; i < argc; ++i) pod.command.push_back(argv[i]);
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   }
   if (!install_into.empty()) return install(install_into);
   if (before_stop) {
-    // What a longer wait cannot mend is left to the grace period.
+    // If this fails, the grace period ends the container.
     (void)dsj::agent::await_signals_ready("/proc/1/status", std::chrono::seconds(10));
     return dsj::contract::kExitDone;
   }

@@ -13,7 +13,7 @@ namespace {
 
 using namespace dsj::contract;
 
-/// A whole number of at least `least`, else nullopt.
+/// An integer of at least `least`, else nullopt.
 std::optional<int64_t> number_from(const std::string& text, int64_t least) {
   int64_t number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -84,7 +84,7 @@ std::string absolute_host(const std::string& host, const std::string& ns,
     std::istringstream words(line);
     std::string word;
     if (!(words >> word) || word != "search") continue;
-    domain.clear();  // the last list counts
+    domain.clear();  // the last search line counts
     while (words >> word) {
       while (word.ends_with('.')) word.pop_back();
       if (word.starts_with(services + ".")) domain = word.substr(services.size());
@@ -120,7 +120,7 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   config.silence = Time(15'000);
   config.lease = Time(10'000);
   config.grace = job.save_timeout;
-  // The user's own program reports no steps: nobody can know that it hangs.
+  // A user's program reports no steps, so a hang cannot be detected.
   config.stall = config.user_program ? Time(INT64_MAX / 4) : job.step_timeout;
   config.join_timeout = Time(1'800'000);  // a new node may first have to pull worker 0's image
   return config;

@@ -1,5 +1,5 @@
-// A worker's pod as its agent finds it: the environment from the operator and the downward API, and
-// the mounted job (contract.h). Pure.
+// The description of a worker's pod for its agent: the environment from the operator and the
+// downward API, and the mounted job (contract.h). Pure.
 #pragma once
 
 #include <functional>
@@ -18,32 +18,33 @@ struct Pod {
   int worker = 0;
   int64_t incarnation = 1;
   std::string worker_zero_host, name, ip, service_account;
-  jobspec::NodeHealth node_health;  ///< of an older operator: Off
-  int64_t memory_request = 0;       ///< bytes; 0: none
-  int gpus = 0;                     ///< that its container asks for
-  std::string node;                 ///< empty: not told
+  jobspec::NodeHealth node_health;  ///< Off for pods of an older operator
+  int64_t memory_request = 0;       ///< bytes; 0 if none
+  int gpus = 0;                     ///< that its container requests
+  std::string node;                 ///< empty if unknown
   bool tls = false;  ///< worker 0 has keys (job/join_keys.h); an older operator made none
 };
 
-/// Reads the environment by `get` (empty: not set). BadInput: lists at once everything that is
-/// missing or wrong.
+/// Reads the environment with `get`, which returns "" for unset variables. BadInput lists
+/// everything that is missing or wrong.
 Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& get);
 
-/// `host`, a name in the cluster as NAME.NAMESPACE.svc, with the cluster's domain and a dot at the end, if
-/// `resolv_conf` tells the domain: as the entry NAMESPACE.svc.DOMAIN of its search list. Then one question
-/// answers; without it the resolver first tries every entry of the list. Else `host` itself.
+/// `host`, a cluster name of the form NAME.NAMESPACE.svc, with the cluster's domain and a final
+/// dot, if `resolv_conf` has the domain (as the entry NAMESPACE.svc.DOMAIN of its search list);
+/// otherwise `host` itself. The absolute name needs one query; otherwise the resolver first tries
+/// every entry of the search list.
 std::string absolute_host(const std::string& host, const std::string& ns,
                           const std::string& resolv_conf);
 
-/// The agent's config. Times are longer than on one machine, because a network has pauses.
-/// `programs`: the directory of dsj-train. `command`: with launcher: Command, the program and its
-/// arguments; else empty.
+/// The agent's settings. Times are longer than on one machine, because networks have outages.
+/// `programs` is the directory of dsj-train. `command` is the program and its arguments with
+/// launcher: Command, else empty.
 Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::string& scratch,
                                const std::string& programs,
                                const std::vector<std::string>& command);
 
-/// What the tokens of this job's workers must say. `issuer`: that of this pod's own token, which
-/// the kubelet put there.
+/// The required claims in tokens of this job's workers. `issuer` is that of this pod's own token,
+/// which the kubelet mounted.
 TokenRules token_rules(const Pod& pod, const std::string& issuer);
 
 }  // namespace dsj::agent

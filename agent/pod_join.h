@@ -1,5 +1,5 @@
-// How a pod's agent meets those of the other workers: worker 0 listens, the others call it. Tokens say
-// who calls, and worker 0's keys say who listens.
+// Connects a pod's agent with the other agents: worker 0 listens, the others connect. Clients
+// authenticate themselves with tokens, worker 0 with its keys.
 // Tested by: tests/run/fake/pod_run_test.cc
 #pragma once
 
@@ -17,19 +17,20 @@ namespace dsj::agent {
 
 class PodJoin {
  public:
-  /// `root`: before the paths that the operator mounts. `fetches`: ends what worker 0 asks the API
+  /// `root` is the prefix of the mounted paths. `fetches` cancels worker 0's requests to the API
   /// server.
   PodJoin(const std::string& root, kube::Cancel fetches);
 
-  /// Opens worker 0's port, or another worker's way to it. One worker alone needs neither.
-  /// `api`: worker 0's, for the cluster's token keys; it must outlive this object.
+  /// Opens worker 0's port, or another worker's client. A single worker needs neither. `api` is
+  /// needed for worker 0, for the cluster's token keys; it must outlive this object.
   Status open(const Pod& pod, int replicas, kube::Transport* api);
 
-  /// Worker 0 has nothing to prove itself with, and no other worker can join. False for the others.
+  /// True if worker 0 has no key to authenticate itself with, so that no other worker can join.
+  /// False on other workers.
   bool lacks_key() const { return proves_ && !join_keys_->server(); }
 
-  HttpServer* server() { return server_.get(); }  ///< of worker 0; else null
-  HttpClient* client() { return client_.get(); }  ///< of the others; else null
+  HttpServer* server() { return server_.get(); }  ///< on worker 0; else null
+  HttpClient* client() { return client_.get(); }  ///< on other workers; else null
 
  private:
   Result<std::shared_ptr<JoinGate>> open_gate(const Pod& pod, int workers, kube::Transport* api);
@@ -40,7 +41,7 @@ class PodJoin {
   kube::TokenSource token_;
   std::unique_ptr<KeyRing> keys_;
   std::unique_ptr<JoinKeys> join_keys_;
-  bool proves_ = false;  ///< worker 0, with keys
+  bool proves_ = false;  ///< this is worker 0, with keys
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<HttpClient> client_;
 };

@@ -36,7 +36,7 @@ namespace {
 
 using namespace dsj::contract;
 
-/// How long worker 0 waits for the API server before it starts without its answer.
+/// How long worker 0 waits for the API server before it starts without an answer.
 constexpr Time kFirstLook{10'000};
 constexpr Time kLastOutput{5'000};
 
@@ -45,14 +45,14 @@ bool ends_the_pod(int signal) {
 }
 
 void write_termination(const std::string& path, const report::TerminationMessage& termination) {
-  // Not by a rename: the kubelet reads the very file that it mounted.
+  // Not by a rename: the kubelet reads the file that it mounted.
   std::ofstream file(path, std::ios::trunc);
   file << to_text(termination);
   file.close();
   if (!file) log::error("cannot write the termination message: " + path);
 }
 
-/// Passes reports to the status and the metrics, logged steps to the log, and keeps the last
+/// Forwards reports to the status and the metrics, writes steps to the log, and keeps the last
 /// failure for the termination message.
 class PodReports final : public Reports {
  public:
@@ -75,7 +75,7 @@ class PodReports final : public Reports {
   report::LoggedSteps logged_;
 };
 
-/// What worker 0 gets from the API server.
+/// Worker 0's connections to the API server.
 struct Cluster {
   std::unique_ptr<kube::Transport> transport;
   std::unique_ptr<kube::Client> client;
@@ -123,12 +123,12 @@ class PodAgent {
   std::unique_ptr<LogMirror> mirror_;
   std::unique_ptr<NodeCheck> node_;
   std::unique_ptr<LinkMeter> links_;
-  size_t node_problems_ = 0;  ///< of the last look
-  std::string slow_link_;     ///< what agent 0 said last of this node's link
-  std::string unfit_;         ///< why this pod goes elsewhere
-  bool keyless_ = false;      ///< worker 0's key never came
-  Time keys_due_{0};          ///< when it has to be there; 0: it was
-  int ranks_before_ = 0;      ///< that ran at the last turn
+  size_t node_problems_ = 0;  ///< from the last check
+  std::string slow_link_;     ///< agent 0's last finding about this node's link
+  std::string unfit_;         ///< why this pod moves to another node
+  bool keyless_ = false;      ///< worker 0's key was never mounted
+  Time keys_due_{0};          ///< when it must be mounted; 0 once it is
+  int ranks_before_ = 0;      ///< number of ranks that ran at the last turn
   PosixFiles files_;
   int64_t stacks_seen_ = 0;  ///< the newest request for stacks
   Time next_fence_look_{0};
@@ -153,7 +153,7 @@ Status PodAgent::enter_cluster() {
   if (pod_.worker != 0) return {};
   DSJ_TRY(const kube::Access access, kube::find_access());
   DSJ_TRY(cluster_.transport, kube::make_api_transport(access));
-  // The status thread itself tries again: short attempts keep its document fresh.
+  // The status thread retries itself, so short attempts keep its document fresh.
   cluster_.client = std::make_unique<kube::Client>(
       *cluster_.transport, kube::system_clock(),
       kube::ClientOptions{
@@ -175,7 +175,8 @@ Status PodAgent::prepare() {
   return {};
 }
 
-/// Looks at the node, and tells what it found. False: this pod's ranks must not start on it.
+/// Checks the node and reports the findings. Returns false if this pod's ranks must not start on
+/// it.
 bool PodAgent::node_is_fit() {
   if (!node_) {
     node_ = make_node_check(pod_, config_, root_, cluster_.transport.get(), fetches_);
@@ -193,7 +194,7 @@ void PodAgent::tell_problems() {
   metrics_->node_problems(node_problems_ + !slow_link_.empty());
 }
 
-/// What the measurement of all links says of this node's.
+/// Handles agent 0's finding about this node's link.
 void PodAgent::heed_the_link(Agent& agent) {
   const std::string& told = agent.worker().slow_link;
   if (told == slow_link_) return;
@@ -208,8 +209,8 @@ void PodAgent::heed_the_link(Agent& agent) {
   depart(agent, "the link of its node is too slow");
 }
 
-/// After a rank of this worker failed by itself: a GPU may be lost, a clock set. The next attempt
-/// then waits for this worker's successor on another node.
+/// Checks the node again after a rank of this worker failed by itself: a GPU may be lost, or the
+/// clock wrong. The next attempt then waits for this worker's successor on another node.
 void PodAgent::look_again(Agent& agent, int running) {
   const bool ended = std::exchange(ranks_before_, running) > 0 && running == 0;
   if (!ended || stopping_ || departing_ || abandoned_) return;
@@ -218,7 +219,7 @@ void PodAgent::look_again(Agent& agent, int running) {
   if (!node_is_fit()) depart(agent, "its node is not fit for another attempt");
 }
 
-/// Reads the attempt and the budget from the job. Without an answer the attempt file decides.
+/// Reads the attempt and the budget from the job. Without an answer, the attempt file decides.
 void PodAgent::look_at_the_job() {
   if (!cluster_.watch) return;
   const Time end = steady_time() + kFirstLook;
@@ -229,7 +230,7 @@ void PodAgent::look_at_the_job() {
     return;
   }
   config_.last_attempt = view->attempt;
-  stacks_seen_ = view->stacks;  // an earlier life has answered it
+  stacks_seen_ = view->stacks;  // an earlier incarnation has answered it
   if (view->restarts) config_.budget = *view->restarts;
   config_.grace = view->save_timeout.value_or(config_.grace);
   if (!config_.user_program) config_.stall = view->step_timeout.value_or(config_.stall);
@@ -243,7 +244,7 @@ void PodAgent::stop(Agent& agent, const std::string& why) {
   agent.stop(steady_time());
 }
 
-/// A signal comes from the kubelet: this pod goes, the job does not.
+/// After a signal from the kubelet: this pod is removed, the job continues.
 void PodAgent::depart(Agent& agent, const std::string& why) {
   if (departing_) return;
   departing_ = true;
@@ -273,8 +274,9 @@ void PodAgent::obey_the_job(Agent& agent) {
   }
 }
 
-/// A rank of this engine's looks at the attempt file before it publishes. A program of the user's does not: when this node
-/// was cut off and a successor runs elsewhere, that file is all that tells it.
+/// Ends a user's program if another worker 0 runs the job. Our own ranks check the attempt file
+/// before they publish; a user's program does not. If this node was cut off and a successor runs
+/// elsewhere, only that file shows it.
 void PodAgent::heed_the_fence(Agent& agent, int running) {
   constexpr Time kEvery{3'000};
   const Time now = steady_time();
@@ -289,7 +291,8 @@ void PodAgent::heed_the_fence(Agent& agent, int running) {
       now);
 }
 
-/// Somebody deleted the Secret before it was mounted. The operator makes another one for this pod's successor.
+/// Ends this pod if its key's Secret was deleted before it was mounted. The operator creates
+/// another one for the successor.
 void PodAgent::heed_the_keys(Agent& agent) {
   if (keys_due_ == Time(0)) return;
   if (!join_.lacks_key()) {
@@ -341,7 +344,8 @@ void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
   }
 }
 
-/// While the API server is away nobody would see this pod end, so waiting costs nothing.
+/// Waits for the end to be stored. While the API server is down, the pod's end would not be seen
+/// anyway, so waiting costs nothing.
 void PodAgent::wait_until_stored(int signals) {
   if (!cluster_.publisher) return;
   bool told = false;
@@ -362,7 +366,8 @@ void PodAgent::wait_until_stored(int signals) {
 Result<int> PodAgent::run() {
   DSJ_TRY(const int signals, signal_fd({SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2}));
   ::signal(SIGPIPE, SIG_IGN);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // for pods that share their processes; process 1 is one anyway
+  // for pods that share a process namespace; process 1 always is one
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   DSJ_TRY_STATUS(read_pod());
   DSJ_TRY_STATUS(prepare());
   DSJ_TRY_STATUS(enter_cluster());

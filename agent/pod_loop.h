@@ -1,7 +1,7 @@
-// The agent as the first process of a worker's pod. Beside what loop.h does it handles what only a
+// The agent as the first process of a worker's pod. In addition to loop.h it handles what only a
 // cluster has: tokens, the job's status, the watch of the job, a copy of the ranks' output on its
-// own, the termination message, metrics, and the duties of process 1 (it collects orphans; signals
-// do what they would do to the ranks).
+// own output, the termination message, metrics, and the duties of process 1 (it reaps orphans and
+// forwards signals to the ranks).
 // Tested by: tests/run/fake/pod_run_test.cc
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace dsj::agent {
 
 struct PodOptions {
-  std::string root;                  ///< prefix of every mounted path; empty in a pod
+  std::string root;                  ///< prefix of all mounted paths; empty in a pod
   std::vector<std::string> command;  ///< launcher: Command: a rank's program and its arguments
 };
 

@@ -16,7 +16,7 @@ using namespace dsj::contract;
 
 constexpr std::chrono::milliseconds kClockAsked{3'000};
 
-/// Worker 0 alone may ask the API server; every worker has a token that it signed.
+/// Only worker 0 may use the API server; every worker has a token that the API server signed.
 ClockHints clock_hints(const std::string& token_file, kube::Transport* api,
                        const kube::Cancel& cancel) {
   ClockHints hints;
@@ -38,7 +38,7 @@ ClockHints clock_hints(const std::string& token_file, kube::Transport* api,
 NodeCheck::Result NodeCheck::look() {
   if (action_ == jobspec::NodeHealthAction::Off) return {};
   const auto problems = judge_node(probe_->look(), needs_);
-  // Later this container itself uses what was set aside for it.
+  // Later this container itself uses the memory that it requested.
   needs_.memory_request = 0;
   Result result{.problems = problems.size()};
   const bool moves = action_ == jobspec::NodeHealthAction::Move;

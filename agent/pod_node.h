@@ -1,4 +1,4 @@
-// The checks of the node that a worker's pod is on, put together from what its agent has.
+// The checks of a worker's node, with the values from its pod.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,14 @@
 
 namespace dsj::agent {
 
-/// A pod's look at its own node: before its first ranks, and again after a rank of it failed by itself.
-/// health/node_health.h judges, the log and the metrics tell, and this says whether the pod has to go elsewhere.
+/// A pod's check of its own node: before its first ranks, and again after one of its ranks failed
+/// by itself. health/node_health.h judges; this class decides whether the pod must move to another
+/// node.
 class NodeCheck {
  public:
   struct Result {
-    std::string unfit;              ///< why ranks must not start here; empty: they may
-    std::vector<std::string> told;  ///< everything else that was found
+    std::string unfit;              ///< why ranks must not start here; empty if they may
+    std::vector<std::string> told;  ///< all other findings
     size_t problems = 0;
   };
 
@@ -28,7 +29,7 @@ class NodeCheck {
             jobspec::NodeHealthAction action)
       : probe_(std::move(probe)), needs_(needs), action_(action) {}
 
-  /// Blocks for some milliseconds; worker 0 asks the API server, for three seconds at most.
+  /// Blocks for some milliseconds, and on worker 0 up to three seconds for the API server.
   Result look();
 
  private:
@@ -37,13 +38,13 @@ class NodeCheck {
   const jobspec::NodeHealthAction action_;
 };
 
-/// `api`: for the time of the API server; null: this worker may not ask. `root`: before the paths
-/// that the operator mounts. The directories of `config` exist.
+/// `api` is used for the API server's time; null if this worker may not use it. `root` is the
+/// prefix of the mounted paths. The directories in `config` must exist.
 std::unique_ptr<NodeCheck> make_node_check(const Pod& pod, const AgentConfig& config,
                                            const std::string& root, kube::Transport* api,
                                            const kube::Cancel& cancel);
 
-/// Where this pod takes part in measuring the links between nodes; null: it does not.
+/// This pod's meter for the links between nodes; null if it does not take part.
 std::unique_ptr<LinkMeter> make_link_meter(const Pod& pod, int replicas);
 
 }  // namespace dsj::agent

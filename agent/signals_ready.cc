@@ -9,7 +9,7 @@
 namespace dsj::agent {
 namespace {
 
-/// The rest of a line of a status file; nullopt: there is no such file.
+/// The rest of a line of a status file; nullopt if the file does not exist.
 std::optional<std::string> line_of(const std::string& status_path, const std::string& name) {
   std::ifstream status(status_path);
   if (!status) return std::nullopt;
@@ -22,7 +22,7 @@ std::optional<std::string> line_of(const std::string& status_path, const std::st
 bool ready(const std::string& status_path) {
   const auto program = line_of(status_path, "Name:");
   const auto blocked = line_of(status_path, "SigBlk:");
-  if (!program || !blocked) return true;  // nobody is left to be told
+  if (!program || !blocked) return true;  // the process has ended
   const auto mask = std::strtoull(blocked->c_str(), nullptr, 16);
   const bool hears = (mask >> (SIGTERM - 1) & 1) != 0;  // bit n - 1 is signal n
   return hears && program == line_of("/proc/self/status", "Name:");

@@ -30,7 +30,7 @@ void wait_for_events(const Agent& agent, int signal_fd, const AgentPorts& ports,
     something(until);
     return;
   }
-  // Beats of a large gang are taken together (transport.h).
+  // Beats of a large gang are processed together (transport.h).
   const Time hears = agent.hears_from();
   if (hears > steady_time() && (something(std::min(until, hears)) || until <= hears)) return;
   entries.push_back({ports.server->ready_fd(), POLLIN, 0});

@@ -1,4 +1,4 @@
-// What every loop around an Agent does between its turns: it reads the clock and waits.
+// The common part of the loops around an Agent: reading the clock and waiting.
 // Tested by: tests/run/fake/run_test.cc
 #pragma once
 
@@ -8,7 +8,7 @@ namespace dsj::agent {
 
 /// The monotonic clock.
 Time steady_time();
-/// By the wall clock.
+/// Reads the wall clock.
 int64_t milliseconds_since_1970();
 
 /// Sleeps until a signal, a rank's event or a beat arrives, a report can be written, or `until`.
