@@ -9,35 +9,35 @@
 namespace dsj::plan {
 namespace {
 
-/// Of the run; unknown: more than any schedule has.
+/// The run's length; if unknown, more steps than any schedule has.
 int64_t steps_of(const MemoryInput& input) {
   return input.config.total_steps > 0 ? input.config.total_steps : INT64_MAX / 2;
 }
 
-/// Of all steps: a curriculum may never come to the data's longest rows.
+/// Over all steps: a curriculum may never reach the data's longest rows.
 int64_t longest_row(const MemoryInput& input) {
   const auto& length = input.config.data_efficiency.row_length;
   if (!length) return input.tokens_per_row;
   return std::min(input.tokens_per_row, length->schedule.highest(steps_of(input)));
 }
 
-/// A curriculum cuts rows.
+/// Tokens after a curriculum has cut the rows.
 MicroBatchTokens tokens_of(const MemoryInput& input) {
   const int64_t rows = input.config.micro_batch_size, longest = longest_row(input);
   const MicroBatchTokens most = micro_batch_tokens(input);
   return {std::min(most.tokens, rows * longest), std::min(most.targets, rows * (longest - 1))};
 }
 
-/// Whether a layer has a plain MLP.
+/// Whether any layer has a plain MLP.
 bool has_plain_mlp(const layout::ModelConfig& model) {
   return model.experts.count == 0 || model.experts.beside_mlp ||
          std::ranges::count(model.experts.dense, true) > 0;
 }
-/// Elements of the activations that a token has in a plain MLP or in the expert that all tokens pass.
+/// Elements of a token's activations in a plain MLP or in the shared expert.
 int64_t inner_of(const layout::ModelConfig& model) {
   return std::max(model.experts.shared_inner, has_plain_mlp(model) ? model.intermediate_size : 0);
 }
-/// Elements that a token's activations are computed from: gate and up, in all experts that it passes.
+/// Elements of the inputs of a token's activations: gate and up, in all experts that it passes.
 int64_t mlp_width_of(const layout::ModelConfig& model) {
   const auto& experts = model.experts;
   const int64_t of_experts = 2 * (experts.per_token * experts.inner + experts.shared_inner);
@@ -45,14 +45,14 @@ int64_t mlp_width_of(const layout::ModelConfig& model) {
   return std::max(of_experts, has_plain_mlp(model) ? model.mlp_width() : 0);
 }
 
-/// What a token's routing keeps: probabilities, choices, weights, their order.
+/// Bytes of the kept routing: probabilities, choices, weights, their order.
 int64_t routing(const layout::ModelConfig& model, int64_t tokens) {
   const auto& experts = model.experts;
   return tokens * (4 * experts.count + (4 + 3 * 8) * experts.per_token);
 }
 
-/// Elements of a token's keys while heads change places (engine/models/row_cut.h): each rank has a
-/// copy of a key head that its query heads share with another's.
+/// Elements of a token's keys while heads are exchanged (engine/models/row_cut.h): each rank copies
+/// a key head whose query heads are on several ranks.
 int64_t exchanged_kv(const layout::ModelConfig& model, int64_t ranks) {
   return std::lcm(model.num_kv_heads, ranks) * model.head_dim;
 }
@@ -78,64 +78,64 @@ struct StepShape {
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
         fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
-  const bool delta;             ///< its layers have the delta rule
-  const int64_t ranks;          ///< that share a micro-batch
+  const bool delta;             ///< of the layers with the delta rule
+  const int64_t ranks;          ///< ranks that share a micro-batch
   const int64_t seq;            ///< tokens of the longest row
-  const int64_t rows, targets;  ///< tokens of a micro-batch, and those that have a target
+  const int64_t rows, targets;  ///< tokens of a micro-batch, and those with a target
   const int64_t hidden;
-  /// What the output projection reads, and the products before it: with the copies of key heads that
-  /// ranks share.
+  /// Width of the output projection's input, and of the products before it, including the copies of
+  /// key heads that ranks share.
   const int64_t query, qkv;
   const int64_t inner, vocab;
-  const int64_t element;  ///< bytes of what products read and write
-  const int64_t wide;  ///< bytes of what norms read and units pass on; autocast: more than element
+  const int64_t element;  ///< bytes of operands and results of products
+  const int64_t wide;     ///< bytes of norms' inputs and of boundaries; autocast: more than element
   const int64_t heads;
   const int64_t mlp_width;  ///< gate and up, or the activation's input
-  const bool balanced;      ///< the last layer, too, has an auxiliary loss of all tokens
-  const bool shared_heads;  ///< query heads share key and value heads: copies are made
+  const bool balanced;      ///< the last layer, too, has an auxiliary loss over all tokens
+  const bool shared_heads;  ///< query heads share key and value heads, which are copied
   const bool widened;       ///< 16-bit attention runs on fp32 copies
-  const bool fp16;          ///< of products
+  const bool fp16;          ///< products run in fp16
   bool casts() const { return wide != element; }
   bool casts_to_fp16() const { return casts() && fp16; }
 };
 
-/// Norms that round once work on fp32 copies of 16-bit tensors (engine/models/norms.h).
+/// Norms that round once use fp32 copies of 16-bit tensors (engine/models/norms.h).
 bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
   return s.wide == 2 &&
          (model.norm == layout::NormKind::RmsOnce || model.norm == layout::NormKind::RmsPlusOne);
 }
 
-/// Columns that turn or have a norm: queries and keys, and values if these have one.
+/// Columns with rope or a norm: queries and keys, and values if these have a norm.
 int64_t worked_on(const StepShape& s, const layout::ModelConfig& model) {
   return s.query + (model.value_norm ? 2 : 1) * model.kv_size();
 }
-/// torch_autocast, or norms that round once: queries and keys are rotated, and their heads normed,
-/// in fp32.
+/// torch_autocast, or norms that round once: rope and head norms of queries and keys run in
+/// fp32.
 int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta || (!s.casts() && !(model.qk_norm && widens_norms(s, model)))) return 0;
   return s.rows * worked_on(s, model) * 4 * (model.qk_norm ? 2 : 1);
 }
-/// A part of each head, or neighbours, turn by operations with results of their own: four halves of
-/// what turns, and the cosines and sines of all rows.
+/// Rope over a part of each head, or over pairs, uses operations with separate results: four halves
+/// of the rotated columns, and the cosines and sines of all rows.
 int64_t rope_terms(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta || model.learned_positions) return 0;
   if (!model.rope_in_pairs && model.rotary_size() == model.head_dim) return 0;
   return 4 * s.rows * (4 * (model.num_heads + model.num_kv_heads) + 2) * model.rotary_size() / 2;
 }
-/// Queries, keys and values in another order of columns, for a moment beside the product's own.
+/// A copy of queries, keys and values in another order of columns, beside the product's result.
 int64_t grouped(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return model.delta.by_group ? s.rows * s.qkv * s.element : 0;
   if (model.output_gate) return s.rows * (s.qkv + 2 * s.query) * s.element;
   if (model.keys_are_values) return s.rows * (s.qkv - model.kv_size()) * s.element;
   return model.qkv_by_group && model.num_kv_heads > 1 ? s.rows * s.qkv * s.element : 0;
 }
-/// What the MLP of a parallel layer does not keep, since attention keeps it: its input, and the
-/// norm of it if they share one.
+/// Tensors that the MLP of a parallel layer does not keep because attention keeps them: its input,
+/// and the norm of it if they share one.
 int64_t not_kept_twice(const StepShape& s, const layout::ModelConfig& model) {
   if (!model.parallel) return 0;
   return s.rows * s.hidden * (s.wide + (model.shared_norm ? s.element : 0));
 }
-/// The gradient of what the MLP of a parallel layer reads.
+/// The gradient of the input of a parallel layer's MLP.
 int64_t parallel_gradient(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   return model.parallel ? tokens * s.hidden * s.wide : 0;
 }
@@ -149,11 +149,11 @@ int64_t norm_copies(const StepShape& s, const layout::ModelConfig& model, int64_
   return widens_norms(s, model) ? tokens * s.hidden * 2 * 4 : 0;
 }
 
-/// What the norm behind attention keeps: its input and sums.
+/// What the norm after attention keeps: its input and sums.
 int64_t attention_branch(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   return model.post_norms ? tokens * (s.hidden * s.wide + 4) : 0;
 }
-/// The same of the MLP. Experts beside it: what both give, and what experts and router read.
+/// The same for the MLP. Experts beside it: both results, and the input of experts and router.
 int64_t mlp_branches(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   const int64_t read = tokens * (s.hidden * s.element + 4);
   const int64_t one = attention_branch(s, model, tokens);
@@ -162,11 +162,11 @@ int64_t mlp_branches(const StepShape& s, const layout::ModelConfig& model, int64
 int64_t branches(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   return attention_branch(s, model, tokens) + mlp_branches(s, model, tokens);
 }
-/// A product's result, and what is made of it before it is added to the residual.
+/// A product's result, and what is computed from it before it is added to the residual.
 int64_t branch_results(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   return model.adds_products() ? 0 : tokens * s.hidden * (s.element + 2 * s.wide);
 }
-// What an MLP holds besides what it keeps (engine/models/experts.cc). One expert may have all tokens.
+// Memory of an MLP besides what it keeps (engine/models/experts.cc). One expert may get all tokens.
 
 /// The sums of two rows' products: both in fp32, and the products.
 int64_t row_products(const StepShape& s, int64_t width) {
@@ -184,7 +184,7 @@ int64_t mlp_forward(const StepShape& s, const layout::ModelConfig& model, int64_
   const int64_t plain = tokens * s.inner * (s.element + terms);
   if (experts.count == 0) return plain;
   const int64_t h = s.hidden * s.element, wide = s.hidden * 4;
-  const int64_t taken = h + (s.element == 2 ? wide : 0);  // rows of one choice, in fp32 too
+  const int64_t taken = h + (s.element == 2 ? wide : 0);  // rows of one choice, also in fp32
   const int64_t router = experts.count * (s.element + 4) + (experts.exact_router ? wide : 0);
   const int64_t in = std::max(router, h + 2 * experts.inner * s.element);
   const int64_t out = experts.per_token * h +
@@ -198,7 +198,7 @@ int64_t mlp_backward(const StepShape& s, const layout::ModelConfig& model, int64
   const int64_t plain = tokens * 2 * s.inner * s.element;
   if (experts.count == 0) return plain;
   const int64_t h = s.hidden * s.element, wide = s.hidden * 4;
-  const int64_t rows = experts.per_token * (h + 8);  // their gradients; weights, and theirs
+  const int64_t rows = experts.per_token * (h + 8);  // gradients; weights and their gradients
   const int64_t one = 2 * experts.inner * s.element + 2 * h +
                       std::max({row_products(s, experts.inner), 2 * h, clamped(model, 11)});
   const int64_t taken = wide + h + (s.element == 2 ? wide : 0);
@@ -211,14 +211,14 @@ int64_t mlp_backward(const StepShape& s, const layout::ModelConfig& model, int64
       tokens * (h + std::max({rows + one, rows + taken, wide + 3 * 4 * experts.count, shared})));
 }
 
-/// What the backward of an activation holds that no kernel of ours does.
+/// Memory in the backward of an activation that has no kernel of ours.
 int64_t activation_terms(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   if (model.block == layout::Block::Gpt2) return 0;
   if (model.gated && model.activation == layout::Activation::Silu) return 0;
   if (model.activation == layout::Activation::Xielu) return tokens * s.inner * (6 * 4 + 2);
   const int64_t plain = 2 * tokens * s.inner * s.element;
   if (!model.experts.beside_mlp) return plain;
-  // First the MLP's, then the experts'.
+  // First the MLP's part, then the experts'.
   const int64_t most = mlp_backward(s, model, tokens);
   return std::max(2 * plain - most, 2 * tokens * model.experts.inner * s.element);
 }
@@ -226,9 +226,9 @@ int64_t activation_terms(const StepShape& s, const layout::ModelConfig& model, i
 /// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
 constexpr int64_t kPacking = 256 << 10;
 
-/// The head's products in `pieces`. A 16-bit gradient adds them up in fp32, so many elements at a
-/// time (job/layout/row_pieces.h), with what rounding takes away beside it: the sum, a term widened,
-/// and the product if libtorch multiplies, which rounds it.
+/// The head's products in `pieces`. A 16-bit gradient is summed in fp32, a tile at a time
+/// (job/layout/row_pieces.h), with its rounding error beside it: the sum, a widened term, and the
+/// product if libtorch multiplies, which rounds it.
 int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
   if (s.wide == 4 || piece >= s.targets) return 0;
   const int64_t tile = layout::sum_tile(accelerator);
@@ -237,25 +237,25 @@ int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
   return s.element * s.vocab * s.hidden + (2 * 4 + (library ? s.element : 0)) * sum;
 }
 
-/// The flash kernels' own buffers, per thread: scores of a tile of queries against a tile of keys,
-/// and their sums.
+/// The flash kernels' own buffers per thread: scores of a tile of queries and a tile of keys, and
+/// their sums.
 int64_t attention_tile(const StepShape& s, int64_t head_dim) {
   if (s.delta) return 0;
   const int64_t queries = s.seq >= 768 ? 256 : s.seq >= 192 ? 64 : 32;
   const int64_t scores = queries * std::min<int64_t>(512, s.seq);
-  // In 16 bits products read the scores and their gradients rounded.
+  // In 16 bits, products read rounded scores and gradients of scores.
   const int64_t rounded = s.element == 2 && !s.widened ? 2 * 2 * scores : 0;
   return 4 * (2 * scores + queries * (2 + head_dim)) + rounded;
 }
 
-/// Scores of a block of queries, and of all heads' where each has its own. `seen`: keys of a query.
+/// Scores of one block of queries and one head. `seen`: keys per query.
 int64_t block_scores(const StepShape& s, int64_t seen, int64_t heads) {
   const int64_t queries = layout::query_block(s.seq, seen, heads);
   return queries * layout::keys_of_block(s.seq, seen, queries);
 }
 
-/// A sliding window's mask and what makes it. With dropout the plain form keeps the scores: four
-/// copies in backward. Blocks of a long row have their keys' gradients summed in fp32.
+/// A sliding window's mask and its temporaries. With dropout the plain form keeps the scores: four
+/// copies in backward. If a long row is cut, its keys' gradients are summed in fp32.
 int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
   int64_t bytes = 0;
   for (const int64_t window : model.windows) {
@@ -272,11 +272,11 @@ int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
 
 // ---- the delta rule (engine/models/delta.cc)
 
-/// fp32 bytes of a piece's tensors.
+/// fp32 bytes of the tensors of a piece.
 struct DeltaBytes {
-  int64_t keys, values;  ///< of all value heads, a vector for each token
-  int64_t scores;        ///< a token with each of its chunk
-  int64_t states;        ///< one for each chunk
+  int64_t keys, values;  ///< of all value heads, a vector per token
+  int64_t scores;        ///< of each token with all tokens of its chunk
+  int64_t states;        ///< one per chunk
   int64_t columns;       ///< of the convolution
   DeltaBytes(const StepShape& s, const layout::DeltaConfig& c) {
     const int64_t chunk = std::min(s.seq, layout::kDeltaChunk);
@@ -290,7 +290,7 @@ struct DeltaBytes {
   }
 
  private:
-  /// Tokens of the largest piece.
+  /// The number of tokens of the largest piece.
   static int64_t chunks_of(const StepShape& s) {
     const int64_t one[] = {s.seq};
     const int64_t chunk = std::min(s.seq, layout::kDeltaChunk);
@@ -299,7 +299,7 @@ struct DeltaBytes {
   }
 };
 
-/// States between pieces: at most one for every fourth chunk of a row.
+/// States between pieces: at most one per four chunks of a row.
 int64_t delta_states(const StepShape& s, const layout::ModelConfig& model) {
   if (!s.delta) return 0;
   const int64_t one[] = {s.seq};
@@ -321,16 +321,16 @@ int64_t delta_backward(const StepShape& s, const layout::ModelConfig& model) {
 
 // ---- attention
 
-/// Rows cut over ranks: attention's result as heads, beside the one as tokens.
+/// If ranks share rows: attention's result by heads, besides the result by tokens.
 int64_t kept_as_heads(const StepShape& s) {
   return s.ranks > 1 ? s.rows * s.query * s.element : 0;
 }
-/// What is sent and what comes while heads change places, forward or backward.
+/// Send and receive buffers while heads are exchanged, forward or backward.
 int64_t exchange(const StepShape& s) {
   return s.ranks > 1 ? 2 * s.rows * s.qkv * s.element : 0;
 }
 
-/// Before its sigmoid.
+/// The output gate before its sigmoid.
 int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
   return model.output_gate && !s.delta ? s.rows * s.query * s.element : 0;
 }
@@ -338,9 +338,9 @@ int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
 int64_t attention_forward(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return delta_forward(s, model);
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
-  // Heads change places before the kernel runs, and after.
+  // Heads are exchanged before and after the kernel runs.
   if (!s.widened) return std::max(s.rows * heads * s.element, exchange(s));
-  // widened qkv; the result before rounding
+  // widened qkv, and the result before rounding
   return std::max(s.rows * (s.qkv + heads + s.query) * 4, exchange(s));
 }
 
@@ -348,29 +348,29 @@ int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model)
   if (s.delta) return delta_backward(s, model);
   const int64_t type = s.widened ? 4 : s.element;
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;
-  const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one being summed
+  const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one is being summed
   const int64_t widened = s.widened ? s.qkv + 2 * s.query : 0;             // qkv, dout, out
   const int64_t kernel = s.rows * ((heads + gradients + widened) * type + s.query * s.element);
-  // The result's gradient as heads stays beside both.
+  // The gradient of the result by heads is alive in both cases.
   return std::max(kernel, exchange(s)) + kept_as_heads(s);
 }
 
 /// Queries and keys before their head norm, and the norm's sums.
 int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
   if (!model.qk_norm || s.delta) return 0;
-  // What rope gave is kept in its own type.
+  // What rope returned is kept in its own type.
   const int64_t type = model.qk_norm_after_rope ? s.wide : s.element;
   return s.rows * worked_on(s, model) * type +
          s.rows * (s.heads + (model.value_norm ? 2 : 1) * model.num_kv_heads) * 4;
 }
 
-/// What latent attention keeps: the latents before and behind their norms, and the norms' sums.
+/// What latent attention keeps: the latents before and after their norms, and the norms' sums.
 int64_t latents(const StepShape& s, const layout::ModelConfig& model) {
   const auto& latent = model.latent;
   if (latent.rank == 0) return 0;
   return s.rows * ((latent.query_rank + latent.rank) * (s.wide + s.element) + 2 * 4);
 }
-/// Its products beside the queries, keys and values that are made of them.
+/// Its products, besides the queries, keys and values that are built from them.
 int64_t latent_products(const StepShape& s, const layout::ModelConfig& model) {
   const auto& latent = model.latent;
   if (latent.rank == 0) return 0;
@@ -378,8 +378,8 @@ int64_t latent_products(const StepShape& s, const layout::ModelConfig& model) {
          (s.query + s.heads * (latent.plain + latent.value) + latent.rank + latent.rotated);
 }
 
-/// Behind its attention the last layer has only the tokens with a target
-/// (MicroBatch::last_outputs), unless those that have none are fewer than a sixteenth.
+/// After its attention, the last layer has only tokens with a target (MicroBatch::last_outputs),
+/// unless fewer than a sixteenth have none.
 int64_t last_outputs(const StepShape& s) {
   return s.balanced ? s.rows : std::min(s.rows, s.targets + s.targets / 15 + 1);
 }
@@ -388,31 +388,31 @@ int64_t packing(const StepShape& s) {
   return s.element == 2 && !s.widened ? kPacking : 0;
 }
 
-/// 16-bit gradients of a layer's MLP that pieces add to: a piece's own, what rounding takes from
-/// their sum, and a tile of it in fp32 (engine/zero/piece_sums.cc).
+/// 16-bit gradients of a layer's MLP that pieces accumulate: a piece's own, the rounding error of
+/// their sum, and an fp32 tile of it (engine/zero/piece_sums.cc).
 int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   if (s.wide == 4) return 0;
   int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);
   if (const auto& experts = input.model.experts; experts.count > 0)
     elements =
         s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) + experts.count + 3);
-  if (input.lora && input.lora->adapts())  // at most an adapter of each of the three weights
+  if (input.lora && input.lora->adapts())  // at most one adapter for each of the three weights
     elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
   return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
 }
 
-/// A layer of a micro-batch that is cut into pieces: with recompute, where backward computes the
-/// MLP and its first norm again (engine/models/pieces.h).
+/// A layer whose micro-batch is cut into pieces, with recompute: backward recomputes the MLP and
+/// its first norm (engine/models/pieces.h).
 void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const int64_t row = s.rows * s.element, piece = input.pieces.piece * s.element;
   const int64_t outputs = last_outputs(s);
   const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
   const int64_t sums = s.rows * s.heads * 4;     // attention's log-sum-exp
-  const int64_t x = s.rows * s.hidden * s.wide;  // of the layer, or of its second half
+  const int64_t x = s.rows * s.hidden * s.wide;  // the input of the layer or of its second half
   const layout::ModelConfig& model = input.model;
-  // The MLP's branch is computed again with it.
+  // The MLP's branch is recomputed with it.
   const int64_t attended_branch = attention_branch(s, model, s.rows);
-  const int64_t second = model.parallel ? 0 : x;  // what the MLP reads, if it is not the input
+  const int64_t second = model.parallel ? 0 : x;  // the MLP's input, unless it is the layer's
   a.kept = second + row * (s.qkv + s.query) + sums + head_norms(s, model) + latents(s, model) +
            attended_branch + gates(s, model) + delta_states(s, model) + kept_as_heads(s);
   a.kept_last = a.kept - (model.parallel ? 0 : (s.rows - outputs) * s.hidden * s.wide);
@@ -431,9 +431,9 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
                             branch_results(s, model, s.rows) + norm_copies(s, model, s.rows),
                         2 * x + mlp + mlp_forward(s, model, input.pieces.piece) +
                             input.pieces.piece * s.hidden * s.wide + packing(s)});
-  const auto backward = [&](int64_t tokens) {  // so many behind attention
+  const auto backward = [&](int64_t tokens) {  // `tokens`: after attention
     const int64_t x2 = model.parallel ? 0 : tokens * s.wide * s.hidden;
-    // While heads turn again, attention's result is not there yet.
+    // While rope is recomputed, attention's result does not exist yet.
     const int64_t turning = turned - row * s.query - sums - attended_branch;
     const int64_t again =
         row * s.hidden + std::max({attention_forward(s, model) + tile, wide, turning}) - x2;
@@ -457,7 +457,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
 }
 
 void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
-  const int64_t row = s.rows * s.element;  // bytes of a column of activations
+  const int64_t row = s.rows * s.element;                         // bytes per column of activations
   const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
   // h1, x2, h2; qkv; the attention's output; gate and up
   const int64_t x2 = s.rows * s.hidden * s.wide;
@@ -466,7 +466,7 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
            branches(s, model, s.rows) + routing(model, s.rows) + latents(s, model) +
            gates(s, model) + delta_states(s, model) + kept_as_heads(s) - not_kept_twice(s, model);
   const int64_t outputs = last_outputs(s);
-  // A last layer whose tokens are picked keeps what both of a parallel layer's halves read.
+  // A last layer with selected tokens also keeps the inputs of both halves of a parallel layer.
   a.kept_last =
       a.kept - (s.rows - outputs) * ((s.hidden + s.mlp_width) * s.element + s.hidden * s.wide + 4) -
       branches(s, model, s.rows - outputs) - routing(model, s.rows - outputs) +
@@ -475,14 +475,14 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t tile = attention_tile(s, model.head_dim) + scores(s, model);
   const int64_t branch = branch_results(s, model, s.rows) + norm_copies(s, model, s.rows);
   const int64_t result = a.boundary + branch;              // the layer's output
-  const int64_t product = s.casts() ? row * s.hidden : 0;  // before it is added to x2
+  const int64_t product = s.casts() ? row * s.hidden : 0;  // before the addition to x2
   const int64_t wide = rotated(s, model);
   const int64_t turned = std::max(wide + rope_terms(s, model), latent_products(s, model));
   const int64_t at_mlp = mlp_forward(s, model, s.rows) + result + product;
   if (!input.recompute) {
     a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s, model) + tile,
                           turned, grouped(s, model)});
-  } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
+  } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after it
     const int64_t first =
         x2 + row * (s.hidden + s.qkv + s.query) + sums +
         std::max({attention_forward(s, model) + tile, wide, turned - row * s.query - sums,
@@ -492,11 +492,11 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     a.forward = std::max(first, second);
   }
 
-  // da and the recomputed silu(gate) * up; then dh, or the attention's gradients once the MLP's
+  // da and the recomputed silu(gate) * up; then dh, or the attention's gradients after the MLP's
   // tensors are freed.
-  const auto backward = [&](int64_t tokens) {  // so many behind attention
+  const auto backward = [&](int64_t tokens) {  // `tokens`: after attention
     const int64_t column = tokens * s.element;
-    const int64_t dy = s.casts() ? column * s.hidden : 0;  // as the product reads it
+    const int64_t dy = s.casts() ? column * s.hidden : 0;  // in the product's type
     const int64_t mlp = mlp_backward(s, model, tokens) + dy + packing(s) +
                         activation_terms(s, model, tokens) + branch_results(s, model, tokens);
     const int64_t mlp_freed =  // x2, h2, gate_up, and what experts beside an MLP keep
@@ -521,19 +521,19 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
           ? s.targets
           : layout::logit_rows(s.targets, s.vocab, layout::logit_elements(input.accelerator),
                                input.pieces);
-  // A row that has a target, normed, dh; then the gradient of the row, under autocast beside dh's.
+  // A row with a target, normed, dh; then the row's gradient, with autocast besides dh's.
   const int64_t row = s.hidden * (s.wide + 2 * s.element);
   const int64_t columns = s.hidden * s.wide;
   const int64_t gradients = (s.casts() ? 2 * columns : columns) + norm_gradient(s, input.model, 1);
-  // Under a cap: the logits, its slope, and what makes it.
+  // With a cap: the logits, its slope, and a temporary.
   const int64_t logits = input.model.logits_cap > 0 ? 3 : 1;
   if (cut)  // dx; a piece's rows, normed, dh, then their gradient instead of the logits
     a.head = last_outputs(s) * columns + piece * (row + 2 * 4) +
              std::max(logits * piece * s.vocab * s.element + packing(s), piece * gradients);
-  else  // the rows that have a target, normed, dh; sums; logits, then their rows' gradient
+  else  // the rows with a target, normed, dh; sums; logits, then their rows' gradient
     a.head = s.targets * (row + 2 * 4) +
              std::max(logits * piece * s.vocab * s.element + packing(s), s.targets * gradients);
-  if (input.model.head_bias) a.head += s.vocab * (4 + 2 * s.element);  // its gradient's sum
+  if (input.model.head_bias) a.head += s.vocab * (4 + 2 * s.element);  // the sum of its gradient
   a.head_products = head_products(s, input.accelerator, piece);
   a.sums_head = s.casts_to_fp16() && piece < s.targets;
 }
@@ -543,8 +543,8 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
   const StepShape s(input, tokens, delta);
   const dsconfig::ResolvedConfig& config = input.config;
   ActivationModel a;
-  // ids, labels and positions of every micro-step, which tokens have a target and which; the rope
-  // table, the sum of the losses (a double)
+  // ids, labels and positions of every micro-step; a mask and the indices of tokens with a target;
+  // the rope table; the sum of the losses (a double)
   const int64_t whole = s.ranks > 1 ? s.rows * s.ranks : 0;  // positions of all parts
   a.step = config.gradient_accumulation_steps * (s.rows * 3 + s.targets * 2 + whole) * 8 +
            s.seq * input.model.head_dim * 4 + 8;
@@ -566,7 +566,7 @@ ActivationModel activation_model(const MemoryInput& input, bool delta) {
   const MicroBatchTokens most = part_of(tokens_of(input), input.config.sequence_parallel_size);
   const ActivationModel longest = of_micro_batch(input, most, delta);
   if (!input.recompute || !input.pieces.cuts(most.tokens)) return longest;
-  // The longest one that is not cut keeps a little more than one that is hardly longer.
+  // The longest uncut micro-batch keeps slightly more than one that is hardly longer and cut.
   const int64_t whole = input.pieces.piece;
   const ActivationModel other =
       of_micro_batch(input, {whole, std::min(most.targets, whole)}, delta);
@@ -583,8 +583,8 @@ ActivationModel dropping_model(const MemoryInput& input, bool delta) {
   MemoryInput kept = input;
   kept.tokens_per_row = std::min(longest_row(input), ltd->kept(steps_of(input) - 1));
   ActivationModel a = activation_model(kept, delta);
-  // The indices and positions of the kept tokens stay until backward. The layer writes into x.
-  a.backward += a.boundary;  // the kept rows' gradients
+  // Indices and positions of the kept tokens stay until backward. The layer writes into x.
+  a.backward += a.boundary;  // gradients of the kept rows
   a.boundary += tokens_of(kept).tokens * 2 * 8;
   return a;
 }

@@ -11,11 +11,11 @@ using dsconfig::ResolvedConfig;
 
 namespace {
 
-/// Parameters whose product reads them as one copy have the same.
+/// Parameters with the same result share a product, which reads them as one copy.
 std::string product_of(const std::string& name) {
   if (name.contains("lora_")) return "adapters";
   if (const size_t expert = name.find(".experts.");
-      expert != std::string::npos)  // each in its turn
+      expert != std::string::npos)  // one after another
     return name.substr(0, name.find('.', expert + std::string_view(".experts.").size()));
   for (const char* part : {"q_proj", "k_proj", "v_proj"})
     if (name.contains(part)) return "qkv";
@@ -41,7 +41,7 @@ FlatTypes types_of_flat(const std::vector<layout::UnitSpec>& units, const layout
 int64_t weight_copies(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
                       const ResolvedConfig& config, int world, int unit) {
   const layout::Stage& stage = effective_stage(config, world);
-  std::map<std::string, int64_t> copies;  // bytes by product
+  std::map<std::string, int64_t> copies;  // bytes per product
   const auto add = [&](int of, const layout::Parameter& parameter, size_t index) {
     if (parameter.packing != layout::Packing::None) {
       copies[product_of(parameter.name)] += bytes_of(product_type(config)) * parameter.numel();
@@ -73,7 +73,7 @@ int64_t largest_packed(const std::vector<layout::UnitSpec>& units, int unit) {
 }
 
 int64_t largest_gradient(const std::vector<layout::UnitSpec>& units, int unit) {
-  std::map<std::string, int64_t> elements;  // by product
+  std::map<std::string, int64_t> elements;  // per product
   const layout::UnitSpec& spec = units[static_cast<size_t>(unit)];
   for (const auto& parameter : spec.parameters)
     if (!parameter.frozen) elements[product_of(parameter.name)] += parameter.numel();

@@ -37,7 +37,7 @@ int64_t eight_bit_scratch(const layout::FlatPlan& plan, const ResolvedConfig& co
     for (const auto& slot : flat.slots())
       if (!flat.frozen() && has_eight_bits(slot))
         longest = std::max(longest, std::min(slot.numel, flat.shard_numel()));
-  // Both moments; there also a normalised one, its absolute values or its codes in 32 bits.
+  // Both moments; on an accelerator also a normalized one, its absolute values or its 32-bit codes.
   return (accelerator ? 20 : 8) * std::min(longest, kEightBitPiece);
 }
 

@@ -9,7 +9,7 @@
 namespace dsj::plan {
 namespace {
 
-/// What all ranks of a host need of one limit, in bytes of one kind.
+/// Bytes of one kind that all ranks of a host need of one limit.
 struct Need {
   const char* noun;
   const Limit* limit;
@@ -68,7 +68,7 @@ int highest_stage(const dsconfig::ResolvedConfig& config) {
   return config.sparse_gradients ? std::min(highest, 2) : highest;
 }
 
-/// What a user may change, the cheapest for the run first: one change at a time, then together.
+/// Changes that a user can make, the cheapest for the run first: each alone, then together.
 std::vector<Change> changes_of(const FitInput& input) {
   std::vector<Change> changes;
   const dsconfig::ResolvedConfig& config = input.memory.config;
@@ -112,7 +112,7 @@ std::vector<Change> changes_of(const FitInput& input) {
   return changes;
 }
 
-/// More hosts with as many ranks each, together with everything else that helps.
+/// More hosts with as many ranks each, together with every other change that helps.
 std::optional<std::string> more_workers(const FitInput& last, const std::string& with,
                                         const Limits& limits) {
   const int now = last.memory.world;

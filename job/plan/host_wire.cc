@@ -7,11 +7,11 @@
 namespace dsj::plan {
 namespace {
 
-/// What a way carries between hosts while each rank sends so many bytes (job/collective_way.h).
+/// Bytes between hosts for a topology, from the bytes that a rank sends (job/collective_way.h).
 using BetweenHosts = int64_t (*)(const Topology&, int64_t);
 
-/// Adds to sent[host] what each host sends to others while every rank of a group sends `bytes` in it.
-/// `ranks`: the group, `each`: ranks per host.
+/// Adds to sent[host] the bytes that each host sends to others while every rank of a group sends
+/// `bytes` in it. `ranks`: the group. `each`: ranks per host.
 void add_group(const std::vector<int>& ranks, int each, int64_t bytes, BetweenHosts between,
                std::vector<int64_t>& sent) {
   std::vector<std::string> hosts;
@@ -19,13 +19,13 @@ void add_group(const std::vector<int>& ranks, int each, int64_t bytes, BetweenHo
   const Topology way = topology_of(hosts);
   for (size_t i = 0; i < ranks.size(); ++i) {
     const int host = ranks[i] / each;
-    const bool leaves = ranks[(i + 1) % ranks.size()] / each != host;  // a host's last rank
+    const bool leaves = ranks[(i + 1) % ranks.size()] / each != host;  // the last rank of a host
     if (leaves) sent[static_cast<size_t>(host)] += between(way, bytes);
   }
 }
 
-/// The most that a host sends while every rank sends `bytes` in its group: of `size` consecutive ranks,
-/// or with `places` of the ranks that have one place in these.
+/// The most that a host sends while every rank sends `bytes` in its group. Groups are `size`
+/// consecutive ranks or, with `places`, the ranks of equal index in these.
 int64_t in_groups(int hosts, int each, int size, bool places, int64_t bytes,
                   BetweenHosts between = between_hosts) {
   const int world = hosts * each, count = places ? size : world / size;
@@ -42,7 +42,7 @@ int64_t in_groups(int hosts, int each, int size, bool places, int64_t bytes,
 }  // namespace
 
 HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology) {
-  // Of the momenta one half is dealt by an all_to_all, the other gathered (OneBitPlan::wire_bytes).
+  // An all_to_all sends one half of the momenta, a gather the other (OneBitPlan::wire_bytes).
   const int64_t half = wire.momentum_bytes / 2;
   const int64_t exchanged = wire.exchanged_gradient_bytes;
   return {.gradients = between_hosts(topology, wire.gradient_bytes - exchanged) +

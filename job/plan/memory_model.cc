@@ -21,8 +21,8 @@ namespace {
 using dsconfig::Precision;
 using layout::Action;
 
-/// What this rank owns of a flat: master, states and, where parameters are sharded, the shard that
-/// gathers read, which in fp32 is the master.
+/// Adds what this rank owns of a flat: master, states and, if parameters are sharded, the shard
+/// that is gathered from, which in fp32 is the master.
 void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layout, int flat,
                  const dsconfig::ResolvedConfig& config, StepWalk& walk, HostClasses& host) {
   const int64_t vectors = optimizer_vectors(layout, config) * bytes_of(vector_type(config));
@@ -39,8 +39,8 @@ void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layo
   }
 }
 
-/// Steps of a 1-bit optimizer that leave gradients on their ranks: raises what is higher than in those
-/// before them. `walk`: with what the rank keeps.
+/// Steps of a 1-bit optimizer that leave gradients on their ranks: raises peaks above those of
+/// earlier steps. `walk`: includes what the rank keeps.
 void add_compressed_steps(const MemoryInput& input, const layout::FlatPlan& plan,
                           const OneBitPlan& one_bit, StepWalk& walk, MemoryModel& model,
                           const layout::Schedule& schedule) {
@@ -58,7 +58,7 @@ void add_compressed_steps(const MemoryInput& input, const layout::FlatPlan& plan
   raise(model.bytes.peak, walk.all);
 }
 
-/// What a rank sends in a compressed step.
+/// The bytes that a rank sends in a compressed step.
 void count_compressed_wire(const MemoryInput& input, const OneBitPlan& one_bit, WireCount& wire) {
   if (input.world == 1) return;
   wire.momentum_elements = 2 * (input.world - 1) * one_bit.server_elements();
@@ -68,7 +68,7 @@ void count_compressed_wire(const MemoryInput& input, const OneBitPlan& one_bit, 
   wire.later_parameter_bytes = wire.parameter_bytes;
 }
 
-/// Bytes of the states that other ranks own: each rank takes them for ZeroOneAdam's local steps.
+/// Bytes of states that other ranks own: each rank gets them for ZeroOneAdam's local steps.
 int64_t others_states(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config) {
   int64_t bytes = 0;
   for (const auto& flat : plan.flats)
@@ -78,8 +78,8 @@ int64_t others_states(const layout::FlatPlan& plan, const dsconfig::ResolvedConf
   return bytes;
 }
 
-/// The inputs of layers that leave the device (engine/zero/layer_inputs.h): all in host memory, or
-/// in a file, of which two are in memory.
+/// The offloaded inputs of layers (engine/zero/layer_inputs.h): all in host memory, or in a file
+/// with two of them in memory.
 void count_inputs(const MemoryInput& input, MemoryModel& model) {
   if (!input.inputs_leave()) return;
   const int64_t layers = input.model.num_layers, align = layout::kFileAlign;
@@ -96,19 +96,19 @@ void count_inputs(const MemoryInput& input, MemoryModel& model) {
   model.bytes.nvme += layers * place(longest);
 }
 
-/// Of an element of a gathered copy.
+/// Bytes per element of a gathered copy.
 int64_t gathered_bytes(const std::vector<layout::UnitSpec>& units, const layout::FlatLayout& flat,
                        const MemoryInput& input) {
   return bytes_of(types_of_flat(units, flat, input.config, input.world).gathered);
 }
 
-/// Counts the gathers of stage 3 by the ranks that they come from.
+/// Counts stage 3's gathers, within a group or over all ranks.
 class Gathers {
  public:
   Gathers(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
           const layout::FlatPlan& plan)
       : input_(input), units_(units), plan_(plan), groups_(rank_groups(input.config, input.world)) {
-    // What is never updated has a second copy from the run's first gather on.
+    // Frozen flats keep their second copy from the run's first gather on.
     for (const auto& flat : plan.flats) second_.push_back(groups_.near > 0 && flat.frozen());
   }
 
@@ -134,11 +134,11 @@ class Gathers {
   const std::vector<layout::UnitSpec>& units_;
   const layout::FlatPlan& plan_;
   const RankGroups groups_;
-  std::vector<bool> second_;  ///< [flat]: a group has the present values (hpZ)
+  std::vector<bool> second_;  ///< [flat]: the group holds a current second copy (hpZ)
 };
 
-/// Counts what attention of cut rows exchanges in a step: queries, keys and values one way, results the
-/// other, and their gradients. Recompute does the first two again.
+/// Counts what attention sends in a step if ranks share rows: queries, keys and values, then
+/// results, and their gradients. Recompute repeats the first two.
 void count_heads(const MemoryInput& input, const layout::Schedule& schedule, WireCount& wire) {
   const int64_t ranks = input.config.sequence_parallel_size;
   if (ranks == 1) return;
@@ -168,7 +168,7 @@ int64_t buffer_numel(const std::vector<layout::UnitSpec>& units) {
   return total;
 }
 
-/// What lies on this rank between two steps.
+/// Adds what this rank keeps between two steps.
 void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const layout::Stage& stage,
                 const layout::OffloadPlan& offload, const std::vector<layout::UnitSpec>& units,
                 StepWalk& walk, HostClasses& host) {
@@ -280,20 +280,20 @@ int64_t elements_apart(const MemoryInput& input) {
   const auto one_bit = one_bit_plan(units, plan, input.config, input.world);
   const int64_t own = one_bit_elements(one_bit, plan, input.config, input.world);
   if (!has_local_steps(input.config)) return own;
-  // Between two meetings of ZeroOneAdam's ranks also their masters and momenta.
+  // Between two synchronizations of ZeroOneAdam also the ranks' masters and momenta.
   return own + local_elements(plan) + 2 * layout::trainable_numel(units);
 }
 
 DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
-  // fp32 master and states of what is trained. Frozen parameters are not saved again.
+  // fp32 master and states of trained parameters. Frozen parameters are not saved again.
   int64_t saved = elements_apart(input) * input.world;
   for (const auto& flat : plan_flats(units, input.config, 1).flats) {
     const auto states = static_cast<int64_t>(states_of_flat(flat, input.config).size());
     if (!flat.frozen())
       saved += flat.parameter_numel() * (1 + states) + eight_bit_saved(flat, input.config);
   }
-  // Of LoRA the adapters alone are exported.
+  // With LoRA, only adapters are exported.
   const bool adapts = input.lora && input.lora->adapts();
   const int64_t exported = adapts ? layout::trainable_numel(units) : layout::total_numel(units);
   return {.checkpoint = 4 * saved, .model = exported * bytes_of(input.config.precision)};

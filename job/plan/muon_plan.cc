@@ -41,8 +41,8 @@ Status check_muon(const std::vector<layout::UnitSpec>& units, const ResolvedConf
 
 namespace {
 
-/// Elements that live at a time while a matrix [n, m], n <= m, is orthogonalised, a few single numbers
-/// among them.
+/// Elements that are alive at a time while a matrix [n, m], n <= m, is orthogonalized, including a
+/// few scalars.
 int64_t iteration_elements(const layout::Slot& slot, dsconfig::NewtonSchulz method) {
   constexpr int64_t kSingle = 16;
   const int64_t n = std::ranges::min(slot.shape), m = slot.numel / n;
@@ -60,7 +60,7 @@ int64_t muon_scratch(const layout::FlatPlan& plan, const ResolvedConfig& config)
     int64_t iteration = 0;
     for (const auto& slot : flat.slots())
       iteration = std::max(iteration, iteration_elements(slot, config.muon.ns_method));
-    // The exchange ends before a matrix is worked on, and begins again behind the last.
+    // The exchange ends before a matrix is processed, and starts again after the last one.
     most = std::max(most,
                     flat.numel() + std::max(iteration, flat.world() > 1 ? flat.shard_numel() : 0));
   }

@@ -20,7 +20,7 @@ int64_t chunk_of(int64_t numel, int world) {
 
 using Modules = std::span<const std::string_view>;
 
-/// The modules of a decoder layer in the order in which transformers' classes make them: mostly
+/// The modules of a decoder layer in the order in which transformers' classes create them: usually
 /// attention, MLP, norms.
 constexpr std::string_view kModules[] = {
     ".dt_bias",  // parameters of a module come before its modules
@@ -63,18 +63,18 @@ constexpr std::string_view kModules[] = {
     ".post_norm1.",
     ".post_norm2.",
 };
-/// OPT's.
+/// OPT's order.
 constexpr std::string_view kOptModules[] = {
     ".k_proj.", ".v_proj.", ".q_proj.",           ".out_proj.", ".self_attn_layer_norm.",
     ".fc1.",    ".fc2.",    ".final_layer_norm.",
 };
-/// GPT-NeoX's.
+/// GPT-NeoX's order.
 constexpr std::string_view kNeoXModules[] = {
     ".input_layernorm.", ".post_attention_layernorm.",
     ".query_key_value.", ".dense.",
     ".dense_h_to_4h.",   ".dense_4h_to_h.",
 };
-/// Those of GPT-2, GPT-J and Falcon.
+/// The orders of GPT-2, GPT-J and Falcon.
 constexpr std::string_view kTransformerModules[] = {
     ".ln_1.",
     ".c_attn.",
@@ -98,7 +98,7 @@ constexpr std::string_view kTransformerModules[] = {
     ".ln_mlp.",
 };
 
-/// Those of Granite 4.0.
+/// The order of Granite 4.0.
 constexpr std::string_view kSharedMlpModules[] = {
     ".input_layernorm.", ".post_attention_layernorm.",
     ".input_linear.",    ".output_linear.",
@@ -106,7 +106,7 @@ constexpr std::string_view kSharedMlpModules[] = {
     ".v_proj.",          ".o_proj.",
 };
 
-/// Those of Gemma 4.
+/// The order of Gemma 4.
 constexpr std::string_view kScaledModules[] = {
     ".q_proj.",
     ".q_norm.",
@@ -123,7 +123,7 @@ constexpr std::string_view kScaledModules[] = {
     ".post_feedforward_layernorm.",
 };
 
-/// What some parameter or buffer of the model's layers is called.
+/// Distinguishing names of parameters and buffers that the model's layers have.
 struct Marks {
   bool shared_mlp = false, layer_scalar = false;
   explicit Marks(const std::vector<layout::UnitSpec>& units) {
@@ -145,7 +145,7 @@ Modules modules_of(const std::string& name, const Marks& marks) {
   return kModules;
 }
 
-/// Where the module of this name comes in its layer; at the front: it is no layer's.
+/// The position of a module in its layer; first if it belongs to no layer.
 int module_rank(const std::string& name, const Marks& marks) {
   const Modules modules = modules_of(name, marks);
   const auto found =
@@ -163,7 +163,7 @@ std::vector<std::pair<size_t, size_t>> registration_order(
   const Marks marks(units);
   std::ranges::stable_sort(order, {}, [&](const auto& place) {
     const std::string& name = units[place.first].parameters[place.second].name;
-    // OPT's class makes the last norm before the layers.
+    // OPT's class creates the last norm before the layers.
     if (name.starts_with("model.decoder.final_layer_norm.")) return std::pair(size_t{0}, 0);
     return std::pair(place.first, module_rank(name, marks));
   });

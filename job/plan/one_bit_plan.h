@@ -1,7 +1,7 @@
-// The vectors that a 1-bit optimizer compresses, and where each parameter lies in them: the engine
-// (engine/zero/one_bit) and the memory model go by it. As DeepSpeed 0.18.9 cuts them: in fp32 one
-// vector per parameter, in 16 bits one of all parameters, in the order in which Hugging Face's model
-// lists them. OneBitLamb always has one. Pure.
+// The vectors that a 1-bit optimizer compresses, and the position of each parameter in them. The
+// engine (engine/zero/one_bit) and the memory model use it. As in DeepSpeed 0.18.9: in fp32 one
+// vector per parameter, in 16 bits one vector of all parameters, in the order of Hugging Face's
+// model. OneBitLamb always has one. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct OneBitPlan {
   std::vector<CompressedVector> vectors;
   std::vector<std::vector<Place>> places;  ///< [flat][slot]
 
-  /// fp32 elements of one rank's errors: its own of every vector, and an owner's of every chunk.
+  /// fp32 elements of one rank's errors: as a worker of every vector, as an owner of its chunks.
   int64_t worker_elements(int world) const;
   int64_t server_elements() const;
   /// Bytes that a rank sends per step: a scale per vector and a bit per element of a chunk, to each
@@ -41,27 +41,27 @@ struct OneBitPlan {
   int64_t wire_bytes(int world) const;
 };
 
-/// Whether some steps leave gradients on their ranks. With one rank OneBitAdam's do not.
+/// Whether some steps leave gradients on their ranks. OneBitAdam on one rank has none.
 bool keeps_gradients_local(const dsconfig::ResolvedConfig& config, int world);
-/// Error: a 1-bit optimizer trains experts, whose order in one vector differs between the published
-/// files and the classes that DeepSpeed wraps.
+/// Errors: if a 1-bit optimizer trains experts, because their order in one vector differs between
+/// the published files and the classes that DeepSpeed wraps.
 Status check_one_bit(const std::vector<layout::UnitSpec>& units,
                      const dsconfig::ResolvedConfig& config);
 OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
                         const dsconfig::ResolvedConfig& config, int world);
 
-/// What OneBitLamb keeps of a parameter: its frozen coefficient, the last factor and the scale of its
-/// momentum.
+/// Values that OneBitLamb keeps per parameter: its frozen coefficient, the last factor and the
+/// scale of its momentum.
 inline constexpr int64_t kLambCoefficients = 3;
 
-/// fp32 elements that a rank keeps besides the optimizer's states once gradients stay local. For
-/// ZeroOneAdam's local steps there are more (local_elements).
+/// fp32 elements that a rank keeps besides the optimizer's states once gradients stay local.
+/// ZeroOneAdam's local steps need more (local_elements).
 int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan,
                          const dsconfig::ResolvedConfig& config, int world);
-/// What ZeroOneAdam's local steps add: how far each parameter moved since the ranks met, and where it was
-/// then.
+/// Further elements for ZeroOneAdam's local steps: each parameter's value at the last
+/// synchronization, and its change since then.
 int64_t local_elements(const layout::FlatPlan& plan);
-/// Bytes of messages and temporary vectors in such a step, at most (engine/zero/one_bit.cc,
+/// The most bytes of messages and temporary vectors in such a step (engine/zero/one_bit.cc,
 /// engine/comm/compressed.cc). One set of messages stays between steps.
 int64_t one_bit_scratch(const OneBitPlan& one_bit, const layout::FlatPlan& plan, int world);
 

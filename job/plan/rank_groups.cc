@@ -3,7 +3,7 @@
 namespace dsj::plan {
 namespace {
 
-/// The ranks among which stage 3 would cut a flat.
+/// The ranks over which stage 3 would shard a flat.
 int shard_ranks(const dsconfig::ZeroConfig& zero, int world) {
   const int64_t group = zero.stage == 3 ? zero.mics_shard_size : -1;
   return group > 0 && group < world ? static_cast<int>(group) : world;

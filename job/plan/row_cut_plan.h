@@ -1,4 +1,4 @@
-// Which models can have their rows cut over ranks (sequence_parallel_size). Pure.
+// Which models can share rows over ranks (sequence_parallel_size). Pure.
 // Tested by: tests/job/plan/row_cut_plan_test.cc
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace dsj::plan {
 
-/// Error: attention's heads cannot be dealt to the ranks that share a row, or a layer of the model
-/// reads more of a row than a rank has. Without sequence_parallel_size: none.
+/// Errors: if attention's heads cannot be divided among the ranks that share a row, or a layer of
+/// the model needs more of a row than a rank has. None without sequence_parallel_size.
 Status check_row_cut(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config);
 
 }  // namespace dsj::plan

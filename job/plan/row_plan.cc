@@ -50,7 +50,7 @@ int64_t RowCost::scratch() const {
 
 int64_t touched_rows(const layout::FlatLayout& flat, int64_t tokens, int64_t tokens_per_row) {
   int64_t rows = 0;
-  for (size_t s = 0; s < flat.slots().size(); ++s)  // the second table is that of positions
+  for (size_t s = 0; s < flat.slots().size(); ++s)  // the second table is the positions
     rows += std::min(flat.slots()[s].shape.front(), s == 0 ? tokens : tokens_per_row);
   return rows;
 }

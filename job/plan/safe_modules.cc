@@ -17,12 +17,12 @@ bool is_table(const std::string& name) {
 
 std::string_view module_class(const std::string& name) {
   if (name.contains("lora_")) return "torch.nn.Linear";
-  // transformers 5 holds routers and experts in classes of each family, which no list names.
+  // transformers 5 has routers and experts in classes of each family, which no list names.
   for (const char* part : {".mlp.gate.", ".mlp.router.", ".experts.", ".block_sparse_moe."})
     if (name.contains(part)) return "transformers MoE";
   if (is_table(name) || name.contains("wpe.") || name.contains("embed_positions."))
     return "torch.nn.Embedding";
-  // GPT-2's. StarCoder2 gives these names to linear layers.
+  // GPT-2's. In StarCoder2, linear layers have these names.
   for (const char* part : {".c_attn.", ".c_proj.", ".c_fc."})
     if (name.contains(part))
       return name.contains("layers.") ? "torch.nn.Linear" : "transformers.pytorch_utils.Conv1D";

@@ -7,13 +7,13 @@
 namespace dsj::plan {
 namespace {
 
-/// Numbers that say which ranks' errors a checkpoint has, and at which rate they are apart.
+/// Further numbers that a rank saves: which ranks' errors the checkpoint has, and their rate.
 constexpr int64_t kMarkers = 2;
 
-/// Whether a save is due at a step that others follow. The last save of a run is waited for.
+/// Whether a save is due at a step other than the last. The run waits for its last save.
 bool saves_between_steps(const dsconfig::ResolvedConfig& config) {
   using enum dsconfig::Cadence::Kind;
-  const bool endless = config.total_steps <= 0;  // not known: assume that it goes on
+  const bool endless = config.total_steps <= 0;  // unknown length: assume that it goes on
   switch (config.save.kind) {
     case Never:
       return config.eval.best.save;
@@ -25,7 +25,7 @@ bool saves_between_steps(const dsconfig::ResolvedConfig& config) {
   return true;
 }
 
-/// The elements of a flat that one rank saves: what it updates, or its share of what all update.
+/// Elements of a flat that one rank saves: what it updates, or its share of what all ranks update.
 int64_t saved_elements(const layout::FlatLayout& flat, const layout::Stage& stage, int world) {
   if (stage.shards_update()) return flat.shard_numel();
   std::vector<layout::Parameter> parameters;
@@ -33,7 +33,7 @@ int64_t saved_elements(const layout::FlatLayout& flat, const layout::Stage& stag
   return layout::FlatLayout(flat.name(), parameters, world, flat.numel()).shard_numel();
 }
 
-/// The numbers of both moments of 8-bit AdamW that one rank saves: a share, rounded up to whole blocks.
+/// Numbers of 8-bit AdamW's moments that one rank saves: a share, rounded up to whole blocks.
 int64_t eight_bit_share(const layout::FlatLayout& flat, const dsconfig::ResolvedConfig& config,
                         int world) {
   const int64_t all = eight_bit_saved(flat, config);

@@ -1,6 +1,6 @@
-// The copy of a rank's states from which a checkpoint is written behind the steps, and whether it
-// fits. Where it does not, the steps wait while a checkpoint is written. Decided for `dsj plan`
-// and for every rank (engine/train/saving.h). Pure.
+// The copy of a rank's states from which a checkpoint is written while training continues, and
+// whether it fits. If it does not fit, training waits while a checkpoint is written. `dsj plan` and
+// every rank use it (engine/train/saving.h). Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace dsj::plan {
 
 struct Snapshot {
-  int64_t bytes = 0;  ///< of one rank, in host memory; 0: no save is due before the last step
-  bool fits = true;   ///< beside everything else that the ranks of a host take
+  int64_t bytes = 0;  ///< of one rank, in host memory; 0 if only the last step saves
+  bool fits = true;   ///< besides everything else that the ranks of a host use
 };
 
 Snapshot plan_snapshot(const FitInput& input, const Limits& limits);

@@ -50,11 +50,11 @@ std::vector<StepWalk::LayerModels> StepWalk::models_of(const MemoryInput& input)
     of_layer.model = input.model.of_layer(layer);
     for (size_t other = 0; other < of_layer.model.windows.size(); ++other)
       if (kinds.of[other] != kinds.of[static_cast<size_t>(layer)])
-        of_layer.model.windows[other] = 0;  // of another kind's layer
+        of_layer.model.windows[other] = 0;  // of a layer of another kind
     const bool delta = input.model.has_delta(layer);
     models.push_back({activation_model(of_layer, delta), dropping_model(of_layer, delta)});
   }
-  int64_t step = 0;  // the largest table of rope
+  int64_t step = 0;  // the largest rope table
   for (const LayerModels& one : models) step = std::max(step, one.all.step);
   models[0].all.step = step;
   return models;
@@ -68,7 +68,7 @@ int64_t StepWalk::gradient_piece(int unit) const {
 int64_t StepWalk::head_sum(int unit) const {
   const bool tied = units_[unit].uses_embedding;
   const int of = tied ? 0 : unit;
-  const size_t weight = tied ? 0 : units_[unit].parameters.size() - 1;  // behind the norm
+  const size_t weight = tied ? 0 : units_[unit].parameters.size() - 1;  // after the norm
   const int flat = plan_.places[of][weight].flat;
   const bool adds = flats_[flat].grad && !plan_.flats[flat].frozen();
   return activation_.sums_head && adds ? 4 * units_[of].parameters[weight].numel() : 0;
@@ -86,7 +86,7 @@ int64_t StepWalk::mlp_sums(int unit) const {
 }
 
 void StepWalk::visit(const Action& action) {
-  if (action.micro_step != micro_step_) {  // left by a backward that ended early
+  if (action.micro_step != micro_step_) {  // a backward that ended early left it
     micro_step_ = action.micro_step;
     activations.add(activation_.step - activations.live);
   }
@@ -155,7 +155,7 @@ StepWalk::CodeCost StepWalk::code_cost(int flat) const {
                 .rail = (owners - 1) * message(shard(flat)),
                 .messages = 2 * near * message(owners * shard(flat))};
   if (owners == 1) return cost;
-  // The sums in fp32 live beside what came, and then beside the second hop's messages.
+  // The fp32 sums exist beside the received messages, then beside those of the second hop.
   const int64_t sums = 4 * owners * shard(flat);
   cost.finishing = std::max<int64_t>(
       {0, sums - cost.messages / 2, sums + 2 * owners * message(shard(flat)) - cost.messages});
@@ -182,7 +182,7 @@ void StepWalk::forward(int unit) {
   arrive(unit);
   if (unit == 0) return activations.add(activation_.boundary);
   const ActivationModel& a = layer(unit);
-  // The input stays, for backward or to recompute from.
+  // The input stays, for backward or for recomputation.
   if (!input_.recompute) activations.add(kept(unit));
   use(a.forward, copies(unit));
   activations.add(a.boundary);
@@ -190,7 +190,7 @@ void StepWalk::forward(int unit) {
 }
 
 void StepWalk::backward(int unit) {
-  if (unit > 0) arrive(unit);  // the embedding's gather may be the next micro-step's
+  if (unit > 0) arrive(unit);  // the embedding's gather may belong to the next micro-step
   const int64_t sums = mlp_sums(unit);
   write_gradients(unit);
   if (unit == 0) {
@@ -199,11 +199,11 @@ void StepWalk::backward(int unit) {
   }
   const ActivationModel& a = layer(unit);
   if (input_.recompute) activations.add(kept(unit));
-  // The last layer's gradient comes for the tokens with a target; where tokens are dropped it is
-  // first made whole.
+  // The last layer's gradient has only tokens with a target; with dropped tokens it is first
+  // expanded to all tokens.
   const int64_t whole = drops(unit) && unit == input_.model.num_layers ? activation_.boundary : 0;
-  // An input that left the device comes back to an accelerator; in host memory it is read where
-  // it was brought.
+  // An offloaded input is copied back to an accelerator; in host memory it is read in
+  // place.
   const int64_t back = input_.inputs_leave() && input_.accelerator ? a.boundary : 0;
   use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back,
       a.piece_sums + sums + copies(unit));
@@ -244,7 +244,7 @@ void StepWalk::reduce(int flat, bool last) {
   if (reduces_codes(flat)) return reduce_as_codes(flat, last);
   const int64_t source = !every && state.whole ? accumulate_ : compute_;
   const int64_t wire = wire_of(flat);
-  if (every) {  // freed once the reduction is done
+  if (every) {  // freed when the reduction ends
     state.grad = false;
     state.gradient_in_flight = numel(flat) * compute_;
   }
@@ -261,7 +261,7 @@ void StepWalk::reduce(int flat, bool last) {
     else
       gradients.add(shard(flat) * wire);
   }
-  if (groups_.shards == 1) {  // done at once
+  if (groups_.shards == 1) {  // nothing to send
     gradients.add(-state.gradient_in_flight);
     state.gradient_in_flight = 0;
   }
@@ -288,7 +288,7 @@ void StepWalk::reduce_as_codes(int flat, bool last) {
   state.bucket = cost.messages + (state.shard ? own : 0);
   buckets.add(state.bucket);
   code(flat);
-  gradients.add(-numel(flat) * compute_);  // it is codes now
+  gradients.add(-numel(flat) * compute_);  // the codes replace it
   state.grad = false;
   reduced_elements += numel(flat) - shard(flat);
   reduced_bytes += cost.near + cost.rail;
@@ -347,7 +347,7 @@ void StepWalk::finish_first() {
     gradients.add(shard(flat) * accumulate_);
     gradients.add(-shard(flat) * wire);
   }
-  if (stage.shards_update() && !every) {  // the whole sum has become a shard
+  if (stage.shards_update() && !every) {  // the shard replaces the whole sum
     gradients.add(-(state.whole ? numel(flat) * accumulate_ : numel(flat) * compute_));
     state.whole = state.grad = false;
   }

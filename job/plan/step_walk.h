@@ -1,5 +1,5 @@
-// What lives on one rank at each action of a step, by class: the memory model's walk over the schedule.
-// It knows nothing of what lies there before the step; the model adds that. Pure.
+// The memory of one rank at each action of a step, by class: the memory model's walk over the
+// schedule. The model adds what the rank holds before the step. Pure.
 // Tested by: tests/job/plan/memory_model_test.cc
 #pragma once
 
@@ -39,16 +39,16 @@ class StepWalk {
            const layout::Schedule& schedule, bool local = false);
 
   void visit(const layout::Action& action);
-  /// After the last action: reductions and copies end.
+  /// After the last action: finishes reductions and copies.
   void finish();
-  /// The update's own scratch.
+  /// The scratch of the update.
   void update(int64_t bucket_bytes) { use(0, bucket_bytes); }
 
   Gauge parameters, gradients, optimizer, buckets, activations, all;
-  int64_t reduced_elements = 0, reduced_bytes = 0;  ///< that one rank sends
-  int64_t bytes_over_groups = 0;                    ///< of these: from group to group
-  // Of these, codes of gradients: within a group, from group to group (with bytes_over_groups), and
-  // where there are no groups to all.
+  int64_t reduced_elements = 0, reduced_bytes = 0;  ///< sent by one rank
+  int64_t bytes_over_groups = 0;                    ///< the part of these between groups
+  // The part of these that are codes of gradients: within a group, and without groups to all ranks.
+  // Codes between groups count in bytes_over_groups.
   int64_t near_bytes = 0, exchanged_bytes = 0;
 
  private:
@@ -56,10 +56,10 @@ class StepWalk {
     bool grad = false, whole = false, shard = false;
     int64_t bucket = 0, gradient_in_flight = 0;
     bool last = false;
-    int64_t codes = 0;    ///< bytes of a gather's messages
-    bool second = false;  ///< a group has the present values (hpZ)
-    bool leaves = false;  ///< the sum goes to host memory (engine/zero/host_sum.h)
-    bool there = false;   ///< it is there
+    int64_t codes = 0;    ///< bytes of the messages of a gather
+    bool second = false;  ///< the group holds a current second copy (hpZ)
+    bool leaves = false;  ///< the gradient's sum is offloaded (engine/zero/host_sum.h)
+    bool there = false;   ///< that sum is in host memory
   };
 
   const layout::Stage& stage_of(int flat) const {
@@ -69,34 +69,34 @@ class StepWalk {
   int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
   /// Bytes of a gathered copy.
   int64_t gathered(int flat) const { return numel(flat) * bytes_of(types_[flat].gathered); }
-  /// Bytes of the messages of a gather, of all ranks. 0: parameters travel as they are.
+  /// Bytes of the messages of a gather, from all ranks. 0 if parameters are not sent as codes.
   int64_t gather_codes(int flat) const;
   bool reduces_codes(int flat) const {
     return input_.config.zero.quantized_gradients && stage_of(flat).shards_parameters();
   }
   void gather(int flat);
-  /// The device codes a flat's numbers, or reads them.
+  /// The scratch while the device encodes or decodes a flat.
   void code(int flat);
-  /// The gathers that a unit waits for have come.
+  /// Completes the gathers that a unit waits for.
   void arrive(int unit);
   int64_t wire_of(int flat) const { return bytes_of(types_[flat].wire); }
-  /// What the unit's products copy of its weights, or a piece of a weight's gradient before it is
-  /// widened.
+  /// Bytes of the copies that the unit's products make of its weights, and of a piece of a weight's
+  /// gradient before it is widened.
   int64_t copies(int unit) const { return copies_[unit]; }
   int64_t gradient_piece(int unit) const;
-  /// The head's gradient of this micro-step, where earlier ones have left theirs.
+  /// Scratch for the head's gradient if earlier micro-steps have left one.
   int64_t head_sum(int unit) const;
-  /// The same of a layer's MLP.
+  /// The same for a layer's MLP.
   int64_t mlp_sums(int unit) const;
-  /// Counts bytes that live during one action.
+  /// Counts bytes that are alive only during one action.
   void use(int64_t activation_bytes, int64_t bucket_bytes);
   bool drops(int unit) const;
-  /// What the layer of this unit takes.
+  /// The activations of this unit's layer.
   const ActivationModel& layer(int unit) const {
     const LayerModels& models = models_[static_cast<size_t>(kinds_.of[unit - 1])];
     return drops(unit) ? models.dropping : models.all;
   }
-  /// Whether it gives the outputs of the tokens with a target alone.
+  /// Whether the layer computes only the outputs of tokens with a target.
   bool gives_targets(int unit) const { return unit == input_.model.num_layers && !drops(unit); }
   int64_t kept(int unit) const;
   void forward(int unit);
@@ -105,20 +105,20 @@ class StepWalk {
   void reduce(int flat, bool last);
   void reduce_as_codes(int flat, bool last);
   void start_reduction(int flat, bool last);
-  /// A reduction of a flat by rows: the most that its tokens can touch.
+  /// A reduction of a flat as rows: the most that its tokens can touch.
   RowCost rows_of(int flat, const layout::Stage& stage) const;
   void count_wire(const RowCost& cost, bool sends_rows);
   /// Bytes that a reduction as codes sends in each of its two hops, and keeps until its end.
   struct CodeCost {
     int64_t near = 0, rail = 0;  ///< sent
-    int64_t messages = 0;        ///< of the first hop, to and from this rank
-    int64_t finishing = 0;       ///< beyond these, while it ends
+    int64_t messages = 0;        ///< of the first hop, sent and received
+    int64_t finishing = 0;       ///< more than these, while it ends
   };
   CodeCost code_cost(int flat) const;
-  /// The sum of a flat over MiCS's groups.
+  /// The reduction of a flat over MiCS's groups.
   void count_over_groups(int flat);
   void finish_first();
-  /// The sum of earlier micro-steps comes back to be added to.
+  /// Brings the offloaded sum of earlier micro-steps back.
   void fetch(int flat);
   void leave(int flat, int64_t bytes);
   void keep_leaving(size_t count);
@@ -134,14 +134,14 @@ class StepWalk {
   std::vector<int64_t> copies_;   ///< [unit] bytes
   const size_t overlap_;
   const std::vector<int> order_;
-  /// Of layers that see all tokens, and of those that drop some.
+  /// For layers that process all tokens, and for those that drop some.
   struct LayerModels {
     ActivationModel all, dropping;
   };
   static std::vector<LayerModels> models_of(const MemoryInput& input);
   const layout::LayerKinds kinds_;
   const std::vector<LayerModels> models_;               ///< [kind]
-  const ActivationModel& activation_ = models_[0].all;  ///< what no layer changes
+  const ActivationModel& activation_ = models_[0].all;  ///< the parts that no layer changes
   std::vector<FlatState> flats_;
   std::deque<int> reducing_;
   std::deque<int64_t> leaving_;  ///< bytes of sums that are being copied

@@ -14,7 +14,7 @@ bool is_decayed(const std::string& parameter) {
     const size_t end = std::min(name.find('.', begin), name.size());
     const std::string part = name.substr(begin, end - begin);
     if (part == "norm" || part.ends_with("_norm")) return false;
-    if (part.starts_with("ln_")) return false;  // an nn.LayerNorm of GPT-2, Falcon
+    if (part.starts_with("ln_")) return false;  // an nn.LayerNorm of GPT-2 and Falcon
     begin = end + 1;
   }
   return true;

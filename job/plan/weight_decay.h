@@ -1,5 +1,5 @@
-// On which parameters weight decay acts. A ds_config's optimizer has one group: on all. The optimizer that
-// Hugging Face's Trainer makes where ds_config has none leaves biases and norms out. Pure.
+// Which parameters weight decay acts on. An optimizer of ds_config has one group: all parameters.
+// The optimizer that Hugging Face's Trainer creates without one excludes biases and norms. Pure.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace dsj::plan {
 
-/// Trainer.get_decay_parameter_names of transformers 5: no name that has "bias", "layernorm" or "rmsnorm"
-/// in it or a part that is "norm" or ends in "_norm", and no parameter of torch's LayerNorm, which GPT-2
-/// calls ln_1, ln_2 and ln_f. Adapters have weight decay.
+/// Trainer.get_decay_parameter_names of transformers 5: excludes names that contain "bias",
+/// "layernorm" or "rmsnorm", names with a part that is "norm" or ends in "_norm", and parameters of
+/// torch's LayerNorm, which GPT-2 calls ln_1, ln_2 and ln_f. Adapters have weight decay.
 bool is_decayed(const std::string& parameter);
 
-/// [slot]; empty: on all.
+/// [slot]; empty if it acts on all.
 std::vector<bool> decays_of_flat(const layout::FlatLayout& flat,
                                  const dsconfig::ResolvedConfig& config);
 

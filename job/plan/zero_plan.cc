@@ -20,8 +20,8 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
   layout::FlatPlanOptions options{
       .shard_world = stage.shards_update() ? rank_groups(config, world).shards : 1,
       .chunk_limit = zero.reduce_bucket_size};
-  // Updated parameters are gathered by the chunks that gradients are reduced by: the smaller bucket
-  // holds for both.
+  // Updated parameters are gathered in the chunks in which gradients are reduced: the smaller
+  // bucket limits both.
   if (stage.gathered == layout::Gathered::AfterUpdate)
     options.chunk_limit = std::min(options.chunk_limit, zero.allgather_bucket_size);
   options.chunk_limit = std::max<int64_t>(options.chunk_limit, 1);
@@ -34,7 +34,7 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
       (zero.quantized_weights || zero.quantized_frozen_weights || zero.quantized_gradients)) {
     static_assert(wire::kWireBlock % kEightBitBlock == 0);
     options.align = options.frozen_align = wire::kWireBlock;
-    // As in DeepSpeed: only what has two dimensions or more is quantized.
+    // As in DeepSpeed, only tensors of two or more dimensions are quantized.
     options.whole = [](const layout::Parameter& one) { return one.shape.size() < 2; };
   }
   if (is_muon(config))
@@ -80,7 +80,7 @@ int64_t update_scratch(const layout::FlatPlan& plan, const ResolvedConfig& confi
 }
 
 UpdateCopies update_copies(const layout::FlatPlan& plan, const ResolvedConfig& config, int world) {
-  if (config.master_dtype != Precision::Fp32) return {};  // these go piece by piece
+  if (config.master_dtype != Precision::Fp32) return {};  // these are updated piece by piece
   const layout::OffloadPlan offload = plan_offload(plan, config, world);
   const int64_t parameter = separate_master(config) ? bytes_of(config.precision) : 4;
   UpdateCopies most;
@@ -149,7 +149,7 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
          .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
          .parameter_bytes = kept ? static_cast<int>(bytes_of(config.precision)) : 0});
   }
-  // A buffer is one vector of sub_group_size elements, and never larger than the largest shard.
+  // A buffer is one vector of sub_group_size elements, and at most the largest shard.
   const dsconfig::OffloadOptimizer& o = offload.optimizer;
   input.optimizer = {.place = place_of(o.device),
                      .ratio = o.ratio,
