@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/files/posix_files.h"
-#include "engine/data/split_pattern.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/split_pattern.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace {
 

@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "cli/hub_cache.h"
+#include "cli/check/hub_cache.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "common/host.h"
-#include "engine/data/analysis.h"
+#include "engine/data/batches/analysis.h"
 #include "engine/data/dataset.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "job/layout/model_config.h"
 
 namespace dsj::cli {

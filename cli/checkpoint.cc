@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/check/hub_cache.h"
 #include "cli/checkpoint_found.h"
-#include "cli/hub_cache.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"

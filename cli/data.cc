@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "cli/hub_cache.h"
+#include "cli/check/hub_cache.h"
+#include "cli/check/open_rows.h"
 #include "cli/input.h"
-#include "cli/open_rows.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/hub_cache.h"
+#include "cli/check/hub_cache.h"
 #include "cli/programs.h"
 #include "cli/verbs.h"
 #include "common/argument_introspection.h"

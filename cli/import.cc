@@ -3,15 +3,15 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/import/kubeflow.h"
+#include "cli/import/launcher.h"
+#include "cli/import/recipe.h"
+#include "cli/import/roll.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_introspection.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
-#include "job/import/kubeflow.h"
-#include "job/import/launcher.h"
-#include "job/import/recipe.h"
-#include "job/import/roll.h"
 #include "job/spec/job.h"
 #include "job/spec/yaml.h"
 

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
+#include "cli/check/hub_cache.h"
+#include "cli/check/job_check.h"
 #include "cli/exit_codes.h"
-#include "cli/hub_cache.h"
-#include "cli/job_check.h"
 #include "cli/new_job.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"

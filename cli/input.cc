@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/import/recipe.h"
 #include "common/text.h"
-#include "job/import/recipe.h"
 #include "job/spec/yaml.h"
 
 namespace dsj::cli {

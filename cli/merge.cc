@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <string>
 
-#include "cli/hub_cache.h"
+#include "cli/check/hub_cache.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"

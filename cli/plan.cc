@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/check/job_check.h"
+#include "cli/check/measured_rows.h"
+#include "cli/check/quantity.h"
 #include "cli/input.h"
-#include "cli/job_check.h"
-#include "cli/measured_rows.h"
 #include "cli/plan_text.h"
-#include "cli/quantity.h"
 #include "cli/result_format.h"
 #include "cli/roofline.h"
 #include "cli/verbs.h"

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "cli/limits.h"
+#include "cli/check/limits.h"
 #include "common/format.h"
 #include "job/roofline/roofline.h"
 

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/check/job_check.h"
 #include "cli/input.h"
-#include "cli/job_check.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"

@@ -1,5 +1,5 @@
 # dsj_predefined(OUT): sets OUT to a source file with the texts of configs/roll/*.yaml, which predefined_files() returns
-# (job/import/predefined.h). So an installed dsj needs no file beside it. A changed text configures again.
+# (cli/import/predefined.h). So an installed dsj needs no file beside it. A changed text configures again.
 function(dsj_predefined OUT)
   get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ABSOLUTE)
   file(GLOB files CONFIGURE_DEPENDS ${root}/configs/roll/*.yaml)
@@ -15,6 +15,6 @@ function(dsj_predefined OUT)
     string(APPEND DSJ_ROWS "      {\"${name}\", R\"yaml(${text})yaml\"},\n")
   endforeach()
   set(source ${CMAKE_BINARY_DIR}/generated/predefined_files.cc)
-  configure_file(${root}/job/import/predefined.cc.in ${source} @ONLY)
+  configure_file(${root}/cli/import/predefined.cc.in ${source} @ONLY)
   set(${OUT} ${source} PARENT_SCOPE)
 endfunction()

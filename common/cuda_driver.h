@@ -1,6 +1,6 @@
 // The NVIDIA driver and how many GPUs it shows to this process, by its own functions: no library of CUDA
 // is needed. Ranks ask it (engine/cuda/open.h), and `dsj` before it starts any.
-// Tested by: tests/engine/cuda/open_test.cc, tests/cli/job_check_test.cc
+// Tested by: tests/engine/cuda/open_test.cc, tests/cli/check/job_check_test.cc
 #pragma once
 
 #include <string>

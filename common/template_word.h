@@ -1,4 +1,4 @@
-// What a user writes where a chat template is asked for: a name that is known (engine/data/chat.h), a file,
+// What a user writes where a chat template is asked for: a name that is known (engine/data/chat/chat.h), a file,
 // or the text of a template, as TRL's recipes and tokenizer_config.json have it. Pure.
 // Tested by: tests/common/template_word_test.cc
 #pragma once

@@ -37,9 +37,6 @@ constexpr NumberRange above(double least) {
 constexpr NumberRange from_to(double least, double most) {
   return {.least = least, .most = most};
 }
-constexpr NumberRange above_to(double least, double most) {
-  return {.least = least, .most = most, .least_open = true};
-}
 constexpr NumberRange from_below(double least, double most) {
   return {.least = least, .most = most, .most_open = true};
 }

@@ -4,8 +4,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/data/byte_alphabet.h"
-#include "engine/data/split_pattern.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
+#include "engine/data/tokenizer/split_pattern.h"
 
 namespace dsj::tools {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/data/prompt.h"
+#include "engine/data/shapes/prompt.h"
 #include "tools/bpe_trainer.h"
 #include "tools/tasks.h"
 

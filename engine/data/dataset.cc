@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "engine/data/counts.h"
+#include "engine/data/files/counts.h"
 #include "engine/data/rows.h"
 
 namespace dsj::data {

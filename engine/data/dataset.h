@@ -43,12 +43,12 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/data/chat.h"
-#include "engine/data/learning.h"
+#include "engine/data/chat/chat.h"
+#include "engine/data/chat/learning.h"
+#include "engine/data/files/row_selection.h"
 #include "engine/data/row_file.h"
-#include "engine/data/row_selection.h"
-#include "engine/data/sample.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/shapes/sample.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace dsj::data {
 
@@ -107,8 +107,6 @@ class Dataset {
   int64_t rows() const { return file_rows() * (unpaired_ ? 2 : 1); }
   /// Whether the files have pairs, of which each answer is a row.
   bool is_unpaired() const { return unpaired_; }
-  /// How many rows were left out because they are longer than max_seq_length.
-  int64_t rows_left_out() const { return left_out_; }
   /// BadInput: the first `held_out` rows cannot be held out, because that would part pairs.
   Status check_split(int64_t held_out) const;
   /// From now on a marked answer has another row beside it (Sample::beside), as TRL's KTOTrainer: of each

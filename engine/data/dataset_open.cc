@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "common/files/posix_files.h"
-#include "engine/data/counts.h"
 #include "engine/data/dataset.h"
 #include "engine/data/each_row.h"
-#include "engine/data/row_sources.h"
+#include "engine/data/files/counts.h"
+#include "engine/data/files/row_sources.h"
 #include "engine/data/rows.h"
 
 namespace dsj::data {

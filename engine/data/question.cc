@@ -3,7 +3,7 @@
 #include "common/files/memory_files.h"
 #include "engine/data/row_file.h"
 #include "engine/data/rows.h"
-#include "engine/data/text_file.h"
+#include "engine/data/text/text_file.h"
 
 namespace dsj::data {
 namespace {

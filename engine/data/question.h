@@ -10,8 +10,8 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/data/chat.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/chat/chat.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace dsj::data {
 

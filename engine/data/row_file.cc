@@ -5,8 +5,8 @@
 
 #include "common/files/file_form.h"
 #include "engine/data/rows.h"
-#include "engine/data/text_file.h"
-#include "engine/data/unicode.h"
+#include "engine/data/text/text_file.h"
+#include "engine/data/text/unicode.h"
 
 namespace dsj::data {
 

@@ -12,12 +12,12 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/data/csv.h"
-#include "engine/data/row_bytes.h"
-#include "engine/data/row_cache.h"
-#include "engine/data/row_names.h"
-#include "engine/data/row_scanner.h"
-#include "engine/data/row_shape.h"
+#include "engine/data/files/csv.h"
+#include "engine/data/files/row_bytes.h"
+#include "engine/data/files/row_cache.h"
+#include "engine/data/files/row_scanner.h"
+#include "engine/data/shapes/row_names.h"
+#include "engine/data/shapes/row_shape.h"
 
 namespace dsj::data {
 

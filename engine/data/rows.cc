@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "engine/data/prompt.h"
+#include "engine/data/shapes/prompt.h"
 
 namespace dsj::data {
 namespace {

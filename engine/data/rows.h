@@ -9,12 +9,12 @@
 #include <string>
 
 #include "common/result.h"
-#include "engine/data/chat.h"
-#include "engine/data/learning.h"
-#include "engine/data/row_fields.h"
-#include "engine/data/row_shape.h"
-#include "engine/data/sample.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/chat/chat.h"
+#include "engine/data/chat/learning.h"
+#include "engine/data/shapes/row_fields.h"
+#include "engine/data/shapes/row_shape.h"
+#include "engine/data/shapes/sample.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace dsj::data {
 

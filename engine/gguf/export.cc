@@ -6,9 +6,9 @@
 #include <sstream>
 
 #include "common/json.h"
-#include "engine/data/template_sources.h"
-#include "engine/data/text_file.h"
-#include "engine/data/tokenizer_files.h"
+#include "engine/data/chat/template_sources.h"
+#include "engine/data/text/text_file.h"
+#include "engine/data/tokenizer/tokenizer_files.h"
 #include "engine/gguf/architectures.h"
 #include "engine/gguf/model_keys.h"
 #include "engine/gguf/tensors.h"

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/data/split_pattern.h"
+#include "engine/data/tokenizer/split_pattern.h"
 
 namespace dsj::gguf {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/result.h"
-#include "engine/data/tokenizer_spec.h"
+#include "engine/data/tokenizer/tokenizer_spec.h"
 
 namespace dsj::gguf {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "engine/data/normalizer.h"
-#include "engine/data/sentencepiece_model.h"
-#include "engine/data/template_sources.h"
+#include "engine/data/chat/template_sources.h"
+#include "engine/data/tokenizer/normalizer.h"
+#include "engine/data/tokenizer/sentencepiece_model.h"
 #include "engine/gguf/pre_tokenizer_name.h"
 
 namespace dsj::gguf {

@@ -8,7 +8,7 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/data/tokenizer_spec.h"
+#include "engine/data/tokenizer/tokenizer_spec.h"
 #include "engine/gguf/format.h"
 
 namespace dsj::gguf {

@@ -12,7 +12,7 @@
 #include "common/result.h"
 #include "engine/comm/collectives.h"
 #include "engine/data/question.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/train/generator.h"
 #include "engine/weights/adapter.h"
 #include "job/layout/model_config.h"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/comm/agree.h"
-#include "engine/data/batch.h"
+#include "engine/data/batches/batch.h"
 #include "engine/device/device.h"
 #include "engine/train/micro_batch.h"
 

@@ -7,7 +7,7 @@
 // Tested by: tests/engine/train/preference_test.cc
 #pragma once
 
-#include "engine/data/batch.h"
+#include "engine/data/batches/batch.h"
 #include "engine/train/evaluate.h"
 
 namespace dsj::train {

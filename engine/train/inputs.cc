@@ -8,10 +8,10 @@
 
 #include "common/files/posix_files.h"
 #include "common/startup_trace.h"
-#include "engine/data/data_record.h"
-#include "engine/data/row_cache.h"
+#include "engine/data/files/data_record.h"
+#include "engine/data/files/row_cache.h"
 #include "engine/data/row_sizes.h"
-#include "engine/data/tokenizer_files.h"
+#include "engine/data/tokenizer/tokenizer_files.h"
 #include "job/layout/trained_model.h"
 #include "job/layout/trained_part.h"
 #include "job/plan/memory_input.h"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "common/result.h"
+#include "engine/data/batches/packs.h"
+#include "engine/data/batches/sampler.h"
 #include "engine/data/dataset.h"
-#include "engine/data/packs.h"
-#include "engine/data/sampler.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/train/rank_env.h"
 #include "job/dsconfig/objective.h"
 #include "job/dsconfig/resolve.h"
@@ -51,7 +51,7 @@ struct Inputs {
   /// training.groupByLength: the tokens of every row, or pack, that is dealt.
   std::shared_ptr<const std::vector<int32_t>> lengths;
   dsconfig::Resolution resolution;
-  /// What the rows are made from (engine/data/data_record.h), for the checkpoints. Of rank 0; null on
+  /// What the rows are made from (engine/data/files/data_record.h), for the checkpoints. Of rank 0; null on
   /// the others.
   nlohmann::json data_record;
 

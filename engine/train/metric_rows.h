@@ -1,6 +1,6 @@
 // The rows that a curriculum by metrics lets a run train on, and their order: from the ds_config and
 // the files that it names.
-// Tested by: tests/run/curriculum_run_test.cc, tests/engine/data/cluster_order_test.cc
+// Tested by: tests/run/curriculum_run_test.cc, tests/engine/data/batches/cluster_order_test.cc
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/result.h"
-#include "engine/data/cluster_order.h"
-#include "engine/data/sampler.h"
+#include "engine/data/batches/cluster_order.h"
+#include "engine/data/batches/sampler.h"
 #include "engine/train/events.h"
 #include "engine/train/inputs.h"
 #include "job/dsconfig/metric_curriculum.h"

@@ -2,7 +2,7 @@
 // Tested by: tests/engine/train/evaluate_test.cc, tests/engine/train/rows_test.cc
 #pragma once
 
-#include "engine/data/batch.h"
+#include "engine/data/batches/batch.h"
 #include "engine/models/unit.h"
 #include "engine/zero/groups.h"
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "engine/data/data_record.h"
+#include "engine/data/files/data_record.h"
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
 #include "engine/optim/lr_schedule.h"
@@ -45,7 +45,7 @@ bool saved_by(const json& begun, const json& run_state) {
 namespace {
 
 /// How rows are dealt. 1, of older programs: what an epoch leaves of its last batch is filled with the
-/// next epoch's first rows. 2: engine/data/sampler.h.
+/// next epoch's first rows. 2: engine/data/batches/sampler.h.
 constexpr int kOrderRule = 2;
 
 /// The rule by which the run that `saved` dealt; nullopt: it was not one of ours.

@@ -22,7 +22,7 @@ int64_t divided_up(int64_t n, int64_t by) {
   return n / by + (n % by != 0);
 }
 
-/// Optimizer steps of an epoch, as engine/data/sampler.h counts them. The batch is resolved.
+/// Optimizer steps of an epoch, as engine/data/batches/sampler.h counts them. The batch is resolved.
 int64_t steps_per_epoch(const ResolvedConfig& config, int64_t rows) {
   const int64_t batch = config.train_batch_size;
   if (config.dataloader_drop_last) return rows / batch;

@@ -1,5 +1,5 @@
 // Whether a run fits into its limits, and the first change that makes it fit. Pure: it reads no
-// limits itself. `dsj plan` and `dsj run` call it; cli/limits.h finds the limits.
+// limits itself. `dsj plan` and `dsj run` call it; cli/check/limits.h finds the limits.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The conditions and the end of a run without a cluster, in the status that `dsj run` keeps in
 // status.yaml. Worker 0's agent writes the end if `dsj run` is gone. Pure.
-// Tested by: tests/cli/run_status_test.cc, tests/agent/orphan_test.cc
+// Tested by: tests/cli/run/run_status_test.cc, tests/agent/orphan_test.cc
 #pragma once
 
 #include <nlohmann/json.hpp>

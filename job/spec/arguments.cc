@@ -33,7 +33,7 @@ bool is_switch(const std::string& name) {
   return row != nullptr && (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
 }
 
-/// Where a machine of several is (cli/run_nodes.h).
+/// Where a machine of several is (cli/run/run_nodes.h).
 bool is_place(const std::string& name) {
   constexpr std::string_view kPlaces[] = {"node_rank", "master_addr", "master_port",
                                           "rdzv_endpoint", "rdzv_conf"};

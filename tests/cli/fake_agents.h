@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "cli/run_agents.h"
+#include "cli/run/run_agents.h"
 #include "job/report/reports.h"
 
 namespace dsj::cli {

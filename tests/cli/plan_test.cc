@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/quantity.h"
+#include "cli/check/quantity.h"
 #include "cli/verbs.h"
 #include "job/spec/yaml.h"
 #include "tests/cli/model_files.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "common/files/memory_files.h"
-#include "engine/data/indexed_lists.h"
+#include "engine/data/batches/indexed_lists.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,8 +1,8 @@
 // Launch scripts, hostfiles and device mappings. The first byte says which.
+#include "cli/import/device_mapping.h"
+#include "cli/import/hostfile.h"
+#include "cli/import/launcher.h"
 #include "common/files/memory_files.h"
-#include "job/import/device_mapping.h"
-#include "job/import/hostfile.h"
-#include "job/import/launcher.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace jobimport = dsj::jobimport;

@@ -1,6 +1,6 @@
 // A ROLL pipeline with one more file that its defaults may name: composed, and every role imported.
+#include "cli/import/roll.h"
 #include "common/files/memory_files.h"
-#include "job/import/roll.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

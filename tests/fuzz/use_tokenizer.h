@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/files/files.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace dsj::fuzz {

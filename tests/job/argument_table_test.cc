@@ -156,7 +156,7 @@ TEST(ArgumentTable, EveryVerdictHasItsGround) {
                                                 "nproc_per_node",
                                                 "num_gpus",
                                                 "max_restarts",
-                                                "nnodes",  // cli/run_nodes.cc
+                                                "nnodes",  // cli/run/run_nodes.cc
                                                 "node_rank",
                                                 "master_addr",
                                                 "master_port",

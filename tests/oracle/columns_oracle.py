@@ -2,7 +2,7 @@
 """Columnar files and their rows by pyarrow and datasets: tests/engine/data/fixtures/columns/.
 
 Writes Parquet and Arrow IPC files of many types, codecs and forms, what datasets' to_parquet and save_to_disk write, and
-rows.json: {file: rows, as to_pylist gives them}. Values that JSON lacks are as engine/data/columns.h has them. Run it by
+rows.json: {file: rows, as to_pylist gives them}. Values that JSON lacks are as engine/data/files/columns.h has them. Run it by
 `make oracle`.
 """
 # requires: pyarrow==26.0.1 datasets==5.2.0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes engine/data/unicode_tables.cc: what Hugging Face tokenizers' libraries know of Unicode, and ours do not.
+"""Writes engine/data/text/unicode_tables.cc: what Hugging Face tokenizers' libraries know of Unicode, and ours do not.
 
 Source: Unicode's Character Database in the packages unicodedataplus (16, with each character's age) and unicodedata2
 (17), beside Python 3.11's own (14, like PCRE2 10.42 and utf8proc 2.8). Every table is compared with tokenizers itself,
@@ -178,7 +178,7 @@ def main():
     with open(path, "w", encoding="ascii") as out:
         out.write("// Written by tests/oracle/unicode_tables_oracle.py (`make oracle`); do not edit.\n"
                   "// clang-format off\n"
-                  '#include "engine/data/unicode_tables.h"\n\nnamespace dsj::data {\nnamespace {\n\n'
+                  '#include "engine/data/text/unicode_tables.h"\n\nnamespace dsj::data {\nnamespace {\n\n'
                   + "\n".join(parts) + "\n}  // namespace\n\n"
                   "std::span<const StandIn> stand_ins() { return kStandIns; }\n"
                   "std::span<const CodePoints> punctuation() { return kPunctuation; }\n"

@@ -24,10 +24,8 @@ ARROWS = {
     "job/layout": ["common", "job"],
     "job/dsconfig": ["common", "job", "job/layout"],
     "job/plan": ["common", "job", "job/layout", "job/dsconfig"],
-    "job/tune": ["common", "job/dsconfig"],
     "job/roofline": ["common", "job", "job/layout", "job/dsconfig", "job/plan"],
     "job/spec": ["common", "job", "job/layout", "job/dsconfig"],
-    "job/import": ["common", "common/files", "job", "job/dsconfig", "job/spec"],
     "kube": ["common", "common/files", "common/http"],
     # What ranks show and who hangs; whom worker 0 lets in; what agents say to each other and how it travels; whose link is
     # slow; who decides for the gang; then processes; then what is told of them.
@@ -54,20 +52,39 @@ ARROWS = {
     "operator": ["common", "common/version", "job", "job/spec", "common/http", "kube", "operator/observe", "operator/render", "operator/decide",
                  "operator/act", "operator/serve", "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
-    "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
-            "job/tune", "job/spec",
-            "job/import", "agent", "agent/gang", "agent/ranks", "engine/data", "engine/weights", "engine/checkpoint",
-            "engine/deepspeed", "engine/gguf", "engine/optim"],  # optim: the rates of a schedule, for the plan
+    # Jobs of other tools; what every verb checks of a job before it acts; the verbs; those that are rooms of their own.
+    "cli/import": ["common", "common/files", "job", "job/dsconfig", "job/spec"],
+    "cli/check": ["common", "common/files", "job", "job/layout", "job/dsconfig", "job/plan", "job/spec", "agent/ranks",
+                  "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer", "engine/weights",
+                  "engine/checkpoint", "engine/deepspeed"],
+    "cli": ["common", "common/files", "job", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
+            "job/spec", "cli/check", "cli/import", "engine/data", "engine/data/batches", "engine/data/tokenizer",
+            "engine/weights", "engine/checkpoint", "engine/deepspeed", "engine/gguf",
+            "engine/optim"],  # optim: the rates of a schedule, for the plan
+    "cli/run": ["common", "common/files", "job", "job/report", "job/dsconfig", "job/spec", "agent", "agent/gang",
+                "agent/ranks", "cli", "cli/check", "engine/data/files", "engine/weights", "engine/checkpoint"],
+    "cli/plot": ["common", "common/files", "job", "job/report", "cli", "cli/check", "cli/run"],
+    "cli/tune": ["common", "common/files", "job", "job/dsconfig", "job/plan", "job/spec", "agent/ranks", "cli", "cli/check"],
     # Verbs against a cluster; they draw and report with cli's means.
-    "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
+    "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli", "cli/plot"],
     "cli/main.cc": ["common", "common/files", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
-    "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data"],
-    "engine/data": ["common", "common/files", "common/jinja"],
-    "engine/data/arrow": ["common", "common/files", "engine/data"],  # libdsj_columns.so, which engine/data only ever opens
+    "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data/shapes", "engine/data/tokenizer"],
+    # Text; its tokens; what a row of a file may look like; conversations as text; files of rows; a data set: rows as
+    # tokens; their order and their batches.
+    "engine/data/text": ["common", "common/files"],
+    "engine/data/tokenizer": ["common", "common/files", "engine/data/text"],
+    "engine/data/shapes": ["common", "common/files", "engine/data/text"],
+    "engine/data/chat": ["common", "common/files", "common/jinja", "engine/data/shapes", "engine/data/tokenizer"],
+    "engine/data/files": ["common", "common/files", "engine/data/shapes", "engine/data/text"],
+    "engine/data": ["common", "common/files", "engine/data/text", "engine/data/tokenizer", "engine/data/shapes", "engine/data/chat",
+                    "engine/data/files"],
+    "engine/data/batches": ["common", "common/files", "engine/data/shapes", "engine/data"],
+    "engine/data/arrow": ["common", "common/files", "engine/data/files"],  # libdsj_columns.so, which is opened, never linked
     "engine/weights": ["common", "job", "common/files", "job/layout"],
     "engine/checkpoint": ["common", "job", "common/files"],
     # A model as a file of llama.cpp's.
-    "engine/gguf": ["common", "common/files", "job/layout", "engine/data", "engine/weights"],
+    "engine/gguf": ["common", "common/files", "job/layout", "engine/data/chat", "engine/data/text", "engine/data/tokenizer",
+                    "engine/weights"],
     # Another engine's checkpoints, in and out.
     "engine/deepspeed": ["common", "common/files", "engine/weights", "engine/checkpoint"],
     "engine/optim": ["common", "job/dsconfig"],
@@ -94,7 +111,7 @@ ARROWS = {
     "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero",
                       "engine/comm"],  # attention of cut rows exchanges heads
     "engine/train": ["common", "common/version", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan",
-                     "engine/data", "engine/weights",
+                     "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer", "engine/weights",
                      "engine/checkpoint", "engine/deepspeed", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
                      "engine/device", "engine/zero", "engine/models", "engine/observe", "engine/cuda"],
     "engine": ["common", "common/version", "engine/train"],
@@ -144,7 +161,7 @@ def wrong_arrows(root):
             if quote == "<":
                 if target.startswith(("ATen", "torch/", "c10/")) and room not in TORCH_ROOMS:
                     problems.append(f"{path}: includes <{target}>, but {room} is torch-free")
-                if target.startswith("yaml-cpp") and room not in ("job/spec", "kube", "agent", "cli"):
+                if target.startswith("yaml-cpp") and room not in ("job/spec", "kube", "agent"):
                     problems.append(f"{path}: includes <{target}>, but {room} is yaml-free")
                 continue
             other = room_of(target)

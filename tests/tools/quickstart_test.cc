@@ -13,8 +13,8 @@
 
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
-#include "engine/data/prompt.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/shapes/prompt.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/weights/weight_source.h"
 #include "tools/bpe_trainer.h"
 #include "tools/tasks.h"

@@ -1,5 +1,5 @@
 // Rows of Arrow's record batches as lines of JSON (columns.h says which value becomes what).
-// Tested by: tests/engine/data/columns_test.cc
+// Tested by: tests/engine/data/files/columns_test.cc
 #pragma once
 
 #include <arrow/api.h>

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "engine/data/arrow/json_line.h"
-#include "engine/data/columns.h"
+#include "engine/data/files/columns.h"
 
 namespace dsj::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files/memory_files.h"
-#include "engine/data/prompt.h"
+#include "engine/data/shapes/prompt.h"
 #include "tests/engine/data/qwen_tokenizer.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/text_generator.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files/posix_files.h"
-#include "engine/data/batch.h"
+#include "engine/data/batches/batch.h"
 #include "engine/data/dataset.h"
 #include "test_paths.h"
 

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/data/batch.h"
+#include "engine/data/batches/batch.h"
 #include "engine/data/dataset.h"
-#include "engine/data/pair_shape.h"
 #include "engine/data/rows.h"
+#include "engine/data/shapes/pair_shape.h"
 #include "test_paths.h"
 
 namespace dsj::data {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "common/files/memory_files.h"
-#include "engine/data/byte_alphabet.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/text_generator.h"
 

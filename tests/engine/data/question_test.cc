@@ -4,7 +4,7 @@
 
 #include "common/files/memory_files.h"
 #include "engine/data/dataset.h"
-#include "engine/data/prompt.h"
+#include "engine/data/shapes/prompt.h"
 #include "tests/engine/data/support.h"
 
 namespace dsj::data {

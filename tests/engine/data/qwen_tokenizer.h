@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files/memory_files.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "tests/engine/data/support.h"
 
 namespace dsj::data {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/data/unicode.h"
+#include "engine/data/text/unicode.h"
 
 namespace dsj::data {
 

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files/posix_files.h"
-#include "engine/data/template_sources.h"
-#include "engine/data/tokenizer_files.h"
+#include "engine/data/chat/template_sources.h"
+#include "engine/data/tokenizer/tokenizer_files.h"
 #include "engine/gguf/pre_tokenizer_name.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/gguf/read_gguf.h"

@@ -1,6 +1,6 @@
 // Recorded runs of DeepSpeed with a curriculum, by row length or by metrics that choose rows, repeated
 // step by step on the rows that it drew: difficulties, lengths and losses are its own. Which rows a
-// difficulty admits: tests/engine/data/clusters_test.cc. 0.18.9 made the runs of the legacy section, 0.19.8
+// difficulty admits: tests/engine/data/batches/clusters_test.cc. 0.18.9 made the runs of the legacy section, 0.19.8
 // those of data_efficiency.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files/posix_files.h"
-#include "engine/data/cut_rows.h"
+#include "engine/data/batches/cut_rows.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/step.h"
 #include "engine/weights/weight_source.h"

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/data/data_record.h"
+#include "engine/data/files/data_record.h"
 #include "engine/train/saving.h"
 #include "tests/engine/train/support.h"
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/data/batches/sampler.h"
 #include "engine/data/dataset.h"
-#include "engine/data/sampler.h"
 #include "engine/train/evaluate_answers.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/references.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/data/batch.h"
+#include "engine/data/batches/batch.h"
 #include "engine/train/micro_batch.h"
 #include "tests/engine/train/support.h"
 

@@ -176,7 +176,7 @@ TEST_F(ArgumentsTest, TheDsConfigMayBeTheValueItself) {
   EXPECT_NE(broken.error().to_string().find("not JSON"), std::string::npos);
 }
 
-/// Where each machine of several is concerns `dsj run` alone (cli/run_nodes.h).
+/// Where each machine of several is concerns `dsj run` alone (cli/run/run_nodes.h).
 TEST_F(ArgumentsTest, NodesAreWorkersOnMachinesOfTheirOwn) {
   const auto job = parse(std::string(kLine) +
                          "--nnodes=2:2 --nproc_per_node=4 --node-rank 1 "

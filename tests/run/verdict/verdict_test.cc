@@ -16,10 +16,10 @@
 #include <random>
 #include <sstream>
 
+#include "cli/check/job_check.h"
 #include "cli/input.h"
-#include "cli/job_check.h"
 #include "common/files/posix_files.h"
-#include "engine/data/byte_alphabet.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
 #include "engine/train/inputs.h"
 #include "engine/train/metric_rows.h"
 #include "engine/weights/weight_source.h"

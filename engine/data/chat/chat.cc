@@ -1,0 +1,164 @@
+#include "engine/data/chat/chat.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "common/day.h"
+#include "common/template_word.h"
+#include "common/text.h"
+#include "engine/data/chat/named_templates.h"
+#include "engine/data/chat/template_sources.h"
+
+namespace dsj::data {
+namespace {
+
+using nlohmann::json;
+
+int64_t hash(std::string_view text, uint64_t from = 0xcbf29ce484222325) {
+  for (const char c : text) from = (from ^ static_cast<uint8_t>(c)) * 0x100000001b3;  // FNV-1a
+  return static_cast<int64_t>(from);
+}
+
+/// What strftime_now shows: a day, so that ranks of one start agree.
+Result<int64_t> date_of_start(const std::string& date) {
+  constexpr int64_t kDay = 86400;
+  if (!date.empty()) {
+    if (const auto seconds = seconds_of_day(date)) return *seconds;
+    return bad_input("\"" + date + "\" is not a day, YYYY-MM-DD", "chatDate");
+  }
+  const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
+  if (const auto seconds = fixed ? text::parse_int(fixed) : std::nullopt) return *seconds;
+  return static_cast<int64_t>(std::time(nullptr)) / kDay * kDay;
+}
+
+/// The variables of a template that the tokenizer gives.
+jinja::Context tokens_of(const Tokenizer& tokenizer, const json& config) {
+  jinja::Context tokens;
+  const auto add = [&](const char* name, std::optional<int32_t> id) {
+    const auto text = id ? tokenizer.id_to_token(*id) : std::nullopt;
+    if (text) tokens.emplace_back(name, jinja::Value(*text));
+  };
+  add("bos_token", tokenizer.bos_id());
+  add("eos_token", tokenizer.eos_id());
+  add("pad_token", tokenizer.pad_id());
+  for (const char* name : {"unk_token", "sep_token", "cls_token", "mask_token"}) {
+    const auto found = config.find(name);
+    if (found == config.end()) continue;
+    const json& text = found->is_object() ? found->value("content", json()) : *found;
+    if (text.is_string()) tokens.emplace_back(name, jinja::Value(text.get<std::string>()));
+  }
+  return tokens;
+}
+
+std::vector<std::string> specials_of(const Tokenizer& tokenizer) {
+  std::vector<std::string> specials;
+  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (!tokenizer.is_special(static_cast<int32_t>(id))) continue;
+    auto text = tokenizer.id_to_token(static_cast<int32_t>(id));
+    if (text && !text->empty()) specials.push_back(std::move(*text));
+  }
+  return specials;
+}
+
+/// A turn as transformers hands it to a template: without fields that are null, and with the names
+/// that reasoning has in other templates.
+jinja::Value message_of(const Turn& turn, bool reads_parts) {
+  using jinja::Value;
+  if (!turn.fields.dict())
+    return jinja::make_dict({{"role", turn.role}, {"content", turn.content}});
+  const auto& fields = *turn.fields.dict();
+  const Value* reasoning = nullptr;
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    const Value* found = fields.named(name);
+    if (!reasoning && found && !found->is_none()) reasoning = found;
+  }
+  jinja::Dict message;
+  if (reasoning) message.set("thinking", *reasoning);
+  for (const auto& [name, value] : fields.entries()) {
+    if (value.is_none()) continue;
+    const bool joins =
+        name.is_str() && name.bytes() == "content" && value.sequence() && !reads_parts;
+    message.set(name, joins ? Value(turn.content) : value);
+  }
+  if (reasoning) message.set("reasoning_content", *reasoning);
+  return jinja::make_dict(std::move(message));
+}
+
+}  // namespace
+
+Result<ChatTemplate> ChatTemplate::parse(const std::string& source, std::string name,
+                                         jinja::Context tokens, std::vector<std::string> specials,
+                                         int64_t now) {
+  DSJ_TRY(auto program, jinja::Template::parse(source, std::move(name)));
+  ChatTemplate made;
+  int64_t key = hash(source);
+  for (const auto& [variable, value] : tokens)
+    key = hash(variable + "=" + jinja::to_str(value), static_cast<uint64_t>(key));
+  if (program.names("strftime_now")) key = hash(std::to_string(now), static_cast<uint64_t>(key));
+  made.key_ = key == 0 ? 1 : key;
+  made.parts_ = std::make_shared<const Parts>(
+      Parts{std::move(program), source, std::move(tokens), std::move(specials), now});
+  return made;
+}
+
+ChatTemplate ChatTemplate::for_tools() const {
+  ChatTemplate other = *this;
+  if (for_tools_) other.parts_ = for_tools_;
+  return other;
+}
+
+Result<jinja::Rendered> ChatTemplate::render(std::span<const Turn> turns, const jinja::Value& tools,
+                                             bool add_generation_prompt) const {
+  const bool reads_parts = mentions("'type'") || mentions("\"type\"") || mentions(".type");
+  jinja::Values messages;
+  for (const Turn& turn : turns) messages.push_back(message_of(turn, reads_parts));
+  jinja::Context context = parts_->tokens;
+  context.emplace_back("messages", jinja::make_list(std::move(messages)));
+  context.emplace_back("tools", tools);
+  context.emplace_back("documents", jinja::Value::none());
+  context.emplace_back("add_generation_prompt", add_generation_prompt);
+  return parts_->program.render(context, {.now = parts_->now});
+}
+
+Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_dir,
+                                        const std::string& wanted, const Tokenizer& tokenizer,
+                                        const std::string& date) {
+  DSJ_TRY(const int64_t now, date_of_start(date));
+  DSJ_TRY(const json config, json_object_of(files, path_join(model_dir, "tokenizer_config.json")));
+  const auto parsed = [&](const std::string& source, const std::string& name) {
+    return ChatTemplate::parse(source, name, tokens_of(tokenizer, config), specials_of(tokenizer),
+                               now);
+  };
+  for (const NamedTemplate& one : named_templates()) {
+    if (one.name != wanted) continue;
+    for (const std::string& token : one.tokens) {
+      if (tokenizer.token_to_id(token)) continue;
+      return bad_input("has no token " + token + ", which the chat template is made of",
+                       tokenizer.file(), "name another chatTemplate");
+    }
+    return parsed(std::string(one.source), wanted);
+  }
+  const TemplateWord word = template_word(wanted);
+  if (word == TemplateWord::Text) return parsed(wanted, "the job's chatTemplate");
+  if (word == TemplateWord::File) {
+    DSJ_TRY(const std::string source, files.read_all(wanted, kTemplateBytesMax));
+    return parsed(source, wanted);
+  }
+  DSJ_TRY(const TemplateSources sources, template_sources(files, model_dir));
+  if (sources.source.empty()) {
+    return bad_input("the model has no chat template", model_dir, kChatTemplateHint);
+  }
+  DSJ_TRY(ChatTemplate found, parsed(sources.source, sources.name));
+  if (!sources.tool_source.empty()) {
+    DSJ_TRY(const ChatTemplate tools, parsed(sources.tool_source, sources.name + " (tool_use)"));
+    found.set_for_tools(tools);
+  }
+  return found;
+}
+
+}  // namespace dsj::data
