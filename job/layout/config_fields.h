@@ -1,4 +1,4 @@
-// Reads typed fields of a config.json object and keeps the first problem. Internal to layout.
+// Reads typed fields of a config.json object and records the first problem. Internal to layout.
 #pragma once
 
 #include <algorithm>
@@ -14,17 +14,17 @@ namespace dsj::layout {
 
 class Fields {
  public:
-  /// `path` is put before a field's name in messages ("rope_scaling.").
+  /// `path` precedes a field's name in messages ("rope_scaling.").
   Fields(const nlohmann::json& object, std::string where, std::string path = {})
       : object_(object), where_(std::move(where)), path_(std::move(path)) {}
 
-  /// The field is missing or null.
+  /// Whether the field is missing or null.
   bool absent(const char* key) const {
     const auto it = object_.find(key);
     return it == object_.end() || it->is_null();
   }
 
-  /// A whole number from 1 to `most`. `fallback` 0: the field is required.
+  /// A whole number from 1 to `most`. The field is required if `fallback` is 0.
   int64_t positive(const char* key, int64_t most, int64_t fallback = 0) {
     if (absent(key)) {
       if (fallback <= 0) note(key, "is missing; expected a positive integer");
@@ -33,7 +33,7 @@ class Fields {
     return whole(key, 1, most, 1);
   }
 
-  /// A whole number from `least` to `most`; in that range whatever the file says.
+  /// A whole number from `least` to `most`. The result is in that range even if the file is wrong.
   int64_t whole(const char* key, int64_t least, int64_t most, int64_t fallback) {
     if (absent(key)) return fallback;
     const auto& value = object_[key];
@@ -46,7 +46,7 @@ class Fields {
     return std::clamp(fallback, least, most);
   }
 
-  /// A number from `least` to `most`, both allowed.
+  /// A number from `least` to `most`, inclusive.
   double number(const char* key, double fallback, double least, double most) {
     const double value = number(key, fallback);
     if (value >= least && value <= most) return value;
@@ -105,7 +105,7 @@ class Fields {
     if (!ok) note(key, otherwise);
   }
 
-  /// Takes over the problem that `other` found.
+  /// Takes over the problem of `other`, unless there is one already.
   void inherit(const Fields& other) {
     if (problem_.empty()) problem_ = other.problem_;
   }

@@ -11,8 +11,8 @@ int64_t DeltaPiece::chunks() const {
 
 namespace {
 
-/// A long row keeps a state for every four chunks at most: so few rows run together that a piece has
-/// four of each.
+/// A long row keeps at most one state per four chunks: the number of rows that run together is
+/// limited so that a piece has four chunks of each.
 constexpr int64_t kStepsOfPiece = 4;
 
 DeltaGroup group_of(std::vector<int64_t> rows, std::span<const int64_t> lengths) {

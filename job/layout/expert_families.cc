@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Qwen: which layers keep a plain MLP.
+/// Qwen: the layers with a plain MLP.
 void read_plain_layers(const json& config, Fields& fields, ModelConfig& out) {
   const int64_t every = fields.positive("decoder_sparse_step", kIndexMax, 1);
   out.experts.dense.assign(static_cast<size_t>(out.num_layers), false);
@@ -61,7 +61,7 @@ void read_qwen3_moe(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = fields.flag("norm_topk_prob", false);
 }
 
-/// Qwen3's experts; layers with a window have a rope of their own.
+/// Qwen3's experts; layers with a window have their own rope.
 void read_mellum(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 131072, .head_dim = 128, .rope_by_layer_type = true, .kv_heads = 4},
@@ -126,7 +126,7 @@ void read_flex_olmo(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = fields.flag("norm_topk_prob", false);
 }
 
-/// Granite with experts, whose weights lie in one tensor each.
+/// Granite with experts, whose weights are in one tensor each.
 void read_granitemoe(const json& config, Fields& fields, ModelConfig& out) {
   read_granite(config, fields, out);
   read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
@@ -136,7 +136,7 @@ void read_granitemoe(const json& config, Fields& fields, ModelConfig& out) {
   out.names.stacked_down = "block_sparse_moe.output_linear.weight";
 }
 
-/// Its MLP, or the expert that every token passes.
+/// With a shared expert.
 void read_granitemoeshared(const json& config, Fields& fields, ModelConfig& out) {
   read_granitemoe(config, fields, out);
   out.experts.shared_inner = fields.whole("shared_intermediate_size", 0, kInnerMax, 0);
@@ -204,8 +204,8 @@ void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// Which layers have it: layer_types, a list of linear_attention and full_attention, else all but each
-/// full_attention_interval-th.
+/// The layers with the delta rule: by layer_types, a list of linear_attention and full_attention,
+/// or all except each full_attention_interval-th.
 void read_delta_layers(const json& config, Fields& fields, ModelConfig& out) {
   const auto every = but_each(fields.positive("full_attention_interval", kIndexMax, 4));
   const bool listed = !fields.absent("layer_types");
@@ -223,8 +223,8 @@ void read_delta_layers(const json& config, Fields& fields, ModelConfig& out) {
   }
 }
 
-/// Full attention with gates, and the delta rule. `kv_heads`: where the file says nothing. `inner`: the
-/// key of an MLP's size.
+/// Full attention with gates, and the delta rule. `kv_heads`: the default. `inner`: the key of an
+/// MLP's size.
 void read_hybrid(const json& config, int64_t kv_heads, Fields& fields, ModelConfig& out,
                  const char* inner = "intermediate_size") {
   read_shape(config, fields,
@@ -280,7 +280,7 @@ void read_qwen3_next(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = fields.flag("norm_topk_prob", true);
 }
 
-/// Qwen3.5's layers with experts, which lie in one tensor each.
+/// Qwen3.5's layers with experts, which are in one tensor each.
 void read_qwen3_5_moe(const json& config, Fields& fields, ModelConfig& out) {
   json plain = config;
   if (fields.absent("moe_intermediate_size")) plain["moe_intermediate_size"] = 512;
@@ -291,7 +291,7 @@ void read_qwen3_5_moe(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = out.experts.stacked = true;
 }
 
-/// Latent attention, and experts that every token passes as well.
+/// Latent attention, and shared experts.
 void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
   read_latent(config, fields, {}, out);
   out.mlp_bias = fields.flag("mlp_bias", false);
@@ -318,7 +318,7 @@ void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
                  "is \"" + method + "\"; built is greedy, without groups of experts");
 }
 
-// ---- sigmoids and a correction of the choice
+// ---- sigmoids with a correction
 
 void read_deepseek_v3(const json& config, Fields& fields, ModelConfig& out) {
   read_latent(config, fields, {}, out, {.max_position = 4096});
@@ -357,7 +357,7 @@ void read_youtu(const json& config, Fields& fields, ModelConfig& out) {
   out.rope_in_pairs = fields.flag("rope_interleave", true);
 }
 
-/// Latent attention whose rope turns halves; factors on embedding, branches and logits.
+/// Latent attention whose rope rotates halves; factors of embedding, branches and logits.
 void read_minicpm3(const json& config, Fields& fields, ModelConfig& out) {
   json plain = config;
   if (fields.absent("v_head_dim")) {
@@ -430,7 +430,7 @@ void read_dots1(const json& config, Fields& fields, ModelConfig& out) {
   read_first_layers(config, fields, 0, out);
 }
 
-/// Files before transformers 5 say how many elements of a head are rotated, not which part.
+/// Before transformers 5, files had the number of rotated elements of a head, not their share.
 void read_minimax_m2(const json& config, Fields& fields, ModelConfig& out) {
   const int64_t head = fields.positive("head_dim", kWidthMax, 128);
   json plain = config;

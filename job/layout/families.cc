@@ -199,7 +199,7 @@ constexpr char kIndexer[] = "attention to the tokens that an indexer chooses";
 constexpr char kShort[] = "short convolutions in place of attention";
 constexpr char kEncoder[] = "an encoder; this engine trains causal models";
 
-/// Facts of transformers' classes.
+/// From transformers' classes.
 constexpr Unbuilt kUnbuilt[] = {
     {"gemma3n", "embeddings for each layer, several streams of the residual (AltUp)"},
     {"gemma3n_text", "embeddings for each layer, several streams of the residual (AltUp)"},

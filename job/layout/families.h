@@ -1,5 +1,5 @@
-// The model families that the engine runs: for each model_type, the reader of its config.json. A
-// family whose operations exist is one reader (family_readers.h), its row in the table, and a fixture
+// The model families that the engine runs: the reader of config.json for each model_type. A family
+// whose operations exist needs a reader (family_readers.h), a row in the table, and a fixture
 // (tests/oracle/family_oracle.py).
 #pragma once
 
@@ -15,15 +15,15 @@ namespace dsj::layout {
 struct Family {
   const char* model_type;
   const char* models;  ///< for people: "Llama 2, Llama 3"
-  const char* reads;   ///< what config.json decides beyond sizes, as Markdown for docs/models.md
-  /// Fills all of `out` but model_type; leaves problems in `fields`.
+  const char* reads;   ///< what config.json sets besides sizes, as Markdown for docs/models.md
+  /// Sets everything in `out` except model_type; reports problems to `fields`.
   void (*read)(const nlohmann::json& config, Fields& fields, ModelConfig& out);
 };
 
 std::span<const Family> families();
-/// Null: unknown.
+/// Null if unknown.
 const Family* family_of(const std::string& model_type);
-/// What a type that people bring and no reader knows would need: "alibi positions". Null: nobody looked.
+/// What a common type without a reader would need: "alibi positions". Null if not examined.
 const char* unbuilt(const std::string& model_type);
 /// "known model types: llama (Llama 2, Llama 3), ..."
 std::string known_families();

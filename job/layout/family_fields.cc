@@ -20,7 +20,7 @@ void read_yarn(Fields& rope, int64_t max_position, RopeConfig& r) {
   const double derived =
       std::max(1.0, static_cast<double>(max_position) / static_cast<double>(r.original_max));
   r.factor = rope.absent("factor") ? derived : rope.required("factor", 0, kFactorMax);
-  // transformers takes the default for 0, as for a missing one.
+  // transformers reads 0 as the default, like a missing value.
   const auto rotations = [&](const char* key, double fallback) {
     const double value = rope.number(key, fallback, 0, kFactorMax);
     return value > 0 ? value : fallback;
@@ -28,7 +28,7 @@ void read_yarn(Fields& rope, int64_t max_position, RopeConfig& r) {
   r.beta_fast = rotations("beta_fast", 32);
   r.beta_slow = rotations("beta_slow", 1);
   r.truncate = rope.flag("truncate", true);
-  // The ramp's ends are logarithms to the base theta.
+  // The ends of the ramp are logarithms to base theta.
   rope.require(r.theta != 1, "rope_theta", "is 1, for which yarn has no frequencies");
   const double scale = rope.number("mscale", 0, 0, kFactorMax);
   const double all = rope.number("mscale_all_dim", 0, 0, kFactorMax);
@@ -64,7 +64,7 @@ void read_longrope(const json& object, Fields& rope, const ModelConfig& sizes, R
   r.long_factor = read_divisors(object, "long_factor", pairs, rope);
 }
 
-/// Elements of a head that are rotated. transformers cuts the product to a whole number.
+/// The number of rotated elements of a head. transformers truncates the product to an integer.
 void read_partial(const json& config, Fields& fields, const Defaults& defaults, ModelConfig& out) {
   const double fallback = defaults.partial_rotary;
   const char* const key_of_config = defaults.partial_rotary_key;
@@ -88,8 +88,8 @@ void read_partial(const json& config, Fields& fields, const Defaults& defaults, 
   out.rotary_dim = std::max<int64_t>(2, size - size % 2);
 }
 
-/// transformers 5 keeps rope_theta and the scaling in rope_parameters; older versions keep
-/// rope_theta beside rope_scaling. rope_scaling wins if both are given.
+/// transformers 5 stores rope_theta and the scaling in rope_parameters; older versions store
+/// rope_theta beside rope_scaling. rope_scaling wins if both exist.
 void read_rope(const json& config, Fields& fields, const Defaults& defaults, ModelConfig& out) {
   out.rope.theta = fields.number(defaults.theta_key, defaults.theta, kTiny, kThetaMax);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -129,7 +129,7 @@ RopeConfig read_rope_object(const json& object, const std::string& key, double t
   RopeConfig r;
   r.theta = rope.number("rope_theta", theta, kTiny, kThetaMax);
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  // The pretraining length beside the object (Phi-3) comes before the one inside.
+  // The pretraining length beside the object (Phi-3) overrides the one inside.
   constexpr char kOriginal[] = "original_max_position_embeddings";
   const bool beside = !fields.absent(kOriginal);
   r.original_max = (beside ? fields : rope).positive(kOriginal, kIndexMax, sizes.max_position);
@@ -202,7 +202,7 @@ void read_shape(const json& config, Fields& fields, const Defaults& defaults, Mo
   out.num_kv_heads = out.num_heads;
   if (const char* key = defaults.kv_heads_key) {
     const bool missing = defaults.kv_heads > 0 && !config.contains(key);
-    // Where the class's own number cannot be, the tensors' shapes decide.
+    // If the class's default does not divide the heads, the tensors' shapes decide.
     const bool can_be = missing && out.num_heads % defaults.kv_heads == 0;
     out.num_kv_heads = fields.positive(key, kWidthMax, can_be ? defaults.kv_heads : out.num_heads);
   }
@@ -216,7 +216,7 @@ void read_shape(const json& config, Fields& fields, const Defaults& defaults, Mo
     const bool null = is_null(config, "pad_token_id");
     int64_t padding =
         null ? -1 : fields.whole("pad_token_id", -kIndexMax, kIndexMax, defaults.padding);
-    // torch counts a negative index from the end. A null is no index.
+    // torch counts a negative index from the end. Null means no index.
     if (padding < 0 && !null && !fields.absent("pad_token_id")) padding += out.vocab_size;
     out.padding_id = padding < out.vocab_size ? std::max<int64_t>(padding, -1) : -1;
   }
@@ -258,7 +258,7 @@ void no_slices(Fields& fields) {
 
 void read_experts(Fields& fields, const ExpertKeys& keys, ModelConfig& out) {
   ExpertsConfig& experts = out.experts;
-  // transformers 5 saves some families' count under another family's name.
+  // transformers 5 saves the count of some families under another family's name.
   const char* count = keys.count;
   for (const char* other : {"num_experts", "num_local_experts"})
     if (fields.absent(count)) count = other;
@@ -325,7 +325,7 @@ void no_auxiliary_loss(Fields& fields) {
 
 namespace {
 
-/// What a scaled rope's mscale_all_dim puts on the scores, twice.
+/// The factor that a scaled rope's mscale_all_dim gives the scores; it applies twice.
 double mscale_of_scores(const json& config, Fields& fields, const RopeConfig& rope) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto it = config.find(key);

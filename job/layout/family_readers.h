@@ -1,4 +1,4 @@
-// The readers of config.json, one for each family, which the table in families.cc lists. They lie in one
+// The readers of config.json, one per family, which the table in families.cc lists. There is one
 // file for each kind of layer. Internal to layout.
 // Tested by: tests/job/layout/model_config_test.cc
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace dsj::layout {
 
-/// Fills all of `out` but model_type; leaves problems in `fields`.
+/// Sets everything in `out` except model_type; reports problems to `fields`.
 using FamilyReader = void(const nlohmann::json& config, Fields& fields, ModelConfig& out);
 
 // llama_families.cc: RMSNorm, gated MLP

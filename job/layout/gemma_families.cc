@@ -18,7 +18,7 @@ void read_gemma_shape(const json& config, Fields& fields, Defaults defaults, Mod
   defaults.activation = "gelu_pytorch_tanh";
   defaults.padding = 0;
   read_shape(config, fields, defaults, out);
-  // A released config says gelu and means the tanh form; so does transformers.
+  // A released config has gelu but means the tanh form; transformers does the same.
   if (out.activation == Activation::Gelu) out.activation = Activation::GeluTanh;
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::RmsPlusOne;
@@ -40,7 +40,7 @@ void read_gemma(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// What Gemma 3 and 4 have where a config is silent.
+/// Defaults of Gemma 3 and 4.
 Defaults since_gemma3() {
   return {.max_position = 131072,
           .rope_by_layer_type = true,
@@ -48,7 +48,7 @@ Defaults since_gemma3() {
           .kv_heads = 4};
 }
 
-/// Gemma 2 and 3: norms on both sides, a scale of its own, caps.
+/// Gemma 2 and 3: norms before and after attention and the MLP, their own scale, caps.
 void read_gemma_layers(Fields& fields, double logits_cap, double scores_cap, ModelConfig& out) {
   out.post_norms = true;
   out.names.norm2 = "pre_feedforward_layernorm";
@@ -71,7 +71,7 @@ void read_gemma2(const json& config, Fields& fields, ModelConfig& out) {
   read_windows(config, fields, read_window(config, fields, 4096), but_each(2), out);
 }
 
-/// Gemma 2 without the norms behind attention and the MLP.
+/// Gemma 2 without the norms after attention and the MLP.
 void read_vaultgemma(const json& config, Fields& fields, ModelConfig& out) {
   read_gemma2(config, fields, out);
   out.post_norms = false;
@@ -98,8 +98,8 @@ void read_gemma3(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// Gemma 4: heads of layers with full attention, by global_head_dim and its neighbour, or by the object
-/// that transformers 5.23 writes in their place.
+/// Gemma 4: the heads of layers with full attention, by global_head_dim and
+/// num_global_key_value_heads, or by the object that transformers 5.23 writes instead.
 void read_gemma4_heads(const json& config, Fields& fields, ModelConfig& out) {
   const bool shares = fields.flag("attention_k_eq_v", false);
   const LayerShape narrow{out.head_dim, out.num_kv_heads};
@@ -128,7 +128,7 @@ void read_gemma4_heads(const json& config, Fields& fields, ModelConfig& out) {
   }
 }
 
-/// Of a type of layer. Only proportional turns a part of a head, whatever the object says beside others.
+/// The rope of a type of layer. Only proportional rope rotates a part of a head.
 RopeConfig read_gemma4_rope(const json& config, Fields& fields, const char* type, json absent,
                             const ModelConfig& sizes) {
   const std::string key = std::string("rope_parameters.") + type;
@@ -141,7 +141,7 @@ RopeConfig read_gemma4_rope(const json& config, Fields& fields, const char* type
   r.theta = rope.number("rope_theta", 0, kTiny, 1e15);
   r.factor = rope.number("factor", 1, kTiny, kFactorMax);
   const double part = rope.number("partial_rotary_factor", 1, 0, 1);
-  // transformers halves before it cuts to a whole number of pairs.
+  // transformers halves before it truncates to a number of pairs.
   r.turning = 2 * static_cast<int64_t>(part * static_cast<double>(sizes.head_dim) / 2);
   fields.inherit(rope);
   return r;
@@ -151,7 +151,7 @@ RopeConfig read_gemma4_rope(const json& config, Fields& fields, const char* type
 
 void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
   read_gemma_shape(config, fields, since_gemma3(), out);
-  // Text among pictures is causal whatever pictures are.
+  // "vision": text is causal, pictures are not; rows have only text.
   const std::string sees = fields.text("use_bidirectional_attention", "vision");
   fields.require(sees == "vision", "use_bidirectional_attention",
                  "is \"" + sees + "\"; this engine trains causal models");
@@ -160,8 +160,8 @@ void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
   out.names.norm2 = "pre_feedforward_layernorm";
   out.scale_attention = false;
   out.logits_cap = fields.number("final_logit_softcapping", 0, 0, kFactorMax);
-  json types =
-      config;  // the class makes the last layer one of full attention, whatever the file says
+  // The class forces full attention on the last layer.
+  json types = config;
   if (const auto list = types.find("layer_types");
       list != types.end() && list->is_array() && !list->empty())
     list->back() = "full_attention";
@@ -213,7 +213,7 @@ void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
   out.names.stacked_down = "experts.down_proj";
 }
 
-/// Gemma 4 without experts and embeddings for each layer, whatever the file says of them.
+/// Gemma 4 without experts and without embeddings per layer, regardless of the file.
 void read_gemma4_unified(const json& config, Fields& fields, ModelConfig& out) {
   json plain = config;
   plain["hidden_size_per_layer_input"] = 0;

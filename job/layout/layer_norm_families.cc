@@ -94,7 +94,7 @@ void read_olmo(const json& config, Fields& fields, ModelConfig& out) {
                  "is not null; clipped queries, keys and values are not built");
 }
 
-// ---- attention and MLP side by side
+// ---- attention and MLP in parallel
 
 namespace {
 
@@ -228,8 +228,8 @@ void read_gptj(const json& config, Fields& fields, ModelConfig& out) {
   no_tied_bias(fields, out);
 }
 
-/// Three generations: 7B (one key head, one norm), 40B (key heads, two norms), and the first, in
-/// sequence.
+/// Three generations: 7B (one key head, one norm), 40B (several key heads, two norms), and the
+/// first one, whose MLP follows attention.
 void read_falcon(const json& config, Fields& fields, ModelConfig& out) {
   const bool newer = fields.flag("new_decoder_architecture", false);
   const bool one_head = !newer && fields.flag("multi_query", true);
@@ -317,7 +317,7 @@ void read_opt(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// attention_types, [[["global", "local"], 6]]: which layers have the window, each list so many times.
+/// attention_types, [[["global", "local"], 6]]: patterns of layers with their number of repeats.
 void read_gpt_neo_windows(const json& config, Fields& fields, ModelConfig& out) {
   const int64_t window = fields.positive("window_size", kIndexMax, 256);
   json types = json::array({json::array({json::array({"global", "local"}), 12})});
@@ -380,7 +380,7 @@ void read_gpt_neo(const json& config, Fields& fields, ModelConfig& out) {
                .down = "mlp.c_proj"};
 }
 
-/// GPT-2's layer with one key head for all queries, or with a group of rows for each head.
+/// GPT-2's layer with one key head for all queries, or with a group of rows per head.
 void read_gpt_bigcode(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.hidden_key = "n_embd",
@@ -401,7 +401,7 @@ void read_gpt_bigcode(const json& config, Fields& fields, ModelConfig& out) {
              out);
   if (fields.flag("multi_query", true)) out.num_kv_heads = 1;
   out.scale_attention = fields.flag("scale_attn_weights", true);
-  // They ask for fp32 probabilities, which are fp32 here anyway.
+  // These request fp32 probabilities, which are fp32 here anyway.
   for (const char* key : {"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"})
     fields.flag(key, true);
   fields.require(!fields.flag("add_cross_attention", false), "add_cross_attention",
@@ -446,7 +446,7 @@ void read_gpt2(const json&, Fields& fields, ModelConfig& out) {
   out.o_bias = out.mlp_bias = true;
   out.scale_attention = fields.flag("scale_attn_weights", true);
   out.scale_by_layer = fields.flag("scale_attn_by_inverse_layer_idx", false);
-  // It asks for fp32 scores and probabilities, which are fp32 here anyway.
+  // This requests fp32 scores and probabilities, which are fp32 here anyway.
   fields.flag("reorder_and_upcast_attn", false);
   out.dropout = {.embedding = fields.probability("embd_pdrop", 0.1),
                  .attention = fields.probability("attn_pdrop", 0.1),

@@ -9,7 +9,7 @@ namespace dsj::layout {
 
 using nlohmann::json;
 
-// ---- Llama and what differs from it in data alone
+// ---- Llama, and families that differ from it only in data
 
 void read_llama(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {}, out);
@@ -37,7 +37,7 @@ void read_mistral(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// Qwen2 and Qwen3: use_sliding_window; per layer either layer_types or max_window_layers.
+/// Qwen2 and Qwen3: use_sliding_window; then layer_types or max_window_layers per layer.
 void read_qwen_windows(const json& config, Fields& fields, ModelConfig& out) {
   const int64_t window =
       fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
@@ -68,7 +68,7 @@ void read_ministral(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// The rope object of a file; null: it has none.
+/// The rope object of a file; null if there is none.
 json* rope_of(json& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto it = config.find(key);
@@ -113,8 +113,8 @@ void read_ministral3(const json& config, Fields& fields, ModelConfig& out) {
   fields.inherit(rope);
 }
 
-/// Query and key are normed after they turned. A scaling with alpha stretches the base once, whatever
-/// the length.
+/// Queries and keys are normed after rope. A scaling with alpha stretches the base once,
+/// independent of the length.
 void read_hunyuan(const json& config, Fields& fields, ModelConfig& out) {
   json plain = config;
   double alpha = 0;
@@ -145,7 +145,7 @@ void read_hunyuan(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// As many for every layer, in files a number or a list.
+/// The same for every layer; files have a number or a list.
 void one_for_all_layers(json& config, Fields& fields, const char* key) {
   const auto list = config.find(key);
   if (list == config.end() || !list->is_array()) return;
@@ -158,7 +158,7 @@ void one_for_all_layers(json& config, Fields& fields, const char* key) {
 
 }  // namespace
 
-/// With one more MLP that every token passes.
+/// With a shared expert.
 void read_hunyuan_moe(const json& config, Fields& fields, ModelConfig& out) {
   json plain = config;
   for (const char* key : {"num_experts", "moe_topk"}) one_for_all_layers(plain, fields, key);
@@ -179,7 +179,7 @@ void read_hunyuan_moe(const json& config, Fields& fields, ModelConfig& out) {
   out.names.shared = "mlp.shared_mlp";
 }
 
-/// Llama with one name for each bias.
+/// Llama with a separate field for each bias.
 void read_internlm3(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 32768, .head_dim = 128, .norm_eps = 1e-5, .kv_heads = 2}, out);
@@ -200,7 +200,7 @@ void read_granite(const json& config, Fields& fields, ModelConfig& out) {
   out.logits_scale = 1 / factor("logits_scaling");
 }
 
-/// Granite with norms on both sides; its factor multiplies the logits.
+/// Granite with norms before and after; its factor multiplies the logits.
 void read_hyperclovax(const json& config, Fields& fields, ModelConfig& out) {
   read_granite(config, fields, out);
   out.logits_scale = fields.number("logits_scaling", 1, kTiny, kFactorMax);
@@ -281,7 +281,7 @@ void read_ernie(const json& config, Fields& fields, ModelConfig& out) {
   out.rope_in_pairs = true;
 }
 
-/// Probabilities, corrected for the choice alone.
+/// Experts are weighted by probabilities, and chosen by corrected ones.
 void read_ernie_moe(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 131072,
@@ -291,7 +291,7 @@ void read_ernie_moe(const json& config, Fields& fields, ModelConfig& out) {
               .padding = 0,
               .kv_heads = 4},
              out);
-  out.dropout.attention = 0;  // transformers reads none
+  out.dropout.attention = 0;  // transformers does not read it
   out.qkv_bias = false;
   out.rope_in_pairs = true;
   fields.require(!fields.flag("use_bias", false), "use_bias",
@@ -362,7 +362,7 @@ void read_apertus(const json& config, Fields& fields, ModelConfig& out) {
   out.names.norm2 = "feedforward_layernorm";
 }
 
-// ---- norms behind attention and the MLP
+// ---- norms after attention and the MLP
 
 void read_olmo2(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.norm_eps = 1e-5, .padding = 1}, out);
@@ -372,7 +372,7 @@ void read_olmo2(const json& config, Fields& fields, ModelConfig& out) {
   out.post_norms = out.qk_norm = out.qk_norm_whole = true;
 }
 
-/// Layers with a window keep the unscaled rope.
+/// Layers with a window have the unscaled rope.
 void read_olmo3(const json& config, Fields& fields, ModelConfig& out) {
   Defaults defaults{.norm_eps = 1e-5, .theta = 500000, .padding = 1};
   const bool by_type = !rope_object_of(config, "full_attention").empty();
@@ -398,7 +398,7 @@ void read_olmo3(const json& config, Fields& fields, ModelConfig& out) {
 
 namespace {
 
-/// Attention of EXAONE 4.0 and what follows it: full layers have no rope.
+/// Attention of EXAONE 4.0 and its successors: full layers have no rope.
 void read_exaone_attention(const json& config, Fields& fields, const Defaults& defaults,
                            ModelConfig& out) {
   read_shape(config, fields, defaults, out);

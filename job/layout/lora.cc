@@ -14,20 +14,20 @@ constexpr char kTargets[] = "lora.targetModules";
 constexpr char kSaved[] = "lora.modulesToSave";
 constexpr char kFourBits[] = "lora.loadIn4bit";
 constexpr char kAllLinear[] = "all-linear";
-constexpr std::string_view kTextModel = "model.text_model.";  // where files name it so too
+constexpr std::string_view kTextModel = "model.text_model.";  // files may use this prefix, too
 
-/// A module of the model, named as in PyTorch.
+/// A module of the model, with its name in PyTorch.
 struct Module {
   enum class Kind { Linear, Embedding, Output, Experts, Router, Other, Container } kind;
   std::string name;
-  int unit = -1, weight = -1;  ///< place of its weight; -1: a tied head, which has none
+  int unit = -1, weight = -1;  ///< index of its weight; -1: a tied head, which has none
 };
 
 std::string last_name(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
 
-/// Of the module that holds a matrix or more.
+/// The kind of the module that has one or more matrices.
 Module::Kind kind_of(const ModelConfig& model, const std::vector<UnitSpec>& units, size_t unit,
                      const Parameter& parameter) {
   if (unit == 0) return Module::Kind::Embedding;
@@ -39,12 +39,12 @@ Module::Kind kind_of(const ModelConfig& model, const std::vector<UnitSpec>& unit
   return router ? Module::Kind::Router : Module::Kind::Linear;
 }
 
-/// The leaves in unit order, then the modules that hold them.
+/// The leaf modules in unit order, then the modules that contain them.
 std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitSpec>& units) {
   std::vector<Module> modules;
   std::set<std::string> containers, leaves;
   for (size_t unit = 0; unit < units.size(); ++unit) {
-    const auto first = static_cast<ptrdiff_t>(modules.size());  // no module is of two units
+    const auto first = static_cast<ptrdiff_t>(modules.size());  // no module belongs to two units
     for (size_t i = 0; i < units[unit].parameters.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];
       const std::string name = module_name(model, parameter.name);
@@ -82,12 +82,12 @@ bool can_adapt(const Module& module) {
   return module.kind == Module::Kind::Linear;
 }
 
-/// PEFT's rule: the name itself, or its end after a dot.
+/// PEFT's rule: the full name, or a suffix that follows a dot.
 bool ends_with_name(const std::string& module, const std::string& name) {
   return module == name || module.ends_with("." + name);
 }
 
-/// PEFT leaves out a module that modulesToSave names, and what lies inside such a module.
+/// PEFT skips a module that modulesToSave names, and the modules in it.
 bool excluded(const LoraArgs& lora, const std::string& module) {
   const std::string padded = "." + module + ".";
   return std::ranges::any_of(lora.modules_to_save, [&](const std::string& name) {
@@ -95,7 +95,7 @@ bool excluded(const LoraArgs& lora, const std::string& module) {
   });
 }
 
-/// The last names of the leaves that `keep` accepts, each once, in the model's order.
+/// The last parts of names of leaves that `keep` accepts, unique, in the model's order.
 template <typename Keep>
 std::vector<std::string> short_names(const std::vector<Module>& modules, Keep keep) {
   std::vector<std::string> names;
@@ -106,7 +106,7 @@ std::vector<std::string> short_names(const std::vector<Module>& modules, Keep ke
   return names;
 }
 
-/// Ends of names that mean every module that can have an adapter, and no expert.
+/// Suffixes that match every module that can have an adapter, and no expert.
 std::vector<std::string> adaptable_names(const std::vector<Module>& modules) {
   const auto of_experts =
       short_names(modules, [](const Module& m) { return m.kind == Module::Kind::Experts; });
@@ -150,7 +150,7 @@ Status check_target(const Module& module, const std::vector<Module>& modules) {
                    kTargets, hint);
 }
 
-/// At least one module must match, and every match must be able to have an adapter.
+/// At least one module must match, and every match must support an adapter.
 template <typename Matches>
 Status check_targets(const LoraArgs& lora, const std::vector<Module>& modules, Matches matches,
                      bool& any) {
@@ -165,7 +165,7 @@ Status check_targets(const LoraArgs& lora, const std::vector<Module>& modules, M
   return {};
 }
 
-/// PEFT's: the projections of attention, q and v or the one weight that holds them; Phi's MLP too.
+/// PEFT's: attention's q and v, or the one weight that contains them; for Phi also the MLP.
 std::vector<std::string> default_targets(const ModelConfig& model) {
   if (model.model_type == "phi") return {"q_proj", "v_proj", "fc1", "fc2"};
   if (model.block == Block::Gpt2) return {"c_attn"};
@@ -284,7 +284,7 @@ bool is_saved_whole(const LoraArgs& lora, const std::string& module) {
 
 namespace {
 
-/// A vision part has modules of the same names, which PEFT would adapt too: the text part's alone.
+/// A vision part has modules of the same names, which PEFT would adapt too: only those of the text.
 void name_text_part(const ModelConfig& model, LoraArgs& lora) {
   if (!model.is_text_part || !lora.target_pattern.empty()) return;
   std::string names;
@@ -344,7 +344,7 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
     Parameter& weight = units[module.unit].parameters[module.weight];
     if (weight.frozen) weight.packing = lora->double_quant ? Packing::Nf4TwoLevels : Packing::Nf4;
   }
-  // All A before all B: adapters that read one input (q, k, v; gate, up) are neighbours.
+  // All A before all B: adapters with the same input (q, k, v; gate, up) are neighbours.
   for (const Module& module : modules) {
     if (!adapted(*lora, pattern, module)) continue;
     UnitSpec& unit = units[module.unit];

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr double kParametersMax = 1e14;
 
-/// Parameters, about: every product of two sizes that the model has.
+/// An approximate number of parameters: every product of two sizes that the model has.
 double parameters_of(const ModelConfig& c) {
   const auto width = static_cast<double>(c.hidden_size);
   const auto of_heads = static_cast<double>(c.query_size() + c.kv_size());
@@ -30,10 +30,10 @@ double parameters_of(const ModelConfig& c) {
          width * static_cast<double>(2 * c.vocab_size + c.max_position);
 }
 
-/// A method of quantization_config, by transformers' name for it.
+/// A method of quantization_config, by transformers' name.
 struct Quantisation {
   std::string_view method;
-  const char* by;  ///< for people
+  const char* by;  ///< shown to users
 };
 constexpr char kTakeTheOriginal[] = "take the model in 16 or 32 bits that it was made from";
 constexpr Quantisation kQuantisations[] = {
@@ -56,13 +56,13 @@ bool is_true(const json& object, const char* key) {
   return found != object.end() && found->is_boolean() && found->get<bool>();
 }
 
-/// Weights that are unpacked when they are read (engine/weights/packed_weights.h).
+/// Formats that are unpacked when they are read (engine/weights/packed_weights.h).
 bool is_unpacked(const std::string& method, const std::string& model_type) {
   return method == "fp8" || (method == "mxfp4" && model_type == "gpt_oss");
 }
 
-/// What transformers does where config.json has such an object: bitsandbytes quantises the weights
-/// as they are read, whatever type they have; the others read quantised ones.
+/// What transformers does if config.json has such an object: with bitsandbytes it quantizes weights
+/// of any type while reading; with the others it reads quantized weights.
 void refuse_quantised(const json& config, const std::string& model_type, Fields& fields) {
   const json* text = config.contains("text_config") ? &config["text_config"] : nullptr;
   for (const json* part : {&config, text}) {

@@ -1,4 +1,4 @@
-// A Hugging Face config.json as the engine and the memory model read it. It refuses what the engine
+// Reads a Hugging Face config.json for the engine and the memory model. It refuses what the engine
 // cannot run, with the field and the reason, and never guesses.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace dsj::layout {
 
-/// `where` names the file in messages. BadInput: an unknown model_type (lists the known ones), or a
-/// setting that would change the result and is not built: other rope scalings, another activation,
-/// tensor-parallel pretraining. Also a size beyond all counting: field and range.
+/// `where` names the file in messages. Errors: BadInput if model_type is unknown (lists the known
+/// ones), if a size is too large to count with, or if a setting would change the result and is not
+/// built: other rope scalings, another activation, tensor-parallel pretraining.
 Result<ModelConfig> model_config_from_json(const nlohmann::json& config, const std::string& where);
 
 /// Reads DIRECTORY/config.json. Errors as above.

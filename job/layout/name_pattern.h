@@ -1,5 +1,5 @@
-// A regular expression over names of modules and parameters, by PCRE2; its syntax is Python's but for
-// rarities. Users write it, so matching is bounded, and a pattern that runs away is an error.
+// A regular expression over names of modules and parameters, by PCRE2. The syntax is Python's except
+// for rare cases. Users write it, so matching is bounded, and exceeding the bound is an error.
 // Tested by: tests/job/layout/lora_test.cc
 #pragma once
 
@@ -12,10 +12,10 @@ namespace dsj::layout {
 
 class NamePattern {
  public:
-  enum class Part { Whole, Start };  ///< what must match: Python's re.fullmatch, or re.match
-  /// BadInput: it does not compile. The message says where and why.
+  enum class Part { Whole, Start };  ///< as Python's re.fullmatch, or re.match
+  /// Errors: BadInput if it does not compile, with the position and the reason.
   static Result<NamePattern> compile(const std::string& pattern, Part part = Part::Whole);
-  /// Error: the match took too long.
+  /// Errors: if the match takes too long.
   Result<bool> matches(const std::string& name) const;
 
  private:

@@ -10,7 +10,7 @@ int64_t tile_of(int64_t elements) {
   return std::max(kTileAlign, elements / kTileAlign * kTileAlign);
 }
 
-/// One flat's parts. `host_left` and `file_end` carry over from flat to flat.
+/// The parts of one flat. `host_left` and `file_end` carry over from flat to flat.
 std::vector<Part> cut(const Placement& where, int64_t numel, int64_t vectors, int64_t element,
                       int64_t tile, int64_t& host_left, int64_t& file_end) {
   std::vector<Part> parts;
@@ -61,7 +61,7 @@ OffloadPlan plan_offload(const OffloadInput& input) {
     vectors = std::max<int64_t>(vectors, flat.optimizer_vectors);
     element = std::max<int64_t>(element, flat.parameter_bytes);
   }
-  // Staging holds `staging` elements of one vector, which is all vectors of tiles_at_once tiles.
+  // Staging has `staging` elements of one vector: all vectors of tiles_at_once tiles.
   int64_t tile = tile_of(round_up(std::max<int64_t>(largest, 1), kTileAlign));
   const bool optimizer_file = input.optimizer.place == Place::File;
   const bool parameter_file = input.parameters.place == Place::File && element > 0;

@@ -1,6 +1,6 @@
-// Where each shard's elements lie when optimizer state or parameters leave the device: which part
-// of which flat is on the device, in host memory or in a file, and in what tiles the file is read.
-// Numbers only. The engine allocates by it, and the memory model counts with it.
+// The placement of each shard's elements if optimizer state or parameters are offloaded: which part
+// of which flat is on the device, in host memory or in a file, and the tiles of the file. Numbers
+// only. The engine allocates by it, and the memory model counts with it.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,23 @@ inline constexpr int64_t kFileAlign = 4096;
 struct Part {
   Place place = Place::Device;
   int64_t begin = 0, numel = 0;  ///< elements of the shard
-  int64_t file_offset = 0;       ///< bytes; its vectors follow one another, each padded
+  int64_t file_offset = 0;       ///< bytes; its vectors are consecutive, each padded
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-/// Where one kind of state goes: the optimizer's vectors, or the parameter shards that gathers
-/// read.
+/// The place of one kind of state: the optimizer's vectors, or the parameter shards that are
+/// gathered.
 struct Placement {
   Place place = Place::Device;
-  double ratio = 1;           ///< share of each shard in `place`; the rest stays on the device
-  int64_t host_first = 0;     ///< File: the first elements, over all shards, stay in host memory
-  int64_t staging = 0;        ///< File: elements of one vector in memory at a time, at most
-  int64_t tiles_at_once = 1;  ///< File: tiles in memory together, at least
+  double ratio = 1;           ///< share of each shard in `place`; the rest is on the device
+  int64_t host_first = 0;     ///< File: so many first elements of all shards stay in memory
+  int64_t staging = 0;        ///< File: maximum elements of one vector in memory at a time
+  int64_t tiles_at_once = 1;  ///< File: minimum number of tiles in memory at the same time
 };
 
 struct OffloadedFlat {
   int64_t shard_numel = 0;
-  int optimizer_vectors = 0;  ///< the states, and a separate master
+  int optimizer_vectors = 0;  ///< the states, plus a separate master
   int parameter_bytes = 0;    ///< per element of the parameter shard; 0: no such shard
 };
 
@@ -54,9 +54,9 @@ struct OffloadPlan {
   int optimizer_tiles = 0, parameter_tiles = 0;                ///< in memory at a time
   int64_t optimizer_file_bytes = 0, parameter_file_bytes = 0;  ///< of each file
 
-  /// Whether a part of the flat's optimizer states does not lie on the device.
+  /// Whether a part of the flat's optimizer states is not on the device.
   bool states_leave(int flat) const;
-  /// Bytes of staging memory, including what alignment may waste.
+  /// Bytes of staging memory, including the losses of alignment.
   int64_t staging_bytes() const {
     return (optimizer_tile_bytes + kFileAlign) * optimizer_tiles +
            (parameter_tile_bytes + kFileAlign) * parameter_tiles;

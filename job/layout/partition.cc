@@ -22,7 +22,7 @@ FlatLayout::FlatLayout(std::string name, const std::vector<Parameter>& parameter
     if (aligned > end + numel) gaps_.push_back({end + numel, aligned - end - numel});
     end = aligned;
   }
-  // Chunks of equal size, not full ones and a rest: every collective moves as much.
+  // Chunks of equal size instead of full ones and a rest, so that every collective sends the same.
   const int64_t unit = world * align;
   const int64_t limit = std::max(chunk_limit / unit * unit, unit);
   const int64_t count = end / limit + (end % limit != 0);

@@ -1,5 +1,5 @@
-// ZeRO's arithmetic: where each parameter lies in its flat, how a flat is cut into chunks, which
-// slice of each chunk a rank owns. Numbers only: no tensors, no torch, no communication.
+// ZeRO's arithmetic: the position of each parameter in its flat, the chunks of a flat, and the
+// slice of each chunk that a rank owns. Numbers only: no tensors, no torch, no communication.
 //
 //   flat     the parameters of one unit, each aligned to kAlign elements, padded at the end;
 //            trained, frozen (LoRA) and packed parameters (QLoRA) have flats of their own. Where an
@@ -48,7 +48,7 @@ struct Chunk {
   int64_t shard_offset = 0;  ///< of the slice, in the shard
 };
 
-/// A run of one parameter's elements in a shard: what checkpoints name.
+/// A run of one parameter's elements in a shard, as checkpoints name it.
 struct Range {
   int64_t slot = 0;
   int64_t offset = 0;  ///< elements from the parameter's start
@@ -64,14 +64,14 @@ struct Gap {
 
 class FlatLayout {
  public:
-  /// `chunk_limit`: elements, > 0; no chunk is larger, except that world x align is the least. The
-  /// parameters must be alike in `frozen` and `packing` (DSJ_CHECK). `align`: a multiple of kAlign.
+  /// `chunk_limit`: maximum elements of a chunk, > 0, but at least world x align is allowed. The
+  /// parameters must have equal `frozen` and `packing` (DSJ_CHECK). `align`: a multiple of kAlign.
   FlatLayout(std::string name, const std::vector<Parameter>& parameters, int world,
              int64_t chunk_limit, int64_t align = kAlign);
 
   const std::string& name() const { return name_; }
   int world() const { return world_; }
-  /// Read only: no gradient, no master, no moments.
+  /// Whether it is read only: no gradient, no master, no moments.
   bool frozen() const { return frozen_; }
   Packing packing() const { return packing_; }
   int64_t numel() const { return numel_; }  ///< with padding
@@ -81,7 +81,7 @@ class FlatLayout {
   const std::vector<Chunk>& chunks() const { return chunks_; }
   const std::vector<Gap>& gaps() const { return gaps_; }
 
-  /// What `rank` owns, in flat order.
+  /// The runs that `rank` owns, in flat order.
   std::vector<Range> ranges(int rank) const;
 
  private:
@@ -95,7 +95,7 @@ class FlatLayout {
   std::vector<Gap> gaps_;
 };
 
-/// Which flat and slot each parameter of a model has.
+/// The flat and the slot of each parameter of a model.
 struct FlatPlan {
   struct Place {
     int flat = 0;  ///< index into flats
@@ -105,7 +105,7 @@ struct FlatPlan {
   std::vector<int> unit_flat;     ///< [unit]: the flat of its trained parameters, or -1
   std::vector<int> unit_frozen;   ///< [unit]: the flat of its frozen parameters, or -1
   std::vector<int> unit_packed;   ///< [unit]: the flat of its packed parameters, or -1
-  int persisted = -1;             ///< the flat of small trained parameters kept whole, or -1
+  int persisted = -1;             ///< the flat of small trained parameters that stay whole, or -1
   int persisted_frozen = -1;      ///< the same for frozen ones
   std::vector<std::vector<Place>> places;  ///< [unit][parameter]
   bool is_persisted(int flat) const { return flat == persisted || flat == persisted_frozen; }
@@ -113,17 +113,17 @@ struct FlatPlan {
 
 struct FlatPlanOptions {
   int shard_world = 1;                ///< 1: nothing is sharded (stage 0)
-  int64_t chunk_limit = INT64_MAX;    ///< elements of a collective
+  int64_t chunk_limit = INT64_MAX;    ///< elements per collective
   int64_t persistence_threshold = 0;  ///< elements; parameters up to this stay whole; 0: none
-  /// Cap on their sum (elements), taken in registration order.
+  /// Cap on the sum of these (elements), applied in registration order.
   int64_t model_persistence_threshold = INT64_MAX;
-  /// Parameters whose flats hold nothing else, whatever the threshold: the others of their units, if
-  /// trained like them or frozen like them, are persisted. Null: none.
+  /// Parameters that get flats of their own, regardless of the thresholds: other parameters of
+  /// their units with the same `frozen` are persisted. Null: none.
   std::function<bool(const Parameter&)> alone = nullptr;
-  /// Parameters that are persisted whatever the thresholds. Null: none.
+  /// Parameters that are persisted regardless of the thresholds. Null: none.
   std::function<bool(const Parameter&)> whole = nullptr;
-  /// Elements, a multiple of kAlign: no run of this length from a trained parameter's start on, in
-  /// steps of it, is cut between two ranks.
+  /// Elements, a multiple of kAlign: trained parameters consist of blocks of this length, from
+  /// their start on, and no block is split between two ranks.
   int64_t align = kAlign;
   int64_t frozen_align = kAlign;  ///< the same for frozen ones that are not packed
 };

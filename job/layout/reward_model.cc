@@ -96,7 +96,7 @@ Result<ModelConfig> as_reward_model(ModelConfig model, const std::string& where)
   model.head_bias = false;
   model.logits_scale = 1;
   model.logits_cap = 0;
-  model.experts.balance = 0;  // those classes add no auxiliary loss
+  model.experts.balance = 0;  // these classes add no auxiliary loss
   model.names.head = "score";
   return model;
 }

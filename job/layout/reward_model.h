@@ -1,6 +1,6 @@
-// A reward model: a model's body with a score [1, hidden] in place of its head, as transformers'
+// A reward model: a model's body with a score [1, hidden] instead of its head, as transformers'
 // AutoModelForSequenceClassification with one label. The score is read at the last token of a row
-// that does not pad.
+// that is not padding.
 // Tested by: tests/job/layout/reward_model_test.cc
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace dsj::layout {
 
-/// transformers' class of such a model; null: it has none for this type.
+/// transformers' class of such a model; null if it has none for this type.
 const char* reward_class(const std::string& model_type);
 
-/// Whether config.json is of a model for sequence classification. BadInput: it has other labels than one.
+/// Whether config.json is of a sequence classifier. Errors: BadInput if it has more than one label.
 Result<bool> is_reward_config(const nlohmann::json& config, const std::string& where);
 
-/// `model`, scored; a reward model as it is. BadInput: transformers has no such class, or the model has
-/// more than text. `where`: the file that names the type.
+/// `model` with a score; a reward model is returned unchanged. Errors: BadInput if transformers has
+/// no such class, or the model is not text only. `where`: the file that names the type.
 Result<ModelConfig> as_reward_model(ModelConfig model, const std::string& where);
 
 }  // namespace dsj::layout

@@ -19,9 +19,9 @@ int64_t logit_rows(int64_t targets, int64_t vocab, int64_t elements, const Piece
 }
 
 int64_t query_block(int64_t length, int64_t seen, int64_t heads) {
-  const int64_t scores = kScores / heads;  // of one matrix
+  const int64_t scores = kScores / heads;  // per matrix
   if (length <= scores / std::max<int64_t>(1, length)) return length;
-  // A block of q queries sees at most q + seen - 1 keys: fewer than twice the larger of both.
+  // A block of q queries sees at most q + seen - 1 keys: less than twice the larger of the two.
   const auto square = static_cast<int64_t>(std::sqrt(static_cast<double>(scores / 2)));
   const int64_t queries = std::min(square, scores / (2 * std::min(seen, length)));
   return std::min(length, std::max<int64_t>(16, queries));

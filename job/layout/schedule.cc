@@ -10,7 +10,7 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// One visit of a unit, with the sharded flats that it needs.
+/// A visit of a unit, with the sharded flats that it needs.
 struct Use {
   Kind kind;
   int unit;
@@ -44,7 +44,7 @@ std::vector<Use> trace(const std::vector<UnitSpec>& units, const FlatPlan& plan,
   return uses;
 }
 
-/// Walks the uses with the set of gathered flats. The limits decide prefetch, keep and release.
+/// Walks the uses and tracks the gathered flats. The limits decide prefetch, keep and release.
 class Walk {
  public:
   Walk(const FlatPlan& plan, const ScheduleLimits& limits, const std::vector<Use>& uses,
@@ -56,7 +56,7 @@ class Walk {
         ahead_(live_),
         out_(out) {}
 
-  /// Gathers what this use needs and what comes next, runs it, releases what is used far later.
+  /// Gathers the flats of this and the next uses, runs it, releases flats that are used much later.
   void visit(size_t at) {
     if (limits_.sharded_parameters) {
       need(at);
@@ -66,7 +66,7 @@ class Walk {
     if (limits_.sharded_parameters) after(at);
   }
 
-  /// What decides about the actions to come, with the uses that follow.
+  /// Together with the later uses, this state determines all later actions.
   std::pair<std::vector<bool>, std::vector<bool>> state() const { return {live_, ahead_}; }
 
   void release_all(size_t at) {
@@ -84,7 +84,7 @@ class Walk {
     }
   }
 
-  /// The budget covers all that lies gathered ahead of its use, also from earlier visits.
+  /// The budget includes everything that is gathered ahead of its use, also by earlier visits.
   void prefetch(size_t at) {
     int64_t budget = limits_.prefetch;
     for (const int flat : uses_[at].flats) ahead_[flat] = false;
@@ -112,7 +112,7 @@ class Walk {
 
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
 
-  /// Elements of the flats visited between `at` and the next use of `flat`; INT64_MAX: no next use.
+  /// Elements of the flats visited between `at` and the next use of `flat`; INT64_MAX if none.
   int64_t distance(int flat, size_t at) const {
     int64_t sum = 0;
     for (size_t next = at + 1; next < uses_.size(); ++next) {
@@ -124,8 +124,8 @@ class Walk {
     return INT64_MAX;
   }
 
-  /// Releases kept flats, that of the farthest next use first, until `flat` fits under max_live or
-  /// none is left.
+  /// Releases kept flats, the one with the farthest next use first, until `flat` fits under
+  /// max_live or none is left.
   void make_room(int flat, size_t at) {
     const auto& needed = uses_[at].flats;
     while (live_numel_ + numel(flat) > limits_.max_live) {
@@ -194,7 +194,7 @@ Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPla
 
 namespace {
 
-/// A step whose micro-steps are walked one by one.
+/// A step whose micro-steps were walked one by one.
 struct Walked {
   Schedule schedule;
   struct Begin {
@@ -220,7 +220,7 @@ Walked walk_step(const std::vector<UnitSpec>& units, const FlatPlan& plan,
       walked.begins.push_back({schedule.actions.size(), schedule.gathers, walk.state()});
     walk.visit(at);
     if (use.kind == Kind::Forward) continue;
-    // A tied head's gradient goes into the embedding's flat and is reduced with it.
+    // A tied head's gradient is added to the embedding's flat and is reduced with it.
     if (const int flat = plan.unit_flat[use.unit]; flat >= 0) {
       schedule.actions.push_back({Kind::Reduce, use.unit, flat, use.micro_step});
     }
@@ -241,9 +241,9 @@ Schedule walk_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
 
 Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        const ScheduleLimits& limits, int64_t micro_steps) {
-  // Every unit is used in every micro-step, so no decision looks further ahead than one micro-step
-  // behind the next use. A micro-step that leaves what it found, with two more behind it, is repeated
-  // as often as there are such micro-steps.
+  // Every unit is used in every micro-step, so a decision depends on at most one micro-step after
+  // the next use. A micro-step that ends in the state in which it began, with two more after it,
+  // can be repeated.
   constexpr int64_t kRepeated = 2, kBehind = 3, kWalked = kRepeated + 1 + kBehind;
   if (micro_steps <= kWalked) return walk_schedule(units, plan, limits, micro_steps);
   Walked walked = walk_step(units, plan, limits, kWalked);

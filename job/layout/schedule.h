@@ -1,8 +1,8 @@
-// The schedule of one optimizer step: a list of which flats are gathered when, what runs, what is
-// released, what is reduced. Backward ends at the lowest trained unit. Frozen flats are gathered
-// and released like others and never reduced. A pure function of sizes and limits: the trainer
-// walks the list, the memory model counts with it, and all ranks make the same one, so that they
-// issue collectives in one order.
+// The schedule of one optimizer step: a list of actions that gather and release flats, run units,
+// and reduce gradients. Backward ends at the lowest trained unit. Frozen flats are gathered and
+// released like others and never reduced. A pure function of sizes and limits: the trainer walks
+// the list, the memory model counts with it, and all ranks build the same one, so they issue
+// collectives in the same order.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,14 @@ struct Action {
 };
 
 struct ScheduleLimits {
-  bool sharded_parameters = false;  ///< layout/stage.h; if not, no Gather and no Release
+  bool sharded_parameters = false;  ///< layout/stage.h; if false, no Gather and no Release
   // In elements:
-  int64_t prefetch = 50'000'000;               ///< gathered ahead; the last flat whole; 0: none
-  int64_t max_live = 1'000'000'000;            ///< gathered at a time; a needed flat always fits
+  int64_t prefetch = 50'000'000;               ///< gathered ahead; the last flat in full; 0: none
+  int64_t max_live = 1'000'000'000;            ///< gathered at a time; needed flats always fit
   int64_t max_reuse_distance = 1'000'000'000;  ///< a flat stays if it is used again within this
 };
 
-/// The actions of a step in order. What one micro-step does is stored once where others repeat it.
+/// The actions of a step in order. A micro-step that repeats is stored once.
 class Actions {
  public:
   class Iterator {
@@ -68,8 +68,8 @@ class Actions {
   };
 
   void push_back(const Action& action) { stored_.push_back(action); }
-  /// The stored actions [first, last) are those of one micro-step: it runs `times` more, right after
-  /// itself, and later micro-steps are counted on. Call it once, after the last push_back.
+  /// Declares that the stored actions [first, last) are one micro-step that runs `times` more,
+  /// right after itself; later micro-steps are renumbered. Call it once, after the last push_back.
   void repeat(size_t first, size_t last, int64_t times);
 
   Action operator[](size_t at) const;
@@ -99,8 +99,8 @@ struct Schedule {
 Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                                const ScheduleLimits& limits);
 
-/// `micro_steps` >= 1. Nothing stays gathered: the update makes gathered flats stale. Time and memory
-/// do not grow with the number of micro-steps.
+/// `micro_steps` >= 1. Nothing stays gathered, because the update makes gathered flats stale. Time
+/// and memory do not grow with the number of micro-steps.
 Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        const ScheduleLimits& limits, int64_t micro_steps);
 /// The same schedule, walked micro-step by micro-step: the oracle of make_schedule().
@@ -109,9 +109,9 @@ Schedule walk_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
 
 /// The flats that a micro-step reduces, in order.
 std::vector<int> reductions(const Schedule& schedule);
-/// The flat whose gradient is fetched, if it lies elsewhere, when that of `flat` is complete: the next
-/// but one in `order`, which is reductions(), since the next one is being computed then. In the next
-/// micro-step, if need be; -1: there is none, this is the step's last.
+/// The flat whose offloaded gradient to fetch when that of `flat` is complete: the second next in
+/// `order`, which is reductions(), because the next one is being computed. It may belong to the
+/// next micro-step; -1 if this is the step's last micro-step (`last`).
 int flat_to_fetch(const std::vector<int>& order, int flat, bool last);
 
 }  // namespace dsj::layout

@@ -1,6 +1,6 @@
 // ZeRO's stages as data: what a rank keeps whole, what it shards, when ranks exchange it. The
-// engine (engine/zero/flat) allocates and communicates by this table, and the memory model
-// (job/plan) counts by it. Neither compares stage numbers. Pure.
+// engine (engine/zero/flat) and the memory model (job/plan) use this table. Neither compares stage
+// numbers. Pure.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@ enum class Kept { Whole, Shard };
 enum class Gathered {
   Never,        ///< every rank updates every element
   AfterUpdate,  ///< every rank updated its slices of a whole copy
-  AroundUse,    ///< the whole copy lives while the step schedule needs it (layout/schedule.h)
+  AroundUse,    ///< the whole copy exists while the step schedule needs it (layout/schedule.h)
 };
 
 /// When a flat's gradient is reduced.
 enum class Reduced {
-  LastMicroStep,   ///< each rank adds up its own micro-steps first, in a whole gradient
-  EveryMicroStep,  ///< the whole gradient lives from backward until it is reduced
+  LastMicroStep,   ///< each rank first sums its own micro-steps, in a whole gradient
+  EveryMicroStep,  ///< the whole gradient exists from backward until it is reduced
 };
 
 struct Stage {
@@ -33,8 +33,8 @@ struct Stage {
   Reduced reduced = Reduced::LastMicroStep;
 
   constexpr bool shards_parameters() const { return parameters == Kept::Shard; }
-  /// Whether each rank updates its own shard. Then a reduction leaves the shard (reduce-scatter),
-  /// else the whole gradient (all-reduce).
+  /// Whether each rank updates its own shard. If so, a reduction produces the shard
+  /// (reduce-scatter), else the whole gradient (all-reduce).
   constexpr bool shards_update() const { return optimizer == Kept::Shard; }
   constexpr bool reduces_every_micro_step() const { return reduced == Reduced::EveryMicroStep; }
 };
@@ -47,8 +47,8 @@ inline constexpr std::array<Stage, 4> kStages = {{
     {3, Kept::Shard, Kept::Shard, Kept::Shard, Gathered::AroundUse, Reduced::EveryMicroStep},
 }};
 
-/// How one flat is treated. The flat of small parameters that stay whole at stage 3 (persisted) is
-/// treated as at stage 2.
+/// The stage of one flat. The flat of small parameters that stay whole at stage 3 (persisted) has
+/// stage 2.
 constexpr const Stage& stage_of_flat(const Stage& stage, bool persisted) {
   return persisted ? kStages[std::min(stage.number, 2)] : stage;
 }

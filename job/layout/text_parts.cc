@@ -16,9 +16,9 @@ using Read = void (*)(const json& config, Fields& fields, ModelConfig& out);
 
 namespace {
 
-/// Reads what lies under text_config, or beside the vision part in older files. `absent`: what
-/// transformers' class means where the file says nothing. Ties are those of the whole model, if it
-/// says so.
+/// Reads text_config or, in older files, the fields beside the vision part. `absent`: the
+/// defaults of transformers' class. tie_word_embeddings of the whole model overrides that of the
+/// text part.
 void read_text_part(const json& config, Fields& fields, Read read, const char* text_type,
                     const json& absent, ModelConfig& out) {
   const bool inside = config.contains("text_config");
@@ -39,7 +39,7 @@ void read_text_part(const json& config, Fields& fields, Read read, const char* t
   fields.inherit(part);
 }
 
-/// A causal model, head and all, is a module of the whole one.
+/// A causal model, including its head, is a module of the whole model.
 void under_language_model(ModelConfig& out) {
   out.names.base = "language_model.model.";
   out.names.head = "language_model.lm_head";
@@ -87,7 +87,7 @@ void read_gemma4_unified_part(const json& config, Fields& fields, ModelConfig& o
 
 namespace {
 
-/// Any of a few families, in files of LLaVA's names. The first is meant where text_config does not say it.
+/// One of several families, in files with LLaVA's names. The first is the default of text_config.
 void read_one_of(const json& config, Fields& fields,
                  std::initializer_list<std::pair<const char*, Read>> known, ModelConfig& out) {
   const auto text = config.find("text_config");
@@ -132,7 +132,7 @@ void read_llava_onevision_part(const json& config, Fields& fields, ModelConfig& 
 
 void read_aya_vision_part(const json& config, Fields& fields, ModelConfig& out) {
   read_one_of(config, fields, {{"cohere2", read_cohere2}, {"cohere", read_cohere}}, out);
-  out.logits_scale = 1;  // the whole model's class does not have it
+  out.logits_scale = 1;  // the class of the whole model does not have it
 }
 
 namespace {
@@ -164,7 +164,7 @@ void read_qwen3_vl_part(const json& config, Fields& fields, ModelConfig& out) {
   out.names.base = "model.language_model.";
 }
 
-/// Experts lie in one tensor each, turned.
+/// The experts are in one tensor each, transposed.
 void read_qwen3_vl_moe_part(const json& config, Fields& fields, ModelConfig& out) {
   read_text_part(config, fields, read_qwen3_moe, "qwen3_vl_moe_text",
                  {{"num_key_value_heads", 16},

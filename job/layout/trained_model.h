@@ -9,8 +9,8 @@
 
 namespace dsj::layout {
 
-/// read_model_config() for a run: of objective reward (`reward`) a reward model, whose score may be missing in
-/// the files. BadInput: a reward model for another objective.
+/// read_model_config() for a run. If `reward` (objective reward): a reward model, whose score the
+/// files may lack. Errors: BadInput for a reward model with another objective.
 Result<ModelConfig> read_trained_model(const std::string& directory, bool reward);
 
 }  // namespace dsj::layout

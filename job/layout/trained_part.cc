@@ -12,12 +12,12 @@ namespace {
 constexpr char kParameters[] = "trainableParameters";
 constexpr char kLayers[] = "trainableLayers";
 
-/// Of the model's units: embedding, layers, head.
+/// The kinds of the model's units: embedding, layers, head.
 bool is_layer(size_t unit, size_t units) {
   return unit > 0 && unit + 1 < units;
 }
 
-/// Whether the unit is among the last layers, or with a negative number among the first.
+/// Whether the unit is among the last layers, or among the first if the number is negative.
 bool is_chosen(size_t unit, size_t units, int64_t layers) {
   const auto number = static_cast<int64_t>(unit) - 1, count = static_cast<int64_t>(units) - 2;
   return layers > 0 ? number >= count - layers : number < -layers;

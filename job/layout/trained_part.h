@@ -1,4 +1,4 @@
-// Runs without adapters that train a part of the model only: which parameters stay frozen.
+// Runs without adapters that train only a part of the model: which parameters stay frozen.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace dsj::layout {
 
-/// The names that training.trainableParameters and training.trainableLayers leave out, in the order
-/// of units; none if neither is given. A parameter of a layer is trained if its layer is among those of
-/// trainableLayers (unset: all) and its name matches trainableParameters from the start (unset: it
-/// does); one of no layer only if its name matches. Names are those of the files and those of
-/// transformers. BadInput, where = the field: a pattern that does not compile or matches nothing, no
-/// layer, a part of a module, a reward model's new score.
+/// The names of parameters that training.trainableParameters and training.trainableLayers leave
+/// frozen, in the order of units; empty if neither is given. A parameter of a layer is trained if
+/// trainableLayers includes its layer (unset: all) and its name matches trainableParameters from
+/// the start (unset: all); another parameter only if its name matches. Names are those of the files
+/// and of transformers. Errors: BadInput at the field if a pattern does not compile or matches
+/// nothing, or if it selects no layer, a part of a module, or a reward model's new score.
 Result<std::vector<std::string>> frozen_parameters(const ModelConfig& model,
                                                    const TrainingArgs& training);
 
-/// What is left to train, as units_of() takes it: no adapters, and every module that has none of
-/// `frozen`. BadInput, without a place: a module has a part of them, nothing is left, or the model has
-/// no such parameter.
+/// What is trained, as units_of() takes it: no adapters, and every module without a name in
+/// `frozen`. Errors: BadInput without a path if `frozen` has a part of a module or a name that the
+/// model lacks, or if nothing is left.
 Result<LoraArgs> all_but(const ModelConfig& model, const std::vector<std::string>& frozen);
 
 }  // namespace dsj::layout

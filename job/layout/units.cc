@@ -149,7 +149,7 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
   DSJ_CHECK(false);
 }
 
-/// Of a layer with experts, behind its roles.
+/// The experts' parameters, which follow the roles of their layer.
 std::vector<Parameter> expert_parameters(const ModelConfig& c) {
   const int64_t hidden = c.hidden_size, inner = c.experts.inner, count = c.experts.count;
   std::vector<Parameter> parameters;

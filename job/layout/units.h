@@ -1,6 +1,6 @@
 // A model as an ordered list of units (embedding, one per decoder layer, head) with their
-// parameters. Torch-free. The memory model counts with it, the engine builds from it, weights
-// reader and exporter take tensor names from it.
+// parameters. Torch-free. The memory model counts with it, the engine builds from it, the reader
+// and the exporter of weights take tensor names from it.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,26 @@
 
 namespace dsj::layout {
 
-/// How a parameter lies in a rank's memory.
+/// The storage of a parameter in a rank's memory.
 enum class Packing {
-  None,          ///< its elements
-  Nf4,           ///< frozen only: codes of 4 bits, a scale for each block (layout/packing.h)
-  Nf4TwoLevels,  ///< the same with scales of 8 bits, which have scales of their own
+  None,          ///< plain elements
+  Nf4,           ///< frozen only: 4-bit codes and a scale per block (layout/packing.h)
+  Nf4TwoLevels,  ///< the same with 8-bit scales, which have scales of their own
 };
 
 struct Parameter {
   std::string name;  ///< as in the Hugging Face checkpoint
   std::vector<int64_t> shape;
-  bool frozen = false;  ///< not trained: it has no gradient and no state
-  bool routed =
-      false;  ///< of one expert or all: only the tokens that the router sends there read it
+  bool frozen = false;  ///< not trained: no gradient and no optimizer state
+  /// Belongs to one expert or to all: only the tokens that the router sends there read it.
+  bool routed = false;
   Packing packing = Packing::None;
-  /// Above 0: files may lack it. Then it is drawn, normal, with this deviation.
+  /// Above 0: files may lack it; it is then initialized with normal noise of this deviation.
   double drawn = 0;
   int64_t numel() const;
 };
 
-/// A low-rank update of a weight: indices of its unit's parameters (layout/lora.h).
+/// A low-rank update of a weight, as indices of its unit's parameters (layout/lora.h).
 struct Adapter {
   int weight = 0;
   int a = 0;  ///< [r, in]
@@ -42,20 +42,20 @@ struct UnitSpec {
   std::vector<Parameter> parameters;
   bool uses_embedding = false;  ///< head of a tied model: it uses the embedding's weight
   std::vector<Adapter> adapters = {};
-  /// Not trained and no state: every rank reads them whole, in fp32, from the model directory; an
-  /// export copies them.
+  /// Not trained and without state: every rank reads them whole, in fp32, from the model directory;
+  /// an export copies them.
   std::vector<Parameter> buffers = {};
 };
 
-/// A name without its model's prefix ("model.", "transformer.", "gpt_neox."), as in files saved from
-/// the bare model. Empty: it has no prefix.
+/// A name without its model's prefix ("model.", "transformer.", "gpt_neox."), as in files saved
+/// from the bare model. Empty if it has no prefix.
 std::string name_without_prefix(const std::string& name);
 
 /// The kind of a parameter in a llama-like decoder layer.
 enum class Role {
   Norm1,
   Norm1Bias,
-  Q,  ///< of q, k and v where one weight holds them
+  Q,  ///< of q, k and v if one weight contains them
   K,
   V,
   QBias,
@@ -68,7 +68,7 @@ enum class Role {
   PostAttentionNorm,
   Norm2,
   Norm2Bias,
-  Gate,  ///< of gate and up where one weight holds them
+  Gate,  ///< of gate and up if one weight contains them
   Up,
   GateBias,
   UpBias,
@@ -96,8 +96,8 @@ enum class Role {
   ExpertsNorm,
   PostPlainNorm,
   PostExpertsNorm,
-  DeltaQkv,        ///< the gated delta rule; with the gates where one weight holds them (by_group)
-  DeltaStrengths,  ///< and the decays, by_group
+  DeltaQkv,        ///< the gated delta rule; by_group: one weight also has the gates
+  DeltaStrengths,  ///< by_group: also the decays
   DeltaDecays,
   DeltaGates,
   DeltaConv,
@@ -106,25 +106,25 @@ enum class Role {
   DeltaNorm,
 };
 inline constexpr int kRoles = static_cast<int>(Role::DeltaNorm) + 1;
-/// The roles that this model has, in the order of its unit's parameters (Block::Llama). `experts`: of a
-/// layer with experts (ModelConfig::has_experts). Their own parameters follow: gate, up and down of
-/// each expert, or stacked gate and up, then stacked down. The roles of attention come first in both
-/// kinds of layer. `delta`: of a layer with the delta rule (ModelConfig::has_delta), whose output
-/// projection is O.
+/// The roles that this model has, in the order of its unit's parameters (Block::Llama). `experts`:
+/// for a layer with experts (ModelConfig::has_experts); the experts' own parameters follow: gate,
+/// up and down of each expert, or stacked gate and up, then stacked down. The roles of attention
+/// come first in every layer. `delta`: for a layer with the delta rule (ModelConfig::has_delta);
+/// its output projection is O.
 std::vector<Role> decoder_roles(const ModelConfig& config, bool experts = false,
                                 bool delta = false);
 
-/// Units in forward order. Parameters that one matrix product can serve are neighbours (q, k, v
-/// weights; q, k, v biases; gate and up), so that one view spans them without a copy.
+/// Units in forward order. Parameters that one matrix product can use are neighbours (q, k, v
+/// weights; q, k, v biases; gate and up), so one view spans them without a copy.
 std::vector<UnitSpec> units_of(const ModelConfig& config);
 
 /// Elements; tied weights count once.
 int64_t total_numel(const std::vector<UnitSpec>& units);
 int64_t trainable_numel(const std::vector<UnitSpec>& units);
-/// The parameters that one token passes: of the routed ones its share.
+/// The number of parameters that a token uses: of the routed ones, its share.
 int64_t active_numel(const ModelConfig& config, const std::vector<UnitSpec>& units);
 
-/// The first unit with a trained parameter: backward ends there.
+/// The first unit with a trained parameter, where backward ends.
 int lowest_trainable(const std::vector<UnitSpec>& units);
 
 }  // namespace dsj::layout
