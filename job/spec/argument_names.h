@@ -1,5 +1,5 @@
-// The arguments of a torchrun line by the fields that they stand for. Internal to jobspec; others
-// ask place_of() (job.h).
+// Maps the arguments of a torchrun line to fields and back. Internal to jobspec; other rooms call
+// place_of() (job.h).
 // Tested by: tests/job/spec/arguments_test.cc
 #pragma once
 
@@ -8,16 +8,16 @@
 
 namespace dsj::jobspec {
 
-/// The source of a job that was a line.
+/// The source of a job that comes from a command line.
 inline constexpr char kCommandLine[] = "command line";
 
 /// "per_device_train_batch_size" → "perDeviceTrainBatchSize", aliases included.
 const std::map<std::string, std::string>& training_names();
 
-/// "spec.training.learningRate" → "--learning_rate". Empty: no argument stands for the field.
+/// "spec.training.learningRate" → "--learning_rate". Empty if no argument sets the field.
 std::string argument_of(const std::string& path);
 
-/// `text` with the arguments' names in place of the manifest's: "give evalDataPath" → "give
+/// `text` with arguments instead of the manifest's fields: "give evalDataPath" → "give
 /// --eval_data_path". Only camelCase words and words after "training." are names of fields.
 std::string in_arguments(const std::string& text);
 

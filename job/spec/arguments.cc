@@ -1,4 +1,4 @@
-// Turns a torchrun line into a manifest. From there on both are read alike.
+// Turns a torchrun line into a manifest, which is then read like any other.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -21,7 +21,7 @@ using dsconfig::Finding;
 using nlohmann::json;
 using Severity = Finding::Severity;
 
-/// Whether its value may be left out: `--bf16`.
+/// Whether the argument may lack a value: `--bf16`.
 bool is_switch(const std::string& name) {
   if (const auto training = training_names().find(name); training != training_names().end())
     return is_training_switch(training->second);
@@ -33,14 +33,14 @@ bool is_switch(const std::string& name) {
   return row != nullptr && (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
 }
 
-/// Where a machine of several is (cli/run/run_nodes.h).
+/// The place of a machine among several (cli/run/run_nodes.h).
 bool is_place(const std::string& name) {
   constexpr std::string_view kPlaces[] = {"node_rank", "master_addr", "master_port",
                                           "rdzv_endpoint", "rdzv_conf"};
   return std::ranges::find(kPlaces, name) != std::end(kPlaces);
 }
 
-/// Arguments of several words, which argparse takes until the next "--".
+/// Arguments with several words, up to the next "--", as in argparse.
 bool is_list(const std::string& name) {
   constexpr std::string_view kLists[] = {"report_to", "include_for_metrics",  "label_names",
                                          "debug",     "optim_target_modules", "fsdp"};
@@ -62,7 +62,7 @@ std::string plain_name(const std::string& shown) {
   return name;
 }
 
-/// Why a word that begins with no dashes has no place in the line.
+/// Why a word without leading dashes is not allowed in the line.
 Error stray_word(const std::vector<std::string>& args, size_t at) {
   const std::string& word = args[at];
   const Error error{.kind = ErrorKind::BadInput, .where = word};
@@ -80,7 +80,7 @@ Error stray_word(const std::vector<std::string>& args, size_t at) {
               at > 0 ? "does it belong to " + args[at - 1] + "? quote it" : "");
 }
 
-/// `lenient`: takes what would be an error as a finding (job.h). Else errors go to `errors`.
+/// `lenient`: errors become findings (job.h). Otherwise they go to `errors`.
 std::vector<Argument> split(const std::vector<std::string>& args, bool lenient,
                             std::vector<Finding>& findings, std::vector<Error>& errors) {
   std::vector<Argument> list;
@@ -135,7 +135,7 @@ class CommandLine {
     if (argument.name == "nproc_per_node" || argument.name == "num_gpus")
       return take_count(argument, value, "slotsPerWorker", spec_["workers"], 1);
     if (argument.name == "nnodes") return take_nodes(argument, value);
-    if (is_place(argument.name)) return {};  // of this machine, not of the job
+    if (is_place(argument.name)) return {};  // about this machine, not the job
     if (argument.name == "max_restarts")
       return take_count(argument, value, "backoffLimit", spec_, 0);
     if (argument.name == "finetuning_type" && value == "lora")  // LLaMA-Factory's switch
@@ -150,8 +150,8 @@ class CommandLine {
     return unknown(argument);
   }
 
-  /// Call after the last argument: LoRA's settings count only if LoRA is on, and those of a base in 4
-  /// bits only with such a base.
+  /// Call after the last argument: LoRA's settings count only if LoRA is on, and those of a base in
+  /// 4 bits only with such a base.
   Status finish() {
     if (deepspeed_switch_ && !spec_.contains("deepspeed"))
       return bad_input("a value is missing", "--deepspeed", "write --deepspeed ds_config.json");
@@ -206,7 +206,7 @@ class CommandLine {
     return all;
   }
 
-  /// The name nearest to the argument's; else, as argparse reads it, the only one that it begins.
+  /// The name nearest to the argument's; if none, the only one with it as a prefix, as in argparse.
   static std::string nearest(const std::string& name) {
     const auto all = names();
     if (std::string near = text::closest(name, all); !near.empty() || name.size() < 4) return near;
@@ -219,7 +219,7 @@ class CommandLine {
     return only;
   }
 
-  /// HfArgumentParser's --no_NAME of a switch that is on by default.
+  /// HfArgumentParser's --no_NAME of a switch whose default is true.
   static std::optional<Argument> negated(const Argument& argument) {
     if (!argument.name.starts_with("no_") || argument.value) return std::nullopt;
     const std::string name = argument.name.substr(3);
@@ -241,7 +241,7 @@ class CommandLine {
     if (training.is_null()) training = json::object();
     const auto read = training_args_from_json({{camel, value}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
-    const json typed = to_json(*read).value(camel, json(value));  // a number, as the CRD wants it
+    const json typed = to_json(*read).value(camel, json(value));  // a number, as the CRD requires
     if (training.contains(camel) && training[camel] != typed)
       return bad_input("given twice, under two names", argument.shown);
     training[camel] = typed;
@@ -335,7 +335,7 @@ class CommandLine {
     }
     if (!argument.value) return bad_input("a value is missing", argument.shown);
     if (spec_.contains("deepspeed")) return bad_input("given twice", argument.shown);
-    if (value.starts_with("{")) {  // as Hugging Face's Trainer takes a ds_config itself
+    if (value.starts_with("{")) {  // Hugging Face's Trainer accepts a ds_config inline
       json config = json::parse(value, nullptr, false);
       if (config.is_discarded())
         return bad_input("the ds_config is not JSON", argument.shown, "or name its file");
@@ -405,7 +405,7 @@ class CommandLine {
     return {};
   }
 
-  /// The last name of the output directory, made a valid job name.
+  /// The last name of the output directory, as a valid job name.
   std::string name() const {
     std::string directory = "run";
     if (spec_.contains("training") && spec_["training"].contains("outputDir")) {
@@ -433,15 +433,15 @@ class CommandLine {
     std::string shown;
     json value;
   };
-  std::map<std::string, BaseSetting> base_;  ///< of a base in 4 bits, by field
-  std::string in_4_bits_;                    ///< the argument that asks for one
-  bool two_levels_ = false;                  ///< its tool's default
+  std::map<std::string, BaseSetting> base_;  ///< for a base in 4 bits, by field
+  std::string in_4_bits_;                    ///< the argument that selects one
+  bool two_levels_ = false;                  ///< the default of its tool
   bool deepspeed_switch_ = false;            ///< --deepspeed without a file
-  Sharding sharding_;                        ///< of a line without --deepspeed
-  std::string fsdp_;                         ///< the argument that asks for it
+  Sharding sharding_;                        ///< for a line without --deepspeed
+  std::string fsdp_;                         ///< the argument that selects it
 };
 
-/// All errors of a line as one.
+/// Joins all errors of a line into one.
 Error joined(const std::vector<Error>& errors) {
   if (errors.size() == 1) return errors.front();
   std::string all = std::to_string(errors.size()) + " arguments cannot be taken";

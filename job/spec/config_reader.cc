@@ -23,7 +23,7 @@ class ConfigReader : private FieldReader {
     if (!found.is_object()) return;
     const json& config = json_child(found, "config");
     const json& from = json_child(found, "configFrom");
-    if (is_wrong(path + ".config") || is_wrong(path + ".configFrom")) return;  // named already
+    if (is_wrong(path + ".config") || is_wrong(path + ".configFrom")) return;  // reported already
     if (config.is_object() == from.is_object()) {
       report(Severity::Error, path,
              config.is_object() ? "config and configFrom are both given"

@@ -10,8 +10,8 @@
 
 namespace dsj::jobspec {
 
-/// Sets job.ds_config and where it is from, after job.launcher is known. `overrides` are of the
-/// ds_config's keys. Everything wrong becomes a finding of the job.
+/// Sets job.ds_config and its source. job.launcher must be set. `overrides` are of the ds_config's
+/// keys. Every error becomes a finding of the job.
 void read_ds_config(const nlohmann::json& spec, const std::vector<Override>& overrides,
                     const Origin& origin, Job& job);
 

@@ -19,14 +19,14 @@ constexpr char kSharedHint[] =
     "put outputDir on a volume that outlives the pods and that all workers can write, such as a "
     "claim with ReadWriteMany";
 
-/// Volumes of one pod or one node. An inline csi volume lives as long as its pod.
+/// Volumes of one pod or one node. An inline csi volume has its pod's lifetime.
 constexpr const char* kOfPodOrNode[] = {"emptyDir", "ephemeral", "hostPath", "csi"};
-/// Of these, those that are surely empty in each new pod. A path of a host may be a shared file system, and so may what an
-/// inline csi driver mounts.
+/// Those that are always empty in a new pod. A path of a host may be a shared file system, and so
+/// may be the mount of an inline csi driver.
 constexpr const char* kGoneWithPod[] = {"emptyDir", "ephemeral"};
 constexpr const char* kNeverWritten[] = {"configMap", "secret", "downwardAPI", "projected",
                                          "image"};
-/// Where the operator mounts a volume of the pod's own, unless the template does.
+/// Where the operator mounts a volume of the pod, unless the template does.
 constexpr const char* kOperatorsOwn[] = {"/tmp", "/dev/shm"};
 
 const char* kind_among(const json& volume, const auto& kinds) {
@@ -35,7 +35,7 @@ const char* kind_among(const json& volume, const auto& kinds) {
   return found == std::end(kinds) ? nullptr : *found;
 }
 
-/// True if `path` is `directory` or lies in it.
+/// Whether `path` is `directory` or below it.
 bool is_below(const std::string& path, std::string directory) {
   while (directory.size() > 1 && directory.ends_with('/')) directory.pop_back();
   return path == directory || path.starts_with(directory == "/" ? directory : directory + "/");
@@ -85,7 +85,7 @@ Mounted mounted(const json& worker_template, const std::string& path) {
 std::string unwritable(const json& volume) {
   if (!volume.is_object()) return {};
   if (const char* kind = kind_among(volume, kNeverWritten)) return std::string("a ") + kind;
-  // A claim, nfs, an inline csi volume and all other kinds that can be read-only have it in the same field.
+  // Claims, nfs, inline csi volumes and all others that can be read-only have it in the same field.
   for (const auto& [kind, source] : volume.items()) {
     if (json_child(source, "readOnly") == true) return "a " + kind + " with readOnly: true";
   }

@@ -1,5 +1,5 @@
-// What a path in the worker's container lies on, and who else sees it: one rule for the targets of spec.initializers and
-// for training.outputDir. Internal to jobspec. Pure.
+// The volume of a path in the worker's container, and which pods share it: one rule for the targets
+// of spec.initializers and for training.outputDir. Internal to jobspec. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@ namespace dsj::jobspec {
 
 class FieldReader;
 
-/// `path` without "//", "/./", "/../" and a slash at its end.
+/// `path` without "//", "/./", "/../" and a trailing slash.
 std::string normal_path(const std::string& path);
 
-/// The mount of the container "worker" with the longest path that holds a path, and its volume.
+/// The mount of the container "worker" with the longest path above a given path, and its volume.
 struct Mounted {
-  const nlohmann::json* mount = nullptr;   ///< null: no mount holds it
+  const nlohmann::json* mount = nullptr;   ///< null if no mount contains the path
   size_t index = 0;                        ///< in volumeMounts
-  const nlohmann::json* volume = nullptr;  ///< null: the template has no volume of that name
+  const nlohmann::json* volume = nullptr;  ///< null if the template has no such volume
 };
-/// Lives as long as `worker_template`. `path` is normal.
+/// Valid as long as `worker_template`. `path` is normal.
 Mounted mounted(const nlohmann::json& worker_template, const std::string& path);
 
-/// Why nobody can write to a volume: "a configMap", "a persistentVolumeClaim with readOnly: true". Empty: nothing is against it.
+/// Why a volume is read-only: "a configMap", "a persistentVolumeClaim with readOnly: true"; else empty.
 std::string unwritable(const nlohmann::json& volume);
-/// Whether each pod, or each node, has a volume of its own.
+/// Whether each pod, or each node, has its own volume.
 bool is_of_pod_or_node(const nlohmann::json& volume);
 
-/// Checks where training.outputDir lies. An error if it cannot be written, a warning if it goes with its pod.
+/// Checks the volume of training.outputDir. Error: it is read-only. Warning: it is deleted with its pod.
 void check_output_dir(const nlohmann::json& worker_template, const TrainingArgs& training,
                       int workers, FieldReader& reader);
 

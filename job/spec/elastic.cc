@@ -14,7 +14,7 @@ using Severity = Finding::Severity;
 
 constexpr char kElasticPath[] = "spec.elastic";
 
-/// A number that ds_config gives; nullopt: "auto", missing or wrong.
+/// A number in ds_config; nullopt if it is "auto", missing or wrong.
 std::optional<int64_t> number(const json& config, const char* key) {
   const auto found = config.is_object() ? config.find(key) : config.end();
   if (found == config.end() || !found->is_number_integer()) return std::nullopt;
@@ -27,7 +27,7 @@ bool has_elasticity(const json& config) {
   return config.is_object() && config.contains(at) && config[at] == true;
 }
 
-/// The rows of a step with `workers` workers, as the job is now; nullopt: too many to count.
+/// The rows of a step with `workers` workers and the job's present settings; nullopt on overflow.
 std::optional<int64_t> rows_of(const ElasticInput& in, int64_t micro, int64_t accumulation,
                                int workers) {
   int64_t rows = 0;
@@ -39,9 +39,9 @@ std::optional<int64_t> rows_of(const ElasticInput& in, int64_t micro, int64_t ac
 }
 
 struct FixedBatch {
-  int64_t train = 0, micro = 0;  ///< rows of a step, of one rank's micro-step
+  int64_t train = 0, micro = 0;  ///< rows of a step, rows of one rank's micro-step
 };
-/// nullopt: `findings` say what is missing.
+/// nullopt if something is missing, which `findings` report.
 std::optional<FixedBatch> fixed_batch(const ElasticInput& in, std::vector<Finding>& findings) {
   const auto train = number(in.ds_config, dsconfig::kTrainBatchKey);
   auto micro = number(in.ds_config, dsconfig::kMicroBatchKey);

@@ -1,5 +1,5 @@
-// The sizes of an elastic job: the numbers of workers with which each step trains on the same rows.
-// Pure.
+// The sizes of an elastic job: the numbers of workers with which each step trains on the same
+// number of rows. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 
 namespace dsj::jobspec {
 
-/// What of a job decides its sizes.
+/// What determines a job's sizes.
 struct ElasticInput {
   Elastic bounds;
   int replicas = 1;          ///< spec.workers.replicas
@@ -22,18 +22,18 @@ struct ElasticInput {
 
 struct ElasticSizes {
   std::vector<int> workers;  ///< ascending
-  /// Why there are none, or none that spec.workers.replicas allows; paths as in the manifest.
+  /// Why there are no sizes, or none equal to spec.workers.replicas; paths as in the manifest.
   std::vector<dsconfig::Finding> findings;
 };
 
-/// Sizes from minReplicas to maxReplicas. With ds_config's `elasticity`: those whose ranks are one
-/// of the world sizes that its solver lists. Else train_batch_size and the micro-batch are given, and
-/// the sizes are those that make the accumulation a whole number. With hpZ, MiCS or
-/// sequence_parallel_size their groups divide the ranks (dsconfig/group_sizes.h). Empty without a finding:
-/// `elasticity` itself is wrong, which dsconfig::resolve() reports.
+/// Sizes from minReplicas to maxReplicas. With ds_config's `elasticity`: those whose number of
+/// ranks is one of its world sizes. Without it, train_batch_size and the micro-batch must be given,
+/// and the accumulation must be a whole number. The groups of hpZ, MiCS or sequence_parallel_size
+/// must divide the ranks (dsconfig/group_sizes.h). Empty without a finding if `elasticity` itself
+/// is wrong, which dsconfig::resolve() reports.
 ElasticSizes elastic_sizes(const ElasticInput& in);
 
-/// The largest of `sizes` (ascending) that is not above `most`; 0: none.
+/// The largest of `sizes` (ascending) that is at most `most`; 0 if none.
 int largest_size(const std::vector<int>& sizes, int64_t most);
 
 }  // namespace dsj::jobspec

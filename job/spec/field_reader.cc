@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// "Running or All or None"
+/// "Running or All or None".
 std::string alternatives(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " or ") + word;
@@ -135,7 +135,7 @@ std::string expected_of(const Field& row) {
 
 namespace {
 
-/// Fields of a container and of a pod that users of other jobs look for beside replicas.
+/// Fields of a container and of a pod that users of other jobs write beside replicas.
 constexpr std::string_view kOfContainers[] = {
     "image",      "imagePullPolicy", "command",         "args",
     "env",        "envFrom",         "resources",       "volumeMounts",
@@ -144,7 +144,7 @@ constexpr std::string_view kOfPods[] = {
     "containers",        "initContainers",     "volumes",          "nodeSelector", "tolerations",
     "affinity",          "serviceAccountName", "imagePullSecrets", "hostNetwork",  "hostIPC",
     "priorityClassName", "runtimeClassName",   "schedulerName",    "dnsPolicy"};
-/// What other kinds of jobs call a field.
+/// Names of fields in other kinds of jobs.
 constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
     {"parallelism", "spec.workers.replicas"},
     {"completions", "spec.workers.replicas"},
@@ -152,7 +152,7 @@ constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
     {"nprocPerNode", "spec.workers.slotsPerWorker"},
     {"numProcPerNode", "spec.workers.slotsPerWorker"}};
 
-/// The shallowest field below `row` that has the name; empty: none.
+/// The path of the shallowest field below `row` with this name; empty if there is none.
 std::string path_in(const Field& row, std::string_view name, const std::string& path) {
   for (const Field& field : row.fields)
     if (field.name == name && field.refusal.empty()) return FieldReader::join(path, field.name);
@@ -167,7 +167,7 @@ std::string path_in(const Field& row, std::string_view name, const std::string& 
   return best;
 }
 
-/// Where a field belongs that is unknown where it is; empty: nowhere.
+/// Where a misplaced field belongs; empty if no field has its name.
 std::string elsewhere(const std::string& name) {
   for (const auto& [other, path] : kElsewhere)
     if (name == other) return std::string("write ") + path;

@@ -1,4 +1,4 @@
-// Reads a manifest's objects by the rows of the schema. Everything wrong becomes a finding. Internal to jobspec.
+// Reads a manifest's objects by the rows of the schema. Every error becomes a finding. Internal to jobspec.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,12 +20,12 @@ class FieldReader {
 
   void report(Severity severity, const std::string& path, std::string message,
               std::string hint = {});
-  /// Checks the object's fields against the rows, and puts their values into `owner`, the struct that the rows' targets
-  /// know. What is wrong keeps its default. A null counts as missing.
+  /// Checks the object's fields against the rows and stores their values in `owner`, the struct of
+  /// the rows' targets. A wrong value leaves the default. Null counts as missing.
   void read(const Field& row, const nlohmann::json& object, const std::string& path, void* owner);
-  /// Whether an error at `path` or below is known.
+  /// Whether there is an error at `path` or below.
   bool is_wrong(const std::string& path) const;
-  /// The child if it is there and an object; reports another type.
+  /// The child if it is an object, else null; reports a child of another type.
   const nlohmann::json* object(const nlohmann::json& parent, const char* name,
                                const std::string& path);
 
@@ -41,15 +41,15 @@ class FieldReader {
   std::vector<dsconfig::Finding>& findings_;
 };
 
-/// What the container "worker" must say of the ranks' program.
+/// What the container "worker" must contain for the ranks' program.
 enum class RankProgram {
   Engine,     ///< neither a command nor args
   Own,        ///< launcher: Command: an image and a command
-  OwnInPart,  ///< the same, and a DeepSpeedJobTemplate that nobody has read yet may say it
+  OwnInPart,  ///< the same, but an unread DeepSpeedJobTemplate may contain it
 };
 
 /// Checks spec.workers.template: it has a container "worker" and sets nothing that the operator
-/// sets itself.
+/// sets.
 void check_template(const nlohmann::json& pod, const std::string& path, RankProgram program,
                     FieldReader& reader);
 

@@ -27,7 +27,7 @@ std::string beside(const std::string& path, const std::string& end) {
   return (target.parent_path() / ("." + target.filename().string() + end)).string();
 }
 
-/// A variable's value as the kubelet is to give it: it replaces $(NAME), and $$ by $.
+/// A variable whose value the kubelet does not expand: it would replace $(NAME), and $$ by $.
 json variable(const char* name, const std::string& value) {
   std::string text;
   for (const char c : value) text += c == '$' ? "$$" : std::string(1, c);
@@ -38,7 +38,7 @@ class Reader {
  public:
   Reader(const InitializersInput& in, FieldReader& reader) : in_(in), reader_(reader) {}
 
-  /// Null: something is wrong, or nothing is to be made.
+  /// Null if there is an error, or if no container is needed.
   json container(const std::string& name, const json& object, const json& worker_template) {
     at_ = std::string(kInitializersPath) + "." + name;
     json made = {{"name", kPrefix + name}};
@@ -63,7 +63,7 @@ class Reader {
                              variable("MARKER", beside(target, ".source"))});
     for (json& entry : made["env"]) ours.push_back(std::move(entry));
     made["env"] = std::move(ours);
-    // The last lines of its log become the failure's last words.
+    // The last lines of its log become the last words of the failure.
     made["terminationMessagePolicy"] = "FallbackToLogsOnError";
     return reader_.is_wrong(at_) ? json() : made;
   }
@@ -73,7 +73,7 @@ class Reader {
     reader_.report(Severity::Error, path, std::move(message), std::move(hint));
   }
 
-  /// Everybody who may read the job reads this field.
+  /// Reports credentials: everyone who may read the job can read this field.
   void no_credentials(const std::string& uri) {
     const size_t scheme = uri.find("://");
     if (scheme == std::string::npos) return;
@@ -141,7 +141,7 @@ class Reader {
             "use subPath");
       return false;
     }
-    json own = mount;  // the ranks may mount it read-only
+    json own = mount;  // ranks may mount it read-only
     own.erase("readOnly");
     own.erase("recursiveReadOnly");
     made["volumeMounts"] = json::array({std::move(own)});

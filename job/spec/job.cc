@@ -15,7 +15,7 @@ using nlohmann::json;
 
 constexpr char kConfigPath[] = "spec.deepspeed.config";
 
-/// Whether the finding is about the job and not about a key of its ds_config.
+/// Whether the finding concerns the job and not a key of its ds_config.
 bool is_of_job(const Finding& finding) {
   return finding.path.starts_with("spec") || finding.path.starts_with("metadata") ||
          finding.path.starts_with("--") || finding.path == "apiVersion" || finding.path == "kind";
@@ -32,7 +32,7 @@ std::string directory_of(const std::string& path) {
 
 }  // namespace
 
-/// Turns the first error finding into an Error.
+/// Turns the first finding that is an error into an Error.
 static Result<Job> first_error_or(Result<Job> job) {
   if (!job) return job;
   for (const Finding& finding : job->findings) {

@@ -1,5 +1,5 @@
-// What scripts call the settings of LoRA and of a base in 4 bits, by the fields of spec.training.lora.
-// Internal to jobspec.
+// The arguments of scripts for LoRA and for a base in 4 bits, with their fields of
+// spec.training.lora. Internal to jobspec.
 // Tested by: tests/job/spec/arguments_test.cc
 #pragma once
 
@@ -31,13 +31,13 @@ inline const LoraArgument* lora_argument(const std::string& name) {
   return nullptr;
 }
 
-/// An argument of a base in 4 bits, as scripts name it, and its field of spec.training.lora. The first
+/// An argument of scripts for a base in 4 bits, and its field of spec.training.lora. The first one
 /// of a field is transformers' or TRL's.
 struct BaseArgument {
   enum class Kind { Switch, Bits, Setting } kind;
   const char* name;
   const char* field;
-  bool two_levels = false;  ///< its tool quantises the scales, too, unless it is told not to
+  bool two_levels = false;  ///< by default, its tool quantizes the scales, too
 };
 inline constexpr char kIn4Bits[] = "loadIn4bit", kTwoLevels[] = "bnb4bitUseDoubleQuant";
 inline constexpr BaseArgument kBaseArguments[] = {

@@ -1,4 +1,4 @@
-// The fields of a DeepSpeedJob manifest, one method per object. Everything wrong becomes a finding.
+// The fields of a DeepSpeedJob manifest, one method per object. Every error becomes a finding.
 #include <algorithm>
 
 #include "common/json.h"
@@ -36,7 +36,7 @@ json without_nulls(json value) {
   return value;
 }
 
-/// What cannot hold beside spec.workers.topology: another scheduler's own, and what the pod template says (null: none).
+/// Reports conflicts with spec.workers.topology: a scheduler's own topology, and the pod template (null if missing).
 void check_topology(const Topology& topology, GangScheduler scheduler, const json& pod_template,
                     FieldReader& reader) {
   if (scheduler == GangScheduler::Volcano)
@@ -121,7 +121,7 @@ class ManifestReader : private FieldReader {
           "found " + shown(job_.name) + ", expected at most 40 of a-z, 0-9 and -, a letter first");
   }
 
-  /// An API server appends five characters, for `kubectl create`. Here the job has the name without them.
+  /// With `kubectl create`, an API server appends five characters. Here the name lacks them.
   void generated_name(const std::string& prefix) {
     job_.name = prefix.substr(0, prefix.find_last_not_of('-') + 1);
     if (!is_job_name(job_.name, 35) || prefix.size() > 35)
@@ -129,7 +129,7 @@ class ManifestReader : private FieldReader {
              "found " + shown(prefix) + ", expected at most 35 of a-z, 0-9 and -, a letter first");
   }
 
-  /// What `dsj run` does not act on.
+  /// Refuses fields that act only in a cluster.
   void refuse_of_cluster(const Field& row, const json& object, const std::string& path) {
     for (const Field& field : row.fields) {
       const json& value = json_child(object, field.name.c_str());
@@ -160,8 +160,8 @@ class ManifestReader : private FieldReader {
     else if (least != most)
       report(Severity::Unsupported, path, "minReplicas and maxReplicas do not make a job elastic",
              kElasticHint);
-    // What the template says is not known here: worker_template.h puts it into the spec before the
-    // operator reads it.
+    // The DeepSpeedJobTemplate is not read here: worker_template.h merges it into the spec before
+    // the operator reads that.
     in_part_ = json_child(found, "templateRef").is_object();
     if (const json& pod = json_child(found, "template"); pod.is_object()) {
       job_.worker_template = without_nulls(pod);
@@ -172,7 +172,7 @@ class ManifestReader : private FieldReader {
     }
   }
 
-  /// Workers that ask for GPUs train on GPUs, or not at all.
+  /// Workers that request GPUs must train on GPUs.
   void device() {
     const WorkerGpus gpus = worker_gpus(job_.worker_template);
     auto& device = job_.training.device;
@@ -284,7 +284,7 @@ class ManifestReader : private FieldReader {
              "schedulingPolicy sets it to volcano", "remove one of the two");
   }
 
-  /// What elastic_sizes() does not see: it knows the batch alone.
+  /// Checks what elastic_sizes() does not: it considers only the batch.
   void elastic() {
     if (!job_.policies.elastic) return;
     const Elastic bounds = *job_.policies.elastic;
@@ -334,7 +334,7 @@ class ManifestReader : private FieldReader {
   bool in_part_ = false;  ///< the job names a DeepSpeedJobTemplate
 };
 
-/// An object of another kind is not read further.
+/// Errors: if the object is of another kind; its fields are not read.
 Status check_kind(const dsconfig::Document& manifest) {
   const json& kind = json_child(manifest.value, "kind");
   if (!kind.is_string() || kind == kKind) return {};

@@ -1,4 +1,4 @@
-// Where a manifest comes from, which decides what the paths in it mean. Internal to jobspec.
+// The source of a manifest, which determines what paths in it mean. Internal to jobspec.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ struct Origin {
   Place place = Place::Local;
 
   bool in_cluster() const { return place == Place::Cluster; }
-  /// Empty stays empty.
+  /// An absolute path; empty stays empty.
   std::string absolute(const std::string& path) const {
     if (path.empty()) return path;
     namespace fs = std::filesystem;

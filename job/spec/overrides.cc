@@ -20,7 +20,7 @@ Result<Override> parse_override(const std::string& text) {
     return bad_input("the path does not begin with \"spec.\"", where,
                      "write --set spec.training.maxSteps=20");
   if (change.path.size() > dsconfig::kMaxDepth) return bad_input("the path is too deep", where);
-  // Wrapped, so that an empty value reads as null and a single word as a string.
+  // Wrapped, so that an empty value is null and a single word is a string.
   DSJ_TRY(const dsconfig::Document wrapped, parse_yaml("v: " + text.substr(equals + 1), where));
   if (!wrapped.value.is_object() || wrapped.value.size() != 1)
     return bad_input("the value is not one YAML value", where, "quote it");

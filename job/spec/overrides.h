@@ -19,8 +19,8 @@ struct Override {
 /// Parses "spec.training.maxSteps=20". The value is YAML. Paths begin with "spec" or "metadata".
 Result<Override> parse_override(const std::string& text);
 
-/// Sets the value, making objects on the way. `skip`: how many leading names of the path to leave
-/// out. BadInput: the path goes through a value that is not an object.
+/// Sets the value and creates missing objects. `skip`: the number of leading names of the path to
+/// ignore. Errors: BadInput if the path leads through a value that is not an object.
 Status apply(const Override& change, size_t skip, nlohmann::json& root);
 
 }  // namespace dsj::jobspec

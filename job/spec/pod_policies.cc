@@ -31,14 +31,14 @@ json written(const Field& object, void* owner) {
   return made;
 }
 
-/// What of `found` is told to pods.
+/// The fields of `found` that pods get.
 json picked(const Field& object, const json& found) {
   json made = json::object();
   for (const Field& field : object.fields) {
     json value = json_child(found, field.name.c_str());
     if (field.type == Type::Object) value = picked(field, value);
-    const bool told = field.type == Type::Object ? !value.empty() : (field.actors & kPod) != 0;
-    if (told) made[field.name] = std::move(value);
+    const bool passed = field.type == Type::Object ? !value.empty() : (field.actors & kPod) != 0;
+    if (passed) made[field.name] = std::move(value);
   }
   return made;
 }

@@ -1,4 +1,4 @@
-// spec.workers.template: what the operator needs from it, and what it sets itself.
+// spec.workers.template: the parts that the operator needs, and those that it sets itself.
 #include <algorithm>
 #include <initializer_list>
 
@@ -46,8 +46,8 @@ struct Part {
   Shape shape;
 };
 
-/// Checks the parts of an object that the operator adds to or reads; the API server judges the
-/// rest. False: one has another shape.
+/// Checks the parts of an object that the operator adds to or reads; the API server checks the
+/// rest. False if one has another type.
 bool shapes(const json& object, const std::string& path, std::initializer_list<Part> parts,
             FieldReader& reader) {
   bool good = true;
@@ -61,7 +61,7 @@ bool shapes(const json& object, const std::string& path, std::initializer_list<P
   return good;
 }
 
-/// Checks that every element of the list has a `name` that is a text.
+/// Checks that every element of the list has a text `name`.
 bool named(const json& object, const char* list, const char* name, const std::string& path,
            FieldReader& reader) {
   const auto found = object.find(list);
@@ -75,7 +75,7 @@ bool named(const json& object, const char* list, const char* name, const std::st
   return true;
 }
 
-/// Follows a chain of nested objects. Null: it ends early or something is wrong.
+/// Follows a chain of nested objects. Null if it ends early or an object has another type.
 const json* chain(const json& object, std::initializer_list<const char*> names, std::string path,
                   FieldReader& reader) {
   const json* at = &object;
@@ -102,7 +102,7 @@ void check_affinity(const json& spec, const std::string& path, FieldReader& read
            {{"matchExpressions", Shape::List}, {"matchFields", Shape::List}}, reader);
 }
 
-/// On the node's network a pod asks the node's DNS unless its policy says otherwise, and that knows no Service.
+/// A pod on the node's network uses the node's DNS by default, which does not resolve Services.
 void check_host_network(const json& spec, const std::string& path, FieldReader& reader) {
   const auto on = spec.find("hostNetwork");
   const auto policy = spec.find("dnsPolicy");
@@ -125,7 +125,7 @@ const json& context_of(const json& object) {
   return found != object.end() && found->is_object() ? *found : kNone;
 }
 
-/// What one part of the template says against another. A kubelet or the API server would refuse the pod, and only then.
+/// Reports contradictions in the template for which a kubelet or the API server would later refuse the pod.
 void check_security(const json& spec, const std::string& path, FieldReader& reader) {
   const json& pod = context_of(spec);
   for (const char* list : {"containers", "initContainers"}) {
@@ -169,7 +169,7 @@ std::string plain_path(const std::string& path) {
   return plain;
 }
 
-/// Where the agent finds what the operator mounts for it.
+/// Reports mounts over the paths where the agent finds the operator's mounts.
 void check_mounts(const json& container, const std::string& path, FieldReader& reader) {
   const auto mounts = container.find("volumeMounts");
   if (mounts == container.end()) return;
@@ -185,7 +185,7 @@ void check_mounts(const json& container, const std::string& path, FieldReader& r
   }
 }
 
-/// The operator adds its own by these.
+/// Reports names that the operator uses for its own entries.
 void check_names(const json& spec, const std::string& path, FieldReader& reader) {
   static constexpr const char* kVolumes[] = {"dsj-config", "dsj-token",   "dsj-scratch",
                                              "dsj-tmp",    "dsj-shm",     "dsj-keys",
@@ -208,7 +208,7 @@ void check_names(const json& spec, const std::string& path, FieldReader& reader)
   }
 }
 
-/// A container's restart policy would start the agent again in a pod that the operator takes for ended.
+/// Refuses restart policies of a container: they would restart the agent in a pod that counts as ended.
 void check_life(const json& container, const std::string& path, FieldReader& reader) {
   if (container.contains("restartPolicy") && container["restartPolicy"] != "Never")
     reader.report(Severity::Error, path + ".restartPolicy",
@@ -226,7 +226,7 @@ void check_life(const json& container, const std::string& path, FieldReader& rea
                   "the agent writes its last words there: remove it");
 }
 
-/// Kubernetes 1.35: any container may start all of its pod again, the worker's with the same agent's name.
+/// Kubernetes 1.35: any container may restart its whole pod, and with it the agent under its old name.
 void check_restart_rules(const json& spec, const std::string& path, FieldReader& reader) {
   for (const char* list : {"containers", "initContainers"}) {
     const auto found = spec.find(list);
@@ -277,8 +277,8 @@ void check_worker(const json& container, const std::string& path, FieldReader& r
   }
 }
 
-/// The operator knows its pods by these keys, and acts on them. Only the annotation kRestartedAt is
-/// the user's.
+/// The operator identifies its pods by these keys and acts on them. Only the annotation
+/// kRestartedAt may be set by the user.
 void check_metadata(const json& metadata, const std::string& path, FieldReader& reader) {
   if (!shapes(metadata, path, {{"labels", Shape::Texts}, {"annotations", Shape::Texts}}, reader))
     return;

@@ -7,15 +7,15 @@
 
 namespace dsj::jobspec {
 
-/// What a machine has. `root`: of its file system; tests name another.
+/// The processors of a machine. `root` of its file system, for tests.
 struct Processors {
   int64_t cpus = 1;  ///< os.cpu_count()
-  int64_t gpus = 0;  ///< the NVIDIA driver's
+  int64_t gpus = 0;  ///< from the NVIDIA driver
 };
 Processors processors(const std::string& root = "/");
 
-/// cpu: the CPUs; gpu: the GPUs; auto: the GPUs, or the CPUs where there are none. nullopt: another word,
-/// or "gpu" without one.
+/// cpu: the number of CPUs; gpu: of GPUs; auto: of GPUs, or of CPUs without GPUs. nullopt for
+/// another word, or for "gpu" without GPUs.
 std::optional<int64_t> ranks_of(const std::string& word, const Processors& has);
 inline std::optional<int64_t> ranks_here(const std::string& word) {
   return ranks_of(word, processors());

@@ -18,7 +18,7 @@ constexpr char kPodPlace[] = "# pod template\n";
 constexpr char kPodBegin[] = "# pod template: made by";
 constexpr char kPodEnd[] = "# pod template: end\n";
 
-/// 1 and not 1.0, as people write it.
+/// 1 instead of 1.0, as people write it.
 ordered bound(double value) {
   return value == std::floor(value) ? ordered(static_cast<int64_t>(value)) : ordered(value);
 }
@@ -51,7 +51,7 @@ ordered map_of(ordered value) {
   return {{"type", "object"}, {"additionalProperties", std::move(value)}};
 }
 
-/// What the type says; not of the fields in it.
+/// The schema of the type, without the fields in it.
 ordered type_schema(const Field& field) {
   ordered schema;
   switch (field.type) {
@@ -94,11 +94,11 @@ ordered type_schema(const Field& field) {
   return {{"x-kubernetes-preserve-unknown-fields", true}};
 }
 
-/// What a manifest means that lacks the field; null: nothing to tell.
+/// The value of a missing field, for documentation; null if there is nothing to say.
 nlohmann::json default_of(const Field& field) {
   const nlohmann::json preset = field.target.preset ? field.target.preset(field.choices) : nullptr;
-  const bool tells = !field.required && !preset.empty() && preset != "" && preset != false;
-  return tells ? preset : nlohmann::json();
+  const bool is_shown = !field.required && !preset.empty() && preset != "" && preset != false;
+  return is_shown ? preset : nlohmann::json();
 }
 
 std::string plain(const nlohmann::json& value) {
@@ -111,10 +111,10 @@ std::string description_of(const Field& field) {
   return field.description + " Default: " + plain(preset) + ".";
 }
 
-/// Writes YAML whose flow parts are JSON: a line for each field without fields of its own.
+/// Writes YAML whose flow parts are JSON, with one line per field without subfields.
 class SchemaWriter {
  public:
-  /// The schema of `field`, under its name.
+  /// Writes the schema of `field`, under its name.
   void write(const Field& field, const std::string& indent) {
     const std::string name = field.name.empty() ? "" : field.name + ":";
     ordered schema = type_schema(field);
@@ -174,7 +174,7 @@ class SchemaWriter {
   std::string text_;
 };
 
-/// Puts the pod template of `committed`, lines between marks, in its place.
+/// Inserts the pod template of `committed`, the lines between its marks.
 std::string with_pod(std::string text, const std::string& committed) {
   const size_t place = text.find(kPodPlace);
   const size_t begin = committed.find(kPodBegin);

@@ -1,5 +1,5 @@
-// What follows from the schema (schema.h): the resources in crds/ and docs/fields.md. `make docs` writes both; tests hold
-// the committed files to them. Pure.
+// Generates files from the schema (schema.h): the resources in crds/ and docs/fields.md. `make
+// docs` writes both; tests compare the committed files. Pure.
 // Tested by: tests/operator/crd_test.cc
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace dsj::jobspec {
 
-/// The text of a file of crds/ as it has to be, made from the one that is there: what is above `openAPIV3Schema:` and the
-/// pod template, which scripts/pod_template_schema.py writes, stay. BadInput: it is the file of no resource of ours.
+/// The correct text of a file of crds/, made from its committed text: the part above `openAPIV3Schema:` and the pod
+/// template, which scripts/pod_template_schema.py writes, are kept. Errors: BadInput if it is not a resource of ours.
 Result<std::string> resource_text(const std::string& committed);
 
-/// docs/fields.md.
+/// The text of docs/fields.md.
 std::string fields_markdown();
 
 }  // namespace dsj::jobspec

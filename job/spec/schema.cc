@@ -14,8 +14,8 @@ using namespace rows;
 using namespace range;
 
 constexpr double kRanksMax = 65'536;
-constexpr double kTextMax = 4096;  // of what becomes a container's field
-/// A whole Jinja template may stand in a field. Models' own have up to 20 KiB.
+constexpr double kTextMax = 4096;  // of a text that becomes a container's field
+/// A field may contain a whole Jinja template. Models' own have up to 20 KiB.
 constexpr double kChatTemplateMax = 65'536;
 constexpr int kLabelKeyMax = 253 + 1 + 63;
 constexpr char kLabelKey[] =
@@ -35,7 +35,7 @@ bool is_object_name(const std::string& text) {
   return text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
 }
 
-/// volcano is the second enumerator: the first is that there is none.
+/// volcano is the second enumerator; the first is None.
 Target gang_scheduler() {
   Target target = to(&Scheduling::scheduler);
   target.set = [](void* owner, const nlohmann::json& word, const std::vector<std::string>&) {
@@ -154,7 +154,7 @@ Row workers() {
                      .hints("write what the template says into spec.workers.template")
                      .by(kOperator),
                  topology()})
-      .with({{"default", {{"replicas", 1}, {"slotsPerWorker", 1}}}})  // rules run on it as it is
+      .with({{"default", {{"replicas", 1}, {"slotsPerWorker", 1}}}})  // rules need a default
       .rule("self.replicas * self.slotsPerWorker <= 65536", "more than 65536 ranks")
       .rule("!has(self.minReplicas) || self.minReplicas <= self.replicas",
             "minReplicas is larger than replicas")
@@ -262,7 +262,7 @@ Row failure_policy() {
                           .by(kOperator | kPod),
                       whole("avoidSeconds", to(&NodeHealth::avoid_seconds), seconds(600),
                             "How long later pods of the job avoid the node."),
-                      // Above it a usual difference between nodes would count.
+                      // Above it, usual differences between nodes would count.
                       whole("minPeerBandwidthPercent", to(&NodeHealth::min_peer_bandwidth_percent),
                             from_to(0, 90),
                             "A node's link is too slow below this percentage of the gang's median. "
@@ -327,7 +327,7 @@ Row elastic() {
       .by(kOperator);
 }
 
-/// What every job needs whose ranks are this engine's.
+/// Rules for jobs whose ranks are this engine's.
 void add_engine_rules(Row& spec) {
   const std::string other = "self.launcher == 'Command' || ";
   spec.rules.push_back({other + "has(self.deepspeed)",
@@ -410,7 +410,7 @@ Row spec() {
           "elastic.maxReplicas");
 }
 
-/// The name that must be there, and those that an API server adds; it checks them itself.
+/// The mandatory name, and the fields that an API server adds and checks itself.
 Row metadata() {
   std::vector<Row> fields;
   for (const char* name :

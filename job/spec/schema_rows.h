@@ -1,4 +1,4 @@
-// How schema.cc writes its rows. Internal to the schema.
+// Helpers with which schema.cc writes its rows. Internal to the schema.
 // Tested by: tests/job/spec/schema_test.cc
 #pragma once
 
@@ -13,7 +13,7 @@ template <typename T>
 inline constexpr bool kIsStruct =
     std::is_class_v<T> && !std::is_same_v<T, std::string> && !std::is_same_v<T, nlohmann::json>;
 
-/// What a member holds: a value, or in an optional or a vector values of a struct.
+/// The kind of a member: a value, or an optional or a vector of structs.
 template <typename T>
 struct Holds {
   static constexpr bool kOptional = false, kStruct = kIsStruct<T>, kMaybeStruct = false,
@@ -39,7 +39,7 @@ auto& follow(Owner& owner, Value Owner::*member, Rest... rest) {
   return follow(owner.*member, rest...);
 }
 
-/// An enumerator is the index of its word among the choices, and so is a flag.
+/// The index of the word among the choices is the value of an enumerator or a flag.
 template <typename Value>
 void assign(Value& member, const nlohmann::json& value, const std::vector<std::string>& choices) {
   if constexpr (Holds<Value>::kOptional) {
@@ -64,7 +64,7 @@ nlohmann::json written(const Value& member, const std::vector<std::string>& choi
     return member;
 }
 
-/// The member that `path` leads to, from the struct of the object that holds the field.
+/// The member that `path` leads to, from the struct of the enclosing object.
 template <typename Owner, typename First, typename... Rest>
 Target to(First Owner::*first, Rest... rest) {
   auto at = [=](void* owner) -> auto& {
@@ -125,11 +125,11 @@ struct Row : Field {
     rules.push_back({std::move(cel), std::move(message)});
     return std::move(*this);
   }
-  /// It does not change in a job's life.
+  /// Makes the field immutable.
   Row&& fixed(std::string message) && {
     return std::move(*this).rule(kNeverChanges, std::move(message));
   }
-  /// Of a list.
+  /// For a list.
   Row&& sized(int64_t least, int64_t most) && {
     size_least = least;
     size_most = most;
@@ -147,7 +147,7 @@ struct Row : Field {
     extra = std::move(more);
     return std::move(*this);
   }
-  /// Also of the fields in it that say nothing else.
+  /// Also sets the actors of inner fields that have none.
   Row&& by(unsigned who) && {
     give(*this, who);
     return std::move(*this);

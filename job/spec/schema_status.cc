@@ -1,5 +1,5 @@
-// What the operator and agent 0 report of a job. The structs that are written are operator/observe/own_status.h and
-// job/report/events.h; tests hold the rows to them.
+// What the operator and agent 0 report about a job. The structs that are written are
+// operator/observe/own_status.h and job/report/events.h; tests compare the rows with them.
 #include "job/spec/schema_rows.h"
 
 namespace dsj::jobspec::rows {
@@ -8,7 +8,7 @@ namespace {
 using namespace range;
 using nlohmann::json;
 
-/// A number as text: it may be NaN, and null says that it is not known.
+/// A number as text, because it may be NaN; null if it is unknown.
 Row figure(const char* name, std::string description) {
   return text(name, {}, kAny, std::move(description)).with({{"nullable", true}});
 }
@@ -185,7 +185,7 @@ Row status_row() {
                      .with({{"x-kubernetes-list-type", "atomic"}}),
                  training_report().by(kAgent),
                  checkpoints().by(kAgent)})
-      // Before the operator has seen a job: kstatus would take a job without a status for one that is as it should be.
+      // Before the operator has seen a job: kstatus would report a job without a status as current.
       .with({{"default", {{"observedGeneration", -1}}}})
       .by(kOperator);
 }

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Of ShardingStrategy's names and numbers, in lower case; nullopt: another one.
+/// The stage of ShardingStrategy's names and numbers, in lower case; nullopt for others.
 std::optional<int> stage_of(const std::string& strategy) {
   static const std::map<std::string, int> kStages = {{"full_shard", 3},    {"1", 3}, {"true", 3},
                                                      {"shard_grad_op", 2}, {"2", 2}, {"false", 2},
@@ -68,7 +68,7 @@ Result<Sharding> sharding_of_settings(const json& settings) {
     return std::string();
   };
   std::string strategy = said("sharding_strategy");
-  if (strategy.empty()) strategy = said("reshard_after_forward");  // version 2 has no other word
+  if (strategy.empty()) strategy = said("reshard_after_forward");  // version 2 has only this key
   Sharding sharding{.stage = 3};
   if (!strategy.empty()) {
     const auto stage = stage_of(strategy);

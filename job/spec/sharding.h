@@ -1,5 +1,5 @@
-// What tools say of PyTorch's own sharding (FSDP), and the ds_config that does the same. A line
-// without --deepspeed trains by it; a line that asks for nothing is data parallelism.
+// Settings of PyTorch's own sharding (FSDP) in other tools, and the equivalent ds_config. A line
+// without --deepspeed trains with it; without FSDP settings it trains with data parallelism.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,17 +15,17 @@ struct Sharding {
   bool recompute = false;  ///< FSDP's activation_checkpointing
 };
 
-/// Trainer's `--fsdp "full_shard auto_wrap offload"`, with blanks or commas between.
-/// Errors: a word that is not one of Trainer's; hybrid_shard, whose groups only the cluster's shape
-/// decides.
+/// Reads Trainer's `--fsdp "full_shard auto_wrap offload"`, separated by blanks or commas. Errors:
+/// for a word that Trainer lacks, and for hybrid_shard, whose groups depend on the cluster's
+/// shape.
 Result<Sharding> sharding_of_words(const std::string& words);
 
-/// The section of accelerate's and axolotl's files, keys with or without "fsdp_": sharding_strategy
-/// by name or number, reshard_after_forward of version 2, offload_params, activation_checkpointing.
-/// Nothing said: FSDP's default, all is sharded.
+/// Reads the section of accelerate's and axolotl's files, keys with or without "fsdp_":
+/// sharding_strategy by name or number, reshard_after_forward of version 2, offload_params,
+/// activation_checkpointing. Without settings: FSDP's default, everything is sharded.
 Result<Sharding> sharding_of_settings(const nlohmann::json& settings);
 
-/// Every other value comes from the training arguments.
+/// The equivalent ds_config. All other values come from the training arguments.
 nlohmann::json ds_config_of(const Sharding& sharding);
 
 }  // namespace dsj::jobspec

@@ -72,7 +72,7 @@ class TrainingReader : private FieldReader {
   }
 
  private:
-  /// `dsj run` reads "1e-4" as a number, as a line's words are; the resource's schema does not.
+  /// `dsj run` reads "1e-4" as a number, as on a command line; the resource's schema does not.
   static bool is_text_of_a_number(const std::string& name, const json& value) {
     if (!value.is_string()) return false;
     const auto field = std::ranges::find_if(training_fields(), [&](const TrainingField& one) {
@@ -84,8 +84,8 @@ class TrainingReader : private FieldReader {
             std::holds_alternative<std::optional<bool> TrainingArgs::*>(field->member));
   }
 
-  /// Takes what is no field, but an argument of Hugging Face's under the table's verdict. False: it is
-  /// none, or a value that the reader of fields refuses.
+  /// Handles a name that is no field but an argument of Hugging Face, by the table's verdict. False
+  /// if it is neither, or has a value that the reader of fields refuses.
   bool take_row(const std::string& path, const std::string& name, const json& value, json& good) {
     const auto& fields = training_arg_names();
     const ArgumentRow* row = argument_row_of_field(name);
@@ -127,7 +127,7 @@ class TrainingReader : private FieldReader {
     return true;
   }
 
-  /// A model that is not there and has no ./ may be a hub id.
+  /// A model that does not exist and has no ./ may be a hub id.
   std::string model_path(const std::string& name) const {
     std::error_code ignored;
     if (origin_.in_cluster()) return name;
@@ -137,7 +137,7 @@ class TrainingReader : private FieldReader {
     return is_path ? path : name;
   }
 
-  /// Several paths with commas between, each absolute. A path that is there may hold a comma.
+  /// Several paths separated by commas, each made absolute. An existing path may contain a comma.
   std::string absolute_list(const std::string& list) const {
     std::error_code ignored;
     std::string whole = origin_.absolute(list);
@@ -161,7 +161,7 @@ class TrainingReader : private FieldReader {
         report(Severity::Error, join(path, name), wrong->message, wrong->hint);
   }
 
-  /// A container has no directory of the manifest, and hub ids are not looked up there.
+  /// A container lacks the manifest's directory, and hub ids are not looked up there.
   void container_paths(const std::string& path) {
     const TrainingArgs& training = job_.training;
     auto check = [&](const char* name, const std::string& value) {
@@ -171,7 +171,7 @@ class TrainingReader : private FieldReader {
                "mount a volume in spec.workers.template and name a path on it");
     };
     check("outputDir", training.output_dir);
-    if (!job_.runs_user_program()) {  // a program of the user's own reads them as it likes
+    if (!job_.runs_user_program()) {  // a user's program may read them in any way
       check("modelNameOrPath", training.model_name_or_path);
       check("dataPath", training.data_path);
       check("evalDataPath", training.eval_data_path.value_or(""));

@@ -8,8 +8,8 @@
 
 namespace dsj::jobspec {
 
-/// Sets job.training, with absolute paths, after job.launcher is known. Everything wrong becomes a
-/// finding of the job.
+/// Sets job.training, with absolute paths. job.launcher must be set. Every error becomes a finding
+/// of the job.
 void read_training(const nlohmann::json& spec, const Origin& origin, Job& job);
 
 }  // namespace dsj::jobspec

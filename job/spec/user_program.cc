@@ -18,7 +18,7 @@ const json& list_of(const json& object, const char* name) {
   return found != object.end() && found->is_array() ? *found : kNull;
 }
 
-/// By the names that the vendors' device plugins give: "amd.com/gpu", "gpu.intel.com/xe", "huawei.com/Ascend910".
+/// By the names of the vendors' device plugins: "amd.com/gpu", "gpu.intel.com/xe", "huawei.com/Ascend910".
 bool is_accelerator(const std::string& name) {
   static constexpr const char* kOthers[] = {
       "habana.ai/",        "google.com/tpu", "aws.amazon.com/neuron",

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Lists whose elements have a name of their own, as Kubernetes' strategic merge knows them.
+/// Lists whose elements have a name, as in Kubernetes' strategic merge.
 struct NamedList {
   const char* list;
   const char* name;
@@ -29,7 +29,7 @@ constexpr NamedList kNamedLists[] = {
     {"resourceClaims", "name", false},
 };
 
-/// Objects that may have one of several fields.
+/// Objects that have exactly one of several fields.
 constexpr const char* kOneOf[] = {"livenessProbe", "readinessProbe", "startupProbe",   "postStart",
                                   "preStop",       "seccompProfile", "appArmorProfile"};
 

@@ -19,7 +19,7 @@ using dsconfig::kMaxText;
 constexpr size_t kMaxNodes = 100'000;  // after expanding aliases
 constexpr size_t kMaxPath = 2048;      // longer paths get no position
 
-/// Thrown inside this file only.
+/// Thrown and caught in this file only.
 struct YamlError {
   Position position;
   std::string message, hint;
@@ -30,7 +30,7 @@ Position position_of(const YAML::Node& node) {
   return mark.is_null() ? Position{} : Position{mark.line + 1, mark.column + 1};
 }
 
-/// The digits of `word` from `begin` on in `base`, without underscores; null: other characters.
+/// The digits of `word` from `begin` on in `base`, without underscores; null for other characters.
 json whole_in_base(const std::string& word, size_t begin, int base, bool negative) {
   std::string digits(negative ? "-" : "");
   for (char c : word.substr(begin))
@@ -56,7 +56,7 @@ json sexagesimal(const std::string& word, size_t begin, bool negative) {
   return negative ? -total : total;
 }
 
-/// A scalar that YAML 1.1 reads differently from the core schema; null: none.
+/// A scalar that YAML 1.1 reads differently from the core schema; null if it does not.
 json resolved_1_1(const std::string& word) {
   for (const char* yes : {"yes", "Yes", "YES", "on", "On", "ON"})
     if (word == yes) return true;
@@ -178,7 +178,7 @@ class Converter {
     return result;
   }
 
-  /// "<<: *a" or "<<: [*a, *b]"; the earlier of several wins.
+  /// "<<: *a" or "<<: [*a, *b]"; the first of several wins.
   void merge(const YAML::Node& node, const std::string& path, int depth, json& merged) {
     const json found = value(node, path, depth + 1);
     for (const json& one : found.is_array() ? found : json::array({found})) {
@@ -200,8 +200,8 @@ std::string where(const std::string& source, Position position) {
   return source + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
 
-/// Whether every document ends further on than it starts. yaml-cpp 0.7 repeats an empty document
-/// forever at a token that cannot start a document (", x" after one).
+/// Checks that every document ends after its start. yaml-cpp 0.7 repeats an empty document forever
+/// at a token that cannot start a document (", x" after one).
 class Ending final : public YAML::EventHandler {
  public:
   explicit Ending(const std::string& text) {
@@ -233,8 +233,8 @@ class Ending final : public YAML::EventHandler {
   std::optional<Position> stuck_;
 };
 
-/// Bytes of a key that is written as "key: value". A reader takes a key of 1,024 characters there, and a byte is written as up
-/// to 4; a longer one is written as "? key".
+/// Bytes of a key that is written as "key: value". A reader accepts at most 1,024 characters there,
+/// and a byte is written as up to 4; a longer key is written as "? key".
 constexpr size_t kShortKey = 250;
 
 void emit(YAML::Emitter& out, const json& value) {
@@ -277,7 +277,7 @@ void emit(YAML::Emitter& out, const json& value) {
 
 }  // namespace
 
-/// Whether a tab is among the blanks in front of a line, counted from 1.
+/// Whether the blanks at the start of a line, counted from 1, contain a tab.
 static bool begins_with_tab(const std::string& text, int line) {
   size_t at = 0;
   for (int next = 1; next < line && at < text.size(); ++next)
@@ -287,7 +287,7 @@ static bool begins_with_tab(const std::string& text, int line) {
          std::string::npos;
 }
 
-/// Leaves the document of a kind, if it is the only one and every other is an object of another kind.
+/// Keeps only the document of a kind, if it is unique and every other is an object of another kind.
 static void keep_kind(std::vector<YAML::Node>& documents, std::string_view kind) {
   const auto kind_of = [](const YAML::Node& node) {
     const YAML::Node found = node.IsMap() ? node["kind"] : YAML::Node();
