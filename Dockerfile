@@ -1,8 +1,9 @@
-# The two images, from scratch plus what ldd needs (scripts/image.sh), for a user without a name and a read-only root.
+# The two images: from scratch, with the programs and the libraries that they need (scripts/image.sh). They run as a nonroot
+# user with a read-only root file system.
 #   docker build --target operator -t dsj-operator .
 #   docker build --target worker -t dsj-worker .
-# Each is built by the project's own set-up and build; the operator's stage does without libtorch.
-# Debian 12 of 2026-10-05, all architectures. What is installed on it is listed in the image's SBOM.
+# Each stage uses the project's own set-up and build; the operator's stage does not need libtorch.
+# Debian 12 of 2026-10-05, all architectures. The image's SBOM lists the packages of the copied libraries.
 FROM debian:12@sha256:2c037a04925515fdd6ea85ea14a682d0e79931f5e9f5d07b6dbfc6ba12f9e858 AS sources
 WORKDIR /src
 COPY . .

@@ -1,9 +1,9 @@
-# The two commands of the README: `make run` and `make test`. Each does all its own set-up.
+# The README uses `make run` and `make test`. Each does its own set-up.
 SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell scripts/jobs.sh compilers)
 
-# What `make run` runs. `make test` goes on from the same build.
+# Programs for `make run`. `make test` continues from the same build.
 PROGRAMS := dsj dsj-agent dsj-train dsj-make-quickstart
 
 .PHONY: setup build programs fuzz-programs dist-programs dist install test-dist run picture quickstart-margin test test-numbers test-loaded test-cluster golden \
@@ -12,12 +12,12 @@ setup:
 	@scripts/phase.sh set-up "1 min on a fresh machine, later seconds" \
 	  "installs compilers and libraries (apt), fetches libtorch" scripts/setup.sh
 build: setup
-	@scripts/phase.sh build "10 to 14 min on two cores, later what has changed" \
+	@scripts/phase.sh build "10 to 14 min on two cores, later only what has changed" \
 	  "compiles all programs, tests and benches, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS)
 programs: setup
-	@scripts/phase.sh build "4 to 6 min on two cores, later what has changed" \
+	@scripts/phase.sh build "4 to 6 min on two cores, later only what has changed" \
 	  "compiles $(PROGRAMS), log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) -- $(PROGRAMS)
-# The Go programs of the test cluster are built in the background meanwhile.
+# Meanwhile the Go programs of the test cluster are built in the background.
 test test-loaded: export DSJ_SETUP_CLUSTER = 1
 test test-loaded: export DSJ_SETUP_CUDA = 1
 test test-loaded: export DSJ_SETUP_BROWSER = 1
@@ -38,10 +38,10 @@ test-cluster: build
 run: programs
 	@scripts/phase.sh quickstart "65 to 90 s on two cores" \
 	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" $(BUILD)/bin/dsj quickstart out/quickstart $(addprefix --seed ,$(QUICKSTART_SEED))
-# What users install (docs/install.md): a wheel, a tarball, images, the chart, SHA256SUMS; and the programs under a prefix.
+# For users (docs/install.md): `dist` makes a wheel, a tarball, images, the chart and SHA256SUMS; `install` copies the programs.
 PREFIX ?= /usr/local
 dist-programs: setup
-	@scripts/phase.sh build "5 to 7 min on two cores, later what has changed" \
+	@scripts/phase.sh build "5 to 7 min on two cores, later only what has changed" \
 	  "compiles the programs that users install, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) \
 	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist dsj_columns dsj_columns-dist dsj-operator
 dist: dist-programs
@@ -66,7 +66,7 @@ docs: build
 	@for file in crds/*.yaml; do $(BUILD)/bin/dsj validate --fields $$file >$$file.new && mv $$file.new $$file; done
 	@cp crds/*.yaml charts/deepspeedjob/files/crds/
 	@python3 tests/run/refusals_check.py --write
-# QUICK=1: a case of each kind of training, 3 minutes on two cores. PEERS=1: beside Python DeepSpeed and JAX, which it fetches.
+# QUICK=1: one case per kind of training, 3 minutes on two cores. PEERS=1: compares with Python DeepSpeed and JAX, after fetching them.
 bench: build
 ifdef PEERS
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin --deepspeed

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""GB/s of collectives between two hosts: one ring of all ranks beside the two levels of backend auto.
+"""Compares GB/s of collectives between two hosts: one ring of all ranks, and the two levels of backend auto.
 
 Usage: bench_levels.py [--bin build/bin] [--rates 1000,100] [--each 2] [--mib 32]
-Two hosts are two network and PID namespaces with one link between them, held by tc to each rate (Mbit/s, in each
-direction). --each ranks on each share memory; all have one thread. Both ways run in the same processes and take turns.
-Beside the times stands what all ranks put on connections in one operation: in the ring, ranks of one host are
-connected, too. What goes from host to host is counted by comm_tests (Levels). It needs root, ip, tc and unshare, and
-says so where it lacks one.
+The hosts are two network and PID namespaces with one link, which tc limits to each rate (Mbit/s, in each direction).
+Each has --each ranks, which share memory; every rank has one thread. Both algorithms run in turn in the same processes.
+The table also shows the bytes that all ranks send over connections in one operation: in the ring, ranks of one host
+are connected too. comm_tests (Levels) counts the bytes between hosts. Needs root, ip, tc and unshare, and says so if
+one is missing.
 """
 import argparse
 import os
@@ -18,7 +18,7 @@ from bench_slow_link import ADDRESS, Link
 
 
 def run(options, link):
-    """Starts the ranks of both hosts; their output is ours. Exits if one fails."""
+    """Starts the ranks of both hosts with this process's output. Exits if one fails."""
     world = 2 * options.each
     hosts = []
     for host in range(2):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What random-LTD saves: tokens per second with half the tokens dropped in the middle layers, beside the same steps without.
+"""Measures what random-LTD saves: tokens per second with half the tokens dropped in the middle layers, and without dropping.
 
 Usage: bench_random_ltd.py [--bin build/bin] [--write PAGE]
-It runs bench_random_ltd, which says what it measures: both sides in one process, in turn. The ratio is what counts.
---write: the figures go between the marks of a page (docs/reports/performance.md), with the processor and the load.
+Runs bench_random_ltd, which measures both in turn in one process and describes the setting. Compare the ratio.
+--write: writes the figures between the marks of a page (docs/reports/performance.md), with the processor and the load.
 """
 import argparse
 import os

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Tokens per second over a slow network: AdamW beside the 1-bit optimizers behind their freeze, or stage 3 in bf16 beside
-ZeRO++'s codes.
+"""Compares tokens per second over a slow network: AdamW and the 1-bit optimizers after their freeze, or stage 3 in bf16 and
+with ZeRO++'s quantization.
 
 Usage: bench_slow_link.py [--set optimizers|stage3] [--bin build/bin] [--rates 1000,100] [--steps 9] [--micro 1] [--tokens 256]
-Two ranks in two network namespaces, one link between them, held by tc to each rate (Mbit/s, in each direction). The
-24 M-parameter shape of bench_train.py, optimizers at stage 0 in fp32, rows of --tokens tokens, one thread per rank. What
-counts is the ratio to the first line on the same link. Steps before the first compressed one are left out, and as many of
-the others. Beside the seconds
-of a step stand a rank's CPU seconds in it and the seconds that its bytes take on the link: on a busy machine a step takes
-longer than their sum. It needs root, ip and tc, and says so where it lacks one.
+Two ranks run in two network namespaces with one link, which tc limits to each rate (Mbit/s, in each direction). They train
+the 24 M-parameter shape of bench_train.py, with optimizers at stage 0 in fp32, rows of --tokens tokens and one thread per
+rank. Compare the ratio to the first line of the same link. Steps before the first compressed one are left out, in all runs.
+The table also shows a rank's CPU seconds per step and the seconds that its bytes take on the link: on a busy machine a
+step takes longer than their sum. Needs root, ip and tc, and says so if one is missing.
 """
 import argparse
 import json
@@ -21,7 +20,7 @@ import tempfile
 WORLD, WARM_UP = 2, 5
 ADDRESS = ("10.77.0.1", "10.77.0.2")
 PORT = 29500
-# The first compressed step is the third: the first two have the counts 1, which updates nothing, and 2.
+# The first compressed step is the third: the first two have the counts 1 (which updates nothing) and 2.
 OPTIMIZERS = {name: {"zero_optimization": {"stage": 0}, "optimizer": optimizer} for name, optimizer in {
     "AdamW": {"type": "AdamW", "params": {"lr": 1e-4}},
     "OneBitAdam": {"type": "OneBitAdam", "params": {"lr": 1e-4, "freeze_step": 2}},
@@ -36,7 +35,7 @@ STAGE3 = {name: {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3, "s
           for name, keys in {"stage 3": {}, "quantized weights": WEIGHTS, "quantized gradients": GRADIENTS,
                              "both": WEIGHTS | GRADIENTS}.items()}
 SETS = {"optimizers": OPTIMIZERS, "stage3": STAGE3}
-# Sends bytes for a while, to measure the link as a program sees it.
+# Sends bytes for a while, to measure the link's rate for a program.
 RECEIVE = "import socket; s = socket.create_server(('0.0.0.0', 7000)); c = s.accept()[0]\nwhile c.recv(1 << 20): pass"
 SEND = """import socket, time
 for _ in range(100):
@@ -53,7 +52,7 @@ def sh(*command):
 
 
 class Link:
-    """Two network namespaces with one link of their own."""
+    """Two network namespaces connected by one link."""
 
     def __init__(self):
         self.names = [f"dsj-bench-{os.getpid()}-{rank}" for rank in range(WORLD)]
@@ -79,18 +78,18 @@ class Link:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
 
     def hold(self, rate):
-        """To `rate` Mbit/s in each direction."""
+        """Limits the link to `rate` Mbit/s in each direction."""
         for name, end in zip(self.names, self.ends):
             sh("tc", "-n", name, "qdisc", "replace", "dev", end, "root", "tbf", "rate", f"{rate}mbit", "burst", "256kb",
                "latency", "50ms")
 
     def inside(self, rank, command):
-        # Ranks of one PID namespace are on one host and would share memory.
+        # Ranks in one PID namespace would count as one host and share memory.
         return ["ip", "netns", "exec", self.names[rank], "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
                 *command]
 
     def measured(self, rate):
-        """Mbit/s of one TCP connection."""
+        """Measures the Mbit/s of one TCP connection."""
         blocks = max(64, rate * 2)  # about a second
         receiver = subprocess.Popen(self.inside(1, [sys.executable, "-c", RECEIVE]))
         try:
@@ -101,7 +100,7 @@ class Link:
 
 
 def cpu_seconds(process):
-    """Of a rank: the only child of `unshare`."""
+    """CPU seconds of a rank, which is the only child of `unshare`."""
     with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
         child = file.read().split()
     if not child:
@@ -112,7 +111,7 @@ def cpu_seconds(process):
 
 
 def steps_of(options, link, work, ds_config):
-    """(step events of rank 0 behind the warm-up, CPU seconds of a rank in one of them)."""
+    """Returns (step events of rank 0 after the warm-up, CPU seconds of a rank per step)."""
     output = os.path.join(work, "out")
     shutil.rmtree(output, ignore_errors=True)
     os.makedirs(os.path.join(output, "checkpoints"))
@@ -150,7 +149,7 @@ def steps_of(options, link, work, ds_config):
         for process in ranks:
             process.wait()
     finally:
-        for process in ranks:  # of which --kill-child ends the rank
+        for process in ranks:  # --kill-child ends its rank
             process.kill()
             process.wait()
     for process, log in zip(ranks, logs):

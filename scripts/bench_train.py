@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""How fast `dsj run` trains, beside a plain libtorch loop, Python DeepSpeed or JAX, in the same run: one table.
+"""Compares the speed of `dsj run` with a plain libtorch loop, Python DeepSpeed or JAX in the same run, and prints a table.
 
 Usage: bench_train.py [--bin build/bin] [--deepspeed | --jax] [--quick] [--only REGEX] [--steps 8] [--rounds 2] [--list] [--write PAGE]
 
 Rows: fixed (256 tokens), alpaca (its lengths, no loss on the prompt) on the 24 M-parameter Qwen2 shape, and vocabulary
 (alpaca's rows, 152k words, 80 M parameters). fp32 and bf16, ZeRO stages 0 to 3, LoRA. The plain loop pads to the longest
-row of a micro-batch; its LoRA has the same adapters. Both sides start from the same weights and read the same rows; they
-run in turn, so the ratio is what counts, and in CPU seconds (all processes, start included) also on a busy machine. Tokens
-are those of the rows, without padding. In fp32 the losses must agree, or the command fails. A run in bf16 is also set
-beside the same run in fp32. DSJ_NATIVE_BF16=0 stands for a CPU without bf16 units.
---deepspeed: beside Python DeepSpeed at the same stage (bench/deepspeed_loop.py), without LoRA.
---jax: beside one jitted step of JAX (bench/jax_loop.py), on one rank, without LoRA.
---quick: a case of each kind, 3 minutes on two cores. --only: the cases that the expression finds in the names of --list.
---write: the table goes between the marks of a page, with the processor and the load.
+row of a micro-batch; its LoRA has the same adapters. Both sides start from the same weights, read the same rows and run in
+turn. Compare the ratios; on a busy machine only those of CPU seconds (all processes, including start-up). Tokens exclude
+padding. In fp32 the losses must agree, or the command fails. A run in bf16 is also compared with the same run in fp32.
+DSJ_NATIVE_BF16=0 emulates a CPU without bf16 units.
+--deepspeed: compares with Python DeepSpeed at the same stage (bench/deepspeed_loop.py), without LoRA.
+--jax: compares with one jitted step of JAX (bench/jax_loop.py), on one rank, without LoRA.
+--quick: one case of each kind, 3 minutes on two cores. --only: cases whose names in --list match the expression.
+--write: writes the table between the marks of a page, with the processor and the load.
 """
 import argparse
 import dataclasses
@@ -39,7 +39,7 @@ APART = 1e-4  # the largest relative distance of two losses in fp32
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """What both sides train; the plain loop runs once for all stages."""
+    """What both sides train. The plain loop runs once for all stages."""
     rows: str
     micro: int
     world: int
@@ -86,13 +86,13 @@ def spent():
 
 @dataclasses.dataclass
 class Run:
-    first: float  # seconds from launch to the end of the first step
-    steps: list   # objects of metrics.jsonl's form
+    first: float  # seconds from start to the end of the first step
+    steps: list   # objects as in metrics.jsonl
     cpu: float    # seconds, all processes
 
 
 def launch(command, work, environment, others, parse, steps=None):
-    """Runs a command beside others. parse: a line of output to a step or None. steps: where they are read from in the end."""
+    """Runs a command in parallel to others. parse: converts a line of output to a step or None. steps: reads them at the end."""
     begin, start, first, seen = spent(), time.time(), None, []
     beside = [subprocess.Popen(command, cwd=work, env=each, stdout=subprocess.DEVNULL) for each in others]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=work, env=environment, text=True)
@@ -148,8 +148,8 @@ def ours(options, work, loop, stage):
 
 @dataclasses.dataclass
 class Figures:
-    """Of several runs: tokens/s in the median after the warm-up, peak bytes of a rank, bytes that rank 0 sends in a step,
-    the quickest first step, CPU seconds in the median, the losses of the first run."""
+    """Combines several runs: median tokens/s after the warm-up, peak bytes of a rank, bytes that rank 0 sends in a step,
+    the fastest first step, median CPU seconds, the losses of the first run."""
     speed: float
     peak: int
     wire: int | None
@@ -167,8 +167,8 @@ def figures(runs):
 
 
 def compare(loop, found, reference):
-    """Exits where the two sides do not train the same. Adapters are drawn by each side's own generator, but begin with no
-    effect: only the first losses are the same."""
+    """Exits if the two sides do not train the same. Each side initializes adapters with its own generator, but they begin
+    with no effect: only the first losses are the same."""
     if loop.precision != "fp32":
         return
     pairs = list(zip(found.losses, reference.losses))[:1 if loop.lora else None]
@@ -188,7 +188,7 @@ def head(options):
 
 
 def row(loop, found, reference, wide, label):
-    """Cells of the table. wide: the same run in fp32, or None. label: of the stage; the reference's is its name."""
+    """Cells of the table. wide: the same run in fp32, or None. label: the stage; for the reference its name."""
     own = found is reference
     over = f"{found.speed / wide.speed:.2f}" if wide else ""
     wire = ("" if found.wire is None else f"{found.wire / 1e6:.1f}",
@@ -205,7 +205,7 @@ def line(cells):
 
 
 def measure(options, say):
-    """Each loop with its stages, in turn; says a row as soon as it is known. Returns the rows."""
+    """Runs each loop with its stages in turn and prints each row when it is complete. Returns the rows."""
     table, known = [], {}
     for rows, group in itertools.groupby(chosen(options), key=lambda case: case[0].rows):
         work = tempfile.mkdtemp(prefix="dsj-bench-")
@@ -243,7 +243,7 @@ def processor():
 
 
 def write(page, program, lines):
-    """Puts the lines between the program's marks of a page."""
+    """Writes the lines between this program's marks in a page."""
     marks = (f"<!-- {program} writes from here -->", f"<!-- {program} writes to here -->")
     with open(page, encoding="utf-8") as file:
         text = file.read()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whether `dsj tune` finds a configuration as fast as the best of a whole grid, with at most half of its trials.
+"""Tests whether `dsj tune` finds a configuration as fast as the best of the whole grid, with at most half of the trials.
 
 Usage: bench_tune.py [--bin build/bin] [--largest 8] [--steps 4] [--tokens 256] [--again 3]
 The 24 M-parameter shape of bench_train.py, fp32, 2 ranks of one thread, ZeRO stages 0 to 3, micro-batches up to --largest.
-First `dsj tune --all`, which tries everything, then `--tuner model_based` from nothing. What each found is then run --again
-times in turn, so that both are measured on the same machine at the same time. Exit 1: more than half the trials, or slower
-by more than 5 %, DeepSpeed's own threshold for a gain. A busy machine says little: the load is printed beside it.
+Runs `dsj tune --all`, which tries everything, then `--tuner model_based` from scratch. Then runs what each found --again
+times in turn, so that both are measured under the same load. Exit 1 if it took more than half the trials or is slower by
+more than 5 %, DeepSpeed's own threshold for a gain. Results of a busy machine mean little, so the load is printed.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ FIRST = 2  # the first step reads and allocates
 
 
 def tune(options, work, name, more):
-    """(folder of the results, number of trials)."""
+    """Returns (folder of the results, number of trials)."""
     results = os.path.join(work, name)
     command = [os.path.join(options.bin, "dsj"), "tune", os.path.join(work, "job.yaml"), "--results", results, "--experiments",
                results + "-exps", "--first-step", str(FIRST), "--last-step", str(options.steps), "--max-micro-batch",

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# build.sh DIRECTORY JOBS [-DOPTION=VALUE...] [-- TARGET...]: the release build of all targets, or of those named.
-# Programs lie in DIRECTORY/bin, the whole output in DIRECTORY/build.log. Under CI warnings are errors; for users a
-# newer compiler's warnings are not. Build few targets by naming them, not by DSJ_TESTS=OFF: CMake deletes the objects
-# of targets that a new configuration leaves out, and the next full build would compile them again.
+# build.sh DIRECTORY JOBS [-DOPTION=VALUE...] [-- TARGET...]: the release build of all targets, or of the given ones.
+# Programs are in DIRECTORY/bin, the whole output is in DIRECTORY/build.log. Warnings are errors in CI only, because users
+# may have newer compilers. To build few targets, name them instead of setting DSJ_TESTS=OFF: CMake deletes the objects of
+# targets that a new configuration omits, and the next full build would compile them again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache="${DSJ_CACHE:-$HOME/.cache/dsj}"
@@ -19,7 +19,7 @@ if ! cmake -S . -B "$directory" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDSJ_TORCH_
     -DDSJ_ARROW_ROOT="$cache/pyarrow-26.0.1/pyarrow" \
     -DDSJ_WERROR="${CI:+ON}" "${options[@]}" >"$log" 2>&1; then
   sed -n '/^CMake Error/,$p' "$log" >&2
-  echo "cmake's whole log: $log" >&2
+  echo "cmake's log: $log" >&2
   exit 1
 fi
 exec python3 scripts/build_progress.py "$directory/build.log" ninja -C "$directory" -j "$jobs" "${targets[@]}"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a build costs and where: compiler-seconds by kind, by room and by compile, and what each header adds.
+"""Shows what a build costs: compiler-seconds by kind, by room and by compile, and what each header adds.
 
 Usage: build_cost.py BUILD_DIRECTORY [--top N] [--headers theirs|own|std|all] [--targets NAME...]
 
-Seconds are those of Ninja's log: the time from a command's start to its end, the newest run of each command. They are
-compiler time only where the compiler cache was empty and where no other work took the cores.
---headers compiles, for each header that a source names, an empty file that includes nothing else, with the flags of a
-file that reads it, and counts the files that read it. It takes a second or two per header: minutes in all. Of own and
-std those are measured that at least 50 files read.
+Seconds come from Ninja's log: the duration of the newest run of each command. They are compiler time only if the compiler
+cache was empty and no other work used the cores.
+--headers compiles, for each header that a source includes, a file that includes only this header, with the flags of a
+file that reads it, and counts the files that read it. It takes a second or two per header: minutes in all. For own and
+std it measures only headers that at least 50 files read.
   theirs  headers of other projects (the default)    own  this repository's    std  the C++ standard library's
 --targets counts only what these targets need: dsj dsj-agent dsj-train dsj-make-quickstart is what `make run` builds.
 """
@@ -23,12 +23,12 @@ import subprocess
 import sys
 import tempfile
 
-READ_AT_LEAST = 50  # files, for a header of ours or of the standard library to be measured
+READ_AT_LEAST = 50  # minimum number of files, for headers of ours or of the standard library
 KNOWN_VERSIONS = (5, 6, 7)  # they differ in units of mtime and in the hash, neither of which is read here
 
 
 class Bad(Exception):
-    """What the user gave cannot be used; the text says why and what to do."""
+    """The user's input cannot be used; the text says why and what to do."""
 
 
 Command = collections.namedtuple("Command", "outputs seconds")
@@ -36,7 +36,7 @@ Unit = collections.namedtuple("Unit", "source arguments directory")
 
 
 def read_log(lines):
-    """Commands of a .ninja_log, each at its newest run. A command with several outputs has a line for each."""
+    """The newest run of each command in a .ninja_log. A command with several outputs has a line for each."""
     lines = iter(lines)
     found = re.fullmatch(r"# ninja log v(\d+)", next(lines, "").strip())
     if not found or int(found[1]) not in KNOWN_VERSIONS:
@@ -45,7 +45,7 @@ def read_log(lines):
     for line in lines:
         fields = line.rstrip("\n").split("\t")
         if len(fields) != 5:
-            continue  # a last line that is being written
+            continue  # a last line that is still being written
         start, end, _, output, signature = fields
         newest[output] = (int(start), int(end), signature)
     runs = collections.defaultdict(list)
@@ -55,7 +55,7 @@ def read_log(lines):
 
 
 def sources_of(source):
-    """What a unity build compiles as one; any other source alone."""
+    """Sources that a unity build compiles as one; any other source alone."""
     if "/Unity/unity_" not in source or not os.path.exists(source):
         return [source]
     with open(source, encoding="utf-8") as file:
@@ -92,7 +92,7 @@ class Build:
         for entry in entries:
             arguments = shlex.split(entry["command"])
             self.units[arguments[arguments.index("-o") + 1]] = Unit(entry["file"], arguments, entry["directory"])
-        # What an earlier configuration built and this one does not is in the log for ever.
+        # Targets that only an earlier configuration built stay in the log.
         known = self._ninja("inputs", *targets) if targets else self._ninja("targets", "all")
         known = {line if targets else line.rsplit(":", 1)[0] for line in known}
         known.update("bin/" + target for target in targets)  # `inputs` leaves out the target itself
@@ -150,7 +150,7 @@ class Build:
         return {output: files for output, files in found.items() if output in self.units}
 
     def precompiled(self, output):
-        """The precompiled header that this object's source begins with, as an output; None: it has none."""
+        """The output path of the precompiled header of this object's source, or None."""
         arguments = self.units[output].arguments
         for flag, value in zip(arguments, arguments[1:]):
             if flag == "-include" and value.endswith("cmake_pch.hxx") and not output.endswith(".gch"):
@@ -171,7 +171,7 @@ def table(title, heads, rows):
 
 
 def by_group(commands, group):
-    """[name, compiles, compiler seconds, all seconds] of each group, the dearest first."""
+    """[name, compiles, compiler seconds, all seconds] of each group, the most expensive first."""
     files, compiling, total = collections.Counter(), collections.Counter(), collections.Counter()
     for command in commands:
         name, kind = group(command), kind_of(command.outputs[0])
@@ -208,7 +208,7 @@ def print_costs(build, top):
 
 
 def named_headers(source):
-    """Header -> how it is named in an #include, of all sources that git knows."""
+    """Header -> its spelling in an #include, for all sources that git tracks."""
     paths = subprocess.check_output(["git", "-C", source, "ls-files", "*.h", "*.cc"], text=True).splitlines()
     names = set()
     for path in paths:
@@ -218,7 +218,7 @@ def named_headers(source):
 
 
 def which(path, source):
-    """own, std, theirs; None for those of C and of the kernel, and what lies beside them: they cost nothing."""
+    """own, std or theirs; None for headers of C and of the kernel, and those in the same folders: they cost nothing."""
     if path.startswith(source + os.sep):
         return "own"
     if re.match(r"/usr/include/c\+\+/\d+/[^/]+$", path):
@@ -229,7 +229,7 @@ def which(path, source):
 
 
 def resolve(name, units, included):
-    """(path, an object that reads it or None): where the compiler finds `name`, by what it has read and by its -I."""
+    """(path, an object that reads it or None): where the compiler finds `name`, from its dependencies and its -I."""
     bare = name[1:-1]
     for output, files in included.items():
         for path in files:
@@ -244,7 +244,7 @@ def resolve(name, units, included):
 
 
 def compile_seconds(text, unit):
-    """The compiler's processor seconds on `text`, with the unit's flags but no precompiled header; None: it fails."""
+    """The compiler's CPU seconds for `text`, with the unit's flags but no precompiled header; None if it fails."""
     arguments, kept = iter(unit.arguments), []
     for argument in arguments:
         if argument in ("-o", "-include"):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs a Ninja command with one line of progress instead of hundreds; the log has all of it.
+"""Runs a Ninja command with one line of progress instead of hundreds; the log has the whole output.
 
 Usage: build_progress.py LOG ninja ARGUMENTS...
 
-On a terminal one line moves: commands done of all, the time, the file. Elsewhere a line comes every 10 %. When a
-command fails, its own words are shown at once, without its page of flags. Exit code: Ninja's; 130 after Ctrl-C, which
-ends Ninja.
-Why not Ninja's own moving line: it draws on a terminal only, and then no log can have the whole.
+On a terminal one line is updated: commands done of all, the time, the file. Otherwise it prints a line every 10 %. When a
+command fails, its output is shown at once, without its page of flags. Exit code: Ninja's; 130 after Ctrl-C, which ends
+Ninja.
+Ninja's own progress line needs a terminal, and then its output cannot go to a log.
 """
 import os
 import re
@@ -18,7 +18,7 @@ import time
 
 
 class View:
-    """What the user sees, on standard error."""
+    """The progress display on standard error."""
 
     def __init__(self, terminal, clock=time.monotonic):
         self._terminal, self._clock, self._start = terminal, clock, clock()
@@ -54,7 +54,7 @@ class View:
 
 
 def follow(lines, log, view):
-    """Reads Ninja's lines to their end. A failed command's lines come after "FAILED: OUTPUTS" and its command line."""
+    """Reads all of Ninja's lines. A failed command's output follows "FAILED: OUTPUTS" and its command line."""
     failed, skip = False, False
     for line in lines:
         log.write(line)
@@ -81,7 +81,7 @@ def main():
     with open(path, "w", buffering=1, encoding="utf-8") as log:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  env=environment, text=True, errors="replace", bufsize=1)
-        # Ctrl-C reaches Ninja, too, which takes away what is half written: we read on to its end.
+        # Ctrl-C also reaches Ninja, which deletes half-written outputs: read on until it ends.
         interrupted = []
         signal.signal(signal.SIGINT, lambda *_: interrupted.append(True))
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# clang.sh [install]: prints the clang++ that compiles the fuzz programs; with `install` it is installed first, by apt,
-# where it is not there. Nothing is printed, exit 4, where none can be had: nothing is fuzzed then. <expected> of libstdc++
-# needs the concepts of clang 19.
+# clang.sh [install]: prints the path of the clang++ that compiles the fuzz programs. With `install`, a missing one is first
+# installed by apt. Exit 4 without output if there is none: then nothing is fuzzed. libstdc++'s <expected> needs the concepts
+# of clang 19.
 set -euo pipefail
 # shellcheck source=scripts/apt.sh
 . "$(dirname "$0")/apt.sh"
-sudo_options=(-n)  # nobody may be there to type a password
+sudo_options=(-n)  # never ask for a password
 versions=(21 20 19)
 say() { printf '  %s\n' "$*" >&2; }
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What users install, made from a build: a wheel, a tarball, or files under a prefix.
+"""Makes what users install from a build: a wheel, a tarball, or files under a prefix.
 
 Usage: dist.py all BUILD DIRECTORY [--version V]    wheel, tarball and SHA256SUMS
        dist.py wheel BUILD DIRECTORY [--version V]  libtorch comes with pip, from the torch wheel that setup.sh pins
-       dist.py install BUILD PREFIX                 with libtorch; DESTDIR is put before PREFIX
-       dist.py tag FILE...                          the lowest manylinux tag that keeps the promises of these ELF files
+       dist.py install BUILD PREFIX                 with libtorch; DESTDIR is prepended to PREFIX
+       dist.py tag FILE...                          the lowest manylinux tag whose systems can load these ELF files
 
-Programs lie in lib/deepspeedjob/bin of a prefix, libraries that a system need not have in lib/deepspeedjob/lib, libtorch
-in lib/deepspeedjob/torch; bin/ links to the programs. In site-packages the folder deepspeedjob/ is lib/deepspeedjob without
-torch/, which lies beside it. The programs' RPATH (dsj_program in cmake/DsjTargets.cmake) knows both, so nothing has to be set.
-The same build gives the same bytes: times are SOURCE_DATE_EPOCH, by default the commit's.
+In a prefix, programs are in lib/deepspeedjob/bin, libraries that a system may lack in lib/deepspeedjob/lib, and libtorch in
+lib/deepspeedjob/torch; bin/ links to the programs. In site-packages, deepspeedjob/ is lib/deepspeedjob without torch/,
+which is beside it. The programs' RPATH (dsj_program in cmake/DsjTargets.cmake) covers both, so no variable has to be set.
+The same build gives the same bytes: times are SOURCE_DATE_EPOCH, by default the commit's time.
 Exit codes: 0 done; 2 usage, or a program is not built; 3 a tool is missing or failed.
 """
 import argparse
@@ -34,13 +34,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(HERE)
 FOLDER = "lib/deepspeedjob"
 PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "dsj-make-quickstart")
-PLUGIN = "libdsj_columns.so"  # reads Parquet and Arrow files; there where Arrow was when it was built
-NAMES_ITS_FUNCTIONS = {"dsj-train"}  # the stacks of `dsj debug --stacks` name functions by its symbols
+PLUGIN = "libdsj_columns.so"  # reads Parquet and Arrow files; exists if the build had Arrow
+NAMES_ITS_FUNCTIONS = {"dsj-train"}  # `dsj debug --stacks` needs its symbols
 COMPLETIONS = {"bash": "share/bash-completion/completions/dsj", "zsh": "share/zsh/site-functions/_dsj",
                "fish": "share/fish/vendor_completions.d/dsj.fish"}
 
-# The policy of manylinux (PEP 600): a tag's glibc, and the newest symbol versions of GCC's libraries that a system with it
-# has. From auditwheel's table; tests/run/dist_check.py compares with auditwheel where it is installed.
+# The manylinux policy (PEP 600): a tag's glibc, and the newest symbol versions of GCC's libraries on such systems. From
+# auditwheel's table; tests/run/dist_check.py compares with auditwheel if it is installed.
 POLICY = (
     ((2, 28), {"GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11), "GCC": (7, 0, 0)}),
     ((2, 31), {"GLIBCXX": (3, 4, 28), "CXXABI": (1, 3, 12), "GCC": (7, 0, 0)}),
@@ -51,7 +51,7 @@ POLICY = (
     ((2, 39), {"GLIBCXX": (3, 4, 33), "CXXABI": (1, 3, 15), "GCC": (14, 0, 0)}),
     ((2, 41), {"GLIBCXX": (3, 4, 33), "CXXABI": (1, 3, 15), "GCC": (14, 0, 0)}),
 )
-# What a manylinux system has; all other libraries are brought along.
+# Libraries of every manylinux system; all others are included.
 SYSTEM = {"libc.so.6", "libm.so.6", "libmvec.so.1", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libutil.so.1",
           "libresolv.so.2", "libanl.so.1", "libgcc_s.so.1", "libstdc++.so.6", "libatomic.so.1", "libz.so.1",
           "ld-linux-x86-64.so.2", "linux-vdso.so.1"}
@@ -73,15 +73,15 @@ def run(*command, **options):
     return done.stdout
 
 
-# ---- what ELF files ask for
+# ---- requirements of ELF files
 
 def needed(path):
-    """The names of the libraries that an ELF file asks for itself."""
+    """The libraries that an ELF file directly requires."""
     return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", path))
 
 
 def versions_needed(path):
-    """{"GLIBC": (2, 34), ...}: the newest version of each kind that an ELF file asks for."""
+    """{"GLIBC": (2, 34), ...}: the newest version of each kind that an ELF file requires."""
     newest, section = {}, ""
     for line in run("readelf", "-VW", path).splitlines():
         if line.startswith("Version needs section") or line.startswith("Version definition section"):
@@ -95,13 +95,13 @@ def versions_needed(path):
 
 
 def keeps(versions, glibc, others):
-    """Whether a system with this glibc and these newest versions of GCC's libraries has all of `versions`."""
+    """Whether a system with this glibc and these versions of GCC's libraries has all of `versions`."""
     return all(number <= (glibc if kind == "GLIBC" else others[kind]) for kind, number in versions.items()
                if kind == "GLIBC" or kind in others)
 
 
 def tag_of(paths):
-    """manylinux_2_N_x86_64: the lowest whose systems can load all of these files."""
+    """The lowest manylinux_2_N_x86_64 whose systems can load all of these files."""
     asked = [versions_needed(path) for path in paths]
     for glibc, others in POLICY:
         if all(keeps(versions, glibc, others) for versions in asked):
@@ -111,7 +111,7 @@ def tag_of(paths):
 
 
 def found_libraries(program):
-    """{name: path}, all that the loader finds for a program."""
+    """{name: path} of all libraries that the loader finds for a program."""
     said = run("ldd", program)
     if "not found" in said:
         fail(3, f"{program}: a library is missing:\n{said}")
@@ -121,7 +121,7 @@ def found_libraries(program):
 # ---- the files
 
 class Stage:
-    """A folder with what is installed under a prefix, and where each file comes from."""
+    """A folder with the files to be installed under a prefix, and the origin of each."""
 
     def __init__(self, build, root):
         self.build, self.root, self.sources = build, root, {}
@@ -143,7 +143,7 @@ class Stage:
         os.chmod(self.path(place), mode)
 
     def files(self):
-        """Places of all files and links, sorted."""
+        """Paths of all files and links, sorted."""
         return sorted(os.path.relpath(os.path.join(folder, name), self.root)
                       for folder, _, names in os.walk(self.root) for name in names)
 
@@ -163,7 +163,7 @@ def add_programs(stage):
 
 
 def add_plugin(stage):
-    """The plug-in beside the programs that open it, with Arrow's libraries and their license."""
+    """Adds the plug-in to the programs that open it, with Arrow's libraries and license."""
     built = os.path.join(stage.build, "dist/bin", PLUGIN)
     if not os.path.exists(built):
         print(f"dist: {PLUGIN} is not built (scripts/setup.sh fetches Arrow): Parquet and Arrow files will be refused",
@@ -182,7 +182,7 @@ def add_plugin(stage):
 
 
 def add_libraries(stage, with_torch):
-    """The libraries that a manylinux system need not have, each under the name that is asked for."""
+    """Adds the libraries that a manylinux system may lack, each under its soname."""
     for program in PROGRAMS:
         for name, path in found_libraries(os.path.join(stage.build, "bin", program)).items():
             if name in SYSTEM:
@@ -201,7 +201,7 @@ def add_libraries(stage, with_torch):
 
 
 def add_shared(stage):
-    """Completions, manual pages, samples, pages, licenses of what is brought along."""
+    """Adds completions, manual pages, samples, pages, and licenses of included libraries."""
     dsj = os.path.join(stage.build, "bin/dsj")
     for shell, place in COMPLETIONS.items():
         stage.write(place, run(dsj, "completion", shell))
@@ -248,7 +248,7 @@ def staged(build, target, with_torch):
 # ---- names and times
 
 def version_of(build):
-    """PEP 440's: the release; between two releases the next one's .dev0 with the commit."""
+    """A PEP 440 version: the release; between releases the next one's .dev0 with the commit."""
     told = json.loads(run(os.path.join(build, "bin/dsj"), "--version", "-o", "json"))
     release, describe = told["version"], told["describe"]
     if describe == f"v{release}":
@@ -258,7 +258,7 @@ def version_of(build):
 
 
 def epoch():
-    """Seconds: SOURCE_DATE_EPOCH, else the commit's, else 1980's first."""
+    """SOURCE_DATE_EPOCH in seconds; else the commit's time, else the start of 1980."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if not given:
         done = subprocess.run(["git", "-c", "safe.directory=*", "-C", SOURCE, "log", "-1", "--format=%ct"], capture_output=True,
@@ -274,7 +274,7 @@ def torch_version():
 
 # ---- the wheel
 
-# pip copies links as files, so bin/ has a script that finds the program in the site-packages of its own environment.
+# pip copies links as files, so bin/ gets a script that finds the program in its environment's site-packages.
 ENTRY = """#!/bin/sh
 # Starts the program of this name in the package deepspeedjob of this environment.
 name=$(basename "$0")
@@ -303,7 +303,7 @@ def record_line(place, data):
 
 
 def wheel_entries(stage, name, version, tag):
-    """{place in the wheel: (bytes, mode)}"""
+    """{path in the wheel: (bytes, mode)}"""
     entries = {}
     for place in stage.files():
         path = os.path.join(stage.root, place)
@@ -380,7 +380,7 @@ def install(build, prefix):
                 to = os.path.join(destination, place)
                 os.makedirs(os.path.dirname(to), exist_ok=True)
                 if os.path.lexists(to):
-                    os.remove(to)  # never written over: it may be running
+                    os.remove(to)  # not overwritten, because it may be running
                 shutil.copy2(os.path.join(stage.root, place), to, follow_symlinks=False)
         except OSError as problem:
             fail(3, f"{problem.filename}: {problem.strerror}; choose another folder: make install PREFIX=DIR")
@@ -393,7 +393,7 @@ def digest(path):
 
 
 def write_sums(directory):
-    """SHA256SUMS of every file in the directory."""
+    """Writes SHA256SUMS of every file in the directory."""
     names = sorted(name for name in os.listdir(directory) if name != "SHA256SUMS" and os.path.isfile(os.path.join(directory, name)))
     with open(os.path.join(directory, "SHA256SUMS"), "w", encoding="utf-8") as sums:
         sums.writelines(f"{digest(os.path.join(directory, name))}  {name}\n" for name in names)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What a cluster gets, made from a build: images as OCI archives with the lists of their contents, and the chart.
+"""Makes what a cluster needs from a build: images as OCI archives with their SBOMs, and the chart.
 
 Usage: dist_images.py BUILD DIRECTORY [--version V]
-  dsj-operator-V.oci.tar, dsj-worker-V.oci.tar, kubectl-dsj-V.oci.tar; dsj-worker-V-cuda.oci.tar where CUDA's libraries are
-  (scripts/image.sh); of each also NAME.spdx.json
-  deepspeedjob-V.tgz       the chart; its annotation artifacthub.io/images has the images' digests
-  image-digests.yaml       values of the chart, for images in a registry: they are pulled by digest
+  dsj-operator-V.oci.tar, dsj-worker-V.oci.tar, kubectl-dsj-V.oci.tar; dsj-worker-V-cuda.oci.tar if CUDA's libraries are
+  there (scripts/image.sh); for each also NAME.spdx.json
+  deepspeedjob-V.tgz       the chart; its annotation artifacthub.io/images contains the images' digests
+  image-digests.yaml       values for the chart, so that images are pulled by digest
   SHA256SUMS               of every file in DIRECTORY
-The same build gives the same bytes: times are SOURCE_DATE_EPOCH, by default the commit's. V: as of dist.py.
-Exit codes: as of dist.py.
+The same build gives the same bytes: times are SOURCE_DATE_EPOCH, by default the commit's time. V and exit codes: see
+dist.py.
 """
 import argparse
 import gzip
@@ -25,12 +25,12 @@ CHART = os.path.join(dist.SOURCE, "charts/deepspeedjob")
 
 
 def semver(version):
-    """PEP 440's 0.1.0.dev0+gCOMMIT as SemVer's 0.1.0-dev.gCOMMIT: helm's, and a tag, which has no +."""
+    """Converts PEP 440's 0.1.0.dev0+gCOMMIT to SemVer's 0.1.0-dev.gCOMMIT, for helm and for tags, which must not contain +."""
     return version.replace(".dev0+", "-dev.")
 
 
 def make_image(build, directory, name, target, tag):
-    """Writes an archive and the list of what is in it; its digest."""
+    """Writes an archive and its SBOM; returns its digest."""
     path = os.path.join(directory, f"{name}-{tag}.oci.tar")
     said = dist.run(os.path.join(dist.HERE, "image.sh"), "build", target, build, f"{name}:{tag}", path,
                     env=dict(os.environ, SOURCE_DATE_EPOCH=str(dist.epoch())))
@@ -45,7 +45,7 @@ def make_image(build, directory, name, target, tag):
 
 
 def chart_files(version, images):
-    """{place in the package: bytes}. images: {name:tag: digest}"""
+    """Returns {path in the package: bytes}. images: {name:tag: digest}"""
     files = {}
     for folder, folders, names in os.walk(CHART, followlinks=True):
         folders.sort()
@@ -61,7 +61,7 @@ def chart_files(version, images):
 
 
 def package_chart(directory, version, images):
-    """As `helm package`, but the same bytes each time."""
+    """Like `helm package`, but reproducible."""
     path = os.path.join(directory, f"deepspeedjob-{version}.tgz")
     with open(path + ".new", "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed, \
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -75,7 +75,7 @@ def package_chart(directory, version, images):
 
 
 def write_values(directory, images):
-    """The digests of the chart's two images."""
+    """Values with the digests of the chart's two images."""
     lines = ["# helm install ... -f image-digests.yaml --set image.operator.repository=REGISTRY/dsj-operator,...\n", "image:\n"]
     for name, digest in images.items():
         if name.startswith(("dsj-operator:", "dsj-worker:")) and not name.endswith("-cuda"):

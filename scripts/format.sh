@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# format.sh [--check]: formats all C++ files; with --check it lists those that differ, exit 1. Versions of clang-format
-# differ in call chains and lambdas, so one is pinned, fetched from PyPI into ~/.cache/dsj.
+# format.sh [--check]: formats all C++ files; with --check it only lists files that differ, and exits 1 if there are any.
+# Versions of clang-format differ in call chains and lambdas, so one is pinned and fetched from PyPI into ~/.cache/dsj.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=14.0.6 sha256=d7c1c5e404c58e55f0170f01b3c5611dce6c119e62b5d1020347e0ad97d5a047
@@ -14,7 +14,7 @@ if [ ! -x "$program" ]; then
   unzip -qoj "$staging"/*.whl clang_format/data/bin/clang-format -d "$staging"
   chmod +x "$staging/clang-format" && mkdir -p "$(dirname "$program")" && mv "$staging/clang-format" "$program"
 fi
-files() { git ls-files '*.h' '*.cc' ':!common/json_instances.h'; }  # its macros stand in columns
+files() { git ls-files '*.h' '*.cc' ':!common/json_instances.h'; }  # its macros are aligned in columns
 if [ "${1:-}" = --check ]; then
   differ="$(files | while read -r file; do
     "$program" "$file" | cmp -s - "$file" || echo "$file"

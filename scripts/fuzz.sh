@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Fuzzes tests/fuzz/*_fuzz.cc with clang's libFuzzer under ASan and UBSan.
-#   fuzz.sh build [TARGET...]         builds them; installs clang if it has to, because only fuzzing needs it
-#   fuzz.sh run SECONDS [TARGET...]   runs what is built, each for SECONDS (reconcile_fuzz a minute at least),
+#   fuzz.sh build [TARGET...]         builds the targets; installs clang if it is missing
+#   fuzz.sh run SECONDS [TARGET...]   runs built targets, each for SECONDS (reconcile_fuzz for at least a minute),
 #                                     ${DSJ_FUZZ_JOBS:-2} at a time
 #   fuzz.sh SECONDS [TARGET...]       both
-# Exit 0: no report. 1: a report, or what does not build. 4: nothing was run, because clang cannot be had; `build` says
-# why and leaves it to `run` to fail. DSJ_FUZZ_DIR: where it works (build/fuzz). DSJ_FUZZ_REPORT=FILE: the verdicts also as
-# a GoogleTest report, for run_tests.py; without clang it says skipped, exit 0. JOBS: how many compilers (all cores).
+# Exit 0: no report. 1: a sanitizer's report, or a target does not build. 4: nothing ran because clang cannot be installed
+# (`build` prints why and `run` fails). DSJ_FUZZ_DIR: working directory (build/fuzz). DSJ_FUZZ_REPORT=FILE: also writes a
+# GoogleTest report for run_tests.py; without clang it says skipped, exit 0. JOBS: number of compilers (all cores).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 directory="${DSJ_FUZZ_DIR:-build/fuzz}"
 jobs="${DSJ_FUZZ_JOBS:-2}"
 export CCACHE_DIR="${CCACHE_DIR:-${DSJ_CACHE:-$HOME/.cache/dsj}/ccache}"
-no_clang="$directory/no-clang"  # there after a build without it
+no_clang="$directory/no-clang"  # exists after a build without clang
 say() { printf 'fuzz: %s\n' "$*" >&2; }
 
 write_report() {  # write_report NAME:VERDICT...
@@ -44,12 +44,12 @@ build() {
 
 run_one() {  # run_one SECONDS TARGET
   local seconds="$1" target="$2" corpus="$directory/corpus/$2" log="$directory/$2.log" code=0
-  # It draws whole lives of jobs, and an input takes milliseconds.
+  # It simulates whole jobs, so an input takes milliseconds.
   if [ "$target" = reconcile_fuzz ] && [ "$seconds" -lt 60 ]; then seconds=60; fi
   mkdir -p "$corpus" "$directory/found"
   local dictionary=()
   if [ -e "tests/fuzz/$target.dict" ]; then dictionary=(-dict="tests/fuzz/$target.dict"); fi
-  # -timeout: of one input, by the clock; far more than any takes on a busy machine.
+  # -timeout: wall-clock limit of one input; far more than any takes on a busy machine.
   ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
     "$directory/$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=8192 -print_final_stats=1 \
     -artifact_prefix="$directory/found/$target-" "${dictionary[@]}" "$corpus" "$directory/seeds/$target" \

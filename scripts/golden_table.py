@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs `dsj run` in the setting of every recorded DeepSpeed run and says where the numbers agree.
+"""Runs `dsj run` with the settings of every recorded DeepSpeed run and shows where the numbers agree.
 
 Usage: golden_table.py --bin build/bin [--golden DIRECTORY] [--only REGEX] [--write docs/reports/golden.md]
                        [--gtest-report FILE] [--keep DIRECTORY]
-Each file of the golden directory gets one row: agrees, differs, or not run with the missing mechanism named. What
-DeepSpeed refused is refused here too, or runs for a reason that the row names (REFUSED_THERE). The runs with an injected
-overflow are made by train_tests, which has the collectives to inject it with.
-Exit 1 when a run differs, or when a run that this version promises (PROMISED) was not made.
+Each file of the golden directory gets one row: agrees, differs, or not run, with the missing feature. Settings that
+DeepSpeed refused must be refused here too, or run for a reason that the row names (REFUSED_THERE). train_tests makes the
+runs with an injected overflow, because it has collectives to inject it with.
+Exit 1 if a run differs, or if a run that this version promises (PROMISED) was not made.
 """
 import argparse
 import array
@@ -23,7 +23,7 @@ import tempfile
 import time
 
 STEPS = 20
-LIMIT = 1800  # seconds: bounds a run that hangs
+LIMIT = 1800  # seconds, for a run that hangs
 # loss, grad_norm, lr: largest relative difference over the steps; weights: relative L2 over the recorded samples.
 # In 16 bits the loss decides: there the recorded runs of different stages are themselves 1e-2 apart in grad_norm and
 # 2e-3 in weights (a key's bias has a gradient of almost nothing but rounding, which Adam makes a full step).

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Root file systems and images of our programs: nothing but the programs, the loader and what ldd says they need.
-#   image.sh root TARGET BUILD ROOT           assembles ROOT (made anew) from BUILD/bin; prints its size
-#   image.sh build TARGET BUILD NAME:TAG FILE the same as an image's archive (oci_archive.py), for `docker load`, `ctr images
+# Root file systems and images of our programs: only the programs, the loader and the libraries that ldd lists.
+#   image.sh root TARGET BUILD ROOT           assembles ROOT from BUILD/bin (replacing ROOT); prints its size
+#   image.sh build TARGET BUILD NAME:TAG FILE the same as an image archive (oci_archive.py), for `docker load`, `ctr images
 #                                             import`, `kind load image-archive` or skopeo; prints the image's digest
-#   image.sh runtime                          where CUDA's run-time libraries are; nothing: they are not here
-# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj, dsj-make-quickstart), worker-cuda (the same,
-# libdsj_cuda.so and all that libtorch loads on a GPU; the driver is the host's), agent (dsj-agent: enough for launcher:
-# Command) or cli (dsj, which is the kubectl plugin). The Dockerfile uses `root` in its build stage.
-# /opt/dsj/sbom.spdx.json in it lists every file with its checksums and package (sbom.py).
+#   image.sh runtime                          prints the folder of CUDA's run-time libraries, or nothing if it does not exist
+# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj, dsj-make-quickstart), worker-cuda (the same plus
+# libdsj_cuda.so and the libraries that libtorch loads on a GPU; the driver is the host's), agent (dsj-agent: enough for
+# launcher: Command) or cli (dsj, which is the kubectl plugin). The Dockerfile uses `root` in its build stage.
+# /opt/dsj/sbom.spdx.json in the image lists every file with its checksums and package (sbom.py).
 # DSJ_CUDA_RUNTIME: CUDA's run-time libraries (default: where DSJ_SETUP_CUDA=runtime scripts/setup.sh puts them).
 # SOURCE_DATE_EPOCH: the image's time (default: 0).
 set -euo pipefail
-umask 022                  # the images' user reads what somebody else has made
-lib=lib/x86_64-linux-gnu   # on the loader's own list: no LD_LIBRARY_PATH, no cache
+umask 022                  # the images' user reads files of the builder's user
+lib=lib/x86_64-linux-gnu   # a default folder of the loader: no LD_LIBRARY_PATH or cache needed
 user=65532
 runtime="${DSJ_CUDA_RUNTIME:-${DSJ_CACHE:-$HOME/.cache/dsj}/cuda-runtime-2.11.0-2}"
-# What cuBLASLt opens by name. The other libraries are asked for by the loader.
+# Libraries that cuBLASLt opens by name. The loader finds the others.
 opened=(libnvrtc.so.13 libnvrtc-builtins.so.13.0)
 
 fail() { printf 'image: %s\n' "$*" >&2; exit 2; }
@@ -30,13 +30,13 @@ programs_of() {
   esac
 }
 
-copy_as_it_is() {  # copy_as_it_is FILE ROOT PLACE: libraries that come without symbols
+copy_as_it_is() {  # copy_as_it_is FILE ROOT PLACE: for libraries without symbols
   cp --reflink=auto "$1" "$2/$3"
   chmod 0755 "$2/$3"
   printf '%s\t%s\n' "$3" "$1" >>"$2.sources"
 }
 
-copied() {  # copied SYMBOLS FILE ROOT PLACE: without its symbols (all) or only without its lines (debug); notes its origin
+copied() {  # copied SYMBOLS FILE ROOT PLACE: strips all symbols (all) or only debug information (debug); records its origin
   strip "--strip-$1" -o "$3/$4" "$2"
   chmod 0755 "$3/$4"
   printf '%s\t%s\n' "$4" "$2" >>"$3.sources"
@@ -46,12 +46,12 @@ copy_stripped() {  # copy_stripped FILE ROOT PLACE
   copied all "$@"
 }
 
-# Stacks (dsj debug --stacks) name the functions of a rank by its symbols.
+# dsj debug --stacks needs the symbols of a rank's program for function names.
 copy_program() {  # copy_program PROGRAM ROOT PLACE
   if [ "$(basename "$1")" = dsj-train ]; then copied debug "$@"; else copied all "$@"; fi
 }
 
-copy_libraries() {  # copy_libraries PROGRAM ROOT: what the loader finds for it, by the names it asks for
+copy_libraries() {  # copy_libraries PROGRAM ROOT: the libraries that the loader finds, under their sonames
   local name path
   if ldd "$1" | grep -q 'not found'; then fail "$1: $(ldd "$1" | grep 'not found')"; fi
   while read -r name path; do
@@ -59,20 +59,20 @@ copy_libraries() {  # copy_libraries PROGRAM ROOT: what the loader finds for it,
   done < <(ldd "$1" | sed -n 's/^\t\([^ /]*\) => \(\/[^ ]*\) .*/\1 \2/p')
 }
 
-need_cuda() {  # need_cuda BUILD: refuses before anything is written
+need_cuda() {  # need_cuda BUILD: fails before anything is written
   [ -e "$1/bin/libdsj_cuda.so" ] ||
     fail "$1/bin/libdsj_cuda.so is not built: DSJ_SETUP_CUDA=1 scripts/setup.sh, then build dsj_cuda"
   [ -d "$runtime" ] || fail "CUDA's run-time libraries are not in $runtime: DSJ_SETUP_CUDA=runtime scripts/setup.sh fetches" \
     "2.3 GB; the image is then 2.7 GB"
 }
 
-needed_by() {  # needed_by FILE: the names that it makes the loader look for
+needed_by() {  # needed_by FILE: the sonames that it needs
   readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
 }
 
-# Of the run-time libraries, those that the plugin asks for, and theirs in turn. What nobody asks for stays out: cuDNN's
-# engines, libtorch's dense solvers, NVSHMEM's transports. No operation of the engine is theirs (docs/gpu.md).
-reached() {  # reached PLUGIN: their files
+# The run-time libraries that the plugin needs, directly or indirectly. Unneeded ones are left out: cuDNN's engines,
+# libtorch's dense solvers, NVSHMEM's transports. The engine uses none of their operations (docs/gpu.md).
+reached() {  # reached PLUGIN: prints their paths
   local -A file_of=() seen=()
   local file name
   while read -r file; do file_of["$(basename "$file")"]="$file"; done \
@@ -89,7 +89,7 @@ reached() {  # reached PLUGIN: their files
   done
 }
 
-copy_cuda() {  # copy_cuda BUILD ROOT: the plugin and what it reaches
+copy_cuda() {  # copy_cuda BUILD ROOT: the plugin and the libraries that it needs
   local file name missing
   while read -r file; do
     name="$(basename "$file")"
@@ -115,7 +115,7 @@ assemble() {  # assemble TARGET BUILD ROOT
     copy_libraries "$bin/$program" "$root"
     copy_program "$bin/$program" "$root" "opt/dsj/bin/$program"
   done
-  # What reads Parquet and Arrow files, where Arrow was there when it was built.
+  # The reader of Parquet and Arrow files, if it was built.
   if [[ " $(programs_of "$target" | tr '\n' ' ') " = *" dsj-train "* ]] && [ -e "$bin/libdsj_columns.so" ]; then
     copy_libraries "$bin/libdsj_columns.so" "$root"
     copy_stripped "$bin/libdsj_columns.so" "$root" opt/dsj/bin/libdsj_columns.so
@@ -125,16 +125,16 @@ assemble() {  # assemble TARGET BUILD ROOT
   printf 'root:x:0:0::/:/nologin\ndsj:x:%s:%s::/tmp:/nologin\n' "$user" "$user" >"$root/etc/passwd"
   printf 'root:x:0:\ndsj:x:%s:\n' "$user" >"$root/etc/group"
   printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
-  "$(dirname "$0")/sbom.py" "$target" "$root" "$root.sources" >"$root.spdx.json" || fail "the list of its contents is not whole"
+  "$(dirname "$0")/sbom.py" "$target" "$root" "$root.sources" >"$root.spdx.json" || fail "the SBOM is incomplete"
   mv "$root.spdx.json" "$root/opt/dsj/sbom.spdx.json"
   rm "$root.sources"
-  find "$root" -newermt @0 -exec touch -h -d @0 {} +  # the same programs give the same image
+  find "$root" -newermt @0 -exec touch -h -d @0 {} +  # so that the same programs give the same image
   du -sb --apparent-size "$root" | awk -v t="$target" '{ printf "image: %s: %.1f MB\n", t, $1 / 1e6 }'
 }
 
 build() {  # build TARGET BUILD NAME ARCHIVE
   local environment=(--env PATH=/opt/dsj/bin) size
-  # What the container runtime of a GPU node takes from the host's driver.
+  # The driver libraries that the container runtime of a GPU node adds from the host.
   if [ "$1" = worker-cuda ]; then environment+=(--env NVIDIA_DRIVER_CAPABILITIES=compute,utility); fi
   room="$(mktemp -d)"
   trap 'rm -rf "$room"' EXIT

@@ -1,5 +1,5 @@
 #!/bin/sh
-# install.sh [PREFIX]: copies the folder of a tarball of `make dist`, in which it lies, to PREFIX (/usr/local). The programs
+# install.sh [PREFIX]: copies its own folder, unpacked from a tarball of `make dist`, to PREFIX (/usr/local). The programs
 # also run from that folder.
 set -eu
 prefix="${1:-/usr/local}"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# jobs.sh cores|compilers [ROOT]: how many programs may work at once here. ROOT precedes /proc and /sys, for tests.
-#   cores      what the scheduler and the quotas of this process's control groups allow: a container of 2 processors on a
-#              machine of 64 shows all 64 to nproc
-#   compilers  of those, as many as have memory: six sources that read libtorch's headers, compiled as one, take 1.14 GiB
+# jobs.sh cores|compilers [ROOT]: how many programs can run at once here. ROOT is a prefix of /proc and /sys, for tests.
+#   cores      cores that the scheduler and the quotas of this process's control groups allow (nproc in a container of 2
+#              processors on a machine of 64 shows 64)
+#   compilers  as many of these as memory allows: six sources that include libtorch's headers, compiled as one, take 1.14 GiB
 set -euo pipefail
 what="$1" root="${2:-}"
 number='^[0-9]+$'
-each=$((1250 << 10))  # kilobytes of a compiler
+each=$((1250 << 10))  # kilobytes per compiler
 
-# The folders of one controller's groups, from this process's own to the outermost, version before folder.
+# Prints version and folder of one controller's groups, from this process's own to the outermost.
 groups_of() {
   local list group mount version
   [ -r "$root/proc/self/cgroup" ] || return 0

@@ -2,9 +2,9 @@
 """A root file system as an image's archive, which docker, podman, containerd, kind and skopeo read.
 
 Usage: oci_archive.py ROOT NAME:TAG ARCHIVE --entrypoint PROGRAM [--user N] [--env K=V]... [--created SECONDS]
-Prints the digest of the image's manifest. An OCI layout (image-spec 1.1) with one layer, and the manifest.json of
-`docker save` over the same blobs. The same ROOT gives the same bytes: owners are 0, times are the files' own, and --created
-is the image's (default 0).
+Prints the digest of the image's manifest. The archive is an OCI layout (image-spec 1.1) with one layer, and also has the
+manifest.json of `docker save` for the same blobs. The same ROOT gives the same bytes: owners are 0, times are those of the
+files, and --created sets the image's time (default 0).
 """
 import argparse
 import gzip
@@ -21,7 +21,7 @@ OCI = "application/vnd.oci.image."
 
 
 class Hashing:
-    """Passes on what is written, and hashes it."""
+    """Forwards writes, and hashes them."""
 
     def __init__(self, to):
         self.to, self.sum, self.size = to, hashlib.sha256(), 0
@@ -36,7 +36,7 @@ class Hashing:
 
 
 def files_of(root):
-    """Paths below root, each folder before what is in it."""
+    """Paths below root, each folder before its contents."""
     for folder, folders, names in os.walk(root):
         folders.sort()
         for name in sorted(folders + names):
@@ -44,7 +44,7 @@ def files_of(root):
 
 
 def write_layer(root, file):
-    """Writes the files as a gzipped tar; the digests of the tar and of what was written, and the size of that."""
+    """Writes the files as a gzipped tar; returns the digests of the tar and of the gzip file, and the size of the latter."""
     packed = Hashing(file)
     with gzip.GzipFile("", "wb", 6, packed, mtime=0) as compressor:
         plain = Hashing(compressor)
@@ -53,7 +53,7 @@ def write_layer(root, file):
                 info = layer.gettarinfo(path, os.path.relpath(path, root))
                 info.uid = info.gid = 0
                 info.uname = info.gname = ""
-                if info.islnk():  # each file stands for itself
+                if info.islnk():  # store each file separately
                     info.type, info.size = tarfile.REGTYPE, os.path.getsize(path)
                 if not info.isreg():
                     layer.addfile(info)
@@ -64,7 +64,7 @@ def write_layer(root, file):
 
 
 class Archive:
-    """The archive's tar, to which blobs are added by their digest."""
+    """The archive's tar; blobs are added by digest."""
 
     def __init__(self, file, moment):
         self.tar, self.moment = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT), moment
@@ -86,7 +86,7 @@ class Archive:
 
 
 def write_archive(root, name, path, configuration, created=0):
-    """Writes the archive; the digest of its manifest. configuration: the image-spec's "config"."""
+    """Writes the archive; returns the digest of its manifest. configuration: the image-spec's "config"."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(created))
     with tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path))) as layer, open(path + ".new", "wb") as file:
         plain, packed, size = write_layer(root, layer)
@@ -115,7 +115,7 @@ def write_archive(root, name, path, configuration, created=0):
 
 
 def full(name):
-    """A name as containerd writes it: dsj-worker:1 is docker.io/library/dsj-worker:1."""
+    """A name in containerd's form: dsj-worker:1 becomes docker.io/library/dsj-worker:1."""
     first = name.split("/")[0]
     if "/" in name and ("." in first or ":" in first or first == "localhost"):
         return name

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# oracle.sh [NAME...]: rebuilds the committed fixtures with the libraries we are compared with. Each
-# tests/oracle/NAME_oracle.py runs in one venv; without a NAME all of them. Tests never need it.
-# A script names what it needs from PyPI in a line "# requires: package==version ...", or, in a line
-# "# python: COMMAND", what makes another environment and prints its python.
-# Last, or by the NAME check_universal, Python DeepSpeed goes on from checkpoints that build/bin/dsj exports.
+# oracle.sh [NAME...]: rebuilds the committed fixtures with the reference libraries. Runs tests/oracle/NAME_oracle.py,
+# or all of them without a NAME, in one venv. Tests never need it.
+# A script lists its PyPI packages in a line "# requires: package==version ...", or names a command in a line
+# "# python: COMMAND" that creates another environment and prints its python.
+# Finally, or with the NAME check_universal, Python DeepSpeed resumes from checkpoints that build/bin/dsj exports.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${DSJ_CACHE:-$HOME/.cache/dsj}/venv-oracle"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# phase.sh NAME HOW_LONG WHAT COMMAND...: says what the phase does and how long it takes, runs the command, and says how
-# long it took. Exit code: the command's. Ctrl-C: 130, once the command has ended.
+# phase.sh NAME HOW_LONG WHAT COMMAND...: prints what the phase does and how long it takes, runs the command, and prints
+# how long it took. Returns the command's exit code, or 130 after Ctrl-C, once the command has ended.
 set -uo pipefail
 name="$1" how_long="$2" what="$3"; shift 3
 say() { printf '[%s] %s\n' "$name" "$*" >&2; }

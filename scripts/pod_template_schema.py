@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""The schema of a pod template in crds/, made from an API server's own description of a pod.
+"""Generates the pod template's schema in crds/ from an API server's own description of a pod.
 
-Usage: pod_template_schema.py [--check] [OPENAPI]. OPENAPI: a file with what `kubectl get --raw /openapi/v2` prints; without it
-kubectl is asked. Rewrites what stands between the marks of each file in crds/, or with --check exits 1 if that would change
-something. A server newer than MADE_FROM may have more fields; those that both know must be the same. The schema is structural, and keeps fields that it does not know: an API server may be newer, and its own answer to
-a dry run of worker 0's pod says what it knows (operator/act/trial.h).
+Usage: pod_template_schema.py [--check] [OPENAPI]. OPENAPI: a file with the output of `kubectl get --raw /openapi/v2`, which
+is otherwise run. Rewrites the part between the marks of each file in crds/, or with --check exits 1 if that would change
+something. A server newer than MADE_FROM may have more fields; fields that both have must be the same. The schema is
+structural and preserves unknown fields: an API server may be newer, and a dry run of worker 0's pod shows which fields it
+supports (operator/act/trial.h).
 
-Left out: what a template cannot have (ephemeralContainers, all of metadata but labels and annotations), and defaults, which
-would change what an existing job's spec means. spec.containers may be missing: the operator adds the container "worker".
+Left out: fields that a template cannot have (ephemeralContainers, metadata except labels and annotations), and defaults,
+which would change the meaning of existing specs. spec.containers may be missing: the operator adds the container "worker".
 
-Lists have the keys that a pod's have (containers by name, ports by containerPort and protocol): two managers of server-side
-apply may own entries of one list. A key of a map must be there or have a default, so the keys' defaults are kept.
+Lists have the same keys as in a pod (containers by name, ports by containerPort and protocol), so that two managers of
+server-side apply may own entries of one list. A list's key must be required or have a default, so defaults of keys are kept.
 """
 import glob
 import json
@@ -25,29 +26,29 @@ MARKS = re.compile(r"^( *)# pod template: made by scripts/pod_template_schema\.p
 POD = "io.k8s.api.core.v1.PodSpec"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 EITHER = ("io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString")
-# What the operator has a part in, by path in the template.
+# Descriptions of fields that the operator sets or uses, by path in the template.
 OWN = {
     "metadata": "Labels and annotations of the pods.",
-    "metadata.labels": "Labels of the pods. Those of the operator win.",
-    "metadata.annotations": "Annotations of the pods. Those of the operator win.",
+    "metadata.labels": "Labels of the pods. Labels set by the operator take precedence.",
+    "metadata.annotations": "Annotations of the pods. Annotations set by the operator take precedence.",
     "spec": "As pod.spec. The operator adds to it what the agents need.",
     "spec.hostname": "Set by the operator.",
     "spec.subdomain": "Set by the operator.",
     "spec.nodeName": "Set by the scheduler.",
     "spec.restartPolicy": "Always Never: the job restarts its ranks.",
-    "spec.terminationGracePeriodSeconds": "At least the time to save (spec.checkpoint.onSuspend) and 30 s.",
-    "spec.automountServiceAccountToken": "Left out: worker 0 alone has the token. true: every worker.",
+    "spec.terminationGracePeriodSeconds": "At least the save timeout (spec.checkpoint.onSuspend) plus 30 s.",
+    "spec.automountServiceAccountToken": "By default only worker 0 gets the token; with true every worker does.",
     "spec.containers": "The container \"worker\" runs the ranks. It is added if no container is named.",
     "spec.containers[].command": "Only with launcher Command: the program of each rank.",
-    "spec.containers[].args": "Only with launcher Command: the words behind command.",
-    "spec.containers[].image": "Without it the container \"worker\" has the operator's worker image.",
+    "spec.containers[].args": "Only with launcher Command: the arguments of command.",
+    "spec.containers[].image": "The container \"worker\" uses the operator's worker image by default.",
 }
-# How server-side apply merges. A list without a word of it is atomic.
+# How server-side apply merges. A list without these is atomic.
 MERGES = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
-# Of ports and of imagePullSecrets: what k8s.io/api/core/v1 says (+default), and OpenAPI 2 does not.
+# Defaults of ports and imagePullSecrets in k8s.io/api/core/v1 (+default), which OpenAPI 2 omits.
 KEY_DEFAULTS = {"protocol": "TCP", "name": ""}
 LEFT_OUT = {"spec.ephemeralContainers"}
-MADE_FROM = (1, 34)  # the Kubernetes whose pods crds/ has
+MADE_FROM = (1, 34)  # the Kubernetes version of the pods in crds/
 
 
 def described(path):
@@ -63,7 +64,7 @@ def metadata(path):
 
 
 def structural(schema, definitions, path):
-    """The schema without references. Objects that nobody describes further keep what they have."""
+    """The schema with references resolved. Objects without properties preserve all fields."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         if name in EITHER:
@@ -96,7 +97,7 @@ def structural(schema, definitions, path):
 
 
 def give_defaults(made):
-    """The keys of a list that is a map: each is required, or has the pod's own default."""
+    """Gives each key of a map-like list the pod's own default unless it is required."""
     for key in made.get("x-kubernetes-list-map-keys", []):
         if key not in made["items"].get("required", []):
             made["items"]["properties"][key]["default"] = KEY_DEFAULTS[key]
@@ -131,7 +132,7 @@ def wrapped(text, indent):
 
 
 def block(properties, indent, depth=2):
-    """Lines of YAML. The fields of a template, its spec and its metadata begin lines of their own."""
+    """Lines of YAML. Each field of a template, its spec and its metadata begins a new line."""
     lines = []
     for name, schema in properties.items():
         if depth > 1 and len(flow(schema)) > 1000:
@@ -166,7 +167,7 @@ def templates_of(schema):
 
 
 def differences(ours, theirs, path=""):
-    """What both sides know and describe differently, and what only ours has."""
+    """Fields that both sides describe differently, and fields that only ours has."""
     for name in ("properties", "items", "additionalProperties"):
         if name not in ours:
             continue

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Trains the quickstart with 24 seeds, over kernel tables, bf16 products, precisions and world sizes, and prints how many
-held-out questions of each task come out right: whether rounding decides. Exit 1 when a run answers less than 95 %.
+"""Trains the quickstart with 24 seeds over kernel tables, bf16 products, precisions and world sizes, and prints how many
+held-out questions of each task are answered correctly, to see whether rounding matters. Exit 1 if a run answers less
+than 95 %.
 
 Usage: quickstart_margin.py BUILD [--write docs/reports/quickstart_margin.md] [--runs 24] [--work DIRECTORY]
-What this processor lacks (the avx512 table, bf16 products in hardware) is left out, and the page says so.
+Settings that this processor lacks (the avx512 table, bf16 products in hardware) are left out, and the page says so.
 """
 import argparse
 import datetime
@@ -19,8 +20,8 @@ import time
 
 TASKS = ("sums", "reversals", "lookups")
 GOAL = 0.95
-MET = 5  # times, at least, that each value takes part
-ROWS_PER_STEP = 16  # the job's: two ranks with eight
+MET = 5  # minimum number of runs with each value
+ROWS_PER_STEP = 16  # of the job: two ranks with eight each
 TABLES = {"avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}, "avx2": {"avx2", "fma"}, "baseline": set()}
 PRODUCTS = {"bf16, native": {"avx512_bf16"}, "bf16, emulated": set(), "fp32": set()}
 
@@ -39,7 +40,7 @@ def processor():
 
 
 def settings(flags, runs):
-    """What each run has: (table, product, ranks); all that this processor can do, in turn."""
+    """The settings of each run, in turn: (table, product, ranks), as far as this processor supports them."""
     every = list(itertools.product([table for table, needs in TABLES.items() if needs <= flags],
                                    [product for product, needs in PRODUCTS.items() if needs <= flags], [1, 2, 4]))
     made = [every[i % len(every)] for i in range(runs)]

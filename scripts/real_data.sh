@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # real_data.sh BUILD SHARED [DIRECTORY]: a Qwen2-shaped model over the full Qwen vocabulary on real alpaca rows, 2 ranks,
-# 30 steps, for each ds_config below: falling loss, peak RSS, tokens/s; one run is stopped in the middle and resumed.
-# SHARED holds corpus/ (tokenizers/qwen/qwen.tiktoken, alpaca/alpaca_sample.json, ds_configs/).
+# 30 steps, for each ds_config below: checks that the loss falls, prints peak RSS and tokens/s; one run is stopped and resumed.
+# SHARED contains corpus/ (tokenizers/qwen/qwen.tiktoken, alpaca/alpaca_sample.json, ds_configs/).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin="$1/bin" corpus="$2/corpus" here="${3:-out/real_data}"

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The table of docs/reports/roofline.md: what `dsj plan --device` computes for four models on 1 and 8 GPUs. Nothing is measured.
+"""Makes the table of docs/reports/roofline.md: what `dsj plan --device` computes for four models on 1 and 8 GPUs. Nothing is
+measured.
 
 Usage: roofline_table.py BIN            prints it
        roofline_table.py BIN --write    writes it into the page
-       roofline_table.py BIN --check REPORT    a check: the page has it
+       roofline_table.py BIN --check REPORT    checks that the page contains it
 
 For each model it takes the first setting that fits, in the order of SETTINGS, with the largest micro-batch that fits.
 """
@@ -19,7 +20,7 @@ from cases import Report, expect  # noqa: E402
 
 PAGE = os.path.join(REPOSITORY, "docs/reports/roofline.md")
 BEGIN, END = "<!-- computed: begin -->\n", "<!-- computed: end -->\n"
-ROW, BATCH = 1024, 524288  # tokens of a row; of a step
+ROW, BATCH = 1024, 524288  # tokens per row and per step
 # Qwen2.5's sizes: hidden, inner, layers, heads, heads of keys and values, vocabulary, tied.
 MODELS = {
     "0.5B": (896, 4864, 24, 14, 2, 151936, True),
@@ -27,7 +28,7 @@ MODELS = {
     "7B": (3584, 18944, 28, 28, 4, 152064, False),
     "32B": (5120, 27648, 64, 40, 8, 152064, False),
 }
-# Words for the table; stage, recompute, what is offloaded.
+# Description for the table; stage, recompute, what is offloaded.
 SETTINGS = {
     1: [("stage 0", 0, False, ()), ("stage 0, recompute", 0, True, ()),
         ("optimizer in host memory, recompute", 2, True, ("optimizer",)),
@@ -61,12 +62,12 @@ def job(model, gpus, lora, setting, micro):
               "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}
     return {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": "roofline"},
             "spec": {"deepspeed": {"config": config}, "training": training, 
-                     # On other machines: no disk of this one is a limit.
+                     # For other machines: the disk of this one is not a limit.
                      "workers": {"slotsPerWorker": gpus, "template": {"spec": {"containers": [{"name": "worker"}]}}}}}
 
 
 def plan(binaries, folder, device, *what):
-    """The plan, or None: it does not fit."""
+    """The plan, or None if it does not fit."""
     path = os.path.join(folder, "job.yaml")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(job(folder, *what), file)
@@ -79,7 +80,7 @@ def plan(binaries, folder, device, *what):
 
 
 def best(binaries, folder, device, gpus, lora):
-    """(words for the setting, micro-batch, plan) of the first that fits, or None."""
+    """(description, micro-batch, plan) of the first setting that fits, or None."""
     for setting in SETTINGS[gpus]:
         for micro in (16, 8, 4, 2, 1):
             found = plan(binaries, folder, device, gpus, lora, setting, micro)
@@ -118,7 +119,7 @@ def table(binaries):
 
 
 def line_again(binaries, folder, device, there):
-    """The line, computed with the setting that it names."""
+    """Computes a line with the setting that it names."""
     name, gpus, trains, words, micro = [cell.strip() for cell in there.split("|")[1:6]]
     gpus, lora = int(gpus), trains == "LoRA"
     write_model(folder, MODELS[name])

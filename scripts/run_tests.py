@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Runs the test programs that CTest knows, side by side, and counts single test cases.
+"""Runs CTest's test programs in parallel, and counts single test cases.
 
 Usage: run_tests.py BUILD_DIRECTORY [NAME_PATTERN] [--beside-load N]
 
-Each program gets one line with its verdict; its output follows where it failed, and always the lines "result: ...".
-All output is in BUILD_DIRECTORY/test-reports/NAME.log. Exit 0: nothing failed and nothing was left out. Verdicts:
+Prints one line per program with its verdict; its output follows if it failed, and always the lines "result: ...".
+All output is in BUILD_DIRECTORY/test-reports/NAME.log. Exit 0 if all tests ran and none failed. Verdicts:
 
   ok       it passed; skipped cases are listed
   FAILED   a case failed, the program crashed, it ran past its own limit (CTest's TIMEOUT), or it is not built
-  NOT RUN  no time was left before DSJ_TEST_DEADLINE (epoch seconds), or a set-up of it failed; the exit code is 1
+  NOT RUN  no time was left before DSJ_TEST_DEADLINE (epoch seconds), or its set-up failed; the exit code is 1
 
-A limit starts with the program. What a test needs first is a CTest fixture: run_tests.py runs its FIXTURES_SETUP once,
-prints how long that took, and takes it off no test's limit. A test has a temporary directory of its own; processes that it
-leaves behind are ended with it.
+A limit counts from the program's start. Preparations are CTest fixtures: run_tests.py runs each FIXTURES_SETUP once, prints
+how long that took, and does not count it towards a test's limit. Each test has its own temporary directory; processes that
+it leaves behind are killed.
 
-No core is left idle while something could use it. Each program takes one core, or as many as its PROCESSORS say; cheap
-labels begin first, and of one label the dearest (COST: its seconds on two cores), so that none is left over at the end.
-Those of the labels "waits", "cluster" and "nodes", which mostly wait for time to pass or for their own control plane, take
-no core, unless they have PROCESSORS: some of them run beside the others from the beginning on. Of those that have the same
-RESOURCE_LOCK, one runs at a time, and so do those of the label "gpu". A program that is RUN_SERIAL runs alone, after the
-others. A line at the end says how busy the cores were.
-Programs of the label "nodes" (a cluster with real nodes, which needs root) run only with DSJ_TEST_NODES=1.
---beside-load N: N busy loops run beside the tests, which must pass all the same.
+No core is left idle while a test could use it. Each program takes one core, or as many as its PROCESSORS say. Cheap labels
+begin first, and within a label the most expensive program (COST: its seconds on two cores), so that none is left over at
+the end. Programs with the labels "waits", "cluster" and "nodes" mostly wait for time to pass or for their own control
+plane, so they take no core unless they have PROCESSORS: some of them run in parallel to the others from the beginning. Only
+one program with the same RESOURCE_LOCK, and only one with the label "gpu", runs at a time. RUN_SERIAL programs run alone,
+after the others. The last line shows how busy the cores were.
+Programs with the label "nodes" (a cluster with real nodes, which needs root) run only with DSJ_TEST_NODES=1.
+--beside-load N: runs N busy loops in parallel to the tests, which must pass nevertheless.
 """
 import argparse
 import contextlib
@@ -44,8 +44,8 @@ WAITING = ("waits", "cluster", "nodes")  # labels whose programs leave the cores
 CORES = int(subprocess.check_output([os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs.sh"), "cores"]))
 TOGETHER = min(4, CORES)
 GRACE_SECONDS = 60  # between SIGTERM and SIGKILL: time to take a cluster down
-KILL_SECONDS = 30  # for the kernel to end what was killed
-# Busy until the process that started it is gone, even if that was killed.
+KILL_SECONDS = 30  # for the kernel to end killed processes
+# Busy until its parent process is gone, even if that was killed.
 BUSY = "import os\nwhile os.getppid() == {parent}:\n  for _ in range(10 ** 6): pass"
 
 
@@ -53,14 +53,14 @@ BUSY = "import os\nwhile os.getppid() == {parent}:\n  for _ in range(10 ** 6): p
 class Test:
     name: str
     label: str
-    command: list  # None: not built
+    command: list  # None if it is not built
     limit: float  # seconds
     serial: bool  # alone
-    cores: int  # that it keeps busy, at most TOGETHER; 0: it mostly waits
+    cores: int  # cores that it keeps busy, at most TOGETHER; 0 if it mostly waits
     cost: float  # seconds, about
-    makes: list  # fixtures that this is the set-up of
+    makes: list  # fixtures that this program sets up
     needs: list  # fixtures
-    locks: list  # what only one test at a time may hold
+    locks: list  # locks that only one test at a time may hold
 
     def place(self):
         label = WAITING[0] if self.label in WAITING else self.label
@@ -73,10 +73,10 @@ class Outcome:
     failed: int = 0
     skipped: int = 0
     seconds: float = 0
-    busy: float = 0  # seconds of a core, of all its processes that it waited for
+    busy: float = 0  # CPU seconds of all processes that it waited for
     output: str = ""
     not_run: str = ""  # why
-    ended: list = field(default_factory=list)  # names of processes it left behind
+    ended: list = field(default_factory=list)  # names of processes that it left behind
 
 
 def listed(build):
@@ -92,7 +92,7 @@ def listed(build):
 
 
 def processes_of(leader, mark):
-    """{pid: name} of what runs in a test's session or has its mark in the environment, which setsid keeps."""
+    """{pid: name} of processes in a test's session or with its mark in the environment, which survives setsid."""
     found = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -121,8 +121,8 @@ def _send(pids, number):
 
 
 def end_all(process, mark):
-    """Ends a test with all that came from it; names of what was left. Its own process group is asked first and has time to
-    clean up."""
+    """Ends a test and all its processes; returns the names of those that it left behind. Its own process group gets SIGTERM
+    first, and time to clean up."""
     left = processes_of(process.pid, mark)
     names = sorted(set(left.values()))
     _send([pid for pid in left if _group(pid) == process.pid], signal.SIGTERM)
@@ -144,7 +144,7 @@ def _group(pid):
 
 
 class Session:
-    """One run over a build's tests: what is there, the deadline, what has been set up, and the sums."""
+    """One run over a build's tests: the tests, the deadline, the fixtures that are set up, and the totals."""
 
     def __init__(self, build, deadline):
         self.build, self.deadline, self.reason = build, deadline, "the deadline has passed"
@@ -154,10 +154,10 @@ class Session:
         self.passed = self.failed = self.skipped = 0
         self.not_run = []
         self.seconds = 0
-        self._outcomes = {}  # by name, of what has ended
+        self._outcomes = {}  # by name, for programs that have ended
 
     def interrupt(self, *_):
-        """What runs is stopped, what has not begun is not run. A signal's handler."""
+        """Signal handler: stops running programs and starts no more."""
         self.deadline, self.reason = 0, "the run was interrupted"
 
     def over(self):
@@ -168,10 +168,10 @@ class Session:
 
     # ---- one program
     def outcome(self, test):
-        """A test that cannot even be started, or be read, is a failure of that test alone."""
+        """A test that cannot be started or read counts as failed; the others continue."""
         try:
             return self.execute(test)
-        except Exception:  # noqa: BLE001: in a thread nobody else would see it
+        except Exception:  # noqa: BLE001: in a thread it would be lost
             return Outcome(failed=1, output=traceback.format_exc())
 
     def execute(self, test):
@@ -189,7 +189,7 @@ class Session:
         with open(self.log(test), "w+b") as log, \
                 tempfile.TemporaryDirectory(prefix="dsj-", ignore_cleanup_errors=True) as room:
             environment = dict(os.environ, DSJ_RUNNER_MARK=marks, TMPDIR=room, TEST_TMPDIR=room)
-            if CORES < len(os.sched_getaffinity(0)):  # a quota, which libtorch's threads do not see
+            if CORES < len(os.sched_getaffinity(0)):  # a quota, which libtorch's threads ignore
                 environment.setdefault("OMP_NUM_THREADS", str(CORES))
             process = subprocess.Popen(test.command, cwd=self.build, stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=subprocess.STDOUT, start_new_session=True, env=environment)
@@ -208,7 +208,7 @@ class Session:
         return outcome
 
     def _wait(self, process, limit):
-        """The exit code, None if the limit or the deadline came first; the seconds of a core that it took."""
+        """Returns the exit code (None if the limit or the deadline came first) and the CPU seconds."""
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
@@ -223,7 +223,7 @@ class Session:
         return [setup for setup in self.tests if set(setup.makes) & set(test.needs)]
 
     def with_set_ups(self, tests):
-        """The tests, and before them what they need that is not among them."""
+        """The tests, preceded by the fixtures that they need."""
         wanted, before = list(tests), []
         while wanted:
             for setup in self.set_ups(wanted.pop()):
@@ -233,7 +233,7 @@ class Session:
         return sorted(before, key=Test.place) + [test for test in tests if test not in before]
 
     def missing(self, test):
-        """Why a test whose set-ups have ended cannot run; empty: it can."""
+        """Why a test whose set-ups have ended cannot run; empty if it can."""
         for setup in self.set_ups(test):
             outcome = self._outcomes.get(setup.name, Outcome(not_run="its set-ups need each other"))
             if outcome.not_run:
@@ -244,7 +244,7 @@ class Session:
 
     # ---- all of them
     def run(self, tests):
-        """Starts each as soon as there is room for it."""
+        """Starts each program as soon as there are enough free cores."""
         begin = time.monotonic()
         todo, running, ended = self.with_set_ups(tests), [], queue.SimpleQueue()
         while todo or running:
@@ -261,8 +261,8 @@ class Session:
         self.seconds = time.monotonic() - begin
 
     def startable(self, todo, running):
-        """What of `todo` may start now, in its order."""
-        now, crowded = list(running), False  # one that needs more cores than are free keeps the later ones from them
+        """The programs of `todo` that may start now, in order."""
+        now, crowded = list(running), False  # a program that needs more cores than are free blocks later ones
         for test in todo:
             if any(other.serial for other in now) or (test.serial and now):
                 break
@@ -272,7 +272,7 @@ class Session:
                 continue
             if {lock for other in now for lock in other.locks} & set(test.locks):
                 continue
-            if test.makes:  # mostly there already, or built in the background; one at a time
+            if test.makes:  # mostly done already, or built in the background; one at a time
                 room = not any(other.makes for other in now)
             elif test.cores:
                 room = not crowded and test.cores <= free
@@ -284,7 +284,7 @@ class Session:
         return now[len(running):]
 
     def tell(self, test, outcome):
-        """Prints it whole and adds it up."""
+        """Prints a program's result and adds it to the totals."""
         if outcome.not_run:
             print(f"NOT RUN {test.name} [{test.label}] {outcome.not_run}", flush=True)
             self.not_run.append(f"NOT RUN: {test.name}: {outcome.not_run}")
@@ -308,7 +308,7 @@ class Session:
                 print("        " + line, flush=True)
 
     def close(self):
-        """The last lines; the exit code."""
+        """Prints the last lines; returns the exit code."""
         busy = sum(outcome.busy for outcome in self._outcomes.values())
         print(f"result: tests: {self.seconds:.0f} s, in which {CORES} cores had {busy:.0f} s of work", flush=True)
         for line in self.not_run:
@@ -318,7 +318,7 @@ class Session:
 
 
 def counted(test, code, report, output):
-    """Counts the cases of a program that ended with `code`; None: it ran past its limit."""
+    """Counts the cases of a program that ended with `code` (None if it ran past its limit)."""
     if not os.path.exists(report):
         if code == 0 and any(report in word for word in test.command):
             return Outcome(failed=1, output=output + f"\nit ended with 0 and did not write {report}\n")
@@ -349,7 +349,7 @@ def _end_of(code):
 
 @contextlib.contextmanager
 def busy(count):
-    """`count` loops that take a core each, at the tests' own priority."""
+    """Runs `count` busy loops at the tests' own priority."""
     loops = [subprocess.Popen([sys.executable, "-c", BUSY.format(parent=os.getpid())]) for _ in range(count)]
     if loops:
         print(f"        beside {count} busy loops", flush=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# sanitize.sh [address|thread]...: builds everything that does without libtorch under ASan + UBSan, and what has threads
-# under TSan, and runs their unit tests; both without an argument. Exit 0: no report, and every test passes.
-# DSJ_SANITIZE_DIR: where it works (build/sanitize). DSJ_SANITIZE_TESTS: a pattern of programs instead of all.
-# DSJ_SEEDS: of the operator's simulation, 200 here.
+# sanitize.sh [address|thread]...: builds all code without libtorch under ASan + UBSan, and all code with threads under
+# TSan, and runs their unit tests; both without an argument. Exit 0: no report, and every test passes.
+# DSJ_SANITIZE_DIR: working directory (build/sanitize). DSJ_SANITIZE_TESTS: a pattern of programs instead of all.
+# DSJ_SEEDS: number of seeds of the operator's simulation (200).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 directory="${DSJ_SANITIZE_DIR:-build/sanitize}"
@@ -10,7 +10,7 @@ threads='^(common|files|http|kube|operator|webhook|agent|aio|observe|checkpoint|
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
-export DSJ_SEEDS="${DSJ_SEEDS:-200}" GTEST_FILTER="-PlantedBugs.*"  # thousands of seeds more of the same code
+export DSJ_SEEDS="${DSJ_SEEDS:-200}" GTEST_FILTER="-PlantedBugs.*"  # they run the same code with thousands of seeds
 
 targets_of() {  # targets_of BUILD PATTERN
   (cd "$1" && ctest --show-only=json-v1) | python3 -c '

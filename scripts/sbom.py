@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The list of what an image contains, as an SPDX 2.3 document: every file with its checksums, and the package it comes from.
+"""Writes the SBOM of an image as an SPDX 2.3 document: every file with its checksums, and the package it comes from.
 
-Usage: sbom.py TARGET ROOT SOURCES >DOCUMENT. ROOT: the image's files. SOURCES: lines "place in ROOT<TAB>file that was copied
-there"; what it does not name was made by image.sh. A copied file belongs to the Debian package that owns its source, or to
-the wheel of setup.sh that has a library of its name, or is ours. Exit 1: a file of unknown origin.
-The same ROOT gives the same document: its date is the files' own, its name has their checksum.
+Usage: sbom.py TARGET ROOT SOURCES >DOCUMENT. ROOT: the image's files. SOURCES: lines "path in ROOT<TAB>source file"; files
+that are not listed were created by image.sh. A copied file belongs to the Debian package that owns its source, or to the
+wheel of setup.sh that contains a library of its name, or is ours. Exit 1 if a file has an unknown origin.
+The same ROOT gives the same document: its date is that of the files, its name contains their checksum.
 """
 import functools
 import hashlib
@@ -26,8 +26,8 @@ def our_version():
 
 @functools.cache
 def debian(path):
-    """(name, version, purl) of the package that owns a file; None: none does."""
-    # dpkg knows a library by the path it had before /lib became a link to /usr/lib.
+    """(name, version, purl) of the package that owns a file, or None."""
+    # dpkg lists a library with the path from before /lib became a link to /usr/lib.
     for spelling in (path, path.removeprefix("/usr")):
         done = subprocess.run(["dpkg-query", "--search", spelling], capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -39,14 +39,14 @@ def debian(path):
     return None
 
 
-# The libraries of a wheel, where they do not begin as its name does (nvidia-NAME, nvidia-NAME-cu13).
+# Wheels whose libraries do not begin with the wheel's NAME (nvidia-NAME, nvidia-NAME-cu13).
 LIBRARIES = {"torch": ("torch", "c10", "gomp"), "nvidia-cuda-runtime": ("cudart",), "nvidia-cuda-cupti": ("cupti",),
              "nvidia-cuda-nvrtc": ("nvrtc",), "pyarrow": ("arrow", "parquet")}
 
 
 @functools.cache
 def wheels():
-    """{how a library's name begins: (name, version)}, from what setup.sh fetches, the longest beginning first."""
+    """{prefix of a library's name: (name, version)}, for the wheels of setup.sh, the longest prefix first."""
     with open(os.path.join(HERE, "setup.sh"), encoding="utf-8") as file:
         text = file.read()
     torch = re.search(r"^torch_version=(\S+)", text, re.MULTILINE)[1]
@@ -58,7 +58,7 @@ def wheels():
 
 
 def wheel(library):
-    """(name, version, purl) of the wheel that has a library; None: none has."""
+    """(name, version, purl) of the wheel that contains a library, or None."""
     for begin, (name, version) in wheels().items():
         if library.lower().startswith(begin):
             return name, version, f"pkg:pypi/{name}@{version}"
@@ -92,7 +92,7 @@ def package_of(name, version, purl=None):
 
 
 def document(target, root, sources):
-    """The document as a dictionary; the places of unknown origin."""
+    """Returns the document as a dictionary, and the paths of unknown origin."""
     ours = package_of(f"{OURS}-{target}", our_version())
     packages, files, contains, unknown = {ours["SPDXID"]: ours}, [], [], []
     for number, path in enumerate(files_of(root)):

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Set-up of a build machine: apt packages and libtorch. Safe to run again: what is there is kept.
-# DSJ_SETUP_CUDA=1 also fetches CUDA's compiler, for libdsj_cuda.so. DSJ_SETUP_CUDA=runtime: and 2.2 GB of run-time
-# libraries, for the worker image for GPUs (scripts/image.sh). No build and no test needs those.
-# DSJ_SETUP_CLUSTER=1 also starts to build the programs of the test cluster (tests/cluster), in the background: they take
-# minutes, fill the time that downloads leave idle, and are needed by the last tests only. As root also those of real nodes,
-# and the apt packages that a node needs; without root no node can run, and the tests that need one say so and are skipped.
+# Sets up a build machine: apt packages and libtorch. Safe to run again: it installs only what is missing.
+# DSJ_SETUP_CUDA=1 also fetches CUDA's compiler, for libdsj_cuda.so. DSJ_SETUP_CUDA=runtime also fetches 2.2 GB of run-time
+# libraries, for the worker image for GPUs (scripts/image.sh). No build or test needs those.
+# DSJ_SETUP_CLUSTER=1 also builds the programs of the test cluster (tests/cluster) in the background: they take minutes, use
+# the time of the downloads, and only the last tests need them. As root it includes the programs and apt packages of real
+# nodes; without root no node can run, and tests that need one are skipped with a message.
 # DSJ_SETUP_CLUSTER=nodes: with real nodes in any case.
-# DSJ_SETUP_BROWSER=1 also installs a headless Chromium, where apt has one (Debian), for the test of the page of `dsj plot`,
+# DSJ_SETUP_BROWSER=1 also installs a headless Chromium, if apt has one (Debian), for the test of the page of `dsj plot`,
 # and zsh, fish and groff for the test of completions and manual pages.
-# Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
+# Needs Debian 12 or Ubuntu 24.04, and root or sudo. Downloads are cached in ${DSJ_CACHE:-~/.cache/dsj}.
 set -euo pipefail
 
 cache="${DSJ_CACHE:-$HOME/.cache/dsj}"
@@ -19,12 +19,12 @@ wheels=(
   "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
   "nvidia-cuda-cupti 13.0.85 4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8"
 )
-# Arrow's libraries and headers: what reads Parquet and Arrow files (engine/data/arrow).
+# Arrow's libraries and headers, for reading Parquet and Arrow files (engine/data/arrow).
 arrow_version=26.0.1
 arrow_wheels=(
   "pyarrow 26.0.1 c718bf97a92a6dea97fd1062c3b9f9e2e83cb9cc926e752289fa4ffff41738f9"
 )
-# CUDA's compiler and headers, 104 MB: what libdsj_cuda.so is built with. No GPU, driver or run-time library.
+# CUDA's compiler and headers (104 MB), to build libdsj_cuda.so. That needs no GPU, driver or run-time library.
 cuda_version=13.0
 cuda_wheels=(
   "nvidia-cuda-nvcc 13.0.88 56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03"
@@ -34,8 +34,8 @@ cuda_wheels=(
   "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
   "nvidia-cuda-cuobjdump 13.2.78 394087411405b846bf43aa52ca2ff603bbe18b3b8a1257cda0903e23c17bdbf3"
 )
-# What a CUDA build of libtorch loads, in the versions that it asks for. Another list is another folder: count up
-# runtime_list, here and in image.sh.
+# The libraries that a CUDA build of libtorch loads, in the versions that it requires. Each list has its own folder: after a
+# change, increment runtime_list here and the folder's number in image.sh.
 runtime_list=2
 runtime_wheels=(
   "torch $torch_version 0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756"
@@ -72,12 +72,12 @@ say() { printf '  %s\n' "$*" >&2; }
 
 refuse() { say "$@"; exit 3; }
 
-# What no set-up can mend is said first, before anything is installed.
+# Checks what this script cannot fix, before anything is installed.
 check_machine() {
   [ "$(uname -m)" = x86_64 ] ||
     refuse "this machine is $(uname -m); libtorch and the kernels need x86_64 (in Docker: --platform linux/amd64)"
   command -v apt-get >/dev/null || refuse "no apt-get here; this needs Debian 12 or Ubuntu 24.04 (a container of one will do)"
-  if ! mkdir -p "$cache" 2>/dev/null || [ ! -w "$cache" ]; then  # an earlier `sudo make` leaves it to root
+  if ! mkdir -p "$cache" 2>/dev/null || [ ! -w "$cache" ]; then  # an earlier `sudo make` made root its owner
     refuse "$cache cannot be written: give it to $(id -un) (sudo chown -R), or name another folder in DSJ_CACHE"
   fi
   local free; free=$(df --output=avail -k "$cache" | tail -n1)
@@ -89,20 +89,20 @@ old_compiler() {  # old_compiler VERSION WHERE
   refuse "g++ $2 version $1; C++23 needs 12 or later, as Debian 12 and Ubuntu 24.04 have it"
 }
 
-# An older distribution installs a compiler that would end in a wall of errors.
+# An older distribution installs a compiler that cannot compile the code.
 check_compiler() {
   local version; version=$(g++ -dumpversion)
   [ "${version%%.*}" -ge 12 ] || old_compiler "$version" is
 }
 
-# The same before thirty packages are installed for nothing.
+# The same check before thirty packages are installed in vain.
 check_offer() {
   if command -v g++ >/dev/null; then check_compiler; return; fi
   local version; version=$(LC_ALL=C apt-cache policy g++ | sed -n 's/^ *Candidate: \([0-9]*:\)\?\([0-9][0-9.]*\).*/\2/p')
   [ -z "$version" ] || [ "${version%%.*}" -ge 12 ] || old_compiler "$version" "comes here in"
 }
 
-# install_apt PACKAGE...: exit 3 when one cannot be had.
+# install_apt PACKAGE...: exits 3 if one cannot be installed.
 install_apt() {
   local missing=()
   for package in "$@"; do
@@ -111,7 +111,7 @@ install_apt() {
   if [ ${#missing[@]} -eq 0 ]; then return; fi
   can_be_root || refuse "apt packages are missing (${missing[*]}): run as root or install sudo"
   say "apt: ${#missing[@]} packages are missing (log: $cache/apt.log)"
-  # A machine that has just started is still updating itself: its locks are waited for.
+  # A machine that has just booted may still be updating itself: wait for its locks.
   local tries=0
   until apt_update >"$cache/apt.log" 2>&1 || [ $((++tries)) -ge 6 ]; do sleep 10; done
   check_offer
@@ -121,7 +121,7 @@ install_apt() {
   fi
 }
 
-# Only the headers and the libraries a CPU program loads leave the wheel: about 0.6 of its 1.8 GB.
+# Unpacks only the headers and the libraries that a CPU program loads: about 0.6 of the wheel's 1.8 GB.
 unpack() {  # unpack NAME WHEEL DIRECTORY
   case "$1" in
     torch) unzip -q -o "$2" 'torch/include/*' 'torch/lib/libtorch_cpu.so' 'torch/lib/libc10.so' 'torch/lib/libgomp*' \
@@ -130,7 +130,7 @@ unpack() {  # unpack NAME WHEEL DIRECTORY
   esac
 }
 
-# 62 of the wheel's 170 MB.
+# Unpacks 62 of the wheel's 170 MB.
 unpack_arrow() {  # unpack_arrow NAME WHEEL DIRECTORY
   unzip -q -o "$2" 'pyarrow/include/*' 'pyarrow/libarrow.so.*' 'pyarrow/libparquet.so.*' 'pyarrow-*.dist-info/licenses/*' -d "$3"
 }
@@ -139,7 +139,7 @@ unpack_all() {  # unpack_all NAME WHEEL DIRECTORY
   unzip -q -o "$2" 'nvidia/cu13/*' -d "$3"
 }
 
-# With NCCL's header, which nccl_shim is compared with.
+# Includes NCCL's header, with which nccl_shim is compared.
 unpack_runtime() {  # unpack_runtime NAME WHEEL DIRECTORY
   case "$1" in
     nvidia-nccl-cu13) unzip -q -o "$2" 'nvidia/*.so*' 'nvidia/nccl/include/nccl.h' -d "$3" ;;
@@ -149,7 +149,7 @@ unpack_runtime() {  # unpack_runtime NAME WHEEL DIRECTORY
   esac
 }
 
-install_wheels() {  # install_wheels WHAT ROOT UNPACK ROWS...: all of them, checked, or nothing
+install_wheels() {  # install_wheels WHAT ROOT UNPACK ROWS...: installs all of them, with checksums verified, or none
   local what="$1" root="$2" unpack="$3" staging name version sha256 wheel
   if [ -e "$root/.complete" ]; then return; fi
   mkdir -p "$cache/wheels"; staging="$(mktemp -d "$root.XXXXXX")"
@@ -183,13 +183,13 @@ install_libtorch() {
   install_wheels libtorch "$cache/libtorch-$torch_version" unpack "${wheels[@]}" || exit 3
 }
 
-# Without it everything else works; a Parquet file is then refused with what is missing.
+# Optional: without it Parquet files are refused with a message.
 install_arrow() {
   install_wheels Arrow "$cache/pyarrow-$arrow_version" unpack_arrow "${arrow_wheels[@]}" ||
     say "Arrow could NOT be fetched: libdsj_columns.so is NOT built, Parquet and Arrow files are refused, their tests are SKIPPED"
 }
 
-# A machine that cannot fetch it tests all the rest: the tests of the GPU half then say that they are skipped.
+# Optional: without it the GPU tests are skipped with a message.
 install_cuda() {
   if ! install_wheels "CUDA's compiler" "$cache/cuda-$cuda_version" unpack_all "${cuda_wheels[@]}"; then
     say "CUDA's compiler could NOT be fetched: libdsj_cuda.so is NOT built, and its tests are SKIPPED"
@@ -207,14 +207,14 @@ build_cluster_programs() {
     programs=(etcd kube-apiserver kubectl helm kube-controller-manager kube-scheduler kubelet kube-proxy coredns)
   fi
   mkdir -p "$cache/cluster"
-  # In a session of its own, whose share of the processor is the kernel's autogroup's and not the process's: a third, so that
-  # they are there when the compilers are done. With less the last tests wait for them beside idle cores.
+  # Runs in its own session, because the kernel's autogroup sets the CPU share per session: a third, so that the programs are
+  # ready when the compilers are done. With less, the last tests would wait for them while cores are idle.
   setsid sh -c 'echo 3 >/proc/self/autogroup; exec nice -n 3 "$@"' sh \
     "$(dirname "$0")/../tests/cluster/cluster.py" build "${programs[@]}" >"$cache/cluster/build.log" 2>&1 </dev/null &
   say "test cluster: its programs are built in the background (log: $cache/cluster/build.log)"
 }
 
-# promtool judges the chart's alerts and dashboards. The package is unpacked and not installed: it would start a server.
+# promtool checks the chart's alerts and dashboards. The package is unpacked, not installed, because it would start a server.
 fetch_promtool() {
   [ ! -x "$cache/promtool/promtool" ] || return 0
   mkdir -p "$cache"
@@ -227,7 +227,7 @@ fetch_promtool() {
   rm -rf "$staging"
 }
 
-# A browser for one test: what apt does not know is looked for on PATH by the test.
+# A browser for one test. If apt has none, the test looks for one on PATH.
 install_browser() {
   apt-cache show chromium-headless-shell >/dev/null 2>&1 && (install_apt chromium-headless-shell python3-pil) ||
     say "apt has no headless Chromium here; the test of the page of dsj plot may be skipped"

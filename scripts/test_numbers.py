@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs every test that compares numbers under each switch of the libraries that makes another processor of this one.
+"""Runs every test that compares numbers under each library switch that emulates another processor.
 
 Usage: test_numbers.py BUILD [--two] [--report GTEST_REPORT] [--only REGEX]
 
-Without --two all switches of SWITCHES (`make test-numbers`); with it the two that move a short training farthest from the
-machine's own numbers (`make test`). A switch that this processor cannot take is printed as LEFT OUT. As many programs run
-at a time as there are cores, because each keeps little more than one busy. Exit 1 when a test fails, or when no switch
-changed a single loss: then the switches did not act.
+Uses all switches of SWITCHES (`make test-numbers`), or with --two the two that change the losses of a short training most
+(`make test`). A switch that this processor does not support is printed as LEFT OUT. Runs as many programs at a time as there
+are cores, because each keeps little more than one busy. Exit 1 if a test fails, or if no switch changed any loss: then the
+switches had no effect.
 """
 import argparse
 import concurrent.futures
@@ -21,17 +21,17 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 from cases import Report, expect  # noqa: E402
 
 AVX512 = {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
-# The setting, and the flags of /proc/cpuinfo that it needs. ATen and MKL do not ask before they use what they are told to.
+# The setting, and the flags of /proc/cpuinfo that it needs. ATen and MKL do not check whether the processor supports it.
 SWITCHES = [("", set()), ("ATEN_CPU_CAPABILITY=default", set()), ("ATEN_CPU_CAPABILITY=avx2", {"avx2", "fma"}),
             ("ATEN_CPU_CAPABILITY=avx512", AVX512), ("MKL_ENABLE_INSTRUCTIONS=AVX2", {"avx2"}),
             ("MKL_ENABLE_INSTRUCTIONS=SSE4_2", set()), ("MKL_CBWR=COMPATIBLE", set()), ("ONEDNN_MAX_CPU_ISA=AVX2", {"avx2"}),
             ("DSJ_ISA=avx2", {"avx2", "fma"}), ("DSJ_ISA=baseline", set()), ("DSJ_NATIVE_BF16=0", set()),
             ("DSJ_PRODUCTS=own", set()), ("DSJ_PRODUCTS=library", set()),
             ("OMP_NUM_THREADS=1", set()), ("OMP_NUM_THREADS=2", set())]
-# The longest first.
+# The longest programs first.
 PROGRAMS = ("train_tests", "golden_table.py", "simulated_tests", "zero_tests", "device_tests", "cuda_kernels_tests",
             "models_tests", "deepspeed_train_tests", "kernels_tests", "optim_tests")
-LIMIT_SECONDS = 1800  # of one program; the longest takes 2 min on a quiet machine
+LIMIT_SECONDS = 1800  # per program; the longest takes 2 min on an idle machine
 PROBE = "--gtest_filter=Models/ModelOracle.FiftyAdamWSteps/*"
 
 
@@ -48,7 +48,7 @@ def environment(switch):
 
 
 def call(switch, *command):
-    """(exit code, output); a program that hangs is ended, with the code of `timeout`."""
+    """Returns (exit code, output). A program that hangs is killed and gets the exit code of `timeout`."""
     done = subprocess.run(["timeout", str(LIMIT_SECONDS), *command], env=environment(switch), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
@@ -61,7 +61,7 @@ def probe(bin_folder, switch):
 
 
 def distances(bin_folder, switches):
-    """{switch: largest relative distance of a loss from the machine's own}."""
+    """{switch: largest relative difference of a loss from the machine's own}."""
     own, found = probe(bin_folder, ""), {}
     expect(own, "train_tests printed no losses")
     for switch in switches:
@@ -73,12 +73,12 @@ def distances(bin_folder, switches):
 
 
 def failures_of(output):
-    """What a test program says of its failures, without the losses that it prints for others."""
+    """A test program's failures, without the losses that it prints for other purposes."""
     return "\n".join(line for line in output.splitlines() if not line.startswith("losses: "))[-6000:]
 
 
 def run(bin_folder, switch, name):
-    """What went wrong, empty when nothing did; the seconds."""
+    """Returns the failures (empty if none) and the seconds."""
     begin = time.monotonic()
     if name.endswith(".py"):
         code, output = call(switch, sys.executable, os.path.join(ROOT, "scripts", name), "--bin", bin_folder)

@@ -1,5 +1,5 @@
-"""The second call: how fast it is. Random weights in Qwen2.5's sizes, full and LoRA, beside a plain PyTorch loop on the same
-GPU (bench/torch_loop.py) and beside what `dsj plan --device` computes.
+"""The second call measures speed: random weights in Qwen2.5's sizes, full and LoRA, compared with a plain PyTorch loop on the
+same GPU (bench/torch_loop.py) and with what `dsj plan --device` computes.
 """
 import json
 import os
@@ -17,7 +17,7 @@ LORA = {"lora": {"r": 16, "targetModules": "all-linear"}}
 
 
 def device_of(machine):
-    """The name that dsj plan --device has for this GPU; Skip: none."""
+    """The name of this GPU for dsj plan --device. Skip if there is none."""
     machine.need_gpus()
     shown = machine.facts()["GPUs"]
     for name in ("b200", "h200", "h100", "a100", "l40s", "4090", "3090", "a10g", "l4"):
@@ -81,5 +81,5 @@ def pair(size, lora, seconds):
 
 
 SECONDS = {"0.5B": 30, "1.5B": 35, "7B": 60}
-# What is asked for most comes first: a call may run out of time.
+# The most important ones first, because a call may run out of time.
 STEPS = [step for lora in (False, True) for size in SECONDS for step in pair(size, lora, SECONDS[size])]

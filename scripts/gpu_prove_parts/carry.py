@@ -1,5 +1,5 @@
-"""Packs what a machine with a GPU needs of ours: stripped programs and the libraries that they load, without libtorch's,
-CUDA's and the C library's. They are built against the same wheel of libtorch that the machine has.
+"""Packs our programs for a machine with a GPU: stripped programs and the libraries that they load, except those of libtorch,
+CUDA and the C library. They are built against the same libtorch wheel that the machine has.
 """
 import os
 import re
@@ -9,18 +9,18 @@ import tarfile
 
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "gpu_tests", "libdsj_cuda.so")
-# What the machine brings: with torch's wheel, the driver and its C library.
+# Libraries of the machine: those of torch's wheel, the driver and its C library.
 THERE = re.compile(r"lib(torch|c10|cu[a-z]+|nccl|nv|gomp|stdc\+\+|gcc_s|c|m|dl|rt|pthread|util|resolv)[-_.]|ld-linux|linux-vdso")
-# Of the carried programs: an image with Python 3.12 has at least these.
+# Limits for the packed programs: an image with Python 3.12 has at least these versions.
 MOST = {"GLIBC": (2, 38), "GLIBCXX": (3, 4, 32)}
-LIMIT = 64 << 20  # of everything that travels
+LIMIT = 64 << 20  # for all packed files
 
 
 ARCHIVE, FOLDERS = "programs.tar.gz", ("bin", "lib")
 
 
 def unpack(carried):
-    """There, once: the programs and libraries of the archive."""
+    """Unpacks the programs and libraries on the GPU machine, once."""
     if not os.path.exists(os.path.join(carried, "bin")):
         with tarfile.open(os.path.join(carried, ARCHIVE)) as archive:
             archive.extractall(carried)
@@ -31,13 +31,13 @@ def output(*words):
 
 
 def libraries_of(program):
-    """{name: path} of what a program loads and the machine does not bring."""
+    """{name: path} of the libraries that a program loads and the machine lacks."""
     found = dict(re.findall(r"(\S+) => (/\S+)", output("ldd", program)))
     return {name: path for name, path in found.items() if not THERE.match(name)}
 
 
 def too_new(path):
-    """Versions of the C and C++ libraries that a file asks for and an image may lack."""
+    """Versions of the C and C++ libraries that a file needs and an image may lack."""
     versions = set(re.findall(r"\b(GLIBC|GLIBCXX)_([0-9.]+)\b", output("objdump", "-T", path)))
     return sorted(f"{name}_{version}" for name, version in versions
                   if tuple(int(part) for part in version.split(".")) > MOST[name])
@@ -48,14 +48,14 @@ def size_of(folder):
 
 
 def tree_size(repository):
-    """What travels beside the packed folder: tracked files and those that git does not ignore."""
+    """Files to carry besides the packed folder: tracked files and those that git does not ignore."""
     names = output("git", "-C", repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     return sum(os.path.getsize(os.path.join(repository, name)) for name in set(names)
                if name and os.path.isfile(os.path.join(repository, name)))
 
 
 def pack(build, carried):
-    """0, or 1 with what is wrong."""
+    """Returns 0, or 1 after printing what is wrong."""
     programs = os.path.join(build, "bin")
     missing = [name for name in PROGRAMS if not os.path.exists(os.path.join(programs, name))]
     if missing:

@@ -1,4 +1,4 @@
-"""Small and large jobs of `dsj run`, with rows and models made on the spot."""
+"""Small and large jobs of `dsj run`, with generated rows and models."""
 import array
 import json
 import os
@@ -10,13 +10,13 @@ SIZES = {
     "0.5B": {"hidden": 896, "inner": 4864, "layers": 24, "heads": 14, "kv-heads": 2, "vocabulary": 151936, "tied": True},
     "1.5B": {"hidden": 1536, "inner": 8960, "layers": 28, "heads": 12, "kv-heads": 2, "vocabulary": 151936, "tied": True},
     "7B": {"hidden": 3584, "inner": 18944, "layers": 28, "heads": 28, "kv-heads": 4, "vocabulary": 152064, "tied": False},
-    # Large enough for every kernel's usual path, small enough for a CPU to check.
+    # Large enough for every kernel's main path, small enough to check on a CPU.
     "small": {"hidden": 256, "inner": 704, "layers": 4, "heads": 4, "kv-heads": 2, "vocabulary": 2048, "tied": False},
 }
 
 
 def make_model(machine, name):
-    """The model's folder; made once."""
+    """The model's folder; created once."""
     folder = os.path.join(machine.work, "model-" + name)
     if not os.path.exists(os.path.join(folder, "config.json")):
         words = [machine.program("dsj-make-model"), "--output", folder]
@@ -47,7 +47,7 @@ def tensors_of(shape):
 
 
 def make_large_model(machine, name):
-    """The model's folder, in bf16. One block of random numbers fills every matrix: 7B are written in seconds."""
+    """The model's folder, in bf16. One block of random numbers fills every matrix, so that 7B are written in seconds."""
     folder, shape = os.path.join(machine.work, "model-" + name), SIZES[name]
     if os.path.exists(os.path.join(folder, "config.json")):
         return folder
@@ -106,7 +106,7 @@ def job(model, rows, output, *, device="cuda", slots=1, zero=None, precision="bf
 
 
 def run(machine, manifest):
-    """Runs a job; its steps as metrics.jsonl has them."""
+    """Runs a job; returns its steps as in metrics.jsonl."""
     output = manifest["spec"]["training"]["outputDir"]
     machine.run(machine.program("dsj"), "run", machine.write(os.path.join(machine.work, "job.yaml"), manifest))
     with open(os.path.join(output, "metrics.jsonl"), encoding="utf-8") as file:
@@ -114,7 +114,7 @@ def run(machine, manifest):
 
 
 def plan(machine, manifest, *more):
-    """What dsj plan computes; None: it does not fit, or is refused."""
+    """What dsj plan computes; None if the job does not fit or is refused."""
     path = machine.write(os.path.join(machine.work, "plan.yaml"), manifest)
     text = machine.run(machine.program("dsj"), "plan", path, "-o", "json", *more, check=False)
     begin, end = text.find("{"), text.rfind("}\n")
@@ -128,7 +128,7 @@ def column(steps, name):
 
 
 def apart(a, b):
-    """The largest relative difference of two lists of losses; AssertionError: not of one length, or not numbers."""
+    """The largest relative difference of two lists of losses. AssertionError if lengths differ or a loss is not a number."""
     assert len(a) == len(b) and a, f"{len(a)} and {len(b)} steps"
     assert all(value == value for value in a + b), f"not a number: {a} {b}"
     return max(abs(x - y) / abs(y) for x, y in zip(a, b))

@@ -16,19 +16,19 @@ REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file
 
 
 class Skip(Exception):
-    """Why a step cannot run here. No failure."""
+    """Raised with the reason why a step cannot run here; not a failure."""
 
 
 @dataclass
 class Step:
     name: str
     proves: str
-    seconds: int  # it is not begun with less
+    seconds: int  # minimum time left to begin it
     run: Callable
 
 
 def text_of(*words):
-    """A program's output, or why there is none."""
+    """Returns a program's output, or why there is none."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as problem:
@@ -86,12 +86,12 @@ class Machine:
         path = os.path.join(self.bin, name)
         if not os.path.exists(path):
             raise Skip(f"NOT RUN: {path} is not there (scripts/gpu_prove.sh carry packs it)")
-        if not os.access(path, os.X_OK):  # copied without its mode
+        if not os.access(path, os.X_OK):  # it was copied without its mode
             os.chmod(path, 0o755)
         return path
 
     def run(self, *words, more=None, check=True):
-        """Output of a program; it ends before the deadline does. AssertionError: it failed."""
+        """Returns the output of a program, which is limited by the deadline. AssertionError if it failed."""
         seconds = max(5, self.deadline - time.monotonic() - 5)
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=self.environment | (more or {}),

@@ -1,4 +1,4 @@
-"""The first call: is what a GPU computes right? Kernels, layers, whole runs of each stage, offload, resume, memory."""
+"""The first call tests whether a GPU computes correctly: kernels, layers, whole runs of each stage, offload, resume, memory."""
 import os
 import re
 import shutil
@@ -6,16 +6,17 @@ import shutil
 import jobs
 from machine import Skip, Step
 
-# Of losses of the same steps on the CPU; of gradient norms ten times that. fp32: sums in another order. bf16: results are rounded to 8 bits in another order.
+# Tolerance for losses compared with the CPU; ten times that for gradient norms. fp32 sums in another order; bf16 also rounds
+# results to 8 bits in another order.
 BOUNDS = {"fp32": 2e-4, "bf16": 2e-2}
 STAGES = (0, 1, 2, 3)
 ROW = 1024
-# Port tests that a checker of every access ends within a minute.
+# Port tests that end within a minute under a checker of every memory access.
 SMALL = "*RmsNorm/*BFloat16:*Activations/*BFloat16:*CrossEntropy*/*BFloat16:*Sums/*Float:*UpdatesOfMany*/*Float"
 
 
 def gtest(machine, *words, through=()):
-    """Cases of gpu_tests: how many passed. Skip: every one was skipped, with the first reason."""
+    """Runs cases of gpu_tests; returns how many passed. Skip, with the first reason, if all were skipped."""
     said = machine.run(*through, machine.program("gpu_tests"), *words)
     passed, skipped = len(re.findall(r"^\[ +OK \]", said, re.M)), len(re.findall(r"^\[ +SKIPPED \] \S+ \(", said, re.M))
     if not passed:
@@ -54,7 +55,7 @@ def small(machine, name, **more):
 
 
 def on_cpu(machine, name, **more):
-    """The steps of the same job on the CPU, which each stage gives; made once."""
+    """The steps of the same job on the CPU, equal for each stage; run once."""
     cache = machine.__dict__.setdefault("steps_on_cpu", {})
     key = repr(sorted(more.items()))
     if key not in cache:
@@ -85,7 +86,7 @@ def stages(slots):
 
 
 def offload(machine):
-    """With one rank, parameters that leave the GPU are what makes stage 3 gather."""
+    """With one rank, only offloaded parameters make stage 3 gather."""
     cpu = {"device": "cpu"}
     return {"optimizer": compare(machine, "offload-2", zero={"stage": 2, "offload_optimizer": cpu})["apart"],
             "parameters": compare(machine, "offload-3", zero={"stage": 3, "offload_optimizer": cpu,
@@ -112,7 +113,7 @@ def resume(machine):
 
 
 def memory(machine):
-    """What the plan says, and the most that the driver shows while it runs."""
+    """Compares the plan's memory with the maximum that the driver shows during the run."""
     machine.need_gpus()
     manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), jobs.make_rows(machine, 64, (ROW, ROW), jobs.SIZES["0.5B"]["vocabulary"]),
                         machine.folder("run-memory"), micro=4, steps=4, training={"maxSeqLength": ROW})
@@ -134,7 +135,7 @@ def memory(machine):
 
 
 def shortage_of(said):
-    """What the error of a run without memory names. AssertionError: it is none, or it does not help."""
+    """Checks the error of a run that is out of memory. AssertionError if there is none or it does not help."""
     found = re.search(r"out of GPU memory: (\w+) asked for ([\d.]+ \w+), ([\d.]+ \w+) of ([\d.]+ \w+) are free", said)
     assert found, f"no class of memory and no bytes: {said[-1500:]}"
     assert "dsj plan: " in said, f"not what the plan would change: {said[-1500:]}"
@@ -142,7 +143,7 @@ def shortage_of(said):
 
 
 def no_memory(machine):
-    """Activations of 512 rows at a time are more than any GPU has."""
+    """Uses 512 rows at a time, whose activations exceed the memory of any GPU."""
     machine.need_gpus()
     rows = jobs.make_rows(machine, 512, (ROW, ROW), jobs.SIZES["0.5B"]["vocabulary"])
     manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), rows, machine.folder("run-no-memory"), micro=512, steps=1,

@@ -18,7 +18,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{/* A version may have a +, as the digest that Flux appends; a label may not. */}}
+{{/* A version may contain a +, such as before the digest that Flux appends; a label must not. */}}
 {{- define "dsj.labelValue" -}}
 {{- . | replace "+" "_" | trunc 63 | trimSuffix "-" | trimSuffix "_" | trimSuffix "." }}
 {{- end }}
@@ -37,17 +37,17 @@ helm.sh/chart: {{ include "dsj.labelValue" (printf "%s-%s" .Chart.Name .Chart.Ve
 {{- if .image.digest }}{{ .image.repository }}@{{ .image.digest }}{{ else }}{{ .image.repository }}:{{ .image.tag | default .version }}{{ end }}
 {{- end }}
 
-{{/* Not empty: the operator has rights over the whole cluster. */}}
+{{/* Not empty if the operator has cluster-wide rights. */}}
 {{- define "dsj.clusterRoles" -}}
 {{- if kindIs "bool" .Values.rbac.clusterRoles | ternary .Values.rbac.clusterRoles (eq .Values.rbac.scope "Cluster") }}yes{{ end }}
 {{- end }}
 
-{{/* Not empty: the operator reads Nodes. */}}
+{{/* Not empty if the operator reads Nodes. */}}
 {{- define "dsj.readNodes" -}}
 {{- if and .Values.rbac.readNodes (include "dsj.clusterRoles" .) }}yes{{ end }}
 {{- end }}
 
-{{/* Where a policy holds: in the namespaces of this release's jobs, which other releases' pods have no part in. */}}
+{{/* Limits a policy to the namespaces of this release's jobs, so that it does not affect other releases. */}}
 {{- define "dsj.policyPlace" -}}
 {{- with .Values.watchNamespaces -}}
 matchResources:
@@ -57,18 +57,18 @@ matchResources:
 {{- end }}
 {{- end }}
 
-{{/* Not empty: there is a webhook. */}}
+{{/* Not empty if there is a webhook. */}}
 {{- define "dsj.webhook" -}}
 {{- if and .Values.webhook.enabled (eq .Values.rbac.scope "Cluster") }}yes{{ end }}
 {{- end }}
 
-{{/* Not empty: cert-manager makes the webhook's certificate. */}}
+{{/* Not empty if cert-manager issues the webhook's certificate. */}}
 {{- define "dsj.certManager" -}}
 {{- if and (include "dsj.webhook" .) .Values.webhook.certManager.enabled }}yes{{ end }}
 {{- end }}
 
-{{/* What the operator does in the namespaces of its jobs. The rights on jobs are those that it hands to worker 0: it
-grants only what it holds, and needs neither `escalate` nor `bind`. It reads no secrets, and has no pods/exec. */}}
+{{/* The operator's rights in the namespaces of its jobs. It has every right that it grants to worker 0, so it needs
+neither `escalate` nor `bind`. It cannot read Secrets, and has no pods/exec. */}}
 {{- define "dsj.rules" -}}
 - apiGroups: [training.dsj.dev]
   resources: [deepspeedjobs]
@@ -76,7 +76,7 @@ grants only what it holds, and needs neither `escalate` nor `bind`. It reads no 
 - apiGroups: [training.dsj.dev]
   resources: [deepspeedjobs/status]
   verbs: [get, patch]
-- apiGroups: [training.dsj.dev]  # blockOwnerDeletion in the owner references of its children
+- apiGroups: [training.dsj.dev]  # for blockOwnerDeletion in the owner references of children
   resources: [deepspeedjobs/finalizers]
   verbs: [update]
 - apiGroups: [training.dsj.dev]  # spec.ttlSecondsAfterFinished
@@ -85,16 +85,16 @@ grants only what it holds, and needs neither `escalate` nor `bind`. It reads no 
 - apiGroups: [""]
   resources: [pods, services, configmaps, serviceaccounts]
   verbs: [get, list, watch, create, delete]
-- apiGroups: [""]  # the authorities of worker 0's keys are renewed
+- apiGroups: [""]  # renews the authorities of worker 0's keys
   resources: [configmaps]
   verbs: [patch]
-- apiGroups: [""]  # those keys; none is ever read, and keyPolicy refuses all other Secrets
+- apiGroups: [""]  # the keys; they are never read, and keyPolicy refuses all other Secrets
   resources: [secrets]
   verbs: [create, delete]
-- apiGroups: [keys.training.dsj.dev]  # nothing is served there: keyPolicy, also another release's, asks whose pods may have keys
+- apiGroups: [keys.training.dsj.dev]  # a virtual resource: keyPolicy checks this right to decide whose pods may have keys
   resources: [workers]
   verbs: [create]
-- apiGroups: [""]  # what somebody changed is mended
+- apiGroups: [""]  # repairs manual changes
   resources: [services]
   verbs: [update]
 - apiGroups: [rbac.authorization.k8s.io]
@@ -111,11 +111,11 @@ grants only what it holds, and needs neither `escalate` nor `bind`. It reads no 
   verbs: [get, list, watch, create, delete]
 {{- end }}
 {{- if .Values.scheduling.kueue }}
-- apiGroups: [""]  # Kueue learns from a pod which group is over
+- apiGroups: [""]  # marks pods so that Kueue ends their group
   resources: [pods]
   verbs: [patch]
 {{- end }}
-- apiGroups: [events.k8s.io]  # list: why a pod with a node has no container
+- apiGroups: [events.k8s.io]  # list: to find out why a pod has a node but no container
   resources: [events]
   verbs: [list, create]
 {{- end }}
