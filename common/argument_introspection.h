@@ -1,5 +1,5 @@
-// What the parsers of a program take, for completions and manual pages. The parsers themselves give it:
-// no list is kept a second time.
+// The arguments of a program's parsers, for completions and manual pages. The parsers themselves
+// provide them, so there is no second list.
 // Tested by: tests/cli/completion_test.cc
 #pragma once
 
@@ -10,11 +10,11 @@
 namespace dsj {
 
 struct ArgumentDescription {
-  std::vector<std::string> names;  ///< "-o", "--output"; empty: a word without a name
-  std::string word;                ///< of a word without a name: "FILE"
+  std::vector<std::string> names;  ///< "-o", "--output"; empty for a positional argument
+  std::string word;                ///< shown for a positional argument: "FILE"
   std::string help;
-  std::vector<std::string> choices;  ///< all words that are allowed; empty: any
-  std::string default_value;         ///< empty: none is shown
+  std::vector<std::string> choices;  ///< all allowed words; empty if any is
+  std::string default_value;         ///< empty if the help shows none
   bool takes_word = true;            ///< false: a flag
   bool required = false;
 };
@@ -25,8 +25,8 @@ struct ParserDescription {
   std::vector<ArgumentDescription> arguments;
 };
 
-/// While it lives, parse() of a parser of this thread reads nothing: it gives its description to `see`
-/// and returns 0.
+/// While it exists, parse() of a parser in this thread reads nothing: it passes the parser's
+/// description to `see` and returns 0.
 class ParserObserver {
  public:
   using See = std::function<void(ParserDescription)>;
@@ -35,7 +35,7 @@ class ParserObserver {
   ParserObserver(const ParserObserver&) = delete;
   ParserObserver& operator=(const ParserObserver&) = delete;
 
-  /// Whether one lives in this thread: a verb that prints a help of its own goes to its parser instead.
+  /// Whether one exists in this thread. A verb that prints its own help then calls its parser instead.
   static bool active();
 
  private:

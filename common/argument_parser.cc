@@ -22,7 +22,7 @@ std::string found_and_expected(const std::string& word, const std::string& expec
   return "found \"" + word + "\", expected " + expected;
 }
 
-/// `holds`: whether a number is allowed. `expected`: which ones are, in words.
+/// `holds`: whether a number is allowed. `expected`: the allowed numbers, in words.
 CLI::Validator number_check(bool (*holds)(double), const char* expected, const char* shown) {
   return CLI::Validator(
       [=](std::string& word) {
@@ -105,7 +105,7 @@ struct ArgumentParser::State {
 
   CLI::App app;
 
-  /// `parse`: calls the app's.
+  /// `parse` calls the app's parse().
   template <typename Parse>
   std::optional<int> run(Parse&& parse) {
     try {
@@ -128,7 +128,7 @@ struct ArgumentParser::State {
     return 2;
   }
 
-  /// A word that nothing takes. CLI11 offers no near names.
+  /// The message for an unexpected word. CLI11 suggests no similar names.
   std::string about_extra(const std::string& word) const {
     if (!word.starts_with("-")) return "not expected";
     std::vector<std::string> names;
@@ -193,7 +193,7 @@ void ArgumentParser::no_help() {
 
 namespace {
 
-/// The word, or what follows its "=": no argument of ours that begins with ~/ is anything but a path.
+/// An error if the word, or the part after its "=", begins with ~/: only paths do.
 std::optional<HomePath> home_path_in(const std::string& word) {
   const size_t equals = word.starts_with("-") ? word.find('=') : std::string::npos;
   return home_path(equals == std::string::npos ? word : word.substr(equals + 1));
@@ -253,7 +253,7 @@ std::optional<int> ArgumentParser::parse(std::span<const std::string> args) {
     std::cerr << wrong->message << " (" << wrong->hint << ")\n";
     return 2;
   }
-  std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 takes them from the back
+  std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 reads them from the back
   return state_->run([&] { state_->app.parse(std::move(reversed)); });
 }
 

@@ -1,4 +1,4 @@
-// DSJ_CHECK: for what cannot happen. Always on. Prints the place and stops the process.
+// DSJ_CHECK: for conditions that must hold. Always on. Prints the place and aborts the process.
 #pragma once
 
 #include <cstdio>

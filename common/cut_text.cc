@@ -5,7 +5,7 @@
 namespace dsj::text {
 namespace {
 
-/// A character begins here, or the text ends.
+/// Whether a character begins here, or the text ends.
 bool is_border(std::string_view text, size_t at) {
   return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
 }

@@ -1,5 +1,5 @@
-// Texts that may be of some length only: cut without breaking a character. Half a character is no UTF-8,
-// and what is no UTF-8 does not come back from an API server as it was sent.
+// Cuts texts to a maximum length without splitting a character. A split character is not UTF-8, and
+// an API server changes text that is not UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace dsj::text {
 
-/// The first, or the last, `most` bytes of a UTF-8 text, or up to three fewer: no character is cut in two.
+/// The first, or the last, `most` bytes of a UTF-8 text, or up to three fewer to keep characters whole.
 std::string first_bytes(std::string_view text, size_t most);
 std::string last_bytes(std::string_view text, size_t most);
 

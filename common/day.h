@@ -10,7 +10,7 @@
 
 namespace dsj {
 
-/// Seconds from 1970 to the beginning of the day, in UTC. nullopt: it is no such day.
+/// Seconds from 1970 to the start of the day, in UTC. nullopt if it is not such a day.
 inline std::optional<int64_t> seconds_of_day(std::string_view text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-') return std::nullopt;
   for (const size_t at : {0, 1, 2, 3, 5, 6, 8, 9}) {

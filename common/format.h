@@ -1,4 +1,4 @@
-// printf's formats into a std::string of any length. The compiler checks the arguments against the pattern.
+// printf into a std::string of any length. The compiler checks the arguments against the pattern.
 #pragma once
 
 #include <string>

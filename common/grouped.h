@@ -1,4 +1,4 @@
-// Whole numbers for people.
+// Formats whole numbers for people.
 // Tested by: tests/common/format_test.cc
 #pragma once
 

@@ -9,7 +9,7 @@
 namespace dsj {
 namespace {
 
-/// The home directory of `user`, of this process's for "". Empty: it is not known.
+/// The home directory of `user`, of this process's user for "". Empty if unknown.
 std::string home_of(const std::string& user) {
   if (user.empty()) {
     if (const char* home = std::getenv("HOME"); home && *home) return home;
@@ -24,7 +24,7 @@ std::optional<HomePath> home_path(std::string_view path) {
   if (!path.starts_with("~")) return std::nullopt;
   const size_t slash = std::min(path.find('/'), path.size());
   const std::string user(path.substr(1, slash - 1)), rest(path.substr(slash));
-  // "~" alone begins names of files that are there: "~draft.json".
+  // "~" without "/" begins names of existing files: "~draft.json".
   if (slash == path.size() && !user.empty()) return std::nullopt;
   const std::string home = home_of(user);
   return HomePath{"\"" + std::string(path) + "\": ~ is not expanded here",

@@ -1,5 +1,5 @@
-// "~" in a path. A shell replaces it only where a word begins with it: "--data_path=~/rows.json" and
-// a path in a file reach a program as they are, and would name a folder "~".
+// "~" in a path. A shell expands it only at the start of a word: "--data_path=~/rows.json" and a
+// path in a file reach a program unexpanded, and would name a folder "~".
 // Tested by: tests/common/home_path_test.cc
 #pragma once
 
@@ -14,7 +14,7 @@ struct HomePath {
   std::string hint;     ///< "write /home/ada/rows.json"
 };
 
-/// What is wrong with a path that begins with "~/" or "~NAME/", or is "~"; nullopt: it does not.
+/// An error if a path is "~" or begins with "~/" or "~NAME/"; nullopt if it is not.
 std::optional<HomePath> home_path(std::string_view path);
 
 }  // namespace dsj

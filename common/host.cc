@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "cpu,cpuacct" names "cpu".
+/// Whether a list of controllers contains one: "cpu,cpuacct" contains "cpu".
 bool names(const std::string& list, const std::string& controller) {
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
@@ -39,7 +39,7 @@ void each_group(const std::string& root, const std::string& controller,
     const std::string list = line.substr(first + 1, second - first - 1);
     const int version = list.empty() ? 2 : 1;
     if (version == 1 && !names(list, controller)) continue;
-    // Version 1 has a mount for each controller, under which a link "cpu" may lead to "cpu,cpuacct".
+    // Version 1 has a mount per controller; "cpu" may be a link to "cpu,cpuacct".
     const std::string mount = root + "/sys/fs/cgroup" + (version == 2 ? "" : "/" + controller);
     fs::path group = line.substr(second + 1);
     for (;; group = group.parent_path()) {
@@ -54,7 +54,7 @@ std::optional<int64_t> container_memory(const std::string& root) {
   each_group(root, "memory", [&](const std::string& folder, int version) {
     std::ifstream file(folder + (version == 2 ? "/memory.max" : "/memory.limit_in_bytes"));
     int64_t bytes = 0;
-    if (!(file >> bytes) || bytes >= kNoLimit) return;  // "max" is no number
+    if (!(file >> bytes) || bytes >= kNoLimit) return;  // "max" is not a number
     least = std::min(least.value_or(bytes), bytes);
   });
   return least;
@@ -77,9 +77,8 @@ HostMemory host_memory(std::optional<int64_t> container, std::optional<int64_t> 
 std::optional<int> container_cores(const std::string& root) {
   std::optional<int> least;
   each_group(root, "cpu", [&](const std::string& folder, int version) {
-    double quota = 0,
-           period =
-               0;  // microseconds; the quota stays 0 for "max", and is -1 for none in version 1
+    // Microseconds. The quota stays 0 for "max"; version 1 writes -1 if there is none.
+    double quota = 0, period = 0;
     if (version == 2) {
       std::ifstream(folder + "/cpu.max") >> quota >> period;
     } else {
@@ -94,7 +93,7 @@ std::optional<int> container_cores(const std::string& root) {
 }
 
 int scheduled_cores() {
-  // The kernel refuses a set that is smaller than its own.
+  // The kernel refuses a set smaller than its own.
   for (int most = CPU_SETSIZE; most <= kProcessorsMost; most *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most),
                                                                [](cpu_set_t* it) { CPU_FREE(it); });

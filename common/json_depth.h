@@ -1,5 +1,5 @@
-// How deep JSON text nests, found before it is parsed. The parser does not recurse, but copying,
-// printing and walking its result does, and a hostile file may hold a million brackets.
+// The nesting depth of JSON text, measured before it is parsed. The parser does not recurse, but
+// copying, printing and walking its result does, and a hostile file may have a million brackets.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace dsj {
 
 inline constexpr size_t kJsonDepthMax = 512;
 
-/// The most brackets open at once outside strings. For text that is not JSON an upper bound.
+/// The maximum number of brackets open at once outside strings. An upper bound if it is not JSON.
 size_t json_depth(std::string_view text);
 
 }  // namespace dsj

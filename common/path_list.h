@@ -1,4 +1,4 @@
-// Several names or paths in one text, with commas between. Tested by: tests/common/path_list_test.cc
+// Names or paths in one text, separated by commas. Tested by: tests/common/path_list_test.cc
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ inline std::vector<std::string> split_commas(std::string_view text) {
   return words;
 }
 
-/// Paths as a job has them once it was read: several are absolute, so that a comma of a name ("/a,b")
-/// is none between two.
+/// Paths of a job that was read: each of several is absolute, so a comma that is part of a name
+/// ("/a,b") is not followed by "/".
 inline std::vector<std::string> split_paths(std::string_view text) {
   std::vector<std::string> paths;
   for (size_t begin = 0; begin < text.size();) {

@@ -1,4 +1,4 @@
-// Random digits that nobody can guess: keys, names of runs.
+// Unpredictable random digits, for keys and names of runs.
 // Tested by: tests/common/random_hex_test.cc
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace dsj {
 
-/// 2 * `bytes` digits of the kernel's randomness. Environment: it has none.
+/// 2 * `bytes` digits from the kernel. Errors: Environment if it provides none.
 Result<std::string> random_hex(size_t bytes);
 
 }  // namespace dsj

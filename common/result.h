@@ -1,6 +1,6 @@
 // Result<T>: a value, or an Error that says what was found, what was expected, where, and what to
-// do. An Error is for what the world does (a file, a peer, a config); DSJ_CHECK (check.h) is for
-// what cannot happen.
+// do. Use Error for failures of the outside world (a file, a peer, a config), DSJ_CHECK (check.h)
+// for what cannot happen.
 #pragma once
 
 #include <expected>
@@ -9,20 +9,20 @@
 
 namespace dsj {
 
-/// The kind of failure. It decides the exit code (contract.h) and whether a restart can help.
+/// The kind of failure. It determines the exit code (contract.h) and whether a restart can help.
 enum class ErrorKind {
   BadInput,     ///< the user's input is wrong
   Environment,  ///< a missing library, no space, no permission
   Transient,    ///< a peer, a timeout; a restart from the last checkpoint may help
-  Internal,     ///< a defect of ours
+  Internal,     ///< a bug in our code
 };
 
 struct Error {
-  /// What a caller tells apart within a kind. It travels with the error to other ranks.
+  /// A finer distinction for callers. It is sent with the error to other ranks.
   enum class Cause {
     Other,
-    Disk,    ///< the disk does not give its bytes back (file_error.h)
-    Damage,  ///< a checkpoint's own bytes are wrong (engine/checkpoint/damage.h)
+    Disk,    ///< the disk cannot read its data back (file_error.h)
+    Damage,  ///< the content of a checkpoint is wrong (engine/checkpoint/damage.h)
   };
 
   ErrorKind kind = ErrorKind::Internal;

@@ -20,7 +20,7 @@ Moment end_of(const Trace& trace) {
   return trace.stages.empty() ? trace.begin : trace.stages.back().end;
 }
 
-/// The traces of an attempt, one per process. dsj starts the first attempt alone.
+/// The traces of an attempt, one per process. dsj starts only the first attempt.
 std::vector<Trace> traces_of(const std::string& lines, int64_t attempt) {
   std::vector<Trace> all, found;
   std::istringstream in(lines);

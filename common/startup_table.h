@@ -1,4 +1,4 @@
-// The table of a start, from the lines of its processes (startup_trace.h). Pure.
+// A table of startup times, from the lines of the processes (startup_trace.h). Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace dsj::startup {
 
-/// The start of `attempt`, one line per stage: process, stage, when it began after the earliest
-/// process, how long it took, the processor time in it, all in milliseconds. Shown are dsj (with
-/// the earliest attempt among the lines), the agent of worker 0, rank 0, and the rank that ended
-/// its last stage last. The last line has the whole: of the wall and of all processes' processor
-/// time. nullopt: fewer than `ranks` ranks have told this attempt yet. Other lines are passed over.
+/// The startup of `attempt`, one line per stage: process, stage, its start after the start of the
+/// earliest process, its duration, and its processor time, all in milliseconds. It shows dsj (for
+/// the earliest attempt among the lines), the agent of worker 0, rank 0, and the rank that finished
+/// last. The last line has the totals of wall time and of all processes' processor time. nullopt if
+/// fewer than `ranks` ranks have reported this attempt. Ignores other lines.
 std::optional<std::string> table(const std::string& lines, int64_t attempt, int ranks);
 
 }  // namespace dsj::startup

@@ -19,7 +19,7 @@ int64_t microseconds(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1000;
 }
 
-/// The variable's number; empty is 0.
+/// The variable's number; 0 if empty.
 std::optional<int64_t> number_of(const std::string& text) {
   if (text.empty()) return 0;
   int64_t number = 0;
@@ -86,7 +86,7 @@ void Recorder::begin(std::string process, const std::string& text) {
   if (!on_) return;
   const Moment here = clock_();
   trace_ = {.process = std::move(process)};
-  // A number from another machine, or from before a reboot, is no moment of this clock.
+  // A number from another machine, or from before a reboot, is not a time of this clock.
   const bool launched = from > 1 && from <= here.wall_us;
   trace_.begin.wall_us = launched ? from : here.wall_us - here.cpu_us;
 }

@@ -1,9 +1,9 @@
-// Where the time of a start goes: each process notes when a stage ended, with the clock that all
-// processes of a machine share and with its own processor time. Lines of one file carry it from
-// process to process; startup_table.h makes a table of them. Off, everything here does nothing.
+// Measures startup: each process records when a stage ended, by the clock that all processes of a
+// machine share and by its own processor time. Lines of one file collect them; startup_table.h
+// prints a table. If it is off, nothing here has an effect.
 //
-// Called by: dsj run, dsj-agent, dsj-train, under DSJ_STARTUP_TRACE (docs/reports/startup.md). One
-// thread, a process's first.
+// dsj run, dsj-agent and dsj-train call it, under DSJ_STARTUP_TRACE (docs/reports/startup.md). Only
+// the first thread of a process.
 #pragma once
 
 #include <cstdint>
@@ -23,27 +23,27 @@ struct Moment {
 
 struct Stage {
   std::string name;
-  Moment end;  ///< it began when the one before it ended
+  Moment end;  ///< it begins at the end of the previous stage
 };
 
-/// What one process did in one attempt.
+/// The stages of one process in one attempt.
 struct Trace {
   std::string process;  ///< "dsj", "agent 0", "rank 1"
-  int64_t attempt = 0;  ///< 0: it started the first attempt, whose number it does not know
+  int64_t attempt = 0;  ///< 0: it started the first attempt and does not know the number
   Moment begin;
   std::vector<Stage> stages;
 };
 
 /// One JSON object and a newline.
 std::string to_line(const Trace& trace);
-/// nullopt: not such a line.
+/// nullopt if it is not such a line.
 std::optional<Trace> trace_from_line(const std::string& line);
 
-/// The moment of this process.
+/// The present moment of this process.
 Moment now();
 
-/// Whether the variable's text switches the trace on: a whole number other than 0.
-/// nullopt: it is neither empty nor a whole number.
+/// Whether the variable's text enables the trace: a whole number other than 0. nullopt if it is
+/// neither empty nor a whole number.
 std::optional<bool> switched_on(const std::string& text);
 
 class Recorder {
@@ -51,17 +51,17 @@ class Recorder {
   using Clock = std::function<Moment()>;
   explicit Recorder(Clock clock = now) : clock_(std::move(clock)) {}
 
-  /// `text`: the variable's. It is 1, or the wall_us at which another process launched this one:
-  /// then the first stage began there. A process that nobody launched so began when it began to
-  /// use the processor.
+  /// `text`: the variable's. 1, or the wall_us at which another process launched this one, which is
+  /// the start of the first stage. A process that was not launched in this way started when it
+  /// first used the processor.
   void begin(std::string process, const std::string& text);
   bool on() const { return on_; }
   void stage_ends(std::string name);
-  /// The text for a process that is launched now; empty: off.
+  /// The text for a child process that is launched now; empty if off.
   std::string for_child() const;
-  /// What was noted so far, as a line; empty: off.
+  /// The recorded stages as a line; empty if off.
   std::string line(int64_t attempt) const;
-  /// Forgets it: the next attempt begins now.
+  /// Clears the record: the next attempt begins now.
   void begin_again();
 
  private:
@@ -73,8 +73,8 @@ class Recorder {
 /// The recorder of this process.
 Recorder& recorder();
 
-/// Appends the recorder's line to a file, in one write, so that processes do not mix theirs.
-/// A trace that cannot be written is none: the run goes on.
+/// Appends the recorder's line to a file in one write, so that lines of processes do not mix.
+/// Ignores write errors: the run continues.
 void append_line(const std::string& file, int64_t attempt);
 
 }  // namespace dsj::startup

@@ -10,8 +10,8 @@
 namespace dsj::text {
 namespace {
 
-/// The sorted words of "stage3_paramPersistence": equal for names with their words in another
-/// order.
+/// The sorted words of "stage3_paramPersistence": equal for names that differ only in the order of
+/// words.
 std::vector<std::string> words(std::string_view name) {
   std::vector<std::string> result;
   std::string word;
@@ -32,7 +32,7 @@ std::vector<std::string> words(std::string_view name) {
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
-  // Keys are short. The cap keeps a hostile megabyte key from costing its square.
+  // Keys are short. The limit bounds the quadratic cost of a hostile megabyte key.
   constexpr size_t kLongest = 256;
   if (a.size() > kLongest || b.size() > kLongest) return a == b ? 0 : static_cast<int>(kLongest);
   std::vector<int> before(b.size() + 1), previous(b.size() + 1), current(b.size() + 1);
@@ -73,7 +73,7 @@ std::string closest(std::string_view name, std::span<const std::string> candidat
       distance = std::min(distance, 1);
     const size_t length = std::max(wanted.size(), other.size());
     const int allowed = length <= 4 ? 1 : length <= 9 ? 2 : 3;
-    // Half of a short name is another name: "msamp" is no slip of "amp".
+    // If half of a short name differs, it is another name: "msamp" is no misspelling of "amp".
     const bool mostly_equal =
         2 * distance <= static_cast<int>(std::min(wanted.size(), other.size()));
     if (distance <= allowed && mostly_equal && distance < best_distance) {
@@ -94,7 +94,7 @@ std::optional<double> parse_double(std::string_view text) {
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   if (text.empty()) return std::nullopt;
-  // from_chars also takes "inf", "nan" and "infinity", which a config may not hold.
+  // from_chars also accepts "inf", "nan" and "infinity", which a config must not contain.
   if (std::isalpha(
           static_cast<unsigned char>(text.front() == '-' && text.size() > 1 ? text[1] : text[0])))
     return std::nullopt;
@@ -156,7 +156,7 @@ size_t invalid_utf8(std::string_view text) {
 }
 
 std::string number(double value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign
+  if (std::isnan(value)) return "nan";  // with either sign
   if (const auto whole = to_int(value); whole && std::abs(value) < 1e15)
     return std::to_string(*whole);
   std::array<char, 40> buffer;

@@ -1,4 +1,4 @@
-// Counts what passes the file port, per path and in total. Tests ask it how many bytes a rank read.
+// Counts operations of the file port, per path and in total. Tests check what a rank reads.
 #pragma once
 
 #include <map>

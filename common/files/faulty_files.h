@@ -1,5 +1,5 @@
 // Fails or dies at the k-th write-side operation. A test runs an action once to count its
-// operations, then once per k. Reads fail where the test says.
+// operations, then once per k. Reads fail where the test chooses.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,22 @@
 namespace dsj {
 
 struct Fault {
-  /// The write-side operation, from 0, that meets the fault; -1: none. Counted are create_write,
-  /// append, rewrite, sync, close, rename, exchange, remove, make_dir, sync_dir.
+  /// The write-side operation, from 0, with the fault; -1: none. These are create_write, append,
+  /// rewrite, sync, close, rename, exchange, remove, make_dir, sync_dir.
   int64_t at = -1;
-  /// Half of an append's bytes still reach the file. Other operations do not happen at all.
+  /// The first half of an append's bytes still reaches the file. Other operations have no effect.
   bool torn = false;
   /// Called at the fault, for example raise(SIGKILL) in a forked child. If it returns, or is empty
-  /// with dies = true, the process counts as dead: every later call fails, reads too.
+  /// with dies = true, the process counts as dead: every later call fails, also reads.
   std::function<void()> die;
-  /// false: only this operation fails (as with a full disk), and the program goes on.
+  /// false: only this operation fails (as with a full disk), and the program continues.
   bool dies = true;
-  /// What the failing operation returns.
+  /// The error of the failing operation.
   Error error{ErrorKind::Environment, "no space left (injected)", "", ""};
-  /// Asked before each read-side operation ("open PATH", "read PATH", "list PATH"): an error fails
-  /// it (file_error.h makes those of a disk). Empty: none fails.
+  /// Called before each read-side operation ("open PATH", "read PATH", "list PATH"). If it returns
+  /// an error, the operation fails with it (file_error.h makes those of a disk).
   std::function<std::optional<Error>(const std::string& operation)> reading = {};
-  /// false: exchange() says that it is not supported, as network file systems do.
+  /// false: exchange() is not supported, as on network file systems.
   bool can_exchange = true;
 };
 
@@ -38,7 +38,7 @@ class FaultyFiles final : public Files {
  public:
   FaultyFiles(Files& inner, Fault fault) : inner_(inner), fault_(std::move(fault)) {}
 
-  /// What was done so far, in order ("rename A"): operation k is operations()[k].
+  /// The operations so far, in order ("rename A"): operation k is operations()[k].
   std::vector<std::string> operations() const;
 
   Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) override;
@@ -54,11 +54,11 @@ class FaultyFiles final : public Files {
  private:
   friend class FaultyWriteFile;
   friend class FaultyReadFile;
-  /// Counts a write-side operation. Error: the fault is here, or the process is dead.
+  /// Counts a write-side operation. Errors: if it has the fault, or the process is dead.
   /// `before_death` runs first (the torn half).
   Status write_side(const std::string& what, const std::function<void()>& before_death = {});
   Status alive() const;
-  /// Error: the process is dead, or the test fails this read-side operation.
+  /// Errors: if the process is dead, or the test fails this read-side operation.
   Status read_side(const std::string& what) const;
 
   Files& inner_;

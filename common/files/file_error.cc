@@ -32,7 +32,7 @@ bool passes(int number) {
   }
 }
 
-/// EIO, and what Linux returns for a file system's or a device's own checksum.
+/// EIO, and Linux's errors for a checksum of a file system or a device.
 bool is_disk_fault(int number) {
   return number == EIO || number == EUCLEAN || number == EBADMSG || number == EREMOTEIO ||
          number == ENODATA || number == EILSEQ;

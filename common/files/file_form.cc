@@ -35,7 +35,7 @@ constexpr FileForm kExcel = {
     "lines=True)"};
 constexpr FileForm kTar = {"a tar archive", "unpack it: tar -xf"};
 
-/// Longer marks before those that they begin with.
+/// A longer mark comes before marks that are its prefix.
 constexpr auto kMagic = std::to_array<Magic>({
     {0, "version https://git-lfs.github.com/spec/"sv, kLfs},
     {0, "version https://hawser.github.com/spec/"sv, kLfs},
@@ -56,7 +56,7 @@ constexpr auto kMagic = std::to_array<Magic>({
     {0, "PARE"sv, kEncrypted},
     {0, "ARROW1"sv, kArrow},
     {0, "FEA1"sv, kFeather},
-    {0, "\xFF\xFF\xFF\xFF"sv, kArrow},  // a stream of messages, as datasets keeps them
+    {0, "\xFF\xFF\xFF\xFF"sv, kArrow},  // a stream of messages, as datasets stores them
     {0, "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"sv, kExcel},
     {0,
      "GGUF"sv,
@@ -84,7 +84,7 @@ bool is_html(std::string_view head) {
          begins_with_word(head, "<head");
 }
 
-/// A zip archive whose first entry is one of a workbook's.
+/// Whether it is a zip archive whose first entry is part of a workbook.
 bool is_workbook(std::string_view head) {
   constexpr size_t kNameAt = 30;
   if (!head.starts_with("PK\x03\x04") || head.size() < kNameAt) return false;
@@ -93,7 +93,7 @@ bool is_workbook(std::string_view head) {
          name.starts_with("docProps/") || name.starts_with("_rels/");
 }
 
-/// JSON in UTF-16 without its mark: every other byte is 0.
+/// Whether it is JSON in UTF-16 without a byte order mark: every other byte is 0.
 bool is_bare_utf16(std::string_view head) {
   if (head.size() < 8) return false;
   const bool little = head[0] != 0 && head[1] == 0;

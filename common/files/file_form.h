@@ -1,5 +1,5 @@
-// What a file is, by its first bytes: for messages about a file that is not what its reader expects
-// (a Git LFS pointer in place of weights, a Parquet file in place of rows).
+// Recognizes a file's format by its first bytes, for messages about files that a reader does not
+// expect (a Git LFS pointer instead of weights, a Parquet file instead of rows).
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@ namespace dsj {
 
 struct FileForm {
   std::string_view name;    ///< "a Parquet file"
-  std::string_view remedy;  ///< how to get at what it holds
+  std::string_view remedy;  ///< how to get usable data from it
 };
 
-/// As many bytes as file_form() looks at; fewer are looked at as far as they go.
+/// The number of bytes that file_form() examines; fewer are examined as far as they go.
 inline constexpr size_t kFileFormBytes = 512;
 
-/// nullopt: none of the known forms. JSON, safetensors, zip archives and pickles are not told: a
-/// reader of those knows them better. `head`: the file's first bytes.
+/// nullopt if it is no known format. JSON, safetensors, zip archives and pickles are not reported:
+/// their readers recognize them better. `head`: the file's first bytes.
 std::optional<FileForm> file_form(std::string_view head);
-/// The same of an open file. Error: it cannot be read.
+/// The same for an open file. Errors: if it cannot be read.
 Result<std::optional<FileForm>> file_form(const ReadFile& file);
 
-/// BadInput: the file has a form of file_form(), so it is not what `expected` names ("weights").
+/// Errors: BadInput if file_form() recognizes the file, so it is not `expected` ("weights").
 Status refuse_other_form(const ReadFile& file, const std::string& path, const char* expected);
 
 }  // namespace dsj

@@ -46,7 +46,7 @@ Status remove_tree(Files& files, const std::string& path) {
 Status Files::remove_all(const std::string& path) {
   DSJ_TRY(const EntryKind found, kind(path));
   if (found == EntryKind::Absent) return {};
-  // kind() follows links, a listing does not. A link to a directory must not empty its target.
+  // kind() follows links, a listing does not. Removing a link must not empty its target.
   DSJ_TRY(const auto siblings, list_dir(path_parent(path)));
   for (const DirEntry& entry : siblings) {
     if (entry.kind == EntryKind::Directory && path_join(path_parent(path), entry.name) == path) {

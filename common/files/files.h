@@ -1,16 +1,16 @@
-// The file port. Every byte that a program reads from or writes to a disk goes through Files, so
-// that a test can count it, fail it, or kill the process at it.
+// The file port. All disk I/O of a program goes through Files, so a test can count it, fail it, or
+// kill the process at any operation.
 //
-// Called by: engine/weights, engine/checkpoint, engine/data, agent, cli.
+// engine/weights, engine/checkpoint, engine/data, agent and cli use it.
 // Implementations: PosixFiles (the disk), MemoryFiles (a full fake with a power-loss model).
 // Decorators: CountingFiles (counts), FaultyFiles (failures and deaths at the k-th write
 // operation). Left out: memory maps, asynchronous I/O, locks.
 //
 // Paths are plain strings with '/'. Durability is POSIX's: content is durable after
 // WriteFile::sync, a name (created, renamed, removed) after sync_dir of its directory. Errors are
-// BadInput for a path that should exist and does not, Transient for what may pass, Environment for
-// all else (file_error.h). They name path, operation and bytes. Threads: several may share a Files
-// or a ReadFile; a WriteFile belongs to one.
+// BadInput for a missing path that should exist, Transient for what may vanish, Environment for all
+// else (file_error.h). They name path, operation and bytes. Threads may share a Files or a
+// ReadFile; a WriteFile belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -25,27 +25,27 @@
 
 namespace dsj {
 
-/// An open file, read by position. Closed by its destructor.
+/// An open file, read by position. Its destructor closes it.
 class ReadFile {
  public:
   virtual ~ReadFile() = default;
-  /// Fills `out` with the bytes from `offset` on. Error: the file ends earlier.
+  /// Fills `out` with the bytes from `offset` on. Errors: if the file ends earlier.
   virtual Status read(int64_t offset, std::span<std::byte> out) const = 0;
   /// The size at the time of opening.
   virtual int64_t size() const = 0;
 };
 
-/// A file that is being written, front to back; what a header left open may be filled in later. The destructor closes it; without close() its
-/// content is undefined.
+/// A file that is written front to back; parts of it, like a header, may be replaced later. The
+/// destructor closes it; without close() its content is undefined.
 class WriteFile {
  public:
   virtual ~WriteFile() = default;
   virtual Status append(std::span<const std::byte> bytes) = 0;
-  /// Replaces bytes that were appended before; [offset, offset + bytes.size()) lies in the file.
+  /// Replaces appended bytes; [offset, offset + bytes.size()) must be in the file.
   virtual Status rewrite(int64_t offset, std::span<const std::byte> bytes) = 0;
   /// Makes the content durable (fsync).
   virtual Status sync() = 0;
-  /// Call once, last. It reports errors that the operating system held back.
+  /// Call once, last. Reports errors that the operating system deferred.
   virtual Status close() = 0;
 };
 
@@ -62,15 +62,15 @@ class Files {
   virtual ~Files() = default;
 
   virtual Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) = 0;
-  /// Creates the file, or empties an existing one. Its directory must exist.
+  /// Creates the file, or truncates an existing one. Its directory must exist.
   virtual Result<std::unique_ptr<WriteFile>> create_write(const std::string& path) = 0;
   /// Atomic. Replaces a file; a directory replaces an empty directory.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
-  /// Swaps two existing entries atomically. false: this file system cannot, and nothing changed.
+  /// Swaps two existing entries atomically. false: this file system cannot; nothing changed.
   virtual Result<bool> exchange(const std::string& a, const std::string& b) = 0;
   /// Removes a file, a link or an empty directory.
   virtual Status remove(const std::string& path) = 0;
-  /// Creates one directory. It may exist already.
+  /// Creates one directory; it may already exist.
   virtual Status make_dir(const std::string& path) = 0;
   /// Sorted by name. A link counts as a file.
   virtual Result<std::vector<DirEntry>> list_dir(const std::string& path) = 0;
@@ -79,25 +79,25 @@ class Files {
   /// Makes the names in this directory durable.
   virtual Status sync_dir(const std::string& path) = 0;
 
-  // The functions below are made of those above.
+  // The functions below use those above.
 
   Result<bool> exists(const std::string& path);
   /// Creates the directory and its missing parents.
   Status make_dirs(const std::string& path);
   /// Removes a tree, bottom up. Links are removed, not followed. The path need not exist.
   Status remove_all(const std::string& path);
-  /// Reads a whole small file. Error, before a byte is read: it has more than `bytes_max`.
+  /// Reads a whole small file. Errors, before reading: if it has more than `bytes_max`.
   Result<std::string> read_all(const std::string& path, int64_t bytes_max = 64 << 20);
-  /// Writes durable content under a name that never shows less than the whole: "PATH.tmp", sync,
-  /// rename, sync_dir.
+  /// Writes durable content so that readers never see a part of it: "PATH.tmp", sync, rename,
+  /// sync_dir.
   Status write_atomically(const std::string& path, std::string_view content);
-  /// As write_atomically, without the rename: for a file in a directory that is not published yet.
+  /// As write_atomically, without the rename: for a file in a directory that is not yet published.
   Status write_synced(const std::string& path, std::string_view content);
 };
 
 /// "a/b" + "c" → "a/b/c".
 std::string path_join(std::string_view directory, std::string_view name);
-/// "a/b/c" → "a/b"; "c" → "."; "/c" → "/". A trailing '/' does not count as a name.
+/// "a/b/c" → "a/b"; "c" → "."; "/c" → "/". A trailing '/' is ignored.
 std::string path_parent(std::string_view path);
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {

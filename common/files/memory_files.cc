@@ -23,7 +23,7 @@ bool is_inside(const std::string& path, const std::string& directory) {
          (directory == "/" || path[directory.size()] == '/');
 }
 
-/// Takes an entry, with all below it, out of the tree.
+/// Removes an entry, with everything below it, from the tree.
 Tree extract(Tree& tree, const std::string& path) {
   Tree taken;
   for (auto at = tree.lower_bound(path); at != tree.end();) {
@@ -178,7 +178,7 @@ MemoryFiles::Tree MemoryFiles::names_after_power_loss(uint64_t seed) const {
                 : !survives(i, change.a) || (!change.b.empty() && !survives(i, change.b))) {
       continue;
     }
-    // Its directory may be lost. Within a directory the order holds, so a rename has its source.
+    // Its directory may be lost. The order within a directory is kept, so a rename has its source.
     if (tree.contains(path_parent(change.a))) apply_change(tree, change);
   }
   return tree;

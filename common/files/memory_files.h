@@ -1,9 +1,9 @@
-// A file system in memory: the full twin of PosixFiles, with a power-loss model.
+// A file system in memory: a full fake of PosixFiles with a power-loss model.
 //
 // The model: content is durable up to the last WriteFile::sync, names (create, rename, remove ...)
-// after sync_dir of their directory. Of the rest power_loss() keeps what a real disk may keep: some
-// more bytes of a file, possibly as zeros, and a prefix of the changes of names, either of all (as
-// with a journal) or per directory (as without one). The seed decides. Left out: links, modes.
+// after sync_dir of their directory. Of the rest, power_loss() keeps what a real disk may keep:
+// some more bytes of a file, maybe zeros, and a prefix of the changes of names, either of all (as
+// with a journal) or per directory (without one). The seed decides. No links, no modes.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@
 
 namespace dsj {
 
-/// Thread-safe. "/" and "." exist from the start. An open file stays usable after its removal.
+/// Thread-safe. "/" and "." exist from the start. An open file is still usable after its removal.
 class MemoryFiles final : public Files {
  public:
   MemoryFiles();
 
-  /// Leaves what a machine finds on its disk after losing power. Files open for writing must not be
-  /// used afterwards.
+  /// Changes the content to what a machine finds after a power loss. Files that are open for
+  /// writing must not be used afterwards.
   void power_loss(uint64_t seed);
 
   Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) override;

@@ -17,7 +17,7 @@
 namespace dsj {
 namespace {
 
-/// The most that one system call moves. Linux itself stops at 2 GiB - 4 KiB.
+/// The most bytes per system call. Linux's own limit is 2 GiB - 4 KiB.
 constexpr size_t kBytesPerCallMax = size_t{1} << 30;
 
 std::unexpected<Error> errno_error(const std::string& operation, const std::string& path,
@@ -128,7 +128,7 @@ class PosixWriteFile final : public WriteFile {
     return {};
   }
   Status close() override {
-    // Not retried after EINTR: Linux has closed the descriptor already.
+    // Not retried after EINTR: Linux has already closed the descriptor.
     if (::close(descriptor_.release()) != 0 && errno != EINTR) {
       return errno_error("closing after " + std::to_string(written_) + " bytes", path_);
     }
@@ -168,7 +168,7 @@ Status PosixFiles::rename(const std::string& from, const std::string& to) {
 }
 
 Result<bool> PosixFiles::exchange(const std::string& a, const std::string& b) {
-  // Called by number: musl and older glibc have no wrapper.
+  // A direct system call, because musl and older glibc have no wrapper.
   if (::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) {
     return true;
   }
@@ -199,7 +199,7 @@ Result<std::vector<DirEntry>> PosixFiles::list_dir(const std::string& path) {
     if (name == "." || name == "..") continue;
     struct stat info;
     if (::fstatat(::dirfd(directory.get()), row->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      // It vanished since the listing: another process of the run cleans up too.
+      // It disappeared since the listing: another process of the run cleans up too.
       if (errno == ENOENT) {
         errno = 0;
         continue;
@@ -225,7 +225,7 @@ Status PosixFiles::sync_dir(const std::string& path) {
   Descriptor descriptor(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY));
   if (descriptor.get() < 0) return errno_error("opening the directory", path);
   while (::fsync(descriptor.get()) != 0) {
-    // Some network and overlay file systems cannot fsync a directory; there rename is synchronous.
+    // Some network and overlay file systems cannot fsync a directory; rename is synchronous there.
     if (errno == EINVAL || errno == ENOTSUP) return {};
     if (errno != EINTR) return errno_error("making the directory durable", path);
   }

@@ -1,4 +1,4 @@
-// The disk behind the file port. It repeats short reads, short writes and EINTR.
+// The real disk behind the file port. Repeats short reads, short writes and calls after EINTR.
 #pragma once
 
 #include "common/files/files.h"

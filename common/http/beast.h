@@ -1,5 +1,5 @@
-// Boost.Asio's and Boost.Beast's names, and what each side of HTTP needs of them. For the files that Beast ends in:
-// http_connection.h, agent/wire/http_link.cc and kube/connection.cc.
+// Names of Boost.Asio and Boost.Beast, and helpers for both sides of HTTP. Only files that use
+// Beast include it: http_connection.h, agent/wire/http_link.cc and kube/connection.cc.
 // Tested by: tests/common/http/http_listener_test.cc, tests/kube/api_transport_test.cc
 #pragma once
 
@@ -24,8 +24,8 @@ using tcp = asio::ip::tcp;
 using Problem = boost::system::error_code;
 using Secured = ssl::stream<beast::tcp_stream>;
 
-/// A message as it goes over the wire. One string, because http::async_write() takes seconds to
-/// compile for each kind of stream.
+/// A message in its wire format. One string, because http::async_write() takes seconds to compile
+/// for each kind of stream.
 template <bool is_request>
 std::string wire_text(const http::message<is_request, http::string_body>& message) {
   std::string wire;

@@ -1,14 +1,14 @@
-// Which of those who have said hello to a TLS server shakes hands next. Pure: the time comes in.
+// Chooses which waiting peer of a TLS server gets the next handshake. Pure: callers pass the time.
 //
-// A handshake costs the server a signature, and its peer waits for it only so long. A server too slow for all of
-// them that takes whoever has waited longest takes those who are about to give up, or have: it signs for nobody,
-// each comes again, and none ever gets in. Therefore
-//   - few shake hands at a time, so that what has begun ends soon;
-//   - of those who wait, the one who came last is next: it has the most patience left, and who has waited in vain
-//     comes again and is then the last;
-//   - an address with fewer handshakes under way goes before one with more, so that a flood from one address does
-//     not close the door to others;
-//   - a peer that dawdles counts for one turn only.
+// A handshake costs the server a signature, and its peer waits for a limited time. An overloaded
+// server that serves the longest-waiting peer first serves peers that are about to give up or have
+// done so: the signatures are wasted, the peers retry, and none succeeds. Therefore
+//   - only a few handshakes run at a time, so that those that have begun end soon;
+//   - the peer that arrived last is served next: it has the most patience left, and a peer that
+//     gave up comes again and is then the last;
+//   - an address with fewer running handshakes precedes one with more, so that a flood from one
+//     address does not lock out others;
+//   - a slow handshake occupies its slot only for a limited time.
 #pragma once
 
 #include <algorithm>
@@ -24,18 +24,18 @@
 namespace dsj {
 
 struct DoorLimits {
-  int at_once = 64;                      ///< handshakes
-  std::chrono::milliseconds turn{3000};  ///< for so long one of them counts
+  int at_once = 64;                      ///< concurrent handshakes
+  std::chrono::milliseconds turn{3000};  ///< how long a handshake occupies a slot
 };
 
 template <typename Guest>
 class Doorway {
  public:
-  using Time = std::chrono::milliseconds;  ///< of a clock that never goes back
+  using Time = std::chrono::milliseconds;  ///< of a monotonic clock
   using Ticket = int64_t;
   explicit Doorway(DoorLimits limits = {}) : limits_(limits) {}
 
-  /// Somebody from the address `from` has said hello, and waits from now on.
+  /// A peer from address `from` has sent its hello and waits from now on.
   Ticket came(Guest guest, const std::string& from) {
     ++last_;
     from_.emplace(last_, from);
@@ -43,8 +43,8 @@ class Doorway {
     return last_;
   }
 
-  /// Who shakes hands now; it counts until left(). nullopt: nobody waits, or enough are at it. Costs the
-  /// logarithm of those who wait.
+  /// The peer that may begin its handshake; it occupies a slot until left(). nullopt if no peer
+  /// waits or all slots are taken. Cost: logarithmic in the number of waiting peers.
   std::optional<std::pair<Ticket, Guest>> next(Time now) {
     for (auto one = begun_.begin(); one != begun_.end();) {
       const auto [ticket, at] = *one++;
@@ -64,7 +64,7 @@ class Doorway {
     return next;
   }
 
-  /// It waits no more, or its handshake is over. Nothing, if that was said before.
+  /// A peer stops waiting, or its handshake has ended. A second call has no effect.
   void left(Ticket ticket) {
     if (begun_.contains(ticket)) return count_no_more(ticket);
     const auto known = from_.find(ticket);
@@ -73,7 +73,7 @@ class Doorway {
     from_.erase(known);
   }
 
-  /// When next() may have somebody though nobody left. nullopt: nobody waits, or it has somebody now.
+  /// When a slot becomes free by itself. nullopt if no peer waits, or if next() has one now.
   std::optional<Time> opens() const {
     if (order_.empty() || begun_.size() < static_cast<size_t>(limits_.at_once)) return std::nullopt;
     const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
@@ -86,7 +86,7 @@ class Doorway {
     std::map<Ticket, Guest> waiting;
   };
 
-  /// Changes what is known of an address, and its place in the order.
+  /// Changes the state of an address and updates its position in the order.
   template <typename Change>
   void change(const std::string& from, Change&& f) {
     Address& address = addresses_[from];
@@ -111,10 +111,10 @@ class Doorway {
 
   DoorLimits limits_;
   Ticket last_ = 0;
-  std::map<std::string, Address> addresses_;  ///< of those who wait or count
+  std::map<std::string, Address> addresses_;  ///< with peers that wait or occupy a slot
   std::map<Ticket, std::string> from_;        ///< the same, by ticket
-  std::set<Place> order_;         ///< addresses of which somebody waits; who is next is first
-  std::map<Ticket, Time> begun_;  ///< never more than `at_once`
+  std::set<Place> order_;                     ///< addresses with waiting peers; the first is next
+  std::map<Ticket, Time> begun_;              ///< at most `at_once`
 };
 
 }  // namespace dsj

@@ -1,4 +1,4 @@
-// One connection of an HttpListener, and what all of them share. For http_listener.cc alone: Boost.Beast ends here.
+// One connection of an HttpListener, and their shared state. Only http_listener.cc includes it.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,11 +14,11 @@ namespace dsj::http_listener {
 using namespace beast_names;
 using std::chrono::milliseconds;
 
-/// After a refusal the peer may still be sending. This much is read and dropped, for so long, so
-/// that it gets to read the answer.
+/// After a refusal the peer may still be sending. This much is read and dropped, for this long, so
+/// that the peer can read the answer.
 inline constexpr size_t kDrainBytes = 64 * 1024;
 inline constexpr milliseconds kDrainTime{1000};
-/// Of a hello: the rest, if there is more, is read by the handshake.
+/// First read of a hello; the handshake reads the rest.
 inline constexpr size_t kHelloBytes = 2048;
 
 inline std::string text(beast::string_view view) {
@@ -37,25 +37,25 @@ class Peer {
 
 class Guest;
 
-/// Shared by all connections of a listener. Used on its thread only. A connection knows its own place in
-/// the lists, so that a request costs the same however many others are open.
+/// Shared by all connections of a listener. Used only on its thread. A connection stores its own
+/// position in the lists, so that the cost of a request is independent of the number of connections.
 struct Shared {
   using Peers = std::list<Peer*>;
   HttpLimits limits;
   std::shared_ptr<HttpHandler> handler;
   TlsSource tls;
   HttpCounts& counts;
-  asio::steady_timer& turn;  ///< until the door opens by itself
+  asio::steady_timer& turn;  ///< until a slot at the door becomes free
   Doorway<std::shared_ptr<Guest>> door{limits.door};
-  Peers strangers;  ///< none of their requests was admitted; oldest first
-  Peers known;      ///< least recently heard first
-  Peers ended;      ///< they made room, and go as soon as their operations have
+  Peers strangers;  ///< peers without an admitted request; oldest first
+  Peers known;      ///< least recently active first
+  Peers ended;      ///< closed to make room; destroyed when their operations end
 
-  /// Begins the handshakes whose turn it is.
+  /// Begins the handshakes that the door allows.
   void open_door();
 };
 
-/// A peer's place in the lists: among the strangers, at first.
+/// A peer's position in the lists: at first among the strangers.
 class Placed : public Peer {
  protected:
   explicit Placed(std::shared_ptr<Shared> shared)
@@ -91,7 +91,7 @@ class Connection final : public Placed, public std::enable_shared_from_this<Conn
     tcp_().expires_after(shared_->limits.head);
     read_head();
   }
-  /// TLS only. `hello`: what was read before. `ticket`: of the turn that it has at the door.
+  /// TLS only. `hello`: the bytes read so far. `ticket`: its ticket at the door.
   void shake_hands(std::string hello, int64_t ticket) {
     tcp_().expires_after(shared_->limits.head);
     answer_ = std::move(hello);
@@ -114,7 +114,7 @@ class Connection final : public Placed, public std::enable_shared_from_this<Conn
   void read_head() {
     head_.emplace();
     head_->header_limit(static_cast<uint32_t>(shared_->limits.head_bytes));
-    head_->body_limit(UINT64_MAX);  // judged below, after the caller has been
+    head_->body_limit(UINT64_MAX);  // checked below, after the caller was authorized
     buffer_.max_size(shared_->limits.head_bytes + shared_->limits.body_bytes);
     http::async_read_header(
         stream_, buffer_, *head_, [self = this->shared_from_this()](Problem problem, size_t) {
@@ -183,7 +183,7 @@ class Connection final : public Placed, public std::enable_shared_from_this<Conn
                       });
   }
 
-  /// Keeps the connection and drops what the last request held.
+  /// Keeps the connection open and frees the memory of the last request.
   void rest() {
     body_.reset();
     answer_ = {};
@@ -207,13 +207,13 @@ class Connection final : public Placed, public std::enable_shared_from_this<Conn
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::empty_body>> head_;
   std::optional<http::request_parser<http::string_body>> body_;
-  std::string answer_;  ///< what is sent; of a handshake: the hello
+  std::string answer_;  ///< the response; during a handshake the hello
   HttpHead request_;
   size_t drained_ = 0;
   std::string waste_;
 };
 
-/// A peer of a TLS server until its handshake begins: it has no more than its hello, a tenth of what TLS takes.
+/// A peer of a TLS server before its handshake: it holds only its hello, a tenth of TLS's memory.
 class Guest final : public Placed, public std::enable_shared_from_this<Guest> {
  public:
   Guest(std::shared_ptr<Shared> shared, beast::tcp_stream stream)
@@ -237,7 +237,7 @@ class Guest final : public Placed, public std::enable_shared_from_this<Guest> {
 
   void shake_hands() {
     const auto context = gone() ? nullptr : shared_->tls();
-    if (!context) return shared_->door.left(ticket_);  // it is gone, or there is no certificate yet
+    if (!context) return shared_->door.left(ticket_);  // it left, or there is no certificate
     ++shared_->counts.handshakes;
     auto connection = std::make_shared<Connection<Secured>>(shared_, context,
                                                             Secured(std::move(stream_), *context));
@@ -245,14 +245,14 @@ class Guest final : public Placed, public std::enable_shared_from_this<Guest> {
   }
 
   void end() override {
-    const auto self = shared_from_this();  // the door lets go of it
+    const auto self = shared_from_this();  // the door releases it
     move_to(shared_->ended);
     shared_->door.left(ticket_);
     stream_.close();
   }
 
  private:
-  /// Whether the peer has ended the connection while it waited.
+  /// Whether the peer has closed the connection while it waited.
   bool gone() {
     char byte;
     const auto got = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -263,7 +263,7 @@ class Guest final : public Placed, public std::enable_shared_from_this<Guest> {
 
   beast::tcp_stream stream_;
   std::string from_, hello_;
-  int64_t ticket_ = 0;  ///< 0: it has said nothing yet
+  int64_t ticket_ = 0;  ///< 0 before its hello
 };
 
 inline void Shared::open_door() {

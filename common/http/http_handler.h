@@ -1,4 +1,4 @@
-// What an HTTP server asks and tells: limits, requests, answers, counts. http_listener.h has the server.
+// Types of an HTTP server: limits, requests, answers, counters. http_listener.h has the server.
 // Tested by: tests/common/http/http_listener_test.cc
 #pragma once
 
@@ -20,27 +20,27 @@ namespace dsj {
 struct HttpLimits {
   using Milliseconds = std::chrono::milliseconds;
   size_t head_bytes = 32 * 1024;
-  size_t body_bytes = 0;  ///< 0: no body is admitted
-  /// From the connection to the end of the first head. With TLS from the connection to the first byte, and again
-  /// from the handshake's begin; in between the peer waits at the door, for as long as it likes.
+  size_t body_bytes = 0;  ///< 0: no bodies
+  /// From the connection to the end of the first head. With TLS: from the connection to the first byte, and
+  /// again from the start of the handshake; between these, the peer waits at the door without a limit.
   Milliseconds head{5000};
   Milliseconds request{10'000};  ///< from a head to the end of its answer
-  Milliseconds idle{60'000};     ///< a kept connection, to the end of the next head
-  /// One more than this ends the oldest that was never admitted, else the one idle longest, else
-  /// itself.
+  Milliseconds idle{60'000};     ///< a kept connection, until the end of the next head
+  /// One connection more closes the oldest one without an admitted request, else the one idle
+  /// longest, else the new one.
   int connections = 64;
-  DoorLimits door = {};  ///< of a TLS server
+  DoorLimits door = {};  ///< for a TLS server
 };
 
-/// What a listener has seen so far. Written on its thread, read on any.
+/// Counters of a listener. Written on its thread, read on any thread.
 struct HttpCounts {
-  std::atomic<int> open = 0;  ///< connections, now
-  /// Connections that were looked at to find one that makes room: what a request or a new connection costs
-  /// beside itself.
+  std::atomic<int> open = 0;  ///< present connections
+  /// Connections that were examined to find one to close: the extra cost of a request or a new
+  /// connection.
   std::atomic<int64_t> looked_at = 0;
   std::atomic<int64_t> handshakes = 0;  ///< begun: each costs a signature
-  std::atomic<int64_t> secured = 0;     ///< of them: ended well
-  std::atomic<int64_t> gone = 0;        ///< peers that had gone before their handshake's turn
+  std::atomic<int64_t> secured = 0;     ///< of these, successful
+  std::atomic<int64_t> gone = 0;        ///< peers that had left before their handshake
 };
 
 struct HttpHead {
@@ -59,12 +59,12 @@ struct HttpAnswer {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  /// Called before the body is read. An answer refuses the request and ends the connection.
+  /// Called before the body is read. An answer refuses the request and closes the connection.
   virtual std::optional<HttpAnswer> refuse(const HttpHead& head) = 0;
   virtual HttpAnswer answer(const HttpHead& head, const std::string& body) = 0;
 };
 
-/// Asked for each handshake, on the listener's thread: its context. Null: there is no certificate yet.
+/// Called for each handshake, on the listener's thread. Null if there is no certificate yet.
 using TlsSource = std::function<std::shared_ptr<boost::asio::ssl::context>()>;
 
 }  // namespace dsj

@@ -13,7 +13,7 @@ using namespace http_listener;
 
 namespace {
 
-/// Ends one connection. False: every peer is in the middle of a request.
+/// Closes one connection. False if every peer is in the middle of a request.
 bool make_room(Shared& shared) {
   const auto ends = [&](Peer* peer) {
     ++shared.counts.looked_at;
@@ -38,7 +38,7 @@ void listen_at(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
   acceptor.listen();
 }
 
-/// Whether the kernel has addresses of IPv6 at all (ipv6.disable=1 takes them away).
+/// Whether the kernel has IPv6 enabled (ipv6.disable=1 disables it).
 bool has_ipv6() {
   asio::io_context io;
   Problem problem;
@@ -70,7 +70,7 @@ struct HttpListener::State {
 void HttpListener::State::accept() {
   acceptor.async_accept([this](Problem problem, tcp::socket socket) {
     if (problem == asio::error::operation_aborted) return;
-    if (problem) {  // most likely out of descriptors: wait until others end
+    if (problem) {  // probably out of descriptors: wait until others close
       pause.expires_after(milliseconds(100));
       pause.async_wait([this](Problem stopped) {
         if (!stopped) accept();
@@ -147,7 +147,7 @@ HttpListener::~HttpListener() {
   state_->io.stop();
   state_->thread.join();
   state_->shared->door =
-      Doorway<std::shared_ptr<Guest>>();  // who waits there holds what it shares with others
+      Doorway<std::shared_ptr<Guest>>();  // the waiting peers own the state that they share
 }
 
 int HttpListener::port() const {

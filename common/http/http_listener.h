@@ -1,7 +1,7 @@
-// A small HTTP/1.1 server on a thread of its own, with or without TLS. Its limits hold before it
-// believes a peer: a head has a size and a time, a refused body is never read, an admitted body has
-// a size and a time, and the connections are counted. Built on Boost.Beast, which stays in
-// http_connection.h.
+// A small HTTP/1.1 server on its own thread, with or without TLS. Limits protect it from peers: a
+// head has a maximum size and time, a refused body is never read, an admitted body has a maximum
+// size and time, and the number of connections is limited. Built on Boost.Beast, which only
+// http_connection.h includes.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ Result<std::shared_ptr<boost::asio::ssl::context>> server_tls(const std::string&
 
 class HttpListener {
  public:
-  /// `address` is numeric, IPv4 or IPv6. Empty, "0.0.0.0" or "::": all addresses of this machine, of both families, as
-  /// programs in Go have it. Port 0: any free one. Without `tls`: plain HTTP.
+  /// `address` is numeric, IPv4 or IPv6. Empty, "0.0.0.0" or "::": all addresses of this machine,
+  /// of both families, as in Go. Port 0: any free one. Without `tls`: plain HTTP.
   static Result<std::unique_ptr<HttpListener>> open(const std::string& address, int port,
                                                     HttpLimits limits,
                                                     std::shared_ptr<HttpHandler> handler,
@@ -29,7 +29,7 @@ class HttpListener {
                                                     HttpLimits limits,
                                                     std::shared_ptr<HttpHandler> handler,
                                                     TlsSource tls = {});
-  /// Ends all connections.
+  /// Closes all connections.
   ~HttpListener();
   int port() const;
   const HttpCounts& counts() const;
