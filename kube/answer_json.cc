@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Builds the value as nlohmann's own parser does, and leaves out what is under managedFields.
+/// Builds the value as nlohmann's own parser does, without what is under managedFields.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return put(nullptr); }
@@ -17,7 +17,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool number_unsigned(number_unsigned_t value) override { return put(value); }
   bool number_float(number_float_t value, const string_t&) override { return put(value); }
   bool string(string_t& value) override { return put(std::move(value)); }
-  bool binary(binary_t&) override { return false; }  // JSON has none
+  bool binary(binary_t&) override { return false; }  // JSON has no binary values
 
   bool start_object(size_t) override { return begin(Json::object()); }
   bool start_array(size_t) override { return begin(Json::array()); }
@@ -30,7 +30,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     level.leaves_out = level.is == Is::Metadata && name == "managedFields";
     level.next = Is::Other;
     if (level.is == Is::Object && name == "metadata") level.next = Is::Metadata;
-    // An event has an object, a list has items; what else is called so has no metadata with this member.
+    // Watch events have an object, lists have items. Other members so named have no such metadata.
     if (level.is == Is::Object && levels_.size() == 1) {
       if (name == "object") level.next = Is::Object;
       if (name == "items") level.next = Is::Items;
@@ -46,17 +46,17 @@ class Builder final : public nlohmann::json_sax<Json> {
   Json result;
 
  private:
-  /// What a container is to us.
+  /// The role of a container.
   enum class Is { Object, Metadata, Items, Other };
   struct Level {
     Json* value;
     Is is;
-    Is next = Is::Other;      ///< what the member is that comes
-    Json* member = nullptr;   ///< its place, in an object
-    bool leaves_out = false;  ///< that member
+    Is next = Is::Other;      ///< role of the next member
+    Json* member = nullptr;   ///< where it is stored, in an object
+    bool leaves_out = false;  ///< whether it is left out
   };
 
-  /// Whether the value that comes is left out.
+  /// Whether the next value is left out.
   bool skips() const { return left_out_ > 0 || (!levels_.empty() && levels_.back().leaves_out); }
 
   Json& place(Json value) {
@@ -81,7 +81,7 @@ class Builder final : public nlohmann::json_sax<Json> {
       is = level.is == Is::Items ? Is::Object : level.next;
     }
     Json& value = place(std::move(empty));
-    // The elements of an array stay where they are while one of them is open.
+    // The elements of an array do not move while one of them is open.
     levels_.push_back({.value = &value, .is = is});
     return true;
   }
@@ -94,8 +94,8 @@ class Builder final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  std::vector<Level> levels_;  ///< the containers that are open
-  int left_out_ = 0;           ///< containers that are open and left out
+  std::vector<Level> levels_;  ///< open containers
+  int left_out_ = 0;           ///< open containers that are left out
 };
 
 }  // namespace

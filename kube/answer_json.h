@@ -1,4 +1,4 @@
-// What an API server sends, as JSON, without what nobody here reads. Pure.
+// Parses answers of an API server without the parts that nobody here reads. Pure.
 // Tested by: tests/kube/answer_json_test.cc
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace dsj::kube {
 
-/// An object, a list of objects, or an event of a watch, without its objects' metadata.managedFields: who owns
-/// which field, half of a new pod's values. Discarded (`is_discarded()`): `text` is not JSON.
+/// An object, a list of objects, or a watch event, without metadata.managedFields of its objects: the owners
+/// of fields, half of a new pod's values. Discarded (`is_discarded()`) if `text` is not JSON.
 nlohmann::json parse_answer(std::string_view text);
 
 }  // namespace dsj::kube

@@ -86,7 +86,7 @@ ApiError from_response(const Response& response) {
   ApiError error{.status = response.status};
   read_status(error, response.body);
   error.kind = kind_of(error.status, error.reason);
-  // The header is the server's word for clients; the body has the same in seconds.
+  // The header is the server's hint for clients; the body has the same in seconds.
   if (const auto header = response.headers.find("retry-after"); header != response.headers.end()) {
     if (const auto seconds = text::parse_int(header->second); seconds && *seconds >= 0) {
       error.retry_after = std::chrono::seconds(*seconds);

@@ -1,5 +1,5 @@
-// What went wrong with a request, in the kinds that callers decide by: from the server's Status
-// object, or because there was no answer.
+// A failed request, by the kinds that callers distinguish: from the server's Status object, or
+// because there was no answer.
 #pragma once
 
 #include <chrono>
@@ -18,17 +18,17 @@ struct ApiError {
     AlreadyExists,
     Conflict,         ///< another write came first, or another field manager owns a field
     Gone,             ///< the resourceVersion or continue token is too old: list again
-    Invalid,          ///< 400, 422: the object breaks its schema or a policy
+    Invalid,          ///< 400, 422: the object violates its schema or a policy
     Forbidden,        ///< RBAC, admission, quota
-    Unauthorized,     ///< the credentials were not accepted
+    Unauthorized,     ///< the credentials were refused
     TooManyRequests,  ///< try again after `retry_after`
-    Unavailable,      ///< 500, 502, 503, 504: the server is there but cannot serve
-    Network,          ///< no answer; `net` says how
+    Unavailable,      ///< 500, 502, 503, 504: the server runs but cannot serve
+    Network,          ///< no answer; see `net`
     Other,
   } kind = Kind::Other;
   int status = 0;       ///< HTTP; 0 without an answer
   std::string reason;   ///< the server's: "AlreadyExists"
-  std::string message;  ///< the server's, or ours
+  std::string message;  ///< the server's, or our own
   std::optional<std::chrono::milliseconds> retry_after;
   std::optional<NetError::Kind> net;
 
@@ -43,7 +43,7 @@ template <typename T>
 using ApiResult = std::expected<T, ApiError>;
 
 ApiError from_net(const NetError& error);
-/// From an answer that is not 2xx. Reads a metav1.Status if the body is one.
+/// From an answer other than 2xx. Reads a metav1.Status if the body is one.
 ApiError from_response(const Response& response);
 /// From an ERROR event of a watch, whose object is a metav1.Status.
 ApiError from_status_json(const std::string& status_object);

@@ -74,7 +74,7 @@ class ApiTransport final : public Transport {
           *access.plugin, system_programs(),
           PluginSource::Surroundings{.terminal = [] { return ::isatty(STDIN_FILENO) == 1; }});
     }
-    (void)context();  // finds what OpenSSL cannot read
+    (void)context();  // reports what OpenSSL cannot read
   }
 
   std::expected<Response, NetError> call(const Request& request, const Cancel& cancel) override {
@@ -117,12 +117,12 @@ class ApiTransport final : public Transport {
  private:
   struct Kept {
     std::shared_ptr<Connection> connection;
-    int64_t generation;  ///< of the certificates that it was opened with
+    int64_t generation;  ///< of the certificates used to open it
     SteadyClock::time_point since = {};
   };
   using Context = std::shared_ptr<boost::asio::ssl::context>;
 
-  /// The certificates' generation, and their TLS context, made anew when they change.
+  /// The certificates' generation, and their TLS context, which is rebuilt when they change.
   std::pair<int64_t, Context> context() {
     const auto certificates = certificates_.current();
     const std::lock_guard lock(mutex_);
@@ -175,10 +175,10 @@ class ApiTransport final : public Transport {
     std::erase_if(idle_, [&](const Kept& kept) { return kept.since < oldest; });
   }
 
-  /// What a request is sent with, beside the connection's certificate.
+  /// The credentials of a request, besides the connection's certificate.
   struct Bearer {
-    std::string token;       ///< empty: none
-    int64_t plugin_run = 0;  ///< that gave it, or the certificate
+    std::string token;       ///< empty if none
+    int64_t plugin_run = 0;  ///< the run that gave the token or the certificate
   };
 
   std::expected<Bearer, NetError> authenticate(const Cancel& cancel) {
@@ -200,7 +200,7 @@ class ApiTransport final : public Transport {
     if (endpoint_.forwarded()) out.target.insert(0, "http://" + endpoint_.authority);
     out.headers = {
         {"Host", endpoint_.authority},
-        // Some paths (/openid/v1/jwks) have their own media type and answer 406 to JSON alone.
+        // Some paths (/openid/v1/jwks) have another media type and answer 406 to plain JSON.
         {"Accept", request.accept.empty() ? "application/json, */*;q=0.5" : request.accept},
         {"User-Agent", "deepspeedjob"}};
     if (!bearer.token.empty()) out.headers.emplace_back("Authorization", "Bearer " + bearer.token);

@@ -1,6 +1,6 @@
-// The Transport to a real API server: HTTP/1.1 over TLS by Boost.Beast (kube/connection.h). A call
-// takes a kept connection that the server has not closed, or opens one; every stream has its own.
-// There are no threads: each call runs on the thread that made it.
+// The Transport to a real API server: HTTP/1.1 over TLS with Boost.Beast (kube/connection.h). A
+// call uses a kept connection that the server has not closed, or opens one; every stream has its
+// own. There are no threads: each call runs on the caller's thread.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@
 
 namespace dsj::kube {
 
-/// The largest answer that is read into memory. A page of 500 pods is about 5 MB.
+/// The largest answer that is read into memory. A page of 500 pods has about 5 MB.
 inline constexpr size_t kResponseBytesMax = 64 << 20;
 /// The longest line of a stream.
 inline constexpr size_t kLineBytesMax = 16 << 20;
-/// How many connections are kept between calls unless the caller says otherwise, and for how long.
+/// The default number of connections that are kept between calls, and for how long.
 inline constexpr size_t kIdleConnectionsMax = 32;
 inline constexpr std::chrono::seconds kIdleTime{30};
 
-/// BadInput: the address is not one, OpenSSL cannot read a certificate or key, or they do not
-/// belong together.
-/// `idle_max`: connections that are kept; at least as many as there are calls at a time, or each burst
-/// opens the rest anew.
+/// Errors: BadInput if the address is malformed, if OpenSSL cannot read a
+/// certificate or key, or if these do not match. `idle_max`: the number of kept
+/// connections; at least the number of concurrent calls, otherwise each burst opens
+/// new connections.
 Result<std::unique_ptr<Transport>> make_api_transport(const Access& access,
                                                       size_t idle_max = kIdleConnectionsMax);
 

@@ -1,4 +1,4 @@
-// Bytes as base64 and back (RFC 4648, with padding), by OpenSSL.
+// Encodes and decodes base64 (RFC 4648, with padding), by OpenSSL.
 // Tested by: tests/kube/kubeconfig_test.cc, tests/kube/proxy_test.cc
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace dsj::kube {
 
 std::string to_base64(const std::string& bytes);
-/// White space is skipped. nullopt: it is not base64.
+/// Skips white space. nullopt if it is not base64.
 std::optional<std::string> from_base64(std::string text);
 
 }  // namespace dsj::kube

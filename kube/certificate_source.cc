@@ -13,7 +13,7 @@ namespace {
 constexpr auto kLookEvery = std::chrono::seconds(10);
 constexpr size_t kPemBytesMax = 4 << 20;
 
-/// Empty: there is no file, or it cannot be read now.
+/// The content; empty if there is no file, or it cannot be read now.
 std::string read(const std::string& path) {
   if (path.empty()) return {};
   PosixFiles files;

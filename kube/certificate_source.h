@@ -1,6 +1,6 @@
-// A connection's certificates. Those that Access names by file are read again when the files
-// change. It looks every ten seconds at most, and at once after a 401. A pair that does not fit
-// together (one of two files is written) is not taken. Thread-safe.
+// A connection's certificates. Those that Access names by file are reread when the files change. It
+// checks at most every ten seconds, and at once after a 401. A pair that does not match (only one
+// of two files is written) is not used. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace dsj::kube {
 struct Certificates {
   std::string ca_pem;  ///< empty: the system's authorities
   std::string client_certificate_pem, client_key_pem;
-  int64_t generation = 0;  ///< rises with every change: older connections have others
+  int64_t generation = 0;  ///< rises with every change; older connections used others
 };
 
 class CertificateSource {
@@ -24,13 +24,13 @@ class CertificateSource {
   explicit CertificateSource(const Access& access);
 
   std::shared_ptr<const Certificates> current(Clock::time_point now = Clock::now());
-  /// Takes another client certificate, from a credential plugin. The pair fits together.
+  /// Replaces the client certificate, from a credential plugin. The pair must match.
   void replace_client(const std::string& certificate_pem, const std::string& key_pem);
-  /// The server refused the certificate: look at the files at the next request.
+  /// The server refused the certificate: checks the files at the next request.
   void refused();
 
  private:
-  /// The new certificates; null: nothing has changed.
+  /// The new certificates; null if nothing has changed.
   std::shared_ptr<const Certificates> read_again() const;
 
   std::mutex mutex_;
@@ -39,7 +39,7 @@ class CertificateSource {
   Clock::time_point looked_at_{};
 };
 
-/// Whether OpenSSL reads both and the key belongs to the certificate.
+/// Whether OpenSSL reads both and the key matches the certificate.
 bool fit_together(const std::string& certificate_pem, const std::string& key_pem);
 
 }  // namespace dsj::kube

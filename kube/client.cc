@@ -20,7 +20,7 @@ std::string query(const ListOptions& options) {
   return text;
 }
 
-/// Two reasons to repeat: nothing was carried out, or carrying it out twice is the same.
+/// Whether a retry is safe: nothing was carried out, or repeating it has the same result.
 bool may_repeat(const ApiError& error, bool always) {
   if (!error.passing()) return false;
   if (always) return true;
@@ -29,7 +29,7 @@ bool may_repeat(const ApiError& error, bool always) {
   return error.kind == ApiError::Kind::Unavailable && error.status == 503 && error.retry_after;
 }
 
-/// Foreign bytes (the end of a rank's log) must not keep the rest from being sent.
+/// Replaces bytes that are not UTF-8 (the end of a rank's log), so that the object can be sent.
 std::string body_of(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -60,8 +60,8 @@ ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cance
     } else {
       error = from_response(*response);
     }
-    // Once after Unauthorized, also behind an attempt that failed otherwise: the credential is read
-    // again before it.
+    // One retry after Unauthorized, also after an attempt that failed otherwise: the credential is
+    // reread before it.
     const bool once_more =
         error.kind == ApiError::Kind::Unauthorized && !std::exchange(renewed, true);
     if (!once_more &&
@@ -90,7 +90,7 @@ ApiResult<std::string> Client::list(const Resource& resource, const std::string&
   std::string next;
   for (;;) {
     ListOptions page = options;
-    if (!next.empty()) page.resource_version.clear();  // the token carries it
+    if (!next.empty()) page.resource_version.clear();  // the token includes it
     std::string path = resource.collection(ns) + query(page);
     path += (path.contains('?') ? "&" : "?") + std::string("limit=") + std::to_string(options.page);
     if (!next.empty()) path += "&continue=" + escape(next);
@@ -193,7 +193,7 @@ ApiResult<std::unique_ptr<LineStream>> Client::open(Request request, const Cance
   ++requests_;
   request.timeout = options_.request_timeout;
   auto opened = transport_.open(request, cancel);
-  // Once after Unauthorized, as in send().
+  // One retry after Unauthorized, as in send().
   if (opened && opened->head.status == 401) {
     ++requests_;
     opened = transport_.open(request, cancel);

@@ -15,7 +15,7 @@ using namespace beast_names;
 
 constexpr uint32_t kHeadBytesMax = 64 << 10;
 
-/// For failures after the connection was up: a request may have been carried out.
+/// For failures of an established connection: a request may have been carried out.
 NetError net_error(const Problem& problem) {
   if (problem.category() == asio::error::get_ssl_category()) {
     return {NetError::Kind::Tls, "TLS: " + problem.message()};
@@ -26,7 +26,7 @@ NetError net_error(const Problem& problem) {
   return {NetError::Kind::Cut, "the connection ended: " + problem.message()};
 }
 
-/// What a connection is opened to: the server, or the proxy on the way.
+/// The target of a connection: the server, or the proxy before it.
 struct Hop {
   std::string host, port;
   std::string name;  ///< for messages
@@ -75,8 +75,8 @@ Response head_of(const Message& message) {
   return response;
 }
 
-/// The system's look-up of a name, which knows no deadline. It runs on a thread of its own, which is left behind
-/// when nobody waits any more; so it holds nothing but this.
+/// The system's name lookup, which has no deadline. It runs on its own thread, which is abandoned
+/// if the caller stops waiting; so it owns only this.
 struct Lookup {
   std::mutex mutex;
   std::condition_variable changed;
@@ -149,20 +149,20 @@ class BeastConnection final : public Connection,
       f(tcp_);
     }
   }
-  /// Runs the operation that `pending_` stands for. A Timeout leaves it in flight.
+  /// Runs until the pending operation ends. After a Timeout it stays in flight.
   Expected<void> wait(Time deadline, const Cancel& cancel);
-  /// The handler of an operation: it puts the result where wait() finds it.
+  /// The handler of an operation: stores the result for wait().
   auto finish();
   Expected<void> complete(Time deadline, const Cancel& cancel);
   Expected<void> send(const WireRequest& request, Time deadline, const Cancel& cancel);
-  /// One operation of connect(), with `name` at the other end.
+  /// Waits for one operation of connect(); `name` is the peer.
   Expected<void> step(const std::string& name, Time deadline, const Cancel& cancel);
   template <typename Stream>
   Expected<void> handshake(Stream& stream, const std::string& host, const std::string& name,
                            Time deadline, const Cancel& cancel);
   Expected<void> write(const std::string& wire, Time deadline, const Cancel& cancel);
   Expected<std::string> read_exactly(size_t size, Time deadline, const Cancel& cancel);
-  /// Asks the proxy for the way to the server.
+  /// Asks the proxy to connect to the server.
   Expected<void> tunnel(Time deadline, const Cancel& cancel);
   Expected<void> socks(Time deadline, const Cancel& cancel);
 
@@ -170,8 +170,8 @@ class BeastConnection final : public Connection,
   const std::shared_ptr<ssl::context> context_;
   asio::io_context io_{1};
   Tcp tcp_{io_};
-  std::optional<Tls> tls_;             ///< to a proxy of https, else to the server
-  std::optional<InnerTls> inner_tls_;  ///< to the server, inside of the proxy's
+  std::optional<Tls> tls_;             ///< to an HTTPS proxy, else to the server
+  std::optional<InnerTls> inner_tls_;  ///< to the server, inside the proxy's TLS
   beast::flat_buffer buffer_;
   bool pending_ = false;
   Problem problem_;
@@ -231,7 +231,7 @@ auto BeastConnection::finish() {
 }
 
 Connection::Expected<void> BeastConnection::wait(Time deadline, const Cancel& cancel) {
-  // The hook may fire late, when another call has this connection: it only wakes it up.
+  // The hook may fire late, during another call on this connection: it only wakes it up.
   const auto wake = cancel.on_cancel([self = shared_from_this()] { asio::post(self->io_, [] {}); });
   while (pending_) {
     if (cancel.cancelled()) return std::unexpected(cancelled());
@@ -338,7 +338,7 @@ Connection::Expected<void> BeastConnection::tunnel(Time deadline, const Cancel& 
   if (auto sent = write(ask + "\r\n", deadline, cancel); !sent) return sent;
   http::response_parser<http::empty_body> answer;
   answer.header_limit(kHeadBytesMax);
-  answer.skip(true);  // after the head the server's bytes come
+  answer.skip(true);  // the server's bytes follow the head
   on_stream([&](auto& stream) { http::async_read_header(stream, buffer_, answer, finish()); });
   if (auto read = step(endpoint_.proxy->name(), deadline, cancel); !read) return read;
   if (answer.get().result_int() == 200) return {};
@@ -485,7 +485,7 @@ Connection::Expected<bool> BeastConnection::read_some(std::string& out, Time dea
 
 bool BeastConnection::usable() {
   if (!keep_ || buffer_.size() > 0) return false;
-  // An idle server sends nothing: readable means that the connection has ended.
+  // An idle server sends nothing: if it is readable, the connection has ended.
   char byte;
   const auto got = ::recv(tcp_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);

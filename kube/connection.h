@@ -1,6 +1,6 @@
-// One HTTP/1.1 connection to a server, with or without TLS, by Boost.Beast, which stays in
-// connection.cc. Every call blocks its thread until a deadline or until it is cancelled; there are
-// no other threads. One call at a time.
+// One HTTP/1.1 connection to a server, with or without TLS, with Boost.Beast, which only
+// connection.cc includes. Every call blocks its thread until a deadline or until it is cancelled;
+// there are no other threads. One call at a time.
 #pragma once
 
 #include <chrono>
@@ -24,24 +24,24 @@ namespace dsj::kube {
 /// The parts of a server's address.
 struct Endpoint {
   std::string host, port;
-  std::string authority;  ///< HOST or HOST:PORT as the address has it: what a Host header says
-  std::string path;       ///< prefix of every request's path, without a '/' at the end
+  std::string authority;  ///< HOST or HOST:PORT as in the address, for the Host header
+  std::string path;       ///< prefix of every request's path, without a trailing '/'
   bool tls = true;
   bool verify = true;
-  std::string tls_name;  ///< that the server's certificate names; empty: the host
+  std::string tls_name;  ///< expected in the server's certificate; empty: the host
   std::optional<Proxy> proxy;
 
-  /// The proxy reads each request, and its line has the whole address.
+  /// Whether the proxy reads each request; the request line then has the whole address.
   bool forwarded() const { return proxy && !tls && proxy->kind != Proxy::Kind::Socks5; }
 };
 
-/// Parses "https://HOST[:PORT][/PATH]"; nullopt: another form.
+/// Parses "https://HOST[:PORT][/PATH]"; nullopt for another form.
 std::optional<Endpoint> parse_endpoint(const std::string& server);
 
 /// Throws boost::system::system_error if OpenSSL cannot read the certificates.
 std::shared_ptr<boost::asio::ssl::context> tls_context(const Certificates& certificates);
 
-/// What a request says; Connection adds the length of the body.
+/// The content of a request; Connection adds the length of the body.
 struct WireRequest {
   std::string method;
   std::string target;  ///< path and query
@@ -59,17 +59,17 @@ class Connection {
                                           std::shared_ptr<boost::asio::ssl::context> context);
   virtual ~Connection() = default;
 
-  /// Through the endpoint's proxy, if it has one. Nothing of a request is sent before it returns: its failures are Connect, Tls or Cancelled.
+  /// Connects, through a proxy if there is one. Sends nothing of a request: fails with Connect, Tls or Cancelled.
   virtual Expected<void> connect(Time deadline, const Cancel& cancel) = 0;
   /// Sends one request and reads its answer of at most `body_max` bytes.
   virtual Expected<Response> exchange(const WireRequest& request, size_t body_max, Time deadline,
                                       const Cancel& cancel) = 0;
-  /// Sends one request and reads its answer's head; read_some() then gives the body. If the status
-  /// is not 200 the body is read here, into the answer.
+  /// Sends one request and reads the head of its answer; read_some() then reads the body. If the
+  /// status is not 200, this reads the body, too.
   virtual Expected<Response> begin(const WireRequest& request, size_t body_max, Time deadline,
                                    const Cancel& cancel) = 0;
-  /// Appends to `out` what has come of the body. True: there is more. After a Timeout it may be
-  /// called again; nothing is lost.
+  /// Appends the available part of the body to `out`. True if there is more. After a Timeout it may
+  /// be called again; nothing is lost.
   virtual Expected<bool> read_some(std::string& out, Time deadline, const Cancel& cancel) = 0;
 
   /// Whether the server allows another request on this connection and has not closed it.

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// nullopt: it is there and is not a string.
+/// Empty if it is missing; nullopt if it is not a string.
 std::optional<std::string> text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return std::string();

@@ -1,5 +1,5 @@
-// The port to an API server: requests, answers, streams of lines. Everything above uses this.
-// kube/api_transport.h is the real one; tests put a fake API server here.
+// The port to an API server: requests, answers, streams of lines. All of kube/ uses it.
+// kube/api_transport.h is the real one; tests use a fake API server.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ struct Request {
   std::string content_type;  ///< of the body; empty: no body
   std::string body;
   std::chrono::milliseconds timeout{
-      30'000};         ///< until the answer is complete; of a stream: until its head
+      30'000};         ///< until the answer is complete; for a stream: until its head is
   std::string accept;  ///< media types; empty: JSON
 };
 
@@ -29,27 +29,27 @@ struct Response {
   std::string body;
 };
 
-/// No answer from the server: the request may or may not have been carried out.
+/// There is no answer from the server. The request may or may not have been carried out.
 struct NetError {
   enum class Kind {
-    Connect,      ///< refused, no route, no such name: nothing was sent
-    Tls,          ///< a certificate was not accepted, by either side
+    Connect,      ///< refused, no route, unknown name: nothing was sent
+    Tls,          ///< one side refused the other's certificate
     Timeout,      ///< no answer in time
     Cut,          ///< the connection ended in the middle
     Cancelled,    ///< by the caller's Cancel
-    Credentials,  ///< the kubeconfig's plugin gave none: nothing was sent
+    Credentials,  ///< the kubeconfig's plugin provided none: nothing was sent
   } kind = Kind::Connect;
   std::string message;
 };
 
-/// Makes blocked calls return NetError::Cancelled. Copies share one state. Thread-safe.
+/// Makes blocked calls return NetError::Cancelled. Copies share their state. Thread-safe.
 class Cancel {
  public:
   void cancel();
   bool cancelled() const;
-  /// Calls `hook` once when cancelled, at once if it already is. `hook` runs on the cancelling
+  /// Calls `hook` once when cancelled, immediately if it already is. `hook` runs on the cancelling
   /// thread; it must not block and must not end its own registration. Destroying the returned
-  /// object ends the registration: after its destructor `hook` does not run.
+  /// object ends the registration: `hook` does not run after its destructor.
   class Registration {
    public:
     Registration() = default;
@@ -63,7 +63,7 @@ class Cancel {
     std::shared_ptr<Entry> entry_;
   };
   [[nodiscard]] Registration on_cancel(std::function<void()> hook) const;
-  /// Waits. True: cancelled before the time was over.
+  /// Waits. True if cancelled before the time was over.
   bool wait_for(std::chrono::milliseconds time) const;
 
  private:
@@ -72,24 +72,24 @@ class Cancel {
   static std::shared_ptr<State> make_state();
 };
 
-/// The body of an answer, line by line. One thread. Its destructor closes the connection.
+/// The body of an answer, line by line. One thread. The destructor closes the connection.
 class LineStream {
  public:
   virtual ~LineStream() = default;
-  /// The next line without its end; nullopt: the server ended the body in good order. Blocks for at
-  /// most `idle`, then NetError::Timeout.
+  /// The next line without its end; nullopt if the server ended the body normally. Blocks for at
+  /// most `idle`, then returns NetError::Timeout.
   virtual std::expected<std::optional<std::string>, NetError> next(
       std::chrono::milliseconds idle) = 0;
 };
 
-/// The head of a streamed answer. `lines` is there only with status 200; else the head has the
+/// The head of a streamed answer. `lines` is set only with status 200; otherwise the head has the
 /// body.
 struct StreamResponse {
   Response head;
   std::unique_ptr<LineStream> lines;
 };
 
-/// Thread-safe: many calls may be in flight at a time.
+/// Thread-safe: many calls may be in flight at the same time.
 class Transport {
  public:
   virtual ~Transport() = default;

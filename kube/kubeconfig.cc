@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kFileBytesMax = 4 << 20;
-/// Of a cluster: what its plugin gets as `config`.
+/// The extension of a cluster that its plugin gets as `config`.
 constexpr char kPluginExtension[] = "client.authentication.k8s.io/exec";
 constexpr char kPluginGroup[] = "client.authentication.k8s.io/";
 constexpr char kWriteAnew[] =
@@ -75,7 +75,7 @@ Json json_of(const YAML::Node& node) {
   return number.is_number() ? number : Json(text);
 }
 
-/// Letters of a terminal's control sequences become visible: a kubeconfig's text is shown to its user.
+/// Makes control characters visible, because a kubeconfig's text is shown in a terminal.
 std::string printable(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -85,7 +85,7 @@ std::string printable(const std::string& text) {
   return out;
 }
 
-/// An entry and the file that it is from.
+/// An entry with its file.
 struct Entry {
   YAML::Node node;
   std::string where;
@@ -98,8 +98,8 @@ struct Entry {
     return (base / path).lexically_normal().string();
   }
 
-  /// KEY-data (base64) wins over KEY (a file, reported in `from`), as in kubectl. Empty: neither is
-  /// there.
+  /// KEY-data (base64) wins over KEY (a file, returned in `from`), as in kubectl. Empty if both are
+  /// missing.
   Result<std::string> inline_or_file(const std::string& key, std::string& from) const {
     const std::string data = scalar(node, (key + "-data").c_str());
     if (!data.empty()) {
@@ -202,7 +202,7 @@ Result<ExecPlugin> read_plugin(const Entry& user, const std::string& name, const
   return plugin;
 }
 
-/// The headers of a user that acts as another one.
+/// The headers with which a user impersonates another one.
 Status read_impersonation(const Entry& user, Access& access) {
   const std::string as = scalar(user.node, "as"), uid = scalar(user.node, "as-uid");
   const auto groups = words(child(user.node, "as-groups"));
@@ -251,7 +251,7 @@ Status refuse_provider(const YAML::Node& provider, const std::string& name, cons
                    user.where, hint);
 }
 
-/// As client-go: nothing that identifies the user goes over a connection that anyone can read.
+/// As client-go: sends no credentials over a connection without TLS.
 void keep_back_credentials(Access& access) {
   access.token.clear();
   access.token_file.clear();
@@ -286,7 +286,7 @@ Status read_user(const Entry& user, const std::string& name, const Entry& cluste
   const YAML::Node exec = child(user.node, "exec");
   if (!exec || !exec.IsMap()) return {};
   DSJ_TRY(auto plugin, read_plugin(user, name, cluster, access));
-  // As client-go: credentials of the file's own are used, and the plugin is not run.
+  // As client-go: the file's own credentials win, and the plugin does not run.
   if (access.token.empty() && access.token_file.empty() && access.client_certificate_pem.empty())
     access.plugin = std::move(plugin);
   return {};
@@ -303,7 +303,7 @@ class Merged {
       } catch (const YAML::Exception& error) {
         return bad_input(std::string("is not YAML: ") + error.what(), where);
       }
-      if (root.IsNull()) continue;  // an empty file has nothing to say
+      if (root.IsNull()) continue;  // an empty file
       if (!root.IsMap()) return bad_input("is not a kubeconfig", where);
       merged.files_.push_back({root, where});
     }
@@ -320,7 +320,7 @@ class Merged {
     return {};
   }
 
-  /// The first entry of `list` by that name. `list`: of {name, INNER}.
+  /// The first entry of `list` by that name. `list` has elements {name, INNER}.
   Result<Entry> named(const char* list, const std::string& name, const char* inner) const {
     std::vector<std::string> others;
     for (const Entry& file : files_) {

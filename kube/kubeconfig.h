@@ -1,6 +1,6 @@
-// Kubeconfig files, read and merged by kubectl's rules. Several files ($KUBECONFIG, separated by ':') are one: the
-// first that has an entry of a name has the whole entry, the first that names a current-context has it, and a file
-// that is not there is left out. A relative path in a file is relative to that file.
+// Reads and merges kubeconfig files by kubectl's rules. Several files ($KUBECONFIG, separated by
+// ':') are merged: the first entry of a name wins as a whole, the first current-context wins, and a
+// missing file is ignored. A relative path in a file is relative to that file.
 // Tested by: tests/kube/kubeconfig_test.cc
 #pragma once
 
@@ -17,20 +17,20 @@ struct KubeconfigText {
   std::string where;  ///< its file
 };
 
-/// `context` empty: current-context. BadInput, by name: what is missing, wrong, or not built (auth-provider, basic
-/// authentication). The proxy is the file's, else the environment's (kube/proxy.h). To a server of plain http no
-/// credentials are sent, as by client-go: the result has none, but keeps whom the user acts as.
+/// `context` empty: current-context. Errors: BadInput with the name of what is missing, wrong, or not built
+/// (auth-provider, basic authentication). The proxy is the file's, else the environment's (kube/proxy.h). For a
+/// server of plain http the result has no credentials, as in client-go, but still impersonates.
 Result<Access> access_from_kubeconfig(const std::vector<KubeconfigText>& files,
                                       const std::string& context = {});
 
-/// Reads `path`, else $KUBECONFIG's files, else ~/.kube/config. Environment: there is no such file.
+/// Reads `path`, else $KUBECONFIG's files, else ~/.kube/config. Environment if there is none.
 Result<Access> access_from_kubeconfig_file(const std::string& path = {},
                                            const std::string& context = {});
 
-/// As kubectl finds it: a kubeconfig, else in a pod its account. For programs that a person starts.
+/// As kubectl: a kubeconfig, else a pod's service account. For programs that a user starts.
 Result<Access> find_users_access(const std::string& path = {}, const std::string& context = {});
 
-/// In a pod its account, else the kubeconfig. For programs that the operator's pods start.
+/// A pod's service account, else the kubeconfig. For programs that the operator's pods start.
 Result<Access> find_access();
 
 }  // namespace dsj::kube

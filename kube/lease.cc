@@ -44,8 +44,8 @@ std::optional<LeaseRecord> lease_record(const Json& lease) {
 
 Election::Move Election::decide(const std::optional<LeaseRecord>& record, Milliseconds now) {
   if (!record) {
-    // Somebody deleted it. Its holder makes it again and leads on; for any other it is held until
-    // the holder must have stopped.
+    // The lease was deleted. Its holder recreates it and continues to lead; for others it counts as
+    // held until the holder must have stopped.
     const bool held = !seen_holder_.empty() && seen_holder_ != options_.identity;
     return held && now - seen_at_ < options_.duration ? Move::Wait : Move::Create;
   }
@@ -96,7 +96,7 @@ std::optional<Json> Election::released(const std::optional<LeaseRecord>& record,
 LeaseThread::LeaseThread(Transport& transport, Clock& clock, LeaseOptions options, Hooks hooks)
     : clock_(clock),
       options_(options),
-      // A read and a write fit into one renewal, and the next attempt is not late either.
+      // A read and a write fit into one renewal, and the next attempt is in time, too.
       client_(transport, clock,
               {.attempts = 1, .deadline = options.renew / 3, .request_timeout = options.renew / 3}),
       hooks_(std::move(hooks)),
@@ -135,7 +135,7 @@ ApiResult<std::optional<LeaseRecord>> LeaseThread::read() {
   return std::unexpected(lease.error());
 }
 
-/// The error of a request. Not that another wrote or deleted the lease meanwhile.
+/// The error of a request; none if another process wrote or deleted the lease meanwhile.
 std::optional<ApiError> LeaseThread::attempt() {
   const Milliseconds asked_at = clock_.monotonic();
   const auto record = read();

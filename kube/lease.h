@@ -1,7 +1,7 @@
-// Leader election on a coordination.k8s.io Lease: the decision (Election, pure) and the thread that
-// carries it out (LeaseThread), apart from all other work, so that a long reconcile never costs the
-// lease. Clocks of different machines are never compared: a holder is dead if its record has not
-// changed for the lease's duration, as measured here.
+// Leader election on a coordination.k8s.io Lease: the decision (Election, pure) and its thread
+// (LeaseThread), separate from all other work, so that a long reconcile never loses the lease.
+// Clocks of different machines are never compared: a holder counts as dead if its record has not
+// changed for the lease's duration by the local clock.
 #pragma once
 
 #include <functional>
@@ -15,19 +15,19 @@ namespace dsj::kube {
 
 struct LeaseOptions {
   std::string ns, name;
-  std::string identity;           ///< this process's; unique
-  Milliseconds duration{15'000};  ///< a record that did not change for so long is free
-  Milliseconds renew{10'000};     ///< a leader without a renewal for so long stops leading
+  std::string identity;           ///< unique to this process
+  Milliseconds duration{15'000};  ///< a record that has not changed for this long is free
+  Milliseconds renew{10'000};     ///< a leader without a renewal for this long stops leading
   Milliseconds retry{2'000};      ///< between attempts
 };
 
-/// What a read of the lease showed.
+/// The result of reading the lease.
 struct LeaseRecord {
   std::string holder;       ///< empty: released
   int64_t transitions = 0;  ///< leaderTransitions
-  std::string renew_time;   ///< compared for change only
+  std::string renew_time;   ///< only checked for changes
   std::string acquire_time;
-  std::string resource_version;  ///< for the write to name
+  std::string resource_version;  ///< for the write
 };
 
 std::optional<LeaseRecord> lease_record(const Json& lease);
@@ -37,15 +37,15 @@ class Election {
   explicit Election(LeaseOptions options) : options_(std::move(options)) {}
 
   enum class Move { Create, Take, Renew, Wait };
-  /// `record` nullopt: there is no lease.
+  /// `record` is nullopt if there is no lease.
   Move decide(const std::optional<LeaseRecord>& record, Milliseconds now);
-  /// The write that decide() asked for succeeded. `asked_at`: the time before it was sent.
+  /// Call after the write that decide() requested. `asked_at`: the time before it was sent.
   void wrote(Milliseconds asked_at);
-  /// Whether this process leads at `now`: its last write is younger than `renew`.
+  /// Whether this process leads at `now`: its last write is more recent than `renew`.
   bool leads(Milliseconds now) const;
   /// The object to write for a move. `wall`: RFC 3339 with microseconds.
   Json object(Move move, const std::optional<LeaseRecord>& record, const std::string& wall) const;
-  /// The object that releases the lease; nullopt: it is not ours.
+  /// The object that releases the lease; nullopt if this process does not hold it.
   std::optional<Json> released(const std::optional<LeaseRecord>& record,
                                const std::string& wall) const;
 
@@ -53,7 +53,7 @@ class Election {
   const LeaseOptions options_;
   std::optional<Milliseconds> renewed_at_;  ///< time of our last write
   std::string seen_holder_, seen_renew_time_;
-  Milliseconds seen_at_{0};  ///< when the record last changed, by our clock
+  Milliseconds seen_at_{0};  ///< when the record last changed, by the local clock
 };
 
 /// "2026-01-31T12:00:00.000000Z".
@@ -62,19 +62,19 @@ std::string micro_time(std::chrono::system_clock::time_point time);
 class LeaseThread {
  public:
   struct Hooks {
-    /// true: this process begins to lead. false: it has stopped leading, perhaps some time ago: who
-    /// writes asks leads().
+    /// true: this process begins to lead. false: it has stopped leading, perhaps some time ago:
+    /// call leads() before each write.
     std::function<void(bool)> on_change;
     /// The lease could not be read or written.
     std::function<void(const ApiError&)> on_failure = nullptr;
   };
-  /// Calls the hooks on the lease's thread. A request that hangs is given up long before `renew`.
+  /// Calls the hooks on the lease's thread. A hanging request is abandoned long before `renew`.
   LeaseThread(Transport& transport, Clock& clock, LeaseOptions options, Hooks hooks);
-  /// Stops. A leader releases the lease, so that a standby need not wait it out.
+  /// Stops. A leader releases the lease, so that a standby need not wait for its expiry.
   ~LeaseThread();
-  /// By the clock, whatever a request to the server is waiting for.
+  /// Decided by the clock, even while a request hangs.
   bool leads() const;
-  /// How long ago the lease was last read and, where it had to be, written; whoever holds it.
+  /// Time since the lease was last read and, if necessary, written successfully, by any holder.
   Milliseconds silence() const;
 
  private:

@@ -1,5 +1,5 @@
-// The credential that a plugin gives, kept until it expires or the server refuses it. Thread-safe: the plugin runs
-// once at a time, because it may ask its user something.
+// Keeps the credential of a plugin until it expires or the server refuses it. Thread-safe: only one
+// run of the plugin at a time, because it may ask its user for input.
 // Tested by: tests/kube/plugin_source_test.cc
 #pragma once
 
@@ -24,7 +24,7 @@ class PluginSource {
     ExecCredential credential;
     int64_t generation = 0;  ///< rises with every run of the plugin
   };
-  /// What the plugin asks and finds of its surroundings.
+  /// The plugin's environment, replaceable in tests.
   struct Surroundings {
     std::function<Wall::time_point()> now = Wall::now;
     /// Whether stdin is a terminal.
@@ -33,9 +33,9 @@ class PluginSource {
 
   PluginSource(ExecPlugin plugin, Programs& programs, Surroundings surroundings);
 
-  /// Runs the plugin if there is no credential that holds. NetError::Credentials: it gave none.
+  /// Runs the plugin if there is no valid credential. NetError::Credentials if it provided none.
   std::expected<Issued, NetError> current(const Cancel& cancel);
-  /// The server answered 401 to `generation`: the next current() runs the plugin, unless it has run since.
+  /// The server answered 401 to `generation`: current() then reruns the plugin, once per generation.
   void refused(int64_t generation);
 
  private:

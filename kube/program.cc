@@ -63,7 +63,7 @@ ProgramFailure of_errno(int error) {
   return {error == ENOENT ? Kind::NotFound : Kind::NotStarted, std::strerror(error)};
 }
 
-/// Starts the program with `output` as its stdout. 0: it runs; else an errno.
+/// Starts the program with `output` as its stdout. Returns 0, or an errno.
 int start(const Program& program, int output, pid_t& pid) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -71,7 +71,7 @@ int start(const Program& program, int output, pid_t& pid) {
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   }
   posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-  // This process may block signals or ignore SIGPIPE; the program begins as from a shell.
+  // This process may block signals or ignore SIGPIPE; the program starts with the defaults.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none, all;
@@ -88,7 +88,7 @@ int start(const Program& program, int output, pid_t& pid) {
   return error;
 }
 
-/// Appends what can be read now. False: the end.
+/// Appends what can be read now. False at the end.
 bool drain(int fd, std::string& to) {
   std::array<char, 16 << 10> bytes;
   while (to.size() <= kProgramOutputMax) {
@@ -135,7 +135,7 @@ class SystemPrograms final : public Programs {
   }
 
  private:
-  /// Reads until the program has ended. A program that it left behind may hold its stdout open; nobody waits for that.
+  /// Reads until the program has ended. A child that it left behind may keep its stdout open; do not wait for that.
   static std::optional<ProgramFailure> wait(int output, int woken, int ended,
                                             SteadyClock::time_point deadline, const Cancel& cancel,
                                             std::string& text) {
@@ -152,7 +152,7 @@ class SystemPrograms final : public Programs {
       if (open) open = drain(output, text);
       if (text.size() > kProgramOutputMax) return ProgramFailure{Kind::TooLong, ""};
       if (over) return std::nullopt;
-      // Kernels before 5.3 have no pidfd: the end of its stdout is the end.
+      // Kernels before 5.3 have no pidfd: then the end of its stdout counts.
       if (!open && ended < 0) return std::nullopt;
     }
   }

@@ -1,4 +1,4 @@
-// Runs a program of the user's machine and reads what it prints: the port behind credential plugins.
+// Runs a program on the user's machine and reads its output: the port for credential plugins.
 // Tested by: tests/kube/program_test.cc
 #pragma once
 
@@ -13,27 +13,27 @@
 namespace dsj::kube {
 
 struct Program {
-  /// The first word is a path if it has a '/', else it is looked up on this process's PATH.
+  /// The first word is a path if it contains '/', else it is looked up on this process's PATH.
   std::vector<std::string> command;
-  /// Added to this process's environment; a later one wins.
+  /// Added to this process's environment; of duplicates the last wins.
   std::vector<std::pair<std::string, std::string>> environment;
-  bool stdin_of_ours = false;  ///< else /dev/null
+  bool stdin_of_ours = false;  ///< false: /dev/null
 };
 
 struct ProgramEnd {
-  std::string output;  ///< its stdout, as far as it went
-  int exit_code = 0;   ///< of a signal N: 128 + N
+  std::string output;  ///< its stdout so far
+  int exit_code = 0;   ///< 128 + N for signal N
 };
 
 struct ProgramFailure {
   enum class Kind {
     NotFound,    ///< there is no such program
-    NotStarted,  ///< it may not be run, or there are no resources
+    NotStarted,  ///< not executable, or out of resources
     Timeout,
     Cancelled,
     TooLong,  ///< it printed more than kProgramOutputMax
   } kind = Kind::NotStarted;
-  std::string message;  ///< the system's words; may be empty
+  std::string message;  ///< the system's message; may be empty
 };
 
 inline constexpr size_t kProgramOutputMax = 1 << 20;
@@ -41,7 +41,7 @@ inline constexpr size_t kProgramOutputMax = 1 << 20;
 class Programs {
  public:
   virtual ~Programs() = default;
-  /// Blocks until the program has ended. Its stderr is ours. After a failure it does not run any more.
+  /// Blocks until the program has ended. It inherits stderr. After a failure it no longer runs.
   virtual std::expected<ProgramEnd, ProgramFailure> run(const Program& program,
                                                         std::chrono::milliseconds timeout,
                                                         const Cancel& cancel) = 0;

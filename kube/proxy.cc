@@ -32,7 +32,7 @@ std::string first_variable(std::initializer_list<const char*> names) {
   return {};
 }
 
-/// %XX decoded; nullopt: a '%' without two digits.
+/// Decodes %XX; nullopt if a '%' lacks two digits.
 std::optional<std::string> decoded(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -51,7 +51,7 @@ std::optional<std::string> decoded(const std::string& text) {
   return out;
 }
 
-/// 4 bytes, or 16 of an IPv6 address that is not an IPv4 one in other words. Empty: it is a name.
+/// 4 bytes, or 16 of an IPv6 address that does not map an IPv4 one. Empty for a name.
 std::vector<unsigned char> address_bytes(const std::string& host) {
   std::array<unsigned char, 16> bytes;
   if (::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1) {
@@ -69,7 +69,7 @@ bool is_loopback(const std::vector<unsigned char>& address) {
          std::all_of(address.begin(), address.end() - 1, [](unsigned char c) { return c == 0; });
 }
 
-/// Whether `entry` is a network, ADDRESS/BITS, and then whether it has the address.
+/// Whether `entry`, a network ADDRESS/BITS, contains the address; nullopt if it is no network.
 std::optional<bool> in_network(const std::string& entry,
                                const std::vector<unsigned char>& address) {
   const size_t slash = entry.find('/');
@@ -90,7 +90,7 @@ std::optional<bool> in_network(const std::string& entry,
   return true;
 }
 
-/// "HOST:PORT" or "[HOST]:PORT" in its parts; another form is a host.
+/// Splits "HOST:PORT" or "[HOST]:PORT"; another form is a host.
 std::pair<std::string, std::string> host_and_port(const std::string& entry) {
   const size_t colon = entry.rfind(':');
   if (colon == std::string::npos) return {entry, ""};

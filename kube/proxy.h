@@ -1,6 +1,6 @@
-// The proxy on the way to an API server, by client-go's rules: a kubeconfig's proxy-url, which NO_PROXY does not change,
-// else HTTPS_PROXY or HTTP_PROXY by the server's scheme, unless NO_PROXY names the server. Upper case wins over lower.
-// Credentials in a proxy's address are never part of a message.
+// The proxy to an API server, by client-go's rules: a kubeconfig's proxy-url, regardless of NO_PROXY, else HTTPS_PROXY
+// or HTTP_PROXY by the server's scheme, unless NO_PROXY matches the server. Upper case wins over lower case.
+// Credentials in a proxy's address never appear in messages.
 // Tested by: tests/kube/proxy_test.cc
 #pragma once
 
@@ -13,9 +13,9 @@ namespace dsj::kube {
 
 struct Proxy {
   enum class Kind {
-    Http,    ///< CONNECT for https, the whole address in the request's line for http
+    Http,    ///< CONNECT for https, absolute URIs for http
     Https,   ///< as Http, over TLS
-    Socks5,  ///< RFC 1928; the proxy looks up names
+    Socks5,  ///< RFC 1928; the proxy resolves names
   };
   Kind kind = Kind::Http;
   std::string host, port;
@@ -24,11 +24,11 @@ struct Proxy {
 
   /// "proxy HOST:PORT", for messages.
   std::string name() const;
-  /// The value of Proxy-Authorization; empty: no user.
+  /// The value of Proxy-Authorization; empty without a user.
   std::string basic_authorization() const;
 };
 
-/// Reads SCHEME://[USER[:PASSWORD]@]HOST[:PORT] with http, https or socks5. BadInput at `where`: another form.
+/// Reads SCHEME://[USER[:PASSWORD]@]HOST[:PORT] with http, https or socks5. Errors: BadInput at `where`.
 Result<Proxy> parse_proxy(const std::string& url, const std::string& where);
 
 struct ProxyVariables {
@@ -37,12 +37,12 @@ struct ProxyVariables {
 
 ProxyVariables proxy_variables();
 
-/// For a server like "https://HOST:PORT". Unset: none. An address without a scheme is one of http. BadInput: the variable
-/// has an address that parse_proxy() refuses.
+/// The proxy for a server like "https://HOST:PORT"; unset if none. An address without a scheme is
+/// http. Errors: BadInput if parse_proxy() refuses the variable's address.
 Result<std::optional<Proxy>> proxy_from(const ProxyVariables& variables, const std::string& server);
 
-/// Whether NO_PROXY names the host: a domain with all below it, ".domain" (only those below), an address, a network
-/// (10.0.0.0/8), each but the network also with a port, or "*". localhost and loopback addresses never have a proxy.
+/// Whether NO_PROXY matches the host: a domain and all below it, ".domain" (only those below), an address, a network
+/// (10.0.0.0/8), all but the network also with a port, or "*". localhost and loopback addresses always match.
 bool without_proxy(const std::string& no_proxy, const std::string& host, const std::string& port);
 
 }  // namespace dsj::kube

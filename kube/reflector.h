@@ -1,5 +1,5 @@
-// Keeps a sink in step with a collection: lists it in pages, watches it, and lists again when the
-// server has forgotten the version. run() blocks its thread until cancelled.
+// Keeps a sink in sync with a collection: lists it in pages, watches it, and lists again if the
+// server no longer has the version. run() blocks its thread until cancelled.
 #pragma once
 
 #include <functional>
@@ -9,20 +9,20 @@
 
 namespace dsj::kube {
 
-/// Called on the reflector's thread, in the server's order. An implementation keeps of an object
-/// only what it needs.
+/// Called on the reflector's thread, in the server's order. An implementation should store only the
+/// parts of an object that it needs.
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// A list begins. The objects that come before list_done() are all that exist.
+  /// A list begins. All existing objects follow before list_done().
   virtual void list_begin() = 0;
   virtual void listed(const Json& object) = 0;
-  /// The version of the whole list, right before list_done(): what was written up to it and is not
-  /// in the list is gone. Later objects the watch will tell. False: the sink held what it had for newer, and has
-  /// forgotten that by now: list again.
+  /// The version of the whole list, right before list_done(): objects written up to it and not in
+  /// the list are gone; the watch reports later ones. False: the sink had newer state and has
+  /// discarded it: list again.
   virtual bool list_at(const std::string& /*version*/) { return true; }
   virtual void list_done() = 0;
-  /// The list broke off: forget what came since list_begin().
+  /// The list failed: discard what came since list_begin().
   virtual void list_aborted() = 0;
   virtual void upserted(const Json& object) = 0;
   virtual void deleted(const Json& object) = 0;
@@ -31,7 +31,7 @@ class Sink {
 struct ReflectorOptions {
   std::string ns;
   ListOptions select;
-  std::chrono::seconds server_timeout{300};  ///< after it the server ends a watch in good order
+  std::chrono::seconds server_timeout{300};  ///< the server then ends a watch normally
   Milliseconds idle{90'000};                 ///< without even a bookmark: the connection is dead
   std::function<void(const ApiError&)> on_failure = {};  ///< for logs and counters
 };

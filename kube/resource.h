@@ -20,7 +20,7 @@ struct Resource {
                      const std::string& subresource = {}) const;
 };
 
-/// RFC 3986: all but unreserved characters as %XX.
+/// RFC 3986: all except unreserved characters as %XX.
 std::string escape(const std::string& text);
 
 namespace resources {

@@ -1,5 +1,5 @@
 // The bearer token of a request. The kubelet rewrites a projected token's file before the token
-// ends. The file is read again when it changes; it is checked once a minute at most, and at once
+// expires. The file is reread when it changes; it is checked at most once a minute, and at once
 // after a 401. Thread-safe.
 #pragma once
 
@@ -16,9 +16,9 @@ class TokenSource {
   using Clock = std::chrono::steady_clock;
   explicit TokenSource(const Access& access) : fixed_(access.token), file_(access.token_file) {}
 
-  /// Empty: no token is used. If the file cannot be read for a moment, the last good token.
+  /// Empty if no token is used. If the file cannot be read temporarily: the last good token.
   std::string token(Clock::time_point now = Clock::now());
-  /// The server refused the token: look at the file at the next request.
+  /// The server refused the token: checks the file at the next request.
   void refused();
 
  private:

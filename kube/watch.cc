@@ -63,7 +63,7 @@ void WatchMachine::opened() {
 void WatchMachine::open_failed(const ApiError& error, double random) {
   using enum ApiError::Kind;
   if (error.kind == Gone) phase_ = Phase::Listing;
-  // A server that is away or busy says nothing of the version.
+  // An unreachable or busy server says nothing about the version.
   if (error.kind != Gone && error.kind != Network && error.kind != TooManyRequests) {
     brought_nothing();
   }

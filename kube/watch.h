@@ -1,10 +1,10 @@
-// List and watch as a state machine: what to do next, after what happened. Pure: it has no thread,
-// no clock and no connection. kube/reflector.h carries it out.
+// List and watch as a state machine: the next action, given the results so far. Pure: no thread, no
+// clock, no connection. kube/reflector.h runs it.
 //
-//   Listing ──listed──► Watching ──cut, server's end──► Watching again from the last version
+//   Listing ──listed──► Watching ──cut or ended by server──► Watching again from the last version
 //      ▲                   │
 //      └──── 410 Gone ─────┘ (in the stream, in its head, or in a page), or three watches in a row
-//                            that the server refused or that brought nothing: it may not know the
+//                            that the server refused or that had no event: it may not know the
 //                            version, as after a restore from a backup
 #pragma once
 
@@ -23,7 +23,7 @@ struct WatchEvent {
   nlohmann::json object;
 };
 
-/// BadInput: the line is not an event.
+/// Errors: BadInput if the line is not an event.
 Result<WatchEvent> parse_watch_event(const std::string& line);
 
 class WatchMachine {
@@ -37,7 +37,7 @@ class WatchMachine {
   };
   using Next = std::variant<List, Watch, Wait>;
 
-  /// What to do now. After a Wait, ask again.
+  /// The next action. After a Wait, call again.
   Next next();
 
   /// The whole list was read; the watch begins at `version`.
@@ -46,12 +46,12 @@ class WatchMachine {
   /// The stream is open.
   void opened();
   void open_failed(const ApiError& error, double random);
-  /// An event of the stream, but not an Error event: advances the version.
+  /// An event of the stream other than an Error event: advances the version.
   void saw(const std::string& version);
-  /// The stream ended: in good order (no error), by an Error event, cut off, or silent too long.
+  /// The stream ended: normally (no error), by an Error event, cut off, or silent for too long.
   void ended(const std::optional<ApiError>& error, double random);
 
-  /// Whether what was listed still holds; false before the first list.
+  /// Whether the listed state is still valid; false before the first list.
   bool synced() const { return synced_; }
   int failures() const { return failures_; }
 
@@ -62,9 +62,9 @@ class WatchMachine {
   std::string version_;
   Milliseconds wait_{0};
   int failures_ = 0;
-  int fruitless_ = 0;  ///< watches in a row that brought nothing, lists in between included
+  int fruitless_ = 0;  ///< watches in a row without an event, counted across lists
   bool synced_ = false;
-  bool progressed_ = false;  ///< the open stream has brought something
+  bool progressed_ = false;  ///< the open stream has had an event
 };
 
 }  // namespace dsj::kube

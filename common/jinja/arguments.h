@@ -1,4 +1,4 @@
-// The arguments of a call in a template, and what a rendering may still spend. Internal to
+// The arguments of a call in a template, and the remaining budget of a rendering. Internal to
 // common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
@@ -19,17 +19,17 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-/// Arguments by their parameters' names, in the order of `names`.
+/// Arguments matched to parameter names, in the order of `names`.
 class Bound {
  public:
-  /// `what`: who is called, for messages. Throws TemplateError: too many, or an unknown name.
+  /// `what`: the callee, for messages. Throws TemplateError: too many, or an unknown name.
   Bound(std::string_view what, Arguments given, std::initializer_list<std::string_view> names);
   bool has(size_t i) const { return values_[i].has_value(); }
   const Value& need(size_t i) const;
   Value get(size_t i, Value preset) const { return has(i) ? *values_[i] : std::move(preset); }
   bool flag(size_t i, bool preset) const { return has(i) ? truth(*values_[i]) : preset; }
   int64_t whole(size_t i, int64_t preset) const;
-  /// As text, whatever it is.
+  /// As text, for any type.
   std::string text(size_t i, std::string_view preset) const;
 
  private:
@@ -38,12 +38,12 @@ class Bound {
   std::vector<std::optional<Value>> values_;
 };
 
-/// What one rendering may still do. Throws TemplateError when it is used up.
+/// The remaining resources of one rendering. Throws TemplateError when they are used up.
 class Budget {
  public:
   Budget(int64_t steps, int64_t bytes_max) : steps_(steps), bytes_max_(bytes_max) {}
   void step(int64_t count = 1);
-  /// Before a text of so many bytes is made.
+  /// Call before creating a text of `count` bytes.
   void bytes(size_t count);
 
  private:

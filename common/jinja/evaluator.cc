@@ -16,7 +16,7 @@ namespace {
 using E = Expr::Kind;
 using S = Stmt::Kind;
 
-constexpr int kEvalDepthMax = 600;  ///< of calls in this file
+constexpr int kEvalDepthMax = 600;  ///< nested calls in this file
 
 enum class Flow { Next, Break, Continue };
 
@@ -54,7 +54,7 @@ class Evaluator {
   }
 
  private:
-  /// Counts depth while it lives.
+  /// Counts the call depth while it exists.
   struct Deeper {
     explicit Deeper(Evaluator& owner) : owner(owner) {
       owner.budget_.step();
@@ -63,7 +63,7 @@ class Evaluator {
     ~Deeper() { --owner.depth_; }
     Evaluator& owner;
   };
-  /// Another scope, or another place of the output, while it lives.
+  /// Replaces a variable, such as the scope or the output, while it exists.
   template <typename T>
   struct Instead {
     Instead(T& place, T value) : place(place), kept(std::exchange(place, std::move(value))) {}
@@ -133,7 +133,7 @@ class Evaluator {
         object.depth() + 1)));
   }
 
-  /// object[key]: an item, else an attribute of that name.
+  /// object[key]: an item, or an attribute of that name.
   Value item(const Value& object, const Value& key) {
     if (!object.object()) {
       Value found = subscript(object, key);
@@ -322,7 +322,7 @@ class Evaluator {
     return Value(true);
   }
 
-  /// str(value), paid for.
+  /// str(value), charged to the budget.
   std::string shown(const Value& value) {
     if (value.is_str()) {
       budget_.bytes(value.bytes().size());
@@ -349,7 +349,7 @@ class Evaluator {
     return Flow::Next;
   }
 
-  /// What a body prints, in a scope of its own.
+  /// The output of a body that runs in its own scope.
   std::string captured(const Body& statements, Flow* flow = nullptr) {
     std::string text;
     const Instead out(out_, &text);
@@ -435,7 +435,7 @@ class Evaluator {
     return flow;
   }
 
-  /// The filters of a block; the innermost has no expression to filter.
+  /// Applies the filters of a block; the innermost has no input expression.
   Value filtered(const Expr& expr, Value text) {
     const Deeper deeper(*this);
     if (expr.items[0]) text = filtered(*expr.items[0], std::move(text));
@@ -583,7 +583,7 @@ class Evaluator {
   std::shared_ptr<Scope> scope_;
   std::string* out_ = nullptr;
   int depth_ = 0;
-  int captures_ = 0;  ///< bodies around this place whose text goes elsewhere
+  int captures_ = 0;  ///< enclosing bodies whose output is captured
   std::vector<std::pair<size_t, size_t>> generated_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
   std::vector<std::shared_ptr<Function>> functions_;

@@ -7,7 +7,7 @@
 
 namespace dsj::jinja {
 
-/// Throws TemplateError; `line` is where the template was then.
+/// Throws TemplateError; `line` is then the template's current line.
 Rendered evaluate(const Syntax& syntax, const Context& context, const RenderOptions& options,
                   int& line);
 

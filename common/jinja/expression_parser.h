@@ -1,4 +1,4 @@
-// Tokens to the tree of an expression, by Jinja2's grammar: what parser.cc builds statements of. Internal to parser.cc.
+// Parses expressions by Jinja2's grammar; parser.cc adds the statements. Internal to parser.cc.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -20,8 +20,8 @@ class ExpressionParser {
   using E = Expr::Kind;
   using Words = std::initializer_list<std::string_view>;
 
-  static constexpr int kNestingMax = 300;  ///< of brackets and blocks
-  static constexpr int kChainMax = 1000;   ///< a + b + c ..., a.b.c ...
+  static constexpr int kNestingMax = 300;  ///< nested brackets and blocks
+  static constexpr int kChainMax = 1000;   ///< parts of a + b + c ..., a.b.c ...
 
   explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
@@ -110,7 +110,7 @@ class ExpressionParser {
     made.id = id_of(name);
     return made;
   }
-  /// Counts how deep the parser is while it lives.
+  /// Counts the nesting depth while it exists.
   struct Nesting {
     explicit Nesting(ExpressionParser& parser) : parser(parser) {
       if (++parser.nesting_ > kNestingMax)
@@ -141,7 +141,7 @@ class ExpressionParser {
     return left;
   }
 
-  /// One expression, or several with commas: a tuple. `end`: a word that ends it.
+  /// One expression, or several separated by commas: a tuple. `end`: a word that ends it.
   const Expr* tuple(bool with_condition = true, std::string_view end = {},
                     bool in_brackets = false) {
     const int line = now().line;
@@ -461,7 +461,7 @@ class ExpressionParser {
     return name;
   }
 
-  /// | a | b(c): all that follow. `inline_first`: the first has no |.
+  /// | a | b(c): all filters that follow. `inline_first`: the first one has no |.
   const Expr* filters(const Expr* node, bool inline_first = false) {
     for (int chain = 0; is_operator("|") || inline_first; check_chain(chain)) {
       if (!inline_first) next();
@@ -498,7 +498,7 @@ class ExpressionParser {
   const std::vector<Token> tokens_;
   size_t at_ = 0;
   int nesting_ = 0;
-  std::vector<Stmt*> macros_;  ///< around this place
+  std::vector<Stmt*> macros_;  ///< enclosing macros
   std::map<std::string, int> ids_;
   Syntax out_;
 };

@@ -1,4 +1,4 @@
-// A filter as it is called in a template. Internal to common/jinja.
+// A call of a filter in a template. Internal to common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace dsj::jinja {
 
-/// What filters need of the evaluator.
+/// The parts of the evaluator that filters use.
 struct FilterEnvironment {
   Budget& budget;
-  /// object[key], or object.key where there is no such item.
+  /// object[key], or object.key if there is no such item.
   std::function<Value(const Value& object, const Value& key)> item;
 };
 
@@ -26,13 +26,13 @@ struct FilterCall {
   std::string_view name;
   const Value& value;
   Arguments& arguments;
-  /// Another filter, as map has it: apply_filter().
+  /// apply_filter(), for filters that call others, such as map.
   Value (*apply)(const FilterEnvironment&, std::string_view, const Value&, Arguments);
 
   Bound bind(std::initializer_list<std::string_view> names) const {
     return Bound("the filter " + std::string(name), std::move(arguments), names);
   }
-  /// Markup stays Markup.
+  /// The result is Markup if the input is.
   Value text(std::string made) const {
     environment.budget.bytes(made.size());
     return Value(std::move(made), value.is_markup());

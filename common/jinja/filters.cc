@@ -24,7 +24,7 @@ Value text_filter(const FilterCall& call) {
   return call.text(made(to_str(call.value)));
 }
 
-/// Jinja's own: words end at white space and at - ( { [ <.
+/// As Jinja: words end at white space and after - ( { [ <.
 std::string title_words(std::string_view text) {
   std::string out;
   size_t begin = 0;
@@ -301,7 +301,7 @@ const FilterTable& other_filters() {
   return table;
 }
 
-/// null: there is no such filter.
+/// Null if there is no such filter.
 const FilterBody* find_filter(std::string_view name) {
   for (const FilterTable* table : {&list_filters(), &other_filters()}) {
     if (const auto found = table->find(name); found != table->end()) return &found->second;

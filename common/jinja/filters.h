@@ -1,4 +1,4 @@
-// Jinja's filters: value | name(arguments). Internal to common/jinja. Refused by name: filesizeformat,
+// Jinja's filters: value | name(arguments). Internal to common/jinja. Not built: filesizeformat,
 // forceescape, groupby, pprint, random, striptags, urlencode, urlize, wordwrap, xmlattr.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace dsj::jinja {
 
-/// Throws TemplateError: there is no such filter, or it does not fit.
+/// Throws TemplateError: an unknown filter, or arguments that do not fit.
 Value apply_filter(const FilterEnvironment& environment, std::string_view name, const Value& value,
                    Arguments arguments);
 

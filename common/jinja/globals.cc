@@ -6,7 +6,7 @@
 namespace dsj::jinja {
 namespace {
 
-constexpr int64_t kRangeMax = 100'000;  ///< as the sandbox of Jinja2
+constexpr int64_t kRangeMax = 100'000;  ///< the limit of Jinja2's sandbox
 
 Value range(Budget& budget, Arguments given) {
   if (!given.named.empty() || given.positional.empty() || given.positional.size() > 3)

@@ -1,4 +1,4 @@
-// The functions that every template has: range, dict, namespace, cycler, joiner, raise_exception,
+// Functions that exist in every template: range, dict, namespace, cycler, joiner, raise_exception,
 // strftime_now. Internal to common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
@@ -17,17 +17,17 @@ namespace dsj::jinja {
 
 using Namespaces = std::vector<std::shared_ptr<Namespace>>;
 
-/// What they need of the evaluator, which outlives them.
+/// The parts of the evaluator that they use; it outlives them.
 struct GlobalEnvironment {
   Budget& budget;
   int64_t now;             ///< seconds since 1970
-  Namespaces& namespaces;  ///< takes each that is made
+  Namespaces& namespaces;  ///< receives each new one
 };
 
-/// nullopt: there is none of the name.
+/// nullopt if there is no function of this name.
 std::optional<Value> global_function(const std::string& name, const GlobalEnvironment& environment);
 
-/// Throws TemplateError: Python could not hash it.
+/// Throws TemplateError if Python could not hash it.
 void check_key(const Value& key);
 
 }  // namespace dsj::jinja

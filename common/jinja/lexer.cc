@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 26> kOperators = {
     "//", "**", "==", "!=", "<=", ">=", "+", "-", "/", "*", "%", "~", "[",
     "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
 
-/// Line ends become \n, and the last one goes.
+/// Converts line ends to \n and removes the last one.
 std::string normalized_lines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -67,7 +67,7 @@ class Lexer {
     }
   }
 
-  /// Text up to the next tag, and the tag's begin.
+  /// Reads text up to the next tag, and the start of the tag.
   void root() {
     size_t tag = at_;
     while (true) {
@@ -91,8 +91,8 @@ class Lexer {
     code(kind == '%');
   }
 
-  /// The text from here to `end`, before a tag with this sign. `strips`: white space before the tag
-  /// goes if it is alone in its line.
+  /// Emits the text up to `end`, before a tag with this sign. `strips`: removes white space before
+  /// a tag that is alone in its line.
   void data(size_t end, char sign, bool strips) {
     std::string_view text = std::string_view(source_).substr(at_, end - at_);
     const int begin_line = line_;
@@ -108,7 +108,7 @@ class Lexer {
     advance(end - at_);
   }
 
-  /// Behind a tag's end: what it takes with it. True: there is an end here.
+  /// Reads the end of a tag and the white space that it removes. False if there is no end here.
   bool end_of(std::string_view end, bool trims) {
     if (rest().starts_with(std::string("-") + std::string(end))) {
       advance(1 + end.size());
@@ -133,7 +133,7 @@ class Lexer {
     end_of("#}", true);
   }
 
-  /// {% raw %} up to {% endraw %}. False: this tag is another one.
+  /// Reads {% raw %} up to {% endraw %}. False if this is another tag.
   bool raw() {
     size_t at = at_;
     const auto skip = [&] {
@@ -173,7 +173,7 @@ class Lexer {
     throw SyntaxError{"{% raw %} has no {% endraw %}", begin_line};
   }
 
-  /// The inside of a tag, and its end.
+  /// Reads the content and the end of a tag.
   void code(bool block) {
     const int begin_line = line_;
     while (true) {
@@ -213,7 +213,7 @@ class Lexer {
     take(Kind::Name, end - at_);
   }
 
-  /// Digits with single underscores between them; the byte behind.
+  /// Reads digits with single underscores between them; returns the position after them.
   size_t digits(size_t at) const {
     while (at < source_.size() && (is_decimal(source_[at]) ||
                                    (source_[at] == '_' && at + 1 < source_.size() &&
@@ -267,7 +267,7 @@ class Lexer {
     advance(end + 1 - at_);
   }
 
-  /// Python's escapes; an unknown one stays as it is written.
+  /// Decodes Python's escapes; an unknown one is unchanged.
   std::string unescaped(std::string_view text) const {
     constexpr std::string_view kPlain = "abfnrtv\\'\"", kMeant = "\a\b\f\n\r\t\v\\'\"";
     std::string out;
@@ -341,7 +341,7 @@ class Lexer {
   size_t at_ = 0;
   int line_ = 1;
   bool line_starting_ = true;
-  std::string open_;  ///< the brackets that are still to close
+  std::string open_;  ///< unclosed brackets
   std::vector<Token> tokens_;
 };
 

@@ -1,5 +1,5 @@
-// A template's text as tokens, as Jinja2 cuts it with the settings that transformers sets
-// (trim_blocks, lstrip_blocks, the last line end is dropped). Internal to common/jinja.
+// Splits a template's text into tokens, as Jinja2 with transformers' settings (trim_blocks,
+// lstrip_blocks, the final newline is dropped). Internal to common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -11,7 +11,7 @@ namespace dsj::jinja {
 
 struct Token {
   enum class Kind {
-    Data,  ///< text that is printed as it is
+    Data,  ///< text that is printed unchanged
     BlockBegin,
     BlockEnd,
     VariableBegin,
@@ -19,7 +19,7 @@ struct Token {
     Name,
     Integer,
     Float,
-    String,  ///< its text has no quotes and no escapes left
+    String,  ///< without quotes, escapes decoded
     Operator,
     End,
   };

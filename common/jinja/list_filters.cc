@@ -14,7 +14,7 @@ Value generator(Values items) {
   return make_sequence(std::move(items), Sequence::Kind::Generator);
 }
 
-/// "a.b.0": the path that `attribute` names.
+/// The value at the path `attribute`, such as "a.b.0".
 Value at_path(const FilterCall& call, Value value, const Value& attribute) {
   if (attribute.is_int()) return call.environment.item(value, attribute);
   for (const auto part : split(attribute.bytes(), ".", -1, false)) {
@@ -29,7 +29,7 @@ bool is_path(const Value& attribute) {
   return attribute.is_str() || attribute.is_int();
 }
 
-/// What items are compared by. `attribute` may be none.
+/// The key by which items are compared. `attribute` may be none.
 Value key_of(const FilterCall& call, const Value& item, const Value& attribute,
              bool case_sensitive) {
   const auto plain = [&](Value key) {
@@ -116,7 +116,7 @@ Value unique(const FilterCall& call) {
   return generator(std::move(kept));
 }
 
-/// The part of the arguments that goes on to another filter or test.
+/// The arguments from `first` on, which are passed to another filter or test.
 Arguments behind(const Arguments& arguments, size_t first) {
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin(),
@@ -185,7 +185,7 @@ Value join(const FilterCall& call) {
 Value first(const FilterCall& call) {
   call.bind({});
   const Sequence* sequence = call.value.sequence();
-  if (sequence && sequence->kind == Sequence::Kind::Generator) {  // the others stay
+  if (sequence && sequence->kind == Sequence::Kind::Generator) {  // the other items stay
     if (sequence->taken < sequence->items.size()) return sequence->items[sequence->taken++];
     return Value::undefined("No first item, sequence was empty.");
   }

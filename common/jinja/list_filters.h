@@ -1,4 +1,4 @@
-// Jinja's filters of lists and mappings: sort, map, select, join, batch ... Internal to filters.h.
+// Jinja's filters of lists and mappings: sort, map, select, join, batch ... Internal to filters.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 

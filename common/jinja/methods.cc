@@ -41,7 +41,7 @@ const std::string& needed_text(const Bound& bound, size_t i, std::string_view na
   return bound.need(i).bytes();
 }
 
-/// Of strip and split: None is as good as nothing.
+/// An argument of strip and split. None means that it is not given.
 std::optional<std::string_view> optional_text(const Bound& bound, size_t i, std::string_view name) {
   if (!bound.has(i) || bound.need(i).is_none()) return std::nullopt;
   return needed_text(bound, i, name);
@@ -63,7 +63,7 @@ Value splitting(const MethodCall& call, bool from_right) {
   return make_list(std::move(parts));
 }
 
-/// startswith, endswith: one text or a tuple of them.
+/// startswith, endswith: one text or a tuple of texts.
 Value affix(const MethodCall& call, bool at_end) {
   const Bound bound = call.bind({"prefix", "start", "end"});
   if (bound.has(1) || bound.has(2))
@@ -80,7 +80,7 @@ Value affix(const MethodCall& call, bool at_end) {
   return Value(fits(bound.need(0)));
 }
 
-/// find, rfind, index, rindex: places in code points.
+/// find, rfind, index, rindex: positions in code points.
 Value finding(const MethodCall& call, bool last, bool needed) {
   const Bound bound = call.bind({"sub", "start"});
   const std::string& part = needed_text(bound, 0, call.name);
@@ -148,7 +148,7 @@ Value justified(const MethodCall& call, Side side) {
   return call.text(std::move(out));
 }
 
-/// is...(): every character, and there is one.
+/// is...(): true for all characters, and there is at least one.
 Value all_of(const MethodCall& call, bool (*fits)(char32_t)) {
   call.bind({});
   for (size_t at = 0; at < call.bytes().size();) {
@@ -157,7 +157,7 @@ Value all_of(const MethodCall& call, bool (*fits)(char32_t)) {
   return Value(!call.bytes().empty());
 }
 
-/// isupper, islower: there is a letter of the case, and none of the other.
+/// isupper, islower: at least one letter of this case, and none of the other.
 Value all_cased(const MethodCall& call, bool (*fits)(char32_t), bool (*other)(char32_t)) {
   call.bind({});
   bool found = false;

@@ -1,5 +1,5 @@
-// The methods of Python's str, dict, list and tuple that a template may call: not those that change
-// their object, which Jinja2's sandbox forbids, too. Internal to common/jinja.
+// The methods of Python's str, dict, list and tuple that a template may call. Methods that change
+// their object are forbidden, as in Jinja2's sandbox. Internal to common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -13,13 +13,13 @@ namespace dsj::jinja {
 
 enum class Method {
   None,       ///< Python has no such attribute there
-  Built,      ///< call_method() knows it
-  NotBuilt,   ///< Python has it
+  Built,      ///< call_method() supports it
+  NotBuilt,   ///< Python has it, call_method() does not
   Forbidden,  ///< it would change its object
 };
 Method method_of(const Value& object, std::string_view name);
 
-/// object.name(arguments) for what is Built. Throws TemplateError. `attribute`: for str.format.
+/// object.name(arguments) for a Built method. Throws TemplateError. `attribute`: for str.format.
 Value call_method(Budget& budget, const Value& object, std::string_view name, Arguments arguments,
                   const AttributeOf& attribute);
 

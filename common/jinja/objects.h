@@ -1,4 +1,4 @@
-// The objects of a rendering that change or are called: scopes, namespaces, loops, functions.
+// Objects of a rendering that have state or can be called: scopes, namespaces, loops, functions.
 // Internal to common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace dsj::jinja {
 
-/// Names with their values; what is not here lies further out.
+/// Names with their values; other names are in the outer scopes.
 struct Scope {
   std::shared_ptr<Scope> outer;
   std::vector<std::pair<int, Value>> values;
@@ -35,8 +35,8 @@ struct Scope {
   }
 };
 
-/// namespace(a=1): what a template may assign to from an inner scope. The evaluator empties it at the
-/// end, so that one which holds itself is freed.
+/// namespace(a=1): an object whose attributes a template may assign from an inner scope. The
+/// evaluator empties it at the end, so that one that contains itself is freed.
 class Namespace : public Object {
  public:
   std::string type_name() const override { return "Namespace"; }
@@ -44,12 +44,12 @@ class Namespace : public Object {
     const auto found = attributes.find(std::string(name));
     return found == attributes.end() ? std::nullopt : std::optional(found->second);
   }
-  /// Throws TemplateError: a name that begins with _.
+  /// Throws TemplateError if the name begins with _.
   void set(const std::string& name, Value value);
   std::map<std::string, Value> attributes;
 };
 
-/// What a template calls: a function of Jinja's, a method with its object, a macro.
+/// A callable: a function of Jinja's, a bound method, a macro.
 class Function : public Object {
  public:
   using Call = std::function<Value(Arguments)>;
@@ -59,7 +59,7 @@ class Function : public Object {
   bool is_callable() const override { return true; }
   int depth() const override { return depth_; }
   Value call(Arguments arguments) const { return call_(std::move(arguments)); }
-  /// Called at the end of a rendering, for a macro that lies in a scope it holds.
+  /// Called at the end of a rendering, because a macro and its scope refer to each other.
   void release() { call_ = nullptr; }
 
  private:
@@ -79,7 +79,7 @@ class Loop : public Object {
   Value call(std::string_view name, Arguments arguments);
 
   int64_t at = 0;
-  std::function<Value(const Value& items)> recurse;  ///< of a {% for ... recursive %}
+  std::function<Value(const Value& items)> recurse;  ///< for {% for ... recursive %}
   const Values& items() const { return items_; }
   int level() const { return level_; }
 

@@ -110,7 +110,7 @@ bool contains(const Value& container, const Value& item) {
   return std::ranges::any_of(items, [&](const Value& one) { return equals(one, item); });
 }
 
-/// The item that index `at` names, counted from the end if it is negative.
+/// The position of index `at`, which counts from the end if it is negative.
 std::optional<size_t> place_in(size_t length, int64_t at) {
   if (at < 0) at += static_cast<int64_t>(length);
   if (at < 0 || at >= static_cast<int64_t>(length)) return std::nullopt;

@@ -1,5 +1,5 @@
-// Python's operators, subscripts and slices on values, and JSON as json.dumps writes it. Internal to
-// common/jinja. All throw TemplateError for what Python refuses.
+// Python's operators, subscripts and slices on values, and JSON in json.dumps's format. Internal to
+// common/jinja. All throw TemplateError where Python raises an error.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -18,7 +18,7 @@ Value negative(const Value& value);
 /// `op`: == != < <= > >= in, not in
 bool relation(std::string_view op, const Value& a, const Value& b);
 
-/// object[place]; an undefined value if there is no such element.
+/// object[place]; undefined if there is no such element.
 Value subscript(const Value& object, const Value& place);
 Value slice(const Value& object, std::optional<int64_t> start, std::optional<int64_t> stop,
             std::optional<int64_t> step);

@@ -23,7 +23,7 @@ class Parser final : ExpressionParser {
     return out_.stmts.back();
   }
 
-  /// Up to a tag that begins with one of `ends`, whose first word is then next.
+  /// Reads up to a tag that begins with one of `ends`; that word is the next token.
   Body body(Words ends) {
     const Nesting nesting(*this);
     const int begin_line = now().line;
@@ -40,7 +40,7 @@ class Parser final : ExpressionParser {
         expect(TokenKind::VariableEnd, "}}");
         made.push_back(&print);
       } else {
-        next();  // {%: the lexer gives nothing else here
+        next();  // {%: the lexer emits nothing else here
         if (any_word(ends)) return made;
         made.push_back(statement());
         expect(TokenKind::BlockEnd, "%}");
@@ -52,7 +52,7 @@ class Parser final : ExpressionParser {
     }
     return made;
   }
-  /// The tag's end, the body, and the first word of the tag that ends it.
+  /// Reads the tag's end and the body, up to the first word of the closing tag.
   Body block(Words ends) {
     skip_operator(":");
     expect(TokenKind::BlockEnd, "%}");
@@ -204,7 +204,7 @@ class Parser final : ExpressionParser {
     return &made;
   }
 
-  /// What is assigned to.
+  /// The target of an assignment.
   const Expr* target(std::string_view end, bool with_namespace = false) {
     if (with_namespace && is(TokenKind::Name) && ahead().kind == TokenKind::Operator &&
         ahead().text == ".") {
@@ -242,7 +242,7 @@ class Parser final : ExpressionParser {
     return &name_expr(name);
   }
 
-  int loops_ = 0;  ///< around this place, within its macro
+  int loops_ = 0;  ///< enclosing loops within the macro
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Tokens to a syntax tree, by Jinja2's grammar. Not built, and refused by name: include, import,
-// from, extends, block, autoescape. Internal to common/jinja.
+// Parses tokens into a syntax tree, by Jinja2's grammar. Not built: include, import, from, extends,
+// block, autoescape. Internal to common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace dsj::jinja {
 
-/// Throws SyntaxError, also for a tree that is deeper than the evaluator could walk.
+/// Throws SyntaxError, also if the tree is too deep for the evaluator.
 Syntax parse(std::vector<Token> tokens);
 
 }  // namespace dsj::jinja

@@ -16,7 +16,7 @@ struct Entry {
   Test test;
 };
 
-/// Python's value % by == rest, which takes more than whole numbers.
+/// Python's value % by == rest, which also works for other types than integers.
 bool rest_is(const Value& value, const Value& by, int rest) {
   Budget budget(1 << 20, 1 << 20);
   return equals(binary(budget, "%", value, by), Value(rest));

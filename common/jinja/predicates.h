@@ -9,7 +9,7 @@
 
 namespace dsj::jinja {
 
-/// Throws TemplateError: there is no such test, or it does not fit.
+/// Throws TemplateError: an unknown test, or arguments that do not fit.
 bool apply_test(std::string_view name, const Value& value, Arguments arguments);
 
 /// Whether there is such a test.

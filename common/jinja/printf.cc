@@ -11,7 +11,7 @@
 namespace dsj::jinja {
 namespace {
 
-/// [[fill]align][sign][#][0][width][,][.precision][type] of both.
+/// [[fill]align][sign][#][0][width][,][.precision][type] for both ways.
 struct Spec {
   std::string fill = " ";
   char align = 0, sign = 0, type = 0;
@@ -326,7 +326,7 @@ class Braces {
     return format_.is_markup() && !value.is_markup() ? escaped(shown) : shown;
   }
 
-  /// name.attribute[key]...
+  /// Resolves name.attribute[key]...
   Value named(std::string_view text) {
     const size_t end = std::min(text.find_first_of(".["), text.size());
     Value value = argument(text.substr(0, end));

@@ -1,5 +1,5 @@
-// Python's two ways to fill a text: "%s" % values, and "{}".format(values). Internal to
-// common/jinja. What is not built is refused with its place in the format.
+// Python's two ways to format text: "%s" % values, and "{}".format(values). Internal to
+// common/jinja. Errors for what is not built contain the position in the format.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace dsj::jinja {
 
-/// `values`: a tuple, a dict for %(name)s, or the one value.
+/// `values`: a tuple, a dict for %(name)s, or a single value.
 Value percent_format(Budget& budget, const Value& format, const Value& values);
 
-/// `attribute`: what object.name gives.
+/// Returns object.name.
 using AttributeOf = std::function<Value(const Value& object, const std::string& name)>;
 Value brace_format(Budget& budget, const Value& format, const Arguments& arguments,
                    const AttributeOf& attribute);

@@ -10,8 +10,8 @@
 namespace dsj::jinja {
 namespace {
 
-/// Characters whose upper case has several characters (SpecialCasing, without its conditions): each
-/// before its upper case.
+/// Characters whose upper case has several characters (SpecialCasing, without its conditions), each
+/// followed by its upper case.
 constexpr std::string_view kLongUppers =
     "ßSS ŉʼN ǰJ̌ ΐΪ́ ΰΫ́ ևԵՒ ẖH̱ ẗT̈ ẘW̊ ẙY̊ ẚAʾ ὐΥ̓ ὒΥ̓̀ ὔΥ̓́ ὖΥ̓͂ ᾀἈΙ ᾁἉΙ ᾂἊΙ ᾃἋΙ ᾄἌΙ "
     "ᾅἍΙ ᾆἎΙ ᾇἏΙ ᾈἈΙ ᾉἉΙ ᾊἊΙ ᾋἋΙ ᾌἌΙ ᾍἍΙ ᾎἎΙ ᾏἏΙ ᾐἨΙ ᾑἩΙ ᾒἪΙ ᾓἫΙ ᾔἬΙ ᾕἭΙ ᾖἮΙ ᾗἯΙ ᾘἨΙ ᾙἩΙ ᾚἪΙ "
@@ -40,7 +40,7 @@ bool is_cased(char32_t c) {
   return is_upper(c) || is_lower(c) || category(c) == UTF8PROC_CATEGORY_LT;
 }
 
-/// What stands between letters without parting a word: for the Greek sigma at a word's end.
+/// Whether it may stand inside a word without ending it, for the Greek final sigma.
 bool is_case_ignorable(char32_t c) {
   switch (category(c)) {
     case UTF8PROC_CATEGORY_MN:
@@ -64,7 +64,7 @@ void append_upper(char32_t c, std::string& out) {
   }
 }
 
-/// Σ is ς at the end of a word.
+/// Whether Σ at this position becomes ς because it ends a word.
 bool is_final_sigma(std::string_view text, size_t before, size_t behind) {
   bool letter_before = false;
   for (size_t at = 0; at < before;) {
@@ -79,7 +79,7 @@ bool is_final_sigma(std::string_view text, size_t before, size_t behind) {
   return true;
 }
 
-/// The character at `at`, which moves behind it.
+/// Appends the lower case of the character at `at`; moves `at` to the next one.
 void append_lower(std::string_view text, size_t& at, std::string& out) {
   const size_t begin = at;
   const char32_t c = next_code_point(text, at);
@@ -126,7 +126,7 @@ void append_hex(char32_t c, std::string& out) {
   for (int i = width - 1; i >= 0; --i) out += "0123456789abcdef"[(c >> (4 * i)) & 15];
 }
 
-/// Where the first run of white space in `text` begins and ends, or the last; npos: there is none.
+/// Begin and end of the first or the last run of white space in `text`; npos if there is none.
 std::pair<size_t, size_t> white_run(std::string_view text, bool last) {
   std::pair<size_t, size_t> run(std::string_view::npos, text.size());
   bool inside = false;
@@ -144,7 +144,7 @@ std::pair<size_t, size_t> white_run(std::string_view text, bool last) {
   return run;
 }
 
-/// Splits by white space, `max` < 0: no limit. The rest keeps the white space at its far end.
+/// Splits by white space; `max` < 0: no limit. The rest keeps white space at its far end.
 std::vector<std::string_view> split_white(std::string_view text, int64_t max, bool from_right) {
   std::vector<std::string_view> parts;
   const Sides near{.left = !from_right, .right = from_right};

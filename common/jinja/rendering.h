@@ -1,4 +1,4 @@
-// What a rendering is given and what it gives. Used through template.h.
+// The inputs and the result of a rendering. Used through template.h.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -13,14 +13,14 @@
 namespace dsj::jinja {
 
 struct RenderOptions {
-  int64_t now = 0;  ///< seconds since 1970: what strftime_now shows, in UTC
+  int64_t now = 0;  ///< seconds since 1970, for strftime_now, in UTC
   int64_t steps_max = 50'000'000;
-  int64_t bytes_max = 64 << 20;  ///< of the output, and of any text made on the way
+  int64_t bytes_max = 64 << 20;  ///< of the output, and of any intermediate text
 };
 
 struct Rendered {
   std::string text;
-  /// First and end byte of each {% generation %} block, in order.
+  /// Begin and end of each {% generation %} block, in bytes, in order.
   std::vector<std::pair<size_t, size_t>> generated;
 };
 

@@ -1,5 +1,5 @@
-// A template's syntax tree. Its nodes belong to the Syntax and are never changed after parsing.
-// Internal to common/jinja.
+// A template's syntax tree. The Syntax owns its nodes, which do not change after parsing. Internal
+// to common/jinja.
 // Tested by: tests/common/jinja/template_test.cc
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace dsj::jinja {
 
-/// An expression. What its fields hold, by kind:
+/// An expression. The comments name the fields that each kind uses:
 struct Expr {
   enum class Kind {
     Constant,   ///< value
@@ -67,13 +67,13 @@ struct Stmt {
     If,           ///< branches; the last condition is nullptr for else
     For,          ///< target in expr if condition: body, else_body
     Set,          ///< target = expr
-    SetBlock,     ///< target = body through the filters of expr, which may be nullptr
+    SetBlock,     ///< target = body, passed through the filters of expr, which may be nullptr
     Macro,        ///< id, text, parameters, body
-    CallBlock,    ///< expr: the call; parameters, body: the caller
-    FilterBlock,  ///< body through the filters of expr
+    CallBlock,    ///< expr: the call; parameters, body: its caller()
+    FilterBlock,  ///< body, passed through the filters of expr
     With,         ///< targets = values, body
     Generation,   ///< body
-    Block,        ///< body, with names of its own
+    Block,        ///< body, with its own scope
     Break,
     Continue,
   };

@@ -1,15 +1,15 @@
-// A chat template: a Jinja program, rendered to the text that transformers' apply_chat_template makes
-// of it (Jinja2 3.1 with trim_blocks and lstrip_blocks, its immutable sandbox, {% break %},
-// {% continue %}, {% generation %}, raise_exception, strftime_now, and tojson as json.dumps writes).
+// A chat template: a Jinja program, rendered to the same text as transformers' apply_chat_template
+// makes (Jinja2 3.1 with trim_blocks and lstrip_blocks, its immutable sandbox, {% break %}, {%
+// continue %}, {% generation %}, raise_exception, strftime_now, and tojson as json.dumps).
 //
-// What Jinja2 has and this has not is refused by name, never rendered otherwise: {% include %} and
-// its kin, whole numbers beyond 64 bits in sums, rare filters (filters.h) and methods. A template
-// reads no file, and each rendering is bounded in steps, depth and bytes.
+// Features of Jinja2 that are not built are refused by name, never rendered differently: {% include
+// %} and similar tags, sums of integers beyond 64 bits, rare filters (filters.h) and methods. A
+// template reads no file, and each rendering is bounded in steps, depth and bytes.
 //
 //   auto made = Template::parse(text, "chat_template.jinja");
 //   auto text = made->render({{"messages", *value_of_json(messages)}}, {});
 //
-// Threads: a Template is never changed; several may render at once.
+// Threads: a Template is immutable; several threads may render it at once.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,15 @@ struct Syntax;
 
 class Template {
  public:
-  /// `file` names the template in errors. BadInput with the line: not UTF-8, or not such a template.
+  /// `file` names the template in errors. Errors: BadInput with the line if not UTF-8 or not valid.
   static Result<Template> parse(std::string_view text, std::string file);
 
-  /// BadInput with the line: what the template refuses (raise_exception) or does wrong.
+  /// Errors: BadInput with the line if the template raises an exception or fails.
   Result<Rendered> render(const Context& context, RenderOptions options) const;
 
-  /// Whether {% generation %} stands in it.
+  /// Whether it contains {% generation %}.
   bool has_generation() const;
-  /// Whether it reads a variable of this name.
+  /// Whether it uses a variable of this name.
   bool names(std::string_view name) const;
   const std::string& file() const { return file_; }
 

@@ -12,7 +12,7 @@ namespace {
 
 using std::shared_ptr;
 
-constexpr size_t kIndexedFrom = 9;  ///< smaller dicts are searched entry by entry
+constexpr size_t kIndexedFrom = 9;  ///< smaller dicts are searched linearly
 
 void check_size(int depth, int64_t weight) {
   if (depth > kDepthMax)
@@ -72,7 +72,7 @@ std::string sequence_repr(const Sequence& sequence) {
   return std::string(kind_name(sequence.kind)) + "([" + inner + "])";
 }
 
-/// Builds a Value from the events of nlohmann's parser: keys in order, whole numbers whole.
+/// Builds a Value from the events of nlohmann's parser: keys in order, exact integers.
 class JsonReader {
  public:
   using number_integer_t = int64_t;
@@ -242,7 +242,7 @@ void Dict::set(Value key, Value value) {
   depth_ = std::max({depth_, key.depth() + 1, value.depth() + 1});
   weight_ += key.weight() + value.weight();
   if (const Value* found = find(key)) {
-    *const_cast<Value*>(found) = std::move(value);  // the dict is still ours alone
+    *const_cast<Value*>(found) = std::move(value);  // nobody else refers to the dict yet
     return;
   }
   entries_.emplace_back(std::move(key), std::move(value));
