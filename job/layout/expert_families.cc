@@ -53,9 +53,8 @@ void read_qwen3_moe(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.max_position = 32768, .kv_heads = 4}, out);
   all_biases(fields, "attention_bias", out);
   out.qk_norm = true;
-  const int64_t window =
-      fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0;
-  read_windows(config, fields, window, every_layer, out);
+  same_windows(fields.flag("use_sliding_window", false) ? read_window(config, fields, 4096) : 0,
+               out);
   read_experts(fields, {.count_default = 128, .inner_default = 768, .per_token = 8}, out);
   read_plain_layers(config, fields, out);
   out.experts.normalized = fields.flag("norm_topk_prob", false);
@@ -88,7 +87,7 @@ void read_mixtral(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields,
              {.max_position = 131072, .norm_eps = 1e-5, .theta = 1e6, .kv_heads = 8}, out);
   out.qkv_bias = false;
-  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
+  same_windows(read_window(config, fields, 0), out);
   read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
   out.experts.normalized = true;
   out.experts.rounds_weights = false;
@@ -191,8 +190,7 @@ void read_gpt_oss(const json& config, Fields& fields, ModelConfig& out) {
                {.count = "num_local_experts",
                 .count_default = 128,
                 .inner = "intermediate_size",
-                .per_token = 4,
-                .balance = 0.9},
+                .per_token = 4},
                out);
   out.experts.normalized = out.experts.alternates = out.experts.router_bias = true;
   out.experts.clamp = fields.number("swiglu_limit", 7.0, kTiny, kFactorMax);

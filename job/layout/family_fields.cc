@@ -129,9 +129,10 @@ RopeConfig read_rope_object(const json& object, const std::string& key, double t
   RopeConfig r;
   r.theta = rope.number("rope_theta", theta, kTiny, kThetaMax);
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  // The pretraining length beside the object (Phi-3) overrides the one inside.
+  // The pretraining length beside an object for all layers (Phi-3) overrides the one inside.
   constexpr char kOriginal[] = "original_max_position_embeddings";
-  const bool beside = !fields.absent(kOriginal);
+  const bool of_all_layers = key.find('.') == std::string::npos;
+  const bool beside = of_all_layers && !fields.absent(kOriginal);
   r.original_max = (beside ? fields : rope).positive(kOriginal, kIndexMax, sizes.max_position);
   if (type == "linear" || type == "dynamic") {
     r.scaling = type == "linear" ? Scaling::Linear : Scaling::Dynamic;
@@ -185,6 +186,10 @@ void read_windows(const json& config, Fields& fields, int64_t window,
   }
 }
 
+void same_windows(int64_t window, ModelConfig& out) {
+  out.windows.assign(static_cast<size_t>(out.num_layers), window);
+}
+
 json rope_object_of(const json& config, const char* layer_type) {
   const auto all = config.find("rope_parameters");
   if (all == config.end() || !all->is_object()) return json::object();
@@ -220,13 +225,14 @@ void read_shape(const json& config, Fields& fields, const Defaults& defaults, Mo
     if (padding < 0 && !null && !fields.absent("pad_token_id")) padding += out.vocab_size;
     out.padding_id = padding < out.vocab_size ? std::max<int64_t>(padding, -1) : -1;
   }
-  const bool derived = defaults.head_dim == 0 && fields.absent("head_dim");
+  // A null asks for the quotient also where the class has a number.
+  const bool by_quotient = defaults.head_dim == 0 || is_null(config, "head_dim");
+  const bool derived = by_quotient && fields.absent("head_dim");
   fields.require(!derived || out.hidden_size % out.num_heads == 0, defaults.heads_key,
                  std::string("does not divide ") + defaults.hidden_key);
-  out.head_dim = fields.positive("head_dim", kWidthMax,
-                                 defaults.head_dim > 0
-                                     ? defaults.head_dim
-                                     : std::max<int64_t>(out.hidden_size / out.num_heads, 1));
+  out.head_dim = fields.positive(
+      "head_dim", kWidthMax,
+      by_quotient ? std::max<int64_t>(out.hidden_size / out.num_heads, 1) : defaults.head_dim);
   fields.require(
       out.num_heads * out.head_dim <= kWidthMax, "head_dim",
       std::string("times ") + defaults.heads_key + " is above " + std::to_string(kWidthMax));

@@ -62,6 +62,8 @@ int64_t read_window(const nlohmann::json& config, Fields& fields, int64_t fallba
 /// sliding_attention; if it is missing, by `slides`.
 void read_windows(const nlohmann::json& config, Fields& fields, int64_t window,
                   const std::function<bool(int64_t layer)>& slides, ModelConfig& out);
+/// Gives every layer the window (0: none), for classes that do not read layer_types.
+void same_windows(int64_t window, ModelConfig& out);
 /// Whether it is null, which differs from missing if the default is not null.
 bool is_null(const nlohmann::json& config, const char* key);
 /// The object of a type of layer in rope_parameters; {} if there is none.

@@ -18,8 +18,6 @@ void read_gemma_shape(const json& config, Fields& fields, Defaults defaults, Mod
   defaults.activation = "gelu_pytorch_tanh";
   defaults.padding = 0;
   read_shape(config, fields, defaults, out);
-  // A released config has gelu but means the tanh form; transformers does the same.
-  if (out.activation == Activation::Gelu) out.activation = Activation::GeluTanh;
   all_biases(fields, "attention_bias", out);
   out.norm = NormKind::RmsPlusOne;
   out.embedding_scale = std::sqrt(static_cast<double>(out.hidden_size));
@@ -35,6 +33,8 @@ void only_causal(Fields& fields) {
 
 void read_gemma(const json& config, Fields& fields, ModelConfig& out) {
   read_gemma_shape(config, fields, {.max_position = 8192, .kv_heads = 16}, out);
+  // A released config says gelu and means the tanh form; so does transformers, for this class alone.
+  if (out.activation == Activation::Gelu) out.activation = Activation::GeluTanh;
   only_causal(fields);
 }
 

@@ -35,7 +35,7 @@ void read_starcoder2(const json& config, Fields& fields, ModelConfig& out) {
   out.names.down = "mlp.c_proj";
   out.dropout.embedding = fields.probability("embedding_dropout", 0);
   out.dropout.residual = fields.probability("residual_dropout", 0);
-  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
+  same_windows(read_window(config, fields, 0), out);
 }
 
 void read_stablelm(const json& config, Fields& fields, ModelConfig& out) {

@@ -32,7 +32,7 @@ void read_iquestcoder(const json& config, Fields& fields, ModelConfig& out) {
 void read_mistral(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
   out.qkv_bias = false;
-  read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
+  same_windows(read_window(config, fields, 4096), out);
 }
 
 namespace {
@@ -82,7 +82,6 @@ json* rope_of(json& config) {
 /// Queries grow with the logarithm of their position, as in Llama 4.
 void read_ministral3(const json& config, Fields& fields, ModelConfig& out) {
   json plain = config;
-  plain.erase("layer_types");  // its class has one window for all layers
   if (!rope_of(plain))
     plain["rope_parameters"] = {{"rope_type", "yarn"},
                                 {"rope_theta", 1e6},
@@ -101,7 +100,7 @@ void read_ministral3(const json& config, Fields& fields, ModelConfig& out) {
               .kv_heads = 8},
              out);
   out.qkv_bias = false;
-  read_windows(plain, part, read_window(plain, part, 0), every_layer, out);
+  same_windows(read_window(plain, part, 0), out);
   fields.inherit(part);
   constexpr char kGrowth[] = "llama_4_scaling_beta";
   constexpr char kLength[] = "original_max_position_embeddings";
@@ -249,8 +248,22 @@ void read_phi3(const json& config, Fields& fields, ModelConfig& out) {
   out.qkv_bias = false;
   out.fused_qkv = out.fused_gate_up = true;
   out.dropout.residual = fields.probability("resid_pdrop", 0);
-  read_windows(config, fields, read_window(config, fields, 0), every_layer, out);
+  same_windows(read_window(config, fields, 0), out);
 }
+
+namespace {
+
+/// The rope of classes that have Llama 3's scaling, theta included, where the file has no object for it.
+RopeConfig absent_llama3(double factor, double theta, Fields& fields, const ModelConfig& out) {
+  return read_rope_object({{"rope_type", "llama3"},
+                           {"factor", factor},
+                           {"low_freq_factor", 1.0},
+                           {"high_freq_factor", 4.0},
+                           {"original_max_position_embeddings", 8192}},
+                          "rope_parameters", theta, fields, out);
+}
+
+}  // namespace
 
 void read_cwm(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(
@@ -259,8 +272,7 @@ void read_cwm(const json& config, Fields& fields, ModelConfig& out) {
       out);
   out.qkv_bias = false;
   if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
-    out.rope = {
-        .scaling = RopeConfig::Scaling::Llama3, .theta = 1e6, .factor = 16, .original_max = 8192};
+    out.rope = absent_llama3(16, 1e6, fields, out);
   read_windows(
       config, fields, read_window(config, fields, 8192),
       [](int64_t layer) { return layer % 4 != 0; }, out);
@@ -353,8 +365,7 @@ void read_apertus(const json& config, Fields& fields, ModelConfig& out) {
               .padding = 3},
              out);
   if (fields.absent("rope_parameters") && fields.absent("rope_scaling"))
-    out.rope = {
-        .scaling = RopeConfig::Scaling::Llama3, .theta = 1.2e7, .factor = 8, .original_max = 8192};
+    out.rope = absent_llama3(8, 1.2e7, fields, out);
   all_biases(fields, "attention_bias", out);
   out.qk_norm = true;
   out.gated = false;

@@ -18,15 +18,16 @@ namespace {
 
 /// Reads text_config or, in older files, the fields beside the vision part. `absent`: the
 /// defaults of transformers' class. tie_word_embeddings of the whole model overrides that of the
-/// text part.
+/// text part; with `either`, a tie of the text part counts beside a false of the whole model.
 void read_text_part(const json& config, Fields& fields, Read read, const char* text_type,
-                    const json& absent, ModelConfig& out) {
+                    const json& absent, ModelConfig& out, bool either = false) {
   const bool inside = config.contains("text_config");
   json text = absent;
   if (inside && !config["text_config"].is_object())
     return fields.require(false, "text_config", "is not an object");
   text.update(inside ? config["text_config"] : config);
-  if (const auto tied = config.find("tie_word_embeddings"); tied != config.end())
+  const bool ties_text = either && text.value("tie_word_embeddings", json()) == true;
+  if (const auto tied = config.find("tie_word_embeddings"); tied != config.end() && !ties_text)
     text["tie_word_embeddings"] = *tied;
   Fields part(text, {}, inside ? "text_config." : "");
   if (inside) {
@@ -89,7 +90,8 @@ namespace {
 
 /// One of several families, in files with LLaVA's names. The first is the default of text_config.
 void read_one_of(const json& config, Fields& fields,
-                 std::initializer_list<std::pair<const char*, Read>> known, ModelConfig& out) {
+                 std::initializer_list<std::pair<const char*, Read>> known, ModelConfig& out,
+                 bool either = false) {
   const auto text = config.find("text_config");
   const bool inside = text != config.end() && text->is_object();
   const json type = inside ? text->value("model_type", json()) : json();
@@ -102,7 +104,7 @@ void read_one_of(const json& config, Fields& fields,
                           "is \"" + type.get<std::string>() + "\"; built are " + names);
   }
   if (found == known.end()) found = known.begin();
-  read_text_part(config, fields, found->second, found->first, json::object(), out);
+  read_text_part(config, fields, found->second, found->first, json::object(), out, either);
   under_language_model(out);
 }
 
@@ -127,7 +129,7 @@ void read_llava_next_part(const json& config, Fields& fields, ModelConfig& out) 
 }
 
 void read_llava_onevision_part(const json& config, Fields& fields, ModelConfig& out) {
-  read_one_of(config, fields, {{"qwen2", read_qwen2}, {"qwen3", read_qwen3}}, out);
+  read_one_of(config, fields, {{"qwen2", read_qwen2}, {"qwen3", read_qwen3}}, out, true);
 }
 
 void read_aya_vision_part(const json& config, Fields& fields, ModelConfig& out) {
@@ -143,7 +145,7 @@ void read_qwen_vl_part(const json& config, Fields& fields, const char* type, Mod
                   {"rms_norm_eps", 1e-5},
                   {"rope_theta", 1e6},
                   {"max_window_layers", 80}},
-                 out);
+                 out, true);
 }
 
 }  // namespace
@@ -170,7 +172,6 @@ void read_qwen3_vl_moe_part(const json& config, Fields& fields, ModelConfig& out
                  {{"num_key_value_heads", 16},
                   {"max_position_embeddings", 128000},
                   {"rope_theta", 500000},
-                  {"tie_word_embeddings", true},
                   {"moe_intermediate_size", 1408},
                   {"num_experts_per_tok", 4},
                   {"num_experts", 60}},
@@ -208,12 +209,12 @@ void read_llava_part(const json& config, Fields& fields, ModelConfig& out) {
                   {"intermediate_size", 11008},
                   {"num_hidden_layers", 32},
                   {"num_attention_heads", 32}},
-                 out);
+                 out, true);
   under_language_model(out);
 }
 
 void read_smolvlm_part(const json& config, Fields& fields, ModelConfig& out) {
-  read_text_part(config, fields, read_llama, "llama", {{"rms_norm_eps", 1e-5}}, out);
+  read_text_part(config, fields, read_llama, "llama", json::object(), out);
   out.names.base = "model.text_model.";
 }
 

@@ -920,6 +920,85 @@ TEST(ModelConfig, TheTextPartOfAModelWithAVisionPart) {
       std::string::npos);
 }
 
+/// Fields that one class of transformers reads and its neighbours do not.
+TEST(ModelConfig, AFieldCountsOnlyWhereItsClassReadsIt) {
+  const auto of = [](const char* type, const char* more) {
+    json config = json::parse(R"({"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "moe_intermediate_size": 16,
+        "num_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6})");
+    config["model_type"] = type;
+    config.update(json::parse(more));
+    return read(config);
+  };
+  // All layers have the window.
+  constexpr char kTypes[] = R"({"layer_types": ["full_attention", "sliding_attention"],
+                                "use_sliding_window": true})";
+  for (const char* type : {"mistral", "starcoder2", "phi3", "mixtral", "qwen3_moe"})
+    EXPECT_EQ(of(type, kTypes).window(0), 6) << type;
+  for (const char* type : {"ministral", "qwen3", "gpt_oss"})
+    EXPECT_EQ(of(type, kTypes).window(0), 0) << type;
+  // Only the first Gemma means the tanh form by gelu.
+  EXPECT_EQ(of("gemma", R"({"hidden_act": "gelu"})").activation, Activation::GeluTanh);
+  for (const char* type : {"gemma2", "gemma3_text", "vaultgemma"})
+    EXPECT_EQ(of(type, R"({"hidden_activation": "gelu"})").activation, Activation::Gelu) << type;
+  // The pretraining length beside an object for all layers comes first, also where the class has the object.
+  constexpr char kYarn[] =
+      R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16})";
+  const json beside = {{"original_max_position_embeddings", 8},
+                       {"rope_parameters", json::parse(kYarn)}};
+  EXPECT_EQ(of("llama", beside.dump().c_str()).rope.original_max, 8);
+  for (const char* type : {"cwm", "apertus", "gpt_oss"})
+    EXPECT_EQ(of(type, R"({"original_max_position_embeddings": 8})").rope.original_max, 8) << type;
+  const json by_type = {{"original_max_position_embeddings", 8},
+                        {"rope_parameters", {{"full_attention", json::parse(kYarn)}}}};
+  for (const char* type : {"gemma3_text", "mellum"})
+    EXPECT_EQ(of(type, by_type.dump().c_str()).rope.original_max, 16) << type;
+  // Their object has a base of its own.
+  EXPECT_EQ(of("cwm", R"({"rope_theta": 500})").rope.theta, 1e6);
+  EXPECT_EQ(of("apertus", R"({"rope_theta": 500})").rope.theta, 1.2e7);
+  EXPECT_EQ(of("gpt_oss", R"({"rope_theta": 500, "output_router_logits": true})").rope.theta, 500);
+  EXPECT_EQ(of("gpt_oss", R"({"output_router_logits": true})").experts.balance, 0.001);
+}
+
+TEST(ModelConfig, ANullHeadSizeIsTheQuotientAlsoWhereTheClassHasANumber) {
+  for (const char* type : {"qwen3", "seed_oss", "internlm3", "iquestcoder", "ernie4_5"}) {
+    json config = llama(R"({"head_dim": null})");
+    config["model_type"] = type;
+    EXPECT_EQ(read(config).head_dim, 8) << type;
+    config.erase("head_dim");
+    EXPECT_EQ(read(config).head_dim, 128) << type;
+  }
+}
+
+/// By transformers' class of the whole model: whether a tie of the text part counts beside its own.
+TEST(ModelConfig, TiesOfAModelWithAVisionPart) {
+  const json part = llama(R"({"num_key_value_heads": 4, "moe_intermediate_size": 16})");
+  const auto tied = [&](const char* type, const char* text_type, json whole, json text) {
+    json config = {{"model_type", type}, {"vision_config", json::object()}, {"text_config", part}};
+    config["text_config"]["model_type"] = text_type;
+    if (whole.is_boolean()) config["tie_word_embeddings"] = whole;
+    if (text.is_boolean()) config["text_config"]["tie_word_embeddings"] = text;
+    return read(config).tied;
+  };
+  const json none;
+  for (const auto& [type, text] : {std::pair{"llava", "llama"},
+                                   {"llava_onevision", "qwen2"},
+                                   {"qwen2_vl", "qwen2_vl_text"},
+                                   {"qwen2_5_vl", "qwen2_5_vl_text"}}) {
+    EXPECT_TRUE(tied(type, text, false, true)) << type;
+    EXPECT_TRUE(tied(type, text, true, false)) << type;
+    EXPECT_FALSE(tied(type, text, none, none)) << type;
+  }
+  for (const auto& [type, text] :
+       {std::pair{"llava_next", "llama"}, {"smolvlm", "llama"}, {"qwen3_vl", "qwen3_vl_text"}})
+    EXPECT_FALSE(tied(type, text, false, true)) << type;
+  json experts = {{"model_type", "qwen3_vl_moe"}, {"text_config", part}};
+  experts["text_config"]["model_type"] = "qwen3_vl_moe_text";
+  EXPECT_FALSE(read(experts).tied);
+  const json smol = {{"model_type", "smolvlm"}, {"text_config", part}};
+  EXPECT_EQ(read(smol).norm_eps, 1e-6) << "Llama's, not the one of a missing text_config";
+}
+
 TEST(ModelConfig, WhatANewFamilyCannotDoIsRefused) {
   const auto refuses = [](const char* type, const char* key, const json& value) {
     json config = llama();
