@@ -55,14 +55,14 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& path
       column = c == '\n' ? 1 : column + 1;
       line += c == '\n';
     }
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ...": we
-    // write the place ourselves and keep the rest.
+    // The library says "[json.exception.parse_error.101] parse error at line 1, column 2:
+    // syntax error ...". The location is in `where` already, so only the rest is kept.
     std::string what = error.what();
     if (const auto colon = what.find(": "); colon != std::string::npos) what.erase(0, colon + 2);
-    // The library quotes what it read last, including bad bytes.
+    // The library quotes the last bytes that it read, including ill-formed UTF-8.
     return bad_input("is not JSON: " + to_valid_utf8(what),
                      path + ":" + std::to_string(line) + ":" + std::to_string(column));
-  } catch (const nlohmann::json::out_of_range& error) {  // 1e999; the library gives no place
+  } catch (const nlohmann::json::out_of_range& error) {  // 1e999; the library gives no location
     std::string what = error.what();
     if (const auto space = what.find("] "); space != std::string::npos) what.erase(0, space + 2);
     return bad_input("is not JSON: " + to_valid_utf8(what), path);

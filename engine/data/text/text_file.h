@@ -1,4 +1,4 @@
-// Whole text and JSON files, as engine/data reads them. Internal to engine/data.
+// Reads whole text and JSON files for engine/data. Internal to engine/data.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,16 +13,16 @@ namespace dsj::data {
 
 Result<bool> file_exists(Files& files, const std::string& path);
 
-/// Parses text that came from `path`. BadInput, with path:line:column: a syntax error, or a NUL byte,
-/// behind which the parser would read nothing.
+/// Parses text that was read from `path`. Errors: BadInput, with path:line:column, if it is not
+/// JSON or contains a NUL byte, because the parser ignores everything after one.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path);
 
-/// Python's json module writes NaN, Infinity and -Infinity, which JSON does not know. The text with null
-/// in their place; nullopt: it has none of them outside its strings.
+/// Returns the text with null in place of NaN, Infinity and -Infinity, which Python's json
+/// module writes although JSON has no such values. nullopt if none occurs outside strings.
 std::optional<std::string> nulls_for_nan(std::string_view text);
 
-/// Reads and parses a whole file, without its byte order mark. BadInput, too: it is a file of another
-/// form (file_form.h).
+/// Reads and parses a whole file; a byte order mark is skipped. Errors: BadInput also if the
+/// file has another format, such as a workbook (file_form.h).
 Result<nlohmann::json> read_json_file(Files& files, const std::string& path);
 
 }  // namespace dsj::data

@@ -16,7 +16,7 @@ namespace {
 
 struct Sequence {
   std::size_t length = 1;   // of the sequence, or of its well-formed start
-  bool well_formed = true;  // false: the `length` bytes are one ill-formed part
+  bool well_formed = true;  // false: the `length` bytes are one ill-formed sequence
 };
 
 // Table 3-7 of the Unicode standard: the allowed second byte depends on the first.
@@ -47,7 +47,7 @@ Sequence sequence_at(std::string_view text, std::size_t at) {
   return {length, true};
 }
 
-/// The row of a sorted table that holds the code point; null: none does.
+/// Returns the row of a sorted table that covers the code point, or null.
 template <typename Row>
 const Row* row_of(std::span<const Row> rows, char32_t c) {
   const auto after = std::ranges::upper_bound(rows, c, {}, &Row::first);
@@ -56,7 +56,7 @@ const Row* row_of(std::span<const Row> rows, char32_t c) {
 }
 
 const StandIn* stand_in_of(char32_t c) {
-  // Most text lies below the first newer character, or among ideographs and syllables that are old.
+  // Most text is below the first newer character, or in blocks of old ideographs and syllables.
   if (c < 0x897 || (c >= 0x3200 && c < 0xA7CB) || (c >= 0xAC00 && c < 0x10000)) return nullptr;
   return row_of(stand_ins(), c);
 }
@@ -136,8 +136,8 @@ std::string to_normal_form(std::string_view text, NormalForm form, NormalTables 
   result.reserve(text.size());
   if (is_trivially_normal(text, form)) return result.append(text);
   std::size_t done = 0;
-  // Unicode 9's tables take a newer mark for a starter that has no part in anything: text is made
-  // normal up to it and after it.
+  // For Unicode 9 a newer mark is an unassigned starter that composes with nothing: normalize
+  // the text before it and the text after it separately.
   for (std::size_t at = 0; tables == NormalTables::Unicode9 && at < text.size();) {
     const CodePoint c = code_point_at(text, at);
     at += c.length;
@@ -151,8 +151,8 @@ std::string to_normal_form(std::string_view text, NormalForm form, NormalTables 
 }
 
 bool is_trivially_normal(std::string_view text, NormalForm form) {
-  // The lead byte of the first character that a form may change: U+0300 (a combining mark), U+00C0
-  // (has a canonical decomposition), U+00A0 (has one of compatibility).
+  // The lead byte of the first character that a form may change: U+0300 (a combining mark),
+  // U+00C0 (has a canonical decomposition), U+00A0 (has a compatibility decomposition).
   const uint8_t first = form == NormalForm::Nfc ? 0xCC : form == NormalForm::Nfd ? 0xC3 : 0xC2;
   for (const char c : text) {
     if (static_cast<uint8_t>(c) >= first) return false;
@@ -222,7 +222,7 @@ bool is_accent(char32_t c) {
 }
 
 void append_lower(char32_t c, std::string& text) {
-  if (c == 0x130) {  // the only character whose lower case is two
+  if (c == 0x130) {  // the only character whose lower case has two characters
     text.append("i\u0307");
     return;
   }

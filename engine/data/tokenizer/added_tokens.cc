@@ -44,7 +44,7 @@ AddedTokenSplitter::AddedTokenSplitter(std::vector<AddedToken> tokens,
       node = next->second;
       if (is_new) nodes_.emplace_back();
     }
-    if (!nodes_[node].token) nodes_[node].token = i;  // of equal patterns the first counts
+    if (!nodes_[node].token) nodes_[node].token = i;  // the first of equal patterns counts
     starts_[static_cast<uint8_t>(patterns[i][0])] = true;
   }
 }
@@ -64,7 +64,7 @@ AddedTokenSplitter::Match AddedTokenSplitter::longest_at(std::string_view text,
 
 void AddedTokenSplitter::split(std::string_view text, bool skip_special,
                                std::vector<Segment>& segments) const {
-  std::size_t done = 0;  // everything before it is in a segment
+  std::size_t done = 0;  // everything before this offset is in a segment
   for (std::size_t at = 0; at < text.size();) {
     if (!starts_[static_cast<uint8_t>(text[at])]) {
       ++at;
@@ -76,7 +76,7 @@ void AddedTokenSplitter::split(std::string_view text, bool skip_special,
       continue;
     }
     std::size_t begin = at, end = at + match.length;
-    at = end;  // search on behind a match, even if it does not count
+    at = end;  // continue after a match, even if it does not count
     if (skip_special && match.token->special) continue;
     if (match.token->single_word && touches_word(text, begin, end)) continue;
     if (match.token->lstrip) begin = space_begin(text, begin);

@@ -1,5 +1,5 @@
-// Tokens that are looked for in a text before anything else sees it: special tokens and words added
-// to a vocabulary. Internal to engine/data.
+// Finds special tokens and words added to a vocabulary in a text, before any other step of the
+// tokenizer. Internal to engine/data.
 #pragma once
 
 #include <array>
@@ -12,18 +12,18 @@
 
 namespace dsj::data {
 
-/// As in tokenizer.json's added_tokens.
+/// An entry of tokenizer.json's added_tokens.
 struct AddedToken {
   int32_t id = -1;
   std::string content;
-  bool single_word = false;  ///< found only where no word character touches it
-  bool lstrip = false;       ///< includes the white space before it
-  bool rstrip = false;       ///< includes the white space after it
-  bool normalized = false;   ///< looked for in normalized text, in its own normalized form
+  bool single_word = false;  ///< matches only without a word character next to it
+  bool lstrip = false;       ///< the match includes white space before it
+  bool rstrip = false;       ///< the match includes white space after it
+  bool normalized = false;   ///< searched in normalized text, by its own normalized form
   bool special = false;
 };
 
-/// A part of a text: a token that was found (id >= 0), or other text.
+/// A part of a text: an added token (id >= 0) or other text.
 struct Segment {
   std::string_view text;
   int32_t id = -1;
@@ -32,12 +32,12 @@ struct Segment {
 /// Immutable after construction; several threads may call split().
 class AddedTokenSplitter {
  public:
-  /// `patterns[i]`: the text to look for for tokens[i] (its content, or its normalized form).
+/// `patterns[i]`: the text to search for tokens[i] (its content or its normalized form).
   AddedTokenSplitter(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns);
   bool empty() const { return tokens_.empty(); }
 
-  /// Cuts well-formed `text` at its tokens: the leftmost first, of several at a place the longest.
-  /// Appends no empty segment. `skip_special`: special tokens count as plain text.
+/// Cuts well-formed `text` at its added tokens: the leftmost match first, the longest at a
+/// position. Appends no empty segment. `skip_special`: special tokens count as plain text.
   void split(std::string_view text, bool skip_special, std::vector<Segment>& segments) const;
 
  private:

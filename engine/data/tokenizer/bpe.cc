@@ -9,7 +9,7 @@
 namespace dsj::data {
 namespace {
 
-// Up to this many symbols a scan for the lowest rank beats a heap.
+// Up to this many symbols a linear scan for the lowest rank is faster than a heap.
 constexpr std::size_t kShortPiece = 48;
 
 constexpr uint64_t key_of(int32_t left, int32_t right) {
@@ -169,7 +169,7 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids,
 
 void Bpe::merge_short(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const {
   std::array<int32_t, kShortPiece> id;
-  std::array<MergeTable::Merge, kShortPiece> merge;  // [i]: of id[i] and id[i + 1]
+  std::array<MergeTable::Merge, kShortPiece> merge;  // [i]: the merge of id[i] and id[i + 1]
   std::size_t count = symbols.size();
   for (std::size_t i = 0; i < count; ++i) id[i] = symbols[i];
   for (std::size_t i = 0; i + 1 < count; ++i) merge[i] = merges_.find(id[i], id[i + 1]);
@@ -223,7 +223,7 @@ void Bpe::merge_long(std::span<const int32_t> given, std::vector<int32_t>& ids,
     const Candidate top = queue.top();
     queue.pop();
     Symbol& left = symbols[top.at];
-    // Outdated if either side was merged since. A symbol that is gone has id -1.
+    // The entry is outdated if either side was merged since. A removed symbol has id -1.
     if (left.id != top.left || left.after == kEnd || symbols[left.after].id != top.right) continue;
     Symbol& right = symbols[left.after];
     left.id = top.result;

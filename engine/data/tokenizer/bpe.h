@@ -1,5 +1,6 @@
-// Byte-pair encoding of one piece of text. It starts from bytes, or in SentencePiece's form from
-// characters, and merges the pair of the lowest rank (of equals the leftmost) until none is left.
+// Byte-pair encoding of one piece of text. It starts from bytes, or in SentencePiece's form
+// from characters, and merges the pair with the lowest rank (the leftmost of equal ranks) until
+// none is left.
 // Internal to engine/data.
 #pragma once
 
@@ -24,7 +25,7 @@ struct StringHash {
   }
 };
 
-/// (left, right) → (rank, result). Open addressing, because lookups per pair are BPE's cost.
+/// (left, right) → (rank, result). Open addressing, because BPE spends its time in these lookups.
 class MergeTable {
  public:
   static constexpr uint32_t kNoRank = UINT32_MAX;
@@ -34,7 +35,7 @@ class MergeTable {
   };
 
   explicit MergeTable(std::size_t expected);
-  /// Of a pair given twice the later merge counts, as in Hugging Face's loader.
+  /// If a pair is given twice, the later merge counts, as in Hugging Face's loader.
   void insert(int32_t left, int32_t right, Merge merge);
   Merge find(int32_t left, int32_t right) const;
 
@@ -49,12 +50,12 @@ class MergeTable {
   std::size_t used_ = 0;
 };
 
-/// Remembers the ids of pieces. Bounded: it is emptied when full. One thread.
+/// Caches the ids of pieces. It is emptied when it is full. For one thread.
 class PieceCache {
  public:
   static constexpr std::size_t kPiecesMax = 1 << 16;
   static constexpr std::size_t kPieceBytesMax = 64;
-  /// True: the piece is known, and its ids are appended.
+  /// Returns true and appends the ids if the piece is cached.
   bool find(std::string_view piece, std::vector<int32_t>& ids) const;
   void store(std::string_view piece, const int32_t* ids, std::size_t count);
 
@@ -66,21 +67,21 @@ class PieceCache {
   std::vector<int32_t> ids_;
 };
 
-/// Where merging starts in SentencePiece's form: a character that is a token, else its bytes if all
-/// of them are tokens, else the unknown token, else nothing.
+/// The symbols from which merging starts in SentencePiece's form: a character that is a token;
+/// else its bytes, if all of them are tokens; else the unknown token; else nothing.
 struct Characters {
-  StringTable ids;                    ///< of every token
-  std::array<int32_t, 256> byte_ids;  ///< of <0x00> to <0xFF>; -1: no such token
+  StringTable ids;                    ///< token → id, for every token
+  std::array<int32_t, 256> byte_ids;  ///< the ids of <0x00> to <0xFF>; -1 if the token is missing
   bool byte_fallback = false;
   std::optional<int32_t> unk_id;
-  bool fuse_unk = false;  ///< neighbouring unknown characters are one unknown token
+  bool fuse_unk = false;  ///< adjacent unknown characters become one token
 };
 
 /// Immutable after construction; several threads may call encode().
 class Bpe {
  public:
-  /// `byte_ids`: the id of each single byte. `whole_pieces`: a piece that is a token becomes that
-  /// token, whatever the merges say (ignore_merges; tiktoken); without it `id_of_bytes` may be
+  /// `byte_ids`: the id of each single byte. `whole_pieces`: a piece that is a token becomes
+  /// that token without merges (ignore_merges; tiktoken). Without it `id_of_bytes` may be
   /// empty.
   Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, StringTable id_of_bytes,
       bool whole_pieces);
@@ -89,17 +90,17 @@ class Bpe {
 
   /// Appends the ids of `piece` (its bytes). `cache` may be null.
   void encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>& ids) const;
-  /// The same ids, and the byte of `piece` at which each token begins, in `begins`.
+  /// The same ids; `begins` gets the offset in `piece` at which each token begins.
   void encode(std::string_view piece, std::vector<int32_t>& ids,
               std::vector<std::size_t>& begins) const;
 
  private:
-  /// `begins`: may be null; otherwise the byte at which each symbol begins is appended.
+  /// `begins`: may be null; otherwise gets the offset at which each symbol begins.
   std::vector<int32_t> symbols_of(std::string_view piece, std::vector<std::size_t>* begins) const;
-  /// The token that the whole piece is, where that goes before merges.
+  /// The token that equals the whole piece, if whole pieces take precedence over merges.
   std::optional<int32_t> whole(std::string_view piece) const;
   void merge_short(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const;
-  /// `firsts`: may be null; otherwise the first symbol of each token is appended.
+  /// `firsts`: may be null; otherwise gets the first symbol of each token.
   void merge_long(std::span<const int32_t> symbols, std::vector<int32_t>& ids,
                   std::vector<std::size_t>* firsts) const;
 

@@ -8,7 +8,7 @@
 namespace dsj::data {
 namespace {
 
-// The printable characters of Latin-1 stand for themselves. The other 68 bytes, in order, are
+// The printable characters of Latin-1 represent themselves. The other 68 bytes, in order, are
 // U+0100 and up.
 constexpr bool stands_for_itself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;

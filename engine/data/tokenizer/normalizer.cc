@@ -19,7 +19,7 @@ std::string stripped(std::string_view text, const NormalStep& step) {
   return std::string(text);
 }
 
-/// `put(code point, out)` appends what a character becomes.
+/// `put(code point, out)` appends the replacement of a character.
 template <typename Put>
 std::string each_character(std::string_view text, Put put) {
   std::string out;

@@ -1,4 +1,4 @@
-// What happens to a text before it is cut: the steps of tokenizer.json's normalizer. Internal to
+// Changes a text before it is cut: the steps of tokenizer.json's normalizer. Internal to
 // engine/data. Tested by: tests/engine/data/pipeline_oracle_test.cc
 #pragma once
 
@@ -15,34 +15,34 @@ namespace dsj::data {
 
 struct NormalStep {
   enum class Kind {
-    Form,          ///< a normal form of Unicode
-    Prepend,       ///< `text` in front of what is not empty
-    Replace,       ///< every match by `text`
-    Lowercase,     ///< each character by its small one
-    Strip,         ///< white space off the ends
-    StripAccents,  ///< without combining marks
-    Nmt,           ///< SentencePiece's NMT rules: no control characters, one kind of space
+    Form,          ///< a normalization form of Unicode
+    Prepend,       ///< puts `text` in front, unless the text is empty
+    Replace,       ///< replaces every match by `text`
+    Lowercase,     ///< replaces each character by its lower case
+    Strip,         ///< removes white space at the ends
+    StripAccents,  ///< removes combining marks
+    Nmt,           ///< SentencePiece's NMT rules: removes control characters, unifies spaces
   };
   Kind kind = Kind::Form;
   NormalForm form = NormalForm::Nfc;
   NormalTables tables = NormalTables::Unicode9;
-  std::string find{};                             ///< Replace: plain text, not empty; or
-  std::shared_ptr<const SplitPattern> pattern{};  ///< a pattern
+  std::string find{};                             ///< Replace: searches this plain text (not empty)
+  std::shared_ptr<const SplitPattern> pattern{};  ///< or this pattern
   std::string text{};
-  bool left = true, right = true;  ///< Strip: at which ends
+  bool left = true, right = true;  ///< Strip: which ends
 };
 
 struct Normalizer {
   std::vector<NormalStep> steps{};
 
-  /// True: apply() would certainly change nothing.
+  /// True if apply() certainly changes nothing.
   bool keeps(std::string_view text) const;
-  /// Well-formed text in, well-formed text out. An empty text stays empty. Error: a pattern reaches
-  /// one of PCRE2's limits.
+  /// Well-formed text in, well-formed text out. An empty text stays empty. Errors: a pattern
+  /// reaches one of PCRE2's limits.
   Result<std::string> apply(std::string_view text) const;
 };
 
-/// Replaces every `find` by `text`, from the left, without overlap.
+/// Replaces every occurrence of `find` by `text`, from the left, without overlap.
 std::string replace_all(std::string_view in, std::string_view find, std::string_view text);
 
 }  // namespace dsj::data

@@ -12,7 +12,7 @@ namespace {
 using Behavior = CutStep::Behavior;
 using Match = CutStep::Match;
 
-/// A part of a piece; `match`: the step looks for it.
+/// A part of a piece; `match`: it is a match of the step.
 struct Part {
   Span span;
   bool match = false;
@@ -33,7 +33,7 @@ std::vector<Part> parts_of(const std::vector<Span>& matches, std::size_t size, b
   return parts;
 }
 
-/// Of a run of matches only the one beside other text joins it.
+/// Only the match next to other text joins that text, not a whole run of matches.
 std::vector<Part> merged(std::vector<Part> parts, Behavior behavior) {
   std::vector<Part> out;
   const bool next = behavior == Behavior::MergedWithNext;
@@ -59,7 +59,7 @@ TextPiece part_of(const TextPiece& piece, const Span& span) {
           piece.origins == nullptr ? nullptr : piece.origins + span.begin};
 }
 
-/// Cuts a piece; the usual behaviors need no list of parts.
+/// Cuts a piece. The usual behaviors work without a list of parts.
 void cut_piece(const CutStep& step, const TextPiece& piece, const std::vector<Span>& matches,
                std::vector<TextPiece>& out) {
   if (step.behavior != Behavior::Isolated && step.behavior != Behavior::Removed) {
@@ -86,7 +86,7 @@ bool matches_character(Match match, char32_t c) {
   return match == Match::Punctuation ? is_punctuation(c) : is_white_space(c);
 }
 
-/// Places in the byte alphabet's text become places in the bytes: each character there is one byte.
+/// Converts offsets in the byte alphabet's text to offsets in bytes: a character there is one byte.
 void to_bytes(std::string_view alphabet, std::vector<Span>& matches) {
   std::size_t at = 0, bytes = 0;
   const auto place = [&](std::size_t end) {
@@ -102,7 +102,7 @@ void to_bytes(std::string_view alphabet, std::vector<Span>& matches) {
   }
 }
 
-/// Puts `prefix` in front of the piece and writes its spaces as `space`.
+/// Puts `prefix` in front of the piece and replaces its spaces by `space`.
 TextPiece rewritten(const TextPiece& piece, std::string_view prefix, std::string_view space,
                     TextPieces& pieces) {
   auto owned = std::make_unique<TextPieces::Owned>();

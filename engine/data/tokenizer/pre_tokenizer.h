@@ -14,33 +14,33 @@
 
 namespace dsj::data {
 
-/// Makes spaces visible, and cuts in front of each.
+/// Replaces spaces by a visible character, and cuts before each.
 struct Metaspace {
   enum class Prepend { First, Always, Never };
   std::string replacement;            ///< one character
-  Prepend prepend = Prepend::Always;  ///< First: only where the whole text begins
+  Prepend prepend = Prepend::Always;  ///< First: only at the start of the whole text
   bool split = true;
 };
 
-/// One step. Text is cut at its matches; `behavior` says what becomes of them.
+/// One step. It cuts text at its matches and treats these as `behavior` says.
 struct CutStep {
   enum class Match { Nothing, Pattern, Literal, Digit, Punctuation, WhiteSpace };
   enum class Behavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
   Match match = Match::Nothing;
-  std::string pattern{};  ///< of Pattern and Literal
+  std::string pattern{};  ///< for Pattern and Literal
   Behavior behavior = Behavior::Isolated;
-  bool invert = false;            ///< what lies between matches counts as the match
-  bool add_prefix_space = false;  ///< a piece that does not start with a space gets one
-  /// Comes after ByteLevel: matches are looked for in the byte alphabet's text of a piece.
+  bool invert = false;            ///< the text between matches counts as the match
+  bool add_prefix_space = false;  ///< puts a space before a piece without one
+  /// The step follows ByteLevel: it matches the piece as written in the byte alphabet.
   bool in_byte_alphabet = false;
-  std::optional<Metaspace> metaspace{};  ///< then only this is done
+  std::optional<Metaspace> metaspace{};  ///< if set, the step does only this
 };
 
-/// A part of a text between the steps.
+/// A part of the text, between two steps.
 struct TextPiece {
   std::string_view text;              ///< a view into the text, or into TextPieces::owned
-  std::size_t begin = 0;              ///< its first byte in the text, if no step rewrote it
-  const uint32_t* origins = nullptr;  ///< else of each byte, and of the end, the byte in the text
+  std::size_t begin = 0;              ///< its offset in the whole text, if no step rewrote it
+  const uint32_t* origins = nullptr;  ///< else, for each byte and the end, the offset in the text
 
   std::size_t origin(std::size_t at) const { return origins ? origins[at] : begin + at; }
 };
@@ -51,18 +51,18 @@ struct TextPieces {
     std::string text;
     std::vector<uint32_t> origins;
   };
-  std::vector<std::unique_ptr<Owned>> owned;  ///< of rewritten pieces
+  std::vector<std::unique_ptr<Owned>> owned;  ///< the text of rewritten pieces
 };
 
 /// Immutable after compile(); several threads may call cut().
 class PreTokenizer {
  public:
-  /// BadInput (without `where`): a pattern is refused.
+  /// Errors: BadInput (without `where`) if a pattern is not supported.
   static Result<PreTokenizer> compile(const std::vector<CutStep>& steps);
 
-  /// `text` must be well-formed, and outlive the pieces. Behind ByteLevel a cut may lie within a
-  /// character. `first`: it is where the whole text begins. Error: a pattern reaches one of PCRE2's
-  /// limits.
+  /// `text` must be well-formed and outlive the pieces. After ByteLevel a cut may be inside a
+  /// character. `first`: `text` begins at the start of the whole text. Errors: a pattern
+  /// reaches one of PCRE2's limits.
   Result<TextPieces> cut(std::string_view text, bool first) const;
 
  private:

@@ -1,5 +1,5 @@
-// tokenizer.model, as transformers' converter for Llama's tokenizer takes it: pieces become the
-// vocabulary, scores the merges, and spaces show as U+2581.
+// Reads tokenizer.model as transformers' converter for Llama's tokenizer does: pieces become
+// the vocabulary, scores the merges, and U+2581 represents a space.
 #include <algorithm>
 
 #include "engine/data/text/text_file.h"
@@ -16,7 +16,7 @@ using Type = SentencePieceModel::Type;
 
 constexpr const char* kSpace = "\u2581";
 
-/// Each way to cut a piece into two pieces is a merge. A higher score comes earlier.
+/// Each way to cut a piece into two pieces is a merge. Higher scores have lower ranks.
 void add_merges(const SentencePieceModel& model, TokenizerSpec& spec) {
   StringTable ids(model.pieces.size());
   const auto merges = [](const Piece& piece) {

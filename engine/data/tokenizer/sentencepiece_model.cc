@@ -18,8 +18,8 @@ class Message {
  public:
   struct Field {
     uint64_t number = 0;
-    uint64_t value = 0;     ///< of a varint or fixed field
-    std::string_view text;  ///< of a length-delimited field
+    uint64_t value = 0;     ///< for varint and fixed fields
+    std::string_view text;  ///< for length-delimited fields
     std::size_t at = 0;     ///< offset in the message
     enum class Wire { Varint, Fixed64, Bytes, Fixed32 } wire = Wire::Varint;
   };
@@ -28,7 +28,7 @@ class Message {
   std::size_t at() const { return at_; }
   bool done() const { return at_ >= bytes_.size(); }
 
-  /// nullopt: the bytes are not protobuf from at() on.
+  /// nullopt if the bytes from at() on are not protobuf.
   std::optional<Field> next() {
     Field field{.at = at_};
     const auto tag = varint();
@@ -146,7 +146,7 @@ class ProtoReader {
       return refuse("piece " + std::to_string(model_.pieces.size()) +
                     " is not a text with a score");
     }
-    // All ways to cut a piece are looked up, which would take too long for a long one.
+    // add_merges() looks up all ways to cut a piece, which takes too long for a long piece.
     if (piece.text.size() > kPieceBytesMax) {
       return refuse("piece " + std::to_string(model_.pieces.size()) + " has more than " +
                     std::to_string(kPieceBytesMax) + " bytes");

@@ -1,6 +1,6 @@
-// tokenizer.model, SentencePiece's own file: a protobuf with the pieces, their scores and its
-// trainer's settings. Only byte-pair models of Llama's form are read; others are refused by name.
-// For engine/data and engine/gguf.
+// Parser of tokenizer.model, SentencePiece's own file: a protobuf with the pieces, their scores
+// and its trainer's settings. Only byte-pair models of Llama's form are supported; others are
+// refused by name. For engine/data and engine/gguf.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct SentencePieceModel {
   int32_t unk_id = 0, bos_id = 1, eos_id = 2, pad_id = -1;  ///< -1: none
 };
 
-/// A pure function of the file's bytes. BadInput: not such a protobuf (with the offset), a model
-/// that is not byte-pair (Unigram, Word, Char), a normalizer that changes characters, extra white
-/// space removed, white space as a suffix, pieces that are not text.
+/// A pure function of the file's bytes. Errors: BadInput if it is not such a protobuf (with the
+/// offset), if the model is not byte-pair (Unigram, Word, Char), if its normalizer changes
+/// characters or removes extra white space, if white space is a suffix, or if a piece is not text.
 Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes,
                                                      const std::string& path);
 

@@ -1,4 +1,4 @@
-// Which ids are special, and what for: from tokenizer_config.json, special_tokens_map.json,
+// Finds the special tokens and their roles in tokenizer_config.json, special_tokens_map.json,
 // added_tokens.json, generation_config.json and config.json, in transformers' order of precedence.
 #include <algorithm>
 #include <array>
@@ -13,12 +13,12 @@ namespace {
 
 using nlohmann::json;
 
-/// Tokenizers that make their post-processor of add_bos_token and add_eos_token (transformers 4).
+/// Classes that make their post-processor from add_bos_token and add_eos_token (transformers 4).
 constexpr std::array<std::string_view, 6> kRebuildsPostProcessor = {
     "LlamaTokenizer",         "LlamaTokenizerFast", "CodeLlamaTokenizer",
     "CodeLlamaTokenizerFast", "GemmaTokenizer",     "GemmaTokenizerFast"};
 
-/// An object; empty: the file does not exist.
+/// Returns the file's JSON object, an empty one if the file does not exist.
 Result<json> optional_object(Files& files, const std::string& path) {
   DSJ_TRY(const bool exists, file_exists(files, path));
   if (!exists) return json::object();
@@ -27,7 +27,7 @@ Result<json> optional_object(Files& files, const std::string& path) {
   return root;
 }
 
-/// A token as the config files write it: "text" or {"content": "text", ...}.
+/// A token as it is written in the config files: "text" or {"content": "text", ...}.
 std::optional<std::string> token_text(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object() && value.contains("content") && value["content"].is_string()) {
@@ -69,7 +69,7 @@ class SpecialTokens {
 
  private:
   /// Hugging Face's loader numbers added tokens itself: the vocabulary's id, else the next free
-  /// one. A file that says otherwise would be read differently there.
+  /// one. It would read a file with other ids differently.
   Status check_added_ids() const {
     std::unordered_map<std::string, int32_t> numbered;
     int32_t next = static_cast<int32_t>(vocab_.size());
@@ -118,8 +118,8 @@ class SpecialTokens {
     return {};
   }
 
-  /// added_tokens.json, {token: id}: what slow tokenizers wrote before added_tokens_decoder. Tokens
-  /// with a role are special.
+  /// added_tokens.json, {token: id}: written by slow tokenizers before added_tokens_decoder
+  /// existed. Tokens with a role are special.
   Status added_tokens_json(const json& added, const json& config, const json& map) {
     std::vector<std::string> with_role;
     for (const json* object : {&config, &map}) {
@@ -149,7 +149,7 @@ class SpecialTokens {
     return {};
   }
 
-  /// Adds the special token that a tokenizer's class has if no file names one.
+  /// Adds the default special token of a tokenizer's class, for roles that no file names.
   Status add_default(const std::string& text) {
     int32_t next = 0;
     for (std::size_t i = 0; i < id_of_.size(); ++i) next = std::max(next, id_of_.id(i) + 1);
@@ -200,7 +200,7 @@ class SpecialTokens {
     return {};
   }
 
-  /// The id of a token that has a role. If it was not added before it is special from now on.
+  /// Returns the id of a token that has a role. If it was not added before, adds it as special.
   Result<int32_t> special(const json& value, const std::string& role, const std::string& file) {
     const auto text = token_text(value);
     if (!text) return bad_input(role + " is neither a text nor a token: " + value.dump(), file);
@@ -214,11 +214,11 @@ class SpecialTokens {
     return *known;
   }
 
-  /// add_bos_token and add_eos_token, where they are given and say something else than the
-  /// post-processor. The classes of kRebuildsPostProcessor follow them in transformers 4. Version 5
-  /// takes them out of the configuration where there is a tokenizer.json (PreTrainedTokenizerBase,
-  /// _from_pretrained), and so did other classes before. What the file's author has asked for is
-  /// followed where any version follows it, and said. Without a tokenizer.json version 5 follows both.
+  /// add_bos_token and add_eos_token, if they are set and contradict the post-processor. The
+  /// classes of kRebuildsPostProcessor follow them in transformers 4. Version 5 ignores them if
+  /// there is a tokenizer.json (PreTrainedTokenizerBase._from_pretrained), and other classes
+  /// always did. If any version follows them, so does this function, as the file's author
+  /// intended, with a note. Without a tokenizer.json version 5 follows both.
   Status follow_switches(const json& config) {
     const bool has_json = spec_.file.ends_with("/tokenizer.json");
     if (!has_json && !spec_.file.ends_with("/vocab.json")) return {};  // read with the file
@@ -262,7 +262,7 @@ class SpecialTokens {
     return {};
   }
 
-  /// Refuses settings by which transformers would change the tokenizer itself.
+  /// Refuses settings with which transformers would change the tokenizer itself.
   Status check_switches(const json& config) const {
     const std::string file = dir_ + "/tokenizer_config.json";
     const auto prefix = config.find("add_prefix_space");
@@ -292,7 +292,7 @@ class SpecialTokens {
     return {};
   }
 
-  /// Ids for roles that no token text gave. Of a list the first is eos, and all of them stop.
+  /// Ids for roles that have no token text. The first of a list is eos; all of them end generation.
   Status ids(const json& object, const std::string& file, bool stops) {
     struct Role {
       const char* name;
@@ -308,7 +308,7 @@ class SpecialTokens {
         if (!entry.is_number_integer()) {
           return bad_input(std::string(role.name) + " is not an id: " + value->dump(), file);
         }
-        if (entry < 0) continue;  // old Llama configs write -1 for none
+        if (entry < 0) continue;  // old Llama configs write -1 for "none"
         const bool used = !role.id->has_value();
         if (!is_known(entry.get<int64_t>())) {
           if (!used) continue;
@@ -345,7 +345,7 @@ class SpecialTokens {
 
   std::string dir_;
   TokenizerSpec& spec_;
-  StringTable vocab_, id_of_;  // without added tokens, and with them
+  StringTable vocab_, id_of_;  // without and with added tokens
 };
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace dsj::data {
 namespace {
 
-// The inside of classes. \s is Unicode's White_Space (PCRE2's own also holds U+180E); Oniguruma's \w
-// is Alphabetic, M, Nd, Pc and, of Latin-1, the superscripts and fractions.
+// The contents of classes. \s is Unicode's White_Space (PCRE2's own includes U+180E);
+// Oniguruma's \w is Alphabetic, M, Nd, Pc and the superscripts and fractions of Latin-1.
 constexpr std::string_view kWhiteSpace =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f})"
     R"(\x{3000})";
@@ -20,11 +20,11 @@ constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9})"
     R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kHexDigit = "0-9a-fA-F";
-// Ruby's lines: ^ also behind a \n that is not the last character, $ also in front of any \n.
+// Ruby's lines: ^ also matches after a \n that is not the last character, $ also before any \n.
 constexpr std::string_view kLineBegin = R"((?:\A|(?<=\n)(?!\z)))";
 constexpr std::string_view kLineEnd = R"((?=\n|\z))";
 
-constexpr std::size_t kDepthMax = 16;  // of classes in classes
+constexpr std::size_t kDepthMax = 16;  // of nested classes
 
 bool is_hex(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
@@ -55,7 +55,7 @@ class Translator {
   }
 
  private:
-  /// A set of characters: `items` is the inside of a class, `others` are patterns of one character.
+  /// A set of characters: `items`: the content of a class; `others`: patterns of one character.
   struct Class {
     std::string items{};
     std::vector<std::string> others{};
@@ -81,8 +81,8 @@ class Translator {
     return {};
   }
 
-  /// An escape that means the same character, or the same set, within a class and outside; it is
-  /// passed over.
+  /// Consumes an escape that means the same character, or the same set, within a class and
+  /// outside.
   Result<std::string> common_escape(bool in_class) {
     if (at_ + 1 >= pattern_.size()) return refuse("a trailing backslash");
     const char c = pattern_[at_ + 1];
@@ -101,7 +101,7 @@ class Translator {
       if (close == rest.npos) return refuse("an unclosed brace");
       std::string name(rest.substr(1, close - 1));
       const std::size_t sign = name.starts_with('^') ? 1 : 0;
-      // Categories have one or two letters. PCRE2 takes a script's plain name for its extensions.
+      // Categories have one or two letters. For PCRE2 a script's plain name means its extensions.
       if (c != 'x' && name.size() - sign > 2 && name.substr(sign) != "Any")
         name.insert(sign, "sc:");
       text = std::string("\\") + c + "{" + name + "}";
@@ -148,7 +148,7 @@ class Translator {
     return {};
   }
 
-  /// From its [ to its ].
+  /// Parses a class, from its [ to its ].
   Result<Class> character_class(std::size_t depth) {
     if (depth > kDepthMax) return refuse("a class this deep");
     if (ahead("[:")) return refuse("a POSIX class");
@@ -159,7 +159,7 @@ class Translator {
       ++at_;
     }
     if (ahead("]")) return refuse("an empty class");
-    std::string before;  // what && demands beside the rest
+    std::string before;  // lookaheads for the left sides of &&
     while (!ahead("]")) {
       if (at_ >= pattern_.size()) return refuse("an unclosed class");
       if (ahead("&&")) {
@@ -225,7 +225,7 @@ class Translator {
       atom_ = open_.back();
       open_.pop_back();
     }
-    if (ahead("(?m:")) return take(4, "(?s:");  // Ruby's m: a dot is any character
+    if (ahead("(?m:")) return take(4, "(?s:");  // Ruby's m: a dot matches any character
     if (ahead("(?i)") && at_ > 0) return refuse("(?i) behind the pattern's begin");
     if (ahead("(?")) {
       static constexpr std::string_view kKnown[] = {"(?:", "(?i:", "(?-i:", "(?i)", "(?!",
@@ -244,8 +244,8 @@ class Translator {
     return take(1, "\\{");
   }
 
-  /// {n}, {n,}, {n,m}, {,m}; any other brace is a character. In Ruby a + behind it repeats the whole
-  /// again, and a ? behind {n} makes it optional.
+  /// {n}, {n,}, {n,m}, {,m}; any other brace is a plain character. In Ruby a + after it repeats
+  /// the whole again, and a ? after {n} makes it optional.
   Status interval() {
     std::size_t end = at_ + 1;
     const auto digits = [&] {
@@ -275,8 +275,8 @@ class Translator {
   std::string_view pattern_;
   std::string out_;
   std::size_t at_ = 0;
-  std::size_t atom_ = 0;           ///< where in out_ the item begins that a quantifier repeats
-  std::vector<std::size_t> open_;  ///< of groups that are not closed
+  std::size_t atom_ = 0;           ///< where the item that a quantifier repeats begins in out_
+  std::vector<std::size_t> open_;  ///< starts of the groups that are not closed
 };
 
 std::string message_of(int code) {
@@ -335,13 +335,13 @@ Result<SplitPattern> SplitPattern::compile(std::string_view pattern, bool litera
                      "' can match the empty string, which is "
                      "not supported");
   }
-  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // without JIT the interpreter does the same
+  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // without JIT the interpreter is used
   return SplitPattern(std::move(code), literal);
 }
 
 Status SplitPattern::match(std::string_view text, std::vector<Span>& matches) const {
   matches.clear();
-  // One block per thread. It has room only for the place of the whole match.
+  // One block per thread. It has room for the offsets of the whole match only.
   struct Block {
     pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
     ~Block() { pcre2_match_data_free(data); }

@@ -1,12 +1,12 @@
-// A pre-tokenizer's pattern: text is cut at its matches. Internal to engine/data. Only this file
-// pair calls PCRE2.
+// A pre-tokenizer's pattern: text is cut at its matches. Internal to engine/data. Only this
+// file pair calls PCRE2.
 //
-// tokenizer.json's patterns are written for Oniguruma with Ruby's syntax and Unicode 16. They are
-// translated: \s, \w, \h and \b to Oniguruma's classes, classes in classes and && to alternatives
-// and lookaheads, scripts to scripts (PCRE2 would take their extensions), anchors to those of
-// lines. Characters that PCRE2 10.42 does not know are matched as known ones of their category
-// (as_unicode14). What has no such form (\R, \X, \G, named groups, backreferences) is refused by
-// name, as is a pattern that can match the empty string.
+// tokenizer.json's patterns are written for Oniguruma with Ruby's syntax and Unicode 16. They
+// are translated: \s, \w, \h and \b to Oniguruma's classes, nested classes and && to
+// alternatives and lookaheads, scripts to scripts (PCRE2 would match their extensions too),
+// anchors to line anchors. Characters that PCRE2 10.42 lacks are matched as older ones of the
+// same category (as_unicode14). What cannot be translated (\R, \X, \G, named groups,
+// backreferences) is refused by name, as is a pattern that can match the empty string.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,8 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-/// The pattern in PCRE2's syntax. BadInput (without `where`): it is refused. Exposed for its test.
+/// Translates to PCRE2's syntax. Errors: BadInput (without `where`) if it cannot. Public for
+/// its test.
 Result<std::string> translate_pattern(std::string_view pattern);
 
 /// Immutable after compile(); several threads may call match().
@@ -35,8 +36,8 @@ class SplitPattern {
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
-  /// Clears `matches` and fills it with all matches in well-formed UTF-8, left to right, without
-  /// overlap. Error: PCRE2 reaches one of its limits on this text.
+  /// Clears `matches` and fills it with all matches in well-formed UTF-8, left to right,
+  /// without overlap. Errors: PCRE2 reaches one of its limits on this text.
   Status match(std::string_view text, std::vector<Span>& matches) const;
 
  private:
@@ -55,8 +56,8 @@ inline constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// Of the pre-tokenizer Whitespace: \w+|[^\w\s]+ with the \w of Rust's regex, which is not
-/// Oniguruma's. What lies between matches is dropped.
+/// The pattern of the pre-tokenizer Whitespace: \w+|[^\w\s]+ with the \w of Rust's regex, which
+/// differs from Oniguruma's. The text between matches is dropped.
 std::string whitespace_pattern();
 
 }  // namespace dsj::data

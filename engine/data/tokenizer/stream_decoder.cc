@@ -24,7 +24,7 @@ std::string StreamDecoder::take(bool all) {
   const std::string before = tokenizer_.decode(std::span(ids_).first(certain_), skip_special_);
   const std::string now = tokenizer_.decode(ids_, skip_special_);
   const bool open = now.ends_with("\uFFFD");
-  // While there is no text, the first token is still first for a decoder that strips in front.
+  // While there is no text, a decoder that strips the first token still treats this one as first.
   if (!all && (open || now.size() <= before.size())) return "";
   if (!now.starts_with(before)) return "";
   std::string fresh = now.substr(before.size());

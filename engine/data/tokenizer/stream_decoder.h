@@ -1,6 +1,6 @@
-// A text as its ids arrive, for generation. What push() and finish() return, put together, equals
-// Tokenizer::decode of all ids. Text is held back while a later id may still change it (a
-// character's bytes are incomplete, or a run of byte tokens goes on).
+// Decodes ids to text while they arrive, for generation. The results of push() and finish()
+// together equal Tokenizer::decode of all ids. Text is held back while a later id may still
+// change it: a character's bytes are incomplete, or a run of byte tokens may continue.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class StreamDecoder {
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = true)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  /// The text that `id` makes certain; may be empty. Its work grows with the ids held back.
+  /// Returns the text that is final after `id`, maybe none. Its work grows with the ids held back.
   std::string push(int32_t id);
-  /// The text that was held back. The decoder starts anew afterwards.
+  /// Returns the text that was held back, and resets the decoder.
   std::string finish();
 
  private:
@@ -27,7 +27,7 @@ class StreamDecoder {
 
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  std::vector<int32_t> ids_;  ///< the last certain ids, as context, then the ids held back
+  std::vector<int32_t> ids_;  ///< the last final ids, as context, then the ids held back
   std::size_t certain_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// Strings to ids without an allocation per entry. A vocabulary of 150,000 tokens is filled in
-// milliseconds; a std::unordered_map would take a good part of a program's start. Internal to
-// engine/data.
+// A map from strings to ids without an allocation per entry. It takes a vocabulary of 150,000
+// tokens in milliseconds; a std::unordered_map would take a good part of a program's start.
+// Internal to engine/data.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class StringTable {
     slots_.assign(size, kEmpty);
   }
 
-  /// Of a string given twice the later id counts.
+  /// If a string is given twice, the later id counts.
   void insert(std::string_view key, int32_t id) {
     if (2 * (entries_.size() + 1) > slots_.size()) grow();
     const auto hash = static_cast<uint32_t>(std::hash<std::string_view>{}(key));
@@ -47,7 +47,7 @@ class StringTable {
   }
 
   std::size_t size() const { return entries_.size(); }
-  /// Strings in the order of insertion. A view is valid until the next insert.
+  /// The i-th string in the order of insertion. A view is valid until the next insert.
   std::string_view key(std::size_t i) const {
     return std::string_view(text_).substr(entries_[i].begin, entries_[i].length);
   }

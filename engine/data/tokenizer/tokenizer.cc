@@ -20,8 +20,8 @@ struct Tokenizer::Parts {
   std::optional<PreTokenizer> pre_tokenizer;
   bool byte_level = true;
   std::vector<DecodeStep> decoders;
-  /// Added words that are looked for in normalized text decode as that text (as in tokenizers
-  /// 0.23).
+  /// Added words that are searched in normalized text decode to their normalized form (as in
+  /// tokenizers 0.23).
   std::map<int32_t, std::string> decoded_as;
   std::optional<Bpe> bpe;
   std::optional<AddedTokenSplitter> added_raw, added_normalized;
@@ -40,17 +40,17 @@ struct Tokenizer::Parts {
 
 namespace {
 
-/// Counts the ids before each mark while a text is encoded.
+/// Counts the ids before each mark during encoding.
 class Marks {
  public:
   explicit Marks(std::span<const std::size_t> at) : at_(at.begin(), at.end()) {}
 
-  /// The next id, `count` ids before it, begins at byte `begin`.
+  /// The next id begins at byte `begin`; `count` ids precede it.
   void pass(std::size_t begin, std::size_t count) {
     while (firsts_.size() < at_.size() && at_[firsts_.size()] <= begin)
       put(count, count > 0 && at_[firsts_.size()] < begin);
   }
-  /// No id follows; `inside`: the marks ahead lie within the last one.
+  /// No id follows; `inside`: the remaining marks are within the last one.
   void end(std::size_t count, bool inside) {
     while (firsts_.size() < at_.size()) put(count, inside && count > 0);
   }
@@ -58,7 +58,7 @@ class Marks {
   bool any_before(std::size_t end) const {
     return firsts_.size() < at_.size() && at_[firsts_.size()] < end;
   }
-  /// The marks ahead that lie before `end`, each as `place(mark)`: marks of a part of the text.
+  /// The remaining marks before `end`, converted by place(mark) to offsets in a part of the text.
   template <typename Place>
   Marks within(std::size_t end, Place place) const {
     std::vector<std::size_t> inner;
@@ -66,7 +66,7 @@ class Marks {
       inner.push_back(place(at_[i]));
     return Marks(inner);
   }
-  /// Takes over what such a part found.
+  /// Adds the results of such a part.
   void take(const Marks& inner) {
     firsts_.insert(firsts_.end(), inner.firsts_.begin(), inner.firsts_.end());
     crossed_.insert(crossed_.end(), inner.crossed_.begin(), inner.crossed_.end());
@@ -80,7 +80,7 @@ class Marks {
     firsts_.push_back(count);
     crossed_.push_back(crossed);
   }
-  std::vector<std::size_t> firsts_;  ///< of the marks that are behind
+  std::vector<std::size_t> firsts_;  ///< for the marks that were passed
   std::vector<bool> crossed_;
 };
 
@@ -88,7 +88,7 @@ std::unexpected<Error> at_file(const TokenizerSpec& spec, std::string message) {
   return bad_input(std::move(message), spec.file);
 }
 
-/// -1: a byte that UTF-8 never has, for which a vocabulary needs no token.
+/// The id of each byte; -1 for bytes that never occur in UTF-8, which need no token.
 Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const StringTable& ids) {
   std::array<int32_t, 256> byte_ids{};
   int missing = 0, first_missing = -1;
@@ -108,7 +108,7 @@ Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const St
   return byte_ids;
 }
 
-/// Tables reach up to the highest id. An id far above the number of tokens is damage.
+/// Tables have an entry for every id, so an id far above the number of tokens is refused.
 Status check_ids(const TokenizerSpec& spec) {
   const std::size_t limit = 4 * (spec.vocab.size() + spec.added.size()) + 65'536;
   const auto check = [&](const std::string& token, int32_t id) -> Status {
@@ -121,7 +121,7 @@ Status check_ids(const TokenizerSpec& spec) {
   return {};
 }
 
-/// Called before added tokens are in `ids`: Hugging Face's model does not know them.
+/// Called before added tokens are in `ids`, because Hugging Face's BPE model does not see them.
 Result<Characters> characters_of(const TokenizerSpec& spec, const StringTable& ids) {
   const CharacterForm& form = *spec.characters;
   Characters characters{
@@ -140,7 +140,7 @@ Result<Characters> characters_of(const TokenizerSpec& spec, const StringTable& i
   return characters;
 }
 
-/// The merges that the file lists. A line's number is its rank.
+/// The merges that the file lists. The rank of a merge is its line number.
 Result<MergeTable> listed_merges(const TokenizerSpec& spec, const StringTable& id_of_token) {
   MergeTable table(spec.merges.size());
   std::string whole;
@@ -159,8 +159,8 @@ Result<MergeTable> listed_merges(const TokenizerSpec& spec, const StringTable& i
   return table;
 }
 
-/// tiktoken's merges: each way to cut a token into two tokens is one, and its rank is the token's
-/// id.
+/// tiktoken's merges: each way to cut a token into two tokens is a merge, and its rank is the
+/// token's id.
 MergeTable merges_by_id(const StringTable& ids) {
   MergeTable table(ids.size() * 4);
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -222,7 +222,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   };
   for (const auto& [token, id] : spec.vocab) {
     name_id(token, id);
-    // A token with characters outside the alphabet can never result from merging bytes.
+    // Merging bytes never yields a token with characters outside the alphabet.
     if (auto bytes = from_byte_alphabet(token)) id_of_bytes.insert(*bytes, id);
   }
   MergeTable merges(0);
@@ -240,7 +240,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
     parts->bpe.emplace(byte_ids, std::move(merges), std::move(id_of_bytes), spec.whole_pieces);
   }
 
-  // Hugging Face looks for special tokens first. Of equal patterns the first counts.
+  // Hugging Face searches special tokens first. The first of equal patterns counts.
   std::vector<AddedToken> raw, normalized;
   std::vector<std::string> raw_patterns, normalized_patterns;
   std::stable_partition(spec.added.begin(), spec.added.end(),
@@ -277,9 +277,9 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
-/// One call of encode(): what it has found so far. A text becomes segments at its added tokens;
-/// what lies between is normalized, and becomes segments at the added tokens of normalized text;
-/// what lies between those becomes pieces. Marks follow through all of it.
+/// The state of one call of encode(). The text is cut into segments at its added tokens; the
+/// text between them is normalized and cut at the added tokens of normalized text; the rest is
+/// cut into pieces. The marks are converted at each stage.
 class Tokenizer::Encoding {
  public:
   Encoding(const Parts& parts, EncodeOptions options, std::size_t limit)
@@ -309,7 +309,7 @@ class Tokenizer::Encoding {
   }
   bool full() const { return ids_.size() >= limit_; }
 
-  /// `begin`: of the text, in encode()'s input.
+  /// `begin`: offset of `text` in encode()'s input.
   Status plain_text(std::string_view text, std::size_t begin, Marks& marks) {
     const Normalizer& normalizer = parts_.normalizer;
     const bool changes = !normalizer.keeps(text);
@@ -343,7 +343,7 @@ class Tokenizer::Encoding {
     return {};
   }
 
-  /// `begin`: of the text, in the normalized one. `first`: it lies at the start of encode()'s input.
+  /// `begin`: offset of `text` in the normalized text. `first`: at the start of encode()'s input.
   Status normal_text(std::string_view text, std::size_t begin, bool first, Marks& marks) {
     DSJ_TRY(const TextPieces pieces, parts_.pre_tokenizer->cut(text, first));
     Marks inner = marks.within(begin + text.size(), [&](std::size_t mark) { return mark - begin; });
@@ -374,7 +374,7 @@ class Tokenizer::Encoding {
 
   const Parts& parts_;
   const EncodeOptions options_;
-  const std::size_t limit_;  ///< no more ids than these are wanted
+  const std::size_t limit_;  ///< stop after this many ids
   std::vector<int32_t> ids_;
 };
 
@@ -403,7 +403,7 @@ Result<MarkedIds> Tokenizer::encode(std::string_view text, std::span<const std::
   Encoding encoding(*parts_, options, limit);
   DSJ_TRY_STATUS(encoding.text(text, marks));
   MarkedIds found{std::move(encoding).ids(), marks.firsts(), marks.crossed()};
-  // What is cut off reaches over no mark.
+  // An id that is cut off does not extend over a mark.
   for (std::size_t i = 0; i < at.size(); ++i)
     found.crossed[i] = found.crossed[i] && found.firsts[i] <= std::min(found.ids.size(), limit);
   found.ids.resize(std::min(found.ids.size(), limit));
@@ -426,7 +426,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
       tokens.push_back(normal == parts_->decoded_as.end() ? token : normal->second);
       continue;
     }
-    // For added tokens too: Hugging Face's byte-level decoder does not tell them apart.
+    // For added tokens too, as Hugging Face's byte-level decoder does.
     if (auto mapped = from_byte_alphabet(token)) {
       bytes += *mapped;
     } else {

@@ -82,7 +82,7 @@ Result<TokenizerSpec> read_vocab_and_merges(Files& files, const std::string& dir
       std::ranges::find(spec.vocab, kEndOfText, &std::pair<std::string, int32_t>::first);
   const bool gpt2 =
       name == "GPT2Tokenizer" || name == "GPT2TokenizerFast" || name == "gpt2" ||
-      // No class is named: GPT-2's vocabulary ends with <|endoftext|>, Qwen2's has no such token.
+      // Without a class: GPT-2's vocabulary ends with <|endoftext|>; Qwen2's lacks this token.
       (name.empty() && end_of_text != spec.vocab.end() &&
        end_of_text->second + 1 == static_cast<int32_t>(spec.vocab.size()));
   const bool qwen2 = name == "Qwen2Tokenizer" || name == "Qwen2TokenizerFast" || name == "qwen2" ||
@@ -153,12 +153,12 @@ Status read_ranks(Files& files, const std::string& path, TokenizerSpec& spec) {
   return {};
 }
 
-/// Qwen's first tokenizer: ranks in the file, 208 special tokens in the code.
+/// Qwen's first tokenizer: ranks are in the file, its 208 special tokens in its Python code.
 Result<TokenizerSpec> read_qwen_tiktoken(Files& files, const std::string& dir) {
   TokenizerSpec spec;
   spec.file = dir + "/qwen.tiktoken";
   DSJ_TRY_STATUS(read_ranks(files, spec.file, spec));
-  // Its code calls Python's unicodedata.
+  // Its Python code calls unicodedata.
   spec.normalizer.steps.push_back({.form = NormalForm::Nfc, .tables = NormalTables::Current});
   spec.merge_by_id = spec.whole_pieces = true;
   spec.steps.push_back({.match = CutStep::Match::Pattern, .pattern = std::string(kQwen2Pattern)});

@@ -1,5 +1,5 @@
-// The files of a model directory that say how text is tokenized. It reads only the directory.
-// For engine/data and engine/gguf; other callers take has_tokenizer() and Tokenizer::load.
+// Reads the files of a model directory that define its tokenizer. It reads nothing else. For
+// engine/data and engine/gguf; other callers use has_tokenizer() and Tokenizer::load.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ Result<TokenizerSpec> read_tokenizer_json(Files& files, const std::string& path)
 /// Reads tokenizer.model and its special tokens (sentencepiece_files.cc).
 Result<TokenizerSpec> read_sentencepiece(Files& files, const std::string& model_dir);
 
-/// Puts bos, eos, pad, stop ids and tokenizer_config.json's added_tokens_decoder into `spec`
-/// (special_tokens.cc). `default_special`: for a role that no file names; may be empty.
+/// Adds bos, eos, pad, stop ids and tokenizer_config.json's added_tokens_decoder to `spec`
+/// (special_tokens.cc). `default_special`: the token for a role that no file names; may be empty.
 Status read_special_tokens(Files& files, const std::string& model_dir,
                            const std::string& default_special, TokenizerSpec& spec);
 

@@ -1,4 +1,4 @@
-// tokenizer.json. Every field is either carried out here or refused by name.
+// Reads tokenizer.json. Every field is either applied or refused by name.
 #include <algorithm>
 #include <initializer_list>
 #include <map>
@@ -20,7 +20,7 @@ constexpr const char* kBpeHint =
 
 constexpr std::size_t kStepBytesMax = 256;   // per Prepend or Replace
 constexpr std::size_t kStepsMax = 16;        // per list
-constexpr std::size_t kGrowthMax = 1 << 16;  // by which all Replace steps may lengthen a text
+constexpr std::size_t kGrowthMax = 1 << 16;  // the growth of a text by all Replace steps
 
 std::string type_of(const json& object) {
   return object.is_object() && object.contains("type") && object["type"].is_string()
@@ -28,7 +28,7 @@ std::string type_of(const json& object) {
              : std::string();
 }
 
-/// Null: the field does not exist.
+/// Returns null if the field does not exist.
 const json& field(const json& object, const char* name) {
   static const json null;
   const auto found = object.find(name);
@@ -57,7 +57,7 @@ class JsonReader {
     return bad_input(where + " " + what, spec_.file, kBpeHint);
   }
 
-  /// Error if a field of `object` is not one of `known`.
+  /// Refuses `object` if it has a field that is not one of `known`.
   Status only(const json& object, const std::string& where,
               std::initializer_list<const char*> known) const {
     for (const auto& [key, value] : object.items()) {
@@ -94,8 +94,8 @@ class JsonReader {
         return refuse(std::string("model.") + name, "is " + affix.dump());
       }
     }
-    // In a byte-level vocabulary they change nothing: build() makes sure that every byte that text
-    // can have is a token.
+    // In a byte-level vocabulary these two change nothing, because build() makes sure that
+    // every byte of a text is a token.
     DSJ_TRY(characters_.byte_fallback, flag(model, "model", "byte_fallback", false));
     DSJ_TRY(characters_.fuse_unk, flag(model, "model", "fuse_unk", false));
     const json& unk = field(model, "unk_token");
@@ -156,8 +156,8 @@ class JsonReader {
     return {};
   }
 
-  /// A text of the file that goes into every text. It must be short, so that steps cannot pile it
-  /// up.
+  /// A text of the file that is inserted into every text. It must be short, so that several
+  /// steps cannot lengthen a text without bound.
   Result<std::string> short_text(const json& value, const std::string& where) const {
     if (!value.is_string() || value.get_ref<const std::string&>().size() > kStepBytesMax) {
       return refuse(where, "is " + value.dump().substr(0, 60) + ", expected a short text");
@@ -179,7 +179,7 @@ class JsonReader {
     return refuse(where, "is neither {\"Regex\": ...} nor {\"String\": ...} with a text");
   }
 
-  /// Notes that every `shortest` bytes of a text may become `text`.
+  /// Records that a step may replace every `shortest` bytes of a text by `text`.
   Status grow(const std::string& text, std::size_t shortest, const std::string& where) {
     growth_ *= std::max<std::size_t>(1, (text.size() + shortest - 1) / shortest);
     if (growth_ <= kGrowthMax) return {};
@@ -371,7 +371,7 @@ class JsonReader {
   Status post_processor(const json& post, const std::string& where) {
     if (post.is_null()) return {};
     const std::string type = type_of(post);
-    if (type == "ByteLevel") return {};  // moves offsets, no ids
+    if (type == "ByteLevel") return {};  // changes offsets, not ids
     if (type == "Sequence" && field(post, "processors").is_array()) {
       std::size_t i = 0;
       for (const json& inner : post["processors"]) {
@@ -386,7 +386,7 @@ class JsonReader {
                              "BertProcessing are what is supported)");
   }
 
-  /// "cls" in front of the text and "sep" behind it, each [token, id].
+  /// Adds "cls" before the text and "sep" after it; each is [token, id].
   Status post_pair(const json& post, const std::string& where) {
     DSJ_TRY_STATUS(only(post, where, {"type", "sep", "cls", "trim_offsets", "add_prefix_space"}));
     DSJ_TRY_STATUS(only_template(where));

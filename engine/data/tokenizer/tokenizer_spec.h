@@ -1,5 +1,5 @@
-// The content of the tokenizer file formats in one shape. tokenizer_files.h reads it, tokenizer.cc
-// builds a Tokenizer from it, engine/gguf the keys of a GGUF file.
+// The content of all tokenizer file formats in one struct. tokenizer_files.h fills it,
+// tokenizer.cc builds a Tokenizer from it, engine/gguf the keys of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace dsj::data {
 
-/// Without ByteLevel: tokens are plain text, and merging starts from characters.
+/// For tokenizers without ByteLevel: tokens are plain text, and merging starts from characters.
 struct CharacterForm {
   bool byte_fallback = false;
   bool fuse_unk = false;
@@ -23,24 +23,24 @@ struct CharacterForm {
 };
 
 struct TokenizerSpec {
-  std::string file;  ///< where it was read, for messages
+  std::string file;  ///< the path, for messages
   Normalizer normalizer;
-  std::vector<CutStep> steps;               ///< of the pre-tokenizer
-  std::optional<CharacterForm> characters;  ///< nullopt: byte-level
-  std::vector<DecodeStep> decoders;         ///< character form
+  std::vector<CutStep> steps;               ///< the pre-tokenizer's
+  std::optional<CharacterForm> characters;  ///< nullopt for byte-level tokenizers
+  std::vector<DecodeStep> decoders;         ///< only with `characters`
 
-  std::vector<std::pair<std::string, int32_t>> vocab;  ///< token in its own alphabet, id
+  std::vector<std::pair<std::string, int32_t>> vocab;  ///< token as in the file, id
   std::vector<std::pair<std::string, std::string>> merges;
-  /// tiktoken: a merge's rank is the id of its result, whatever its two sides are.
+  /// tiktoken: a merge's rank is the id of its result.
   bool merge_by_id = false;
   bool whole_pieces = false;
 
   std::vector<AddedToken> added;
-  std::vector<int32_t> prefix_ids, suffix_ids;  ///< what the post-processor puts around every text
+  std::vector<int32_t> prefix_ids, suffix_ids;  ///< added around every text
 
   std::optional<int32_t> bos_id, eos_id, pad_id;
-  std::vector<int32_t> stop_ids;   ///< eos and generation_config.json's eos_token_id
-  std::vector<std::string> notes;  ///< what a user should know of how the files were read
+  std::vector<int32_t> stop_ids;   ///< eos, and generation_config.json's eos_token_id
+  std::vector<std::string> notes;  ///< remarks for the user on how the files were read
 };
 
 }  // namespace dsj::data
