@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kAnyLength = int64_t{1} << 60;
 
-/// Cuts a row's beginning.
+/// Cuts the beginning of a row that is too long.
 void keep_end(Cut& cut, int64_t max_seq_length) {
   auto& ids = cut.sample.input_ids;
   auto& labels = cut.sample.labels;
@@ -69,7 +69,7 @@ int64_t Dataset::answer_beside(int64_t row) const {
 
 Dataset::Half Dataset::half_of(int64_t row) const {
   if (!unpaired_) return {row, false};
-  constexpr int64_t kTogether = 1000;  // datasets.map's batch, in which TRL parts the pairs
+  constexpr int64_t kTogether = 1000;  // TRL splits the pairs per batch of datasets.map
   const int64_t first = row / (2 * kTogether) * kTogether;
   const int64_t pairs = std::min(kTogether, file_rows() - first), place = row - 2 * first;
   return {first + place % pairs, place >= pairs};
@@ -93,8 +93,8 @@ int64_t Dataset::bytes_of(int64_t row) const {
 }
 
 int64_t Dataset::tokens_at_most(int64_t row) const {
-  // A token is at least a byte of text: of the row, or of what its template puts around it. A row of
-  // ids has two numbers and two commas for each.
+  // A token has at least one byte of text: of the row, or of the template's text around it. A
+  // row of ids has two numbers and two commas per token.
   constexpr int64_t kTemplate = 256;
   const bool ids = place_of(row).first->found.kind == RowKind::Tokens;
   return ids ? bytes_of(row) / 4 : bytes_of(row) + kTemplate;
@@ -173,7 +173,7 @@ Result<Sample> Dataset::whole(int64_t row) const {
 Result<ShapedRow> Dataset::shaped(int64_t row) const {
   const auto [file, number] = place_of(row);
   DSJ_TRY(const std::string raw, file->raw(number));
-  // Rows were checked when the file was opened. What is wrong now has changed since.
+  // Rows were valid when the file was opened, so an error means that the file changed.
   const auto changed = [&](const std::string& what) {
     return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what,
                 file->path() + ": row " + std::to_string(number));

@@ -1,4 +1,4 @@
-// Opening a data set: its files, and the check of every row. Methods of dataset.h.
+// Opens a data set: finds its files and checks every row. Methods of dataset.h.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace dsj::data {
 
-/// Collects what is wrong with rows and reports it in one error.
+/// Collects bad rows and reports them in one error.
 class BadRows {
  public:
   BadRows(bool several_files, int64_t listed_max)
@@ -32,7 +32,7 @@ class BadRows {
     text_ += what;
   }
 
-  /// Rows that were looked at, bad or not.
+  /// Counts rows that were read, bad or not.
   void see(int64_t rows = 1) { seen_ += rows; }
 
   Status status(const std::string& where) const {
@@ -51,8 +51,8 @@ class BadRows {
 
 namespace {
 
-/// The rows of a file by their kind: one kind is the file's, a row of another is bad. Pairs are a kind of
-/// their own.
+/// Counts the rows of a file by kind. A file has one kind; rows of another kind are bad. Pairs
+/// are a kind of their own.
 class Kinds {
  public:
   using Form = std::pair<RowKind, bool>;
@@ -63,7 +63,7 @@ class Kinds {
     if (seen.rows++ == 0) seen.shape = row.shape;
     if (std::ssize(seen.first) < listed_max_) seen.first.push_back(place);
   }
-  /// Of most rows; of two as frequent ones that which comes first in the file.
+  /// The most frequent form; of equally frequent ones the first in the file.
   std::optional<Form> most() const {
     const auto found = std::ranges::max_element(seen_, [](const auto& one, const auto& other) {
       return std::pair(one.second.rows, -one.second.first.front().row) <
@@ -71,7 +71,7 @@ class Kinds {
     });
     return found == seen_.end() ? std::nullopt : std::optional(found->first);
   }
-  /// Reports every row that is not of the file's kind. True: there are none.
+  /// Reports every row that is not of the file's kind. True if there are none.
   bool tell_others(const std::string& path, BadRows& bad) const {
     const auto most = this->most();
     for (const auto& [other, seen] : seen_) {
@@ -96,7 +96,7 @@ class Kinds {
   std::map<Form, Seen> seen_;
 };
 
-/// What a template says of a row, and where in the template.
+/// A template's message on a row, with its location in the template.
 std::string said(const Error& error) {
   return error.message + (error.where.empty() ? "" : " (" + error.where + ")");
 }
@@ -127,7 +127,7 @@ const char* name_of(RowKind kind) {
   return "chat";
 }
 
-/// Of a row that nothing but its fields has checked.
+/// Whether a row is left out, as far as its fields show.
 bool is_left_out(const RowFile& file, std::string_view text, bool skips_bad_rows) {
   if (!skips_bad_rows && text.find("\"\"") == std::string_view::npos) return false;
   const auto row = file.shaped(text);
@@ -187,7 +187,7 @@ Status Dataset::open_files(Files& files) {
   for (const RowSource& source : sources) count += source.files.size();
   BadRows bad(count > 1, options_.bad_rows_listed_max);
   std::vector<int64_t> rows;
-  Status need;  // of a tokenizer or a template: said behind what is wrong with the rows
+  Status need;  // a missing tokenizer or template, reported after bad rows
   for (const RowSource& source : sources) {
     rows.push_back(0);
     for (const std::string& path : source.files) {
@@ -300,7 +300,7 @@ bool Dataset::tokenizes_to_check() const {
 }
 
 Status Dataset::check(Files& files, RowFile& file, BadRows& bad, Status& need) {
-  // The check of a file that is tokenized for it depends on the whole tokenizer.
+  // A check that tokenizes depends on the whole tokenizer, so it is not cached.
   if (options_.cache_directory.empty() || file.bytes().size() < options_.cached_bytes_min ||
       tokenizes_to_check()) {
     DSJ_TRY([[maybe_unused]] const bool good, check_all(files, file, bad, need));
@@ -310,7 +310,7 @@ Status Dataset::check(Files& files, RowFile& file, BadRows& bad, Status& need) {
                          .now = static_cast<int64_t>(std::time(nullptr)),
                          .process = getpid()});
   std::string form = file.form();
-  if (options_.learning.inputs) form += " inputs";  // then nothing need be known of the answers
+  if (options_.learning.inputs) form += " inputs";  // then the answers need not be located
   if (options_.skips_bad_rows) form += " skips";
   if (options_.scored) form += " scored";
   DSJ_TRY(const std::string key, file.key(form + " " + std::to_string(options_.vocab_size)));
@@ -332,7 +332,7 @@ std::optional<RowProblem> Dataset::problem_of(const ShapedRow& row) const {
   for (const ShapedRow& rejected : row.rejected)
     if (auto problem = problem_of(rejected)) return problem;
   if (row.kind == RowKind::Tokens) return std::nullopt;
-  if (row.kind == RowKind::Chat) {  // the template may have no form for the turns
+  if (row.kind == RowKind::Chat) {  // the template may not support the turns
     auto told = conversation_of(row.row, row.text);
     if (!told) return RowProblem{"", told.error().message};
     const auto rendered = chat_pieces(std::move(*told), chat_template_, options_.learning);
@@ -354,7 +354,7 @@ Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Statu
   std::map<RowKind, Status> needs;
   Counts unread(file.found.unread), shapes(file.found.shapes);
   bool good = true;
-  // A turn's field that the chat template speaks of.
+  // Whether the chat template mentions a turn's field.
   const auto template_reads = [&](const ShapedRow& row, const std::string& name) {
     const size_t dot = name.rfind("[].");
     return is_chat(row.kind) && name.find(' ') == std::string::npos && dot != std::string::npos &&
@@ -373,7 +373,7 @@ Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Statu
     return known->second ? problem_of(row) : std::nullopt;
   };
   Counts left_out(file.found.left_out);
-  std::vector<Kinds::Form> forms;  // of the places, if rows of another one are left out
+  std::vector<Kinds::Form> forms;  // the forms of the places, to leave out rows of other forms
   DSJ_TRY_STATUS(file.scan([&](const RowPlace& place, std::string_view text) {
     bad.see();
     const auto row = file.shaped(text);

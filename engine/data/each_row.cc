@@ -11,10 +11,10 @@
 namespace dsj::data {
 namespace {
 
-/// Rows that a thread takes at a time.
+/// Number of rows that a thread takes at a time.
 constexpr int64_t kBlock = 64;
 
-/// What one thread met first that it could not read.
+/// The first row that a thread could not read.
 struct Bad {
   int64_t row;
   Error error;
@@ -47,7 +47,7 @@ Status each_row(const Dataset& dataset, int64_t first, int64_t count, int thread
     for (int i = 1; i < threads; ++i) others.emplace_back([&work, i] { work(i); });
     work(0);
   }
-  const Bad* earliest = nullptr;  // blocks are taken in order, so no earlier row was left out
+  const Bad* earliest = nullptr;  // blocks are taken in order, so all earlier rows were read
   for (const auto& one : bad)
     if (one && (!earliest || one->row < earliest->row)) earliest = &*one;
   if (earliest) return std::unexpected(earliest->error);

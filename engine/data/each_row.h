@@ -1,4 +1,4 @@
-// Every row of a part of a data set, tokenized on several threads.
+// Visits the rows of a part of a data set, tokenized on several threads.
 // Tested by: tests/engine/data/row_sizes_test.cc
 #pragma once
 
@@ -10,9 +10,10 @@
 
 namespace dsj::data {
 
-/// Calls use(thread, row, sample) for rows first .. first + count - 1, `row` counted from 0 at first,
-/// on threads 0 .. threads - 1 (at least 1). Each row is cut as `cut` says and met once; a thread
-/// meets its rows in rising order. Error: the first row, in the file's order, that cannot be read.
+/// Calls use(thread, row, sample) for rows first .. first + count - 1, `row` counted from 0 at
+/// first, on threads 0 .. threads - 1 (at least 1). Each row is cut as `cut` says and visited
+/// once; a thread visits its rows in ascending order. Errors: that of the first row in the
+/// file's order that cannot be read.
 Status each_row(const Dataset& dataset, int64_t first, int64_t count, int threads,
                 const std::function<void(int thread, int64_t row, const Sample& sample)>& use,
                 RowCut cut = RowCut::AtMaxLength);

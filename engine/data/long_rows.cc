@@ -13,7 +13,7 @@
 namespace dsj::data {
 namespace {
 
-/// Whether a token of `labels` before `end` predicts a target: a label counts from the second on.
+/// Whether there is a target before `end`; the first label of a row does not count.
 bool learns(std::span<const int32_t> labels, size_t end) {
   for (size_t i = 1; i < std::min(end, labels.size()); ++i)
     if (labels[i] != kIgnoredLabel) return true;
@@ -27,7 +27,7 @@ void add_row(std::span<const int32_t> labels, size_t limit, int64_t weight, Long
   if (learns(labels, labels.size()) && !learns(labels, limit)) sums.without_target += weight;
 }
 
-/// Each of a pair's two rows counts.
+/// Each row of a pair counts.
 void add(const Sample& whole, size_t limit, int64_t weight, LongRows& sums) {
   const std::span<const int32_t> labels = whole.labels;
   const auto second = static_cast<size_t>(whole.second);

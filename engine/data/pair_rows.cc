@@ -1,4 +1,4 @@
-// What a row becomes whose answers are compared or judged. Functions of rows.h.
+// Makes samples of rows whose answers are compared or judged. Functions of rows.h.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -8,10 +8,10 @@
 namespace dsj::data {
 namespace {
 
-/// A row's prompt, and all of it, as texts.
+/// The text of a row's prompt, and of the whole row.
 struct Texts {
   std::string prompt, whole;
-  bool special = true;  ///< the tokenizer's post-processor acts: no template wrote special tokens
+  bool special = true;  ///< add the post-processor's tokens, as no template wrote special tokens
 };
 
 Result<Texts> texts_of(const ShapedRow& row, const Tokenizer& tokenizer,
@@ -36,7 +36,7 @@ Result<Texts> texts_of(const ShapedRow& row, const Tokenizer& tokenizer,
   return texts;
 }
 
-/// Cuts a row's prompt, then the row. True: something was cut.
+/// Cuts a row's prompt, then the row. True if something was cut.
 bool cut_row(std::vector<int32_t>& ids, int64_t& prompt, const PairLengths& lengths) {
   const int64_t before = std::ssize(ids);
   const int64_t most = lengths.max_prompt_length;
@@ -56,10 +56,10 @@ bool cut_row(std::vector<int32_t>& ids, int64_t& prompt, const PairLengths& leng
   return std::ssize(ids) < before;
 }
 
-/// Of the chosen row and the rejected one.
+/// The sample of a scored pair. `rows`: the chosen row and the rejected one.
 Result<Cut> scored_pair(std::span<const std::vector<int32_t>, 2> rows, const nlohmann::json& pair,
                         const Tokenizer& tokenizer) {
-  // TRL's: the tokenizer's, else eos. Where that ends a row the score is read before it.
+  // As in TRL: the tokenizer's, else eos. If eos ends a row, the token before it is scored.
   const auto pad = tokenizer.pad_id() ? tokenizer.pad_id() : tokenizer.eos_id();
   Cut cut;
   Sample& sample = cut.sample;
@@ -73,7 +73,7 @@ Result<Cut> scored_pair(std::span<const std::vector<int32_t>, 2> rows, const nlo
     sample.labels.resize(sample.input_ids.size(), kIgnoredLabel);
     int64_t at = std::ssize(row) - 1;
     while (at >= 0 && row[static_cast<size_t>(at)] == pad) --at;
-    at = std::max<int64_t>(0, at);  // transformers', of a row that pads alone
+    at = std::max<int64_t>(0, at);  // as in transformers, for a row of padding only
     sample.labels[static_cast<size_t>(begin + at)] = row[static_cast<size_t>(at)];
   }
   return cut;
@@ -90,7 +90,7 @@ Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
   std::vector<int32_t> rows[2];
   DSJ_TRY(rows[0], tokenizer.encode(chosen.whole, options));
   DSJ_TRY(rows[1], tokenizer.encode(rejected.whole, options));
-  // ORPOTrainer's: behind an answer of turns, too.
+  // As ORPOTrainer, also after an answer in turns.
   if (const auto eos = tokenizer.eos_id(); eos && lengths.prompt_learned)
     for (auto& row : rows)
       if (row.empty() || row.back() != *eos) row.push_back(*eos);
@@ -107,7 +107,7 @@ Result<Cut> pair_sample(const ShapedRow& pair, const Tokenizer& tokenizer,
     cut.truncated = cut_row(row, prompt, lengths) || cut.truncated;
     if (row.empty()) return bad_input("an answer and its prompt have no tokens");
     const bool first = ids.empty();
-    second = std::ssize(ids);  // of the first row 0
+    second = std::ssize(ids);  // 0 for the first row
     if (first && lengths.prompt_learned) answer = prompt;
     ids.insert(ids.end(), row.begin(), row.end());
     labels.insert(labels.end(), row.begin(), row.end());

@@ -20,14 +20,14 @@ bool is_called_text(std::string_view path) {
   return path.ends_with(".txt");
 }
 
-/// Whether the columns of a CSV file are fields of a shape, and not the commas of a sentence.
+/// Whether the CSV columns are fields of a shape, and not a sentence with commas.
 bool has_a_shape(const RowNames& names, const CsvHeader& header, RowAim aim) {
   nlohmann::json row;
   for (const std::string& name : header.names) row[name] = "x";
   return shaped_row(names, row.dump(), aim).has_value();
 }
 
-/// Whether the file begins with a row of JSON, or with a list of rows.
+/// Whether the file begins with a JSON row or a list of rows.
 Result<bool> begins_with_json(const ReadFile& file) {
   constexpr int64_t kHeadMax = 1 << 20;
   std::string head(static_cast<size_t>(std::min(kHeadMax, file.size())), '\0');
@@ -40,7 +40,7 @@ Result<bool> begins_with_json(const ReadFile& file) {
   return head[first] == '{' && nlohmann::json::accept(head.substr(first, end - first));
 }
 
-/// A row whose answer is compared or judged as turns, the answer behind those that ask.
+/// Converts a row whose answer is compared or judged to turns: the question, then the answer.
 ShapedRow as_asked(ShapedRow row) {
   const bool asks = row.kind == RowKind::Alpaca;
   ShapedRow made = as_turns(std::move(row));
@@ -92,7 +92,7 @@ Status RowFile::scan(const RowVisitor& visit) const {
   if (text_) return scan_lines(bytes(), path_, visit);
   if (!rows_.lines) return scan_rows(bytes(), path_, header_, visit);
   return scan_lines(bytes(), path_, [&visit](RowPlace place, std::string_view text) {
-    place.line = 0;  // the lines are ours, not the file's
+    place.line = 0;  // these lines are made by the conversion, not the file's
     visit(place, text);
   });
 }

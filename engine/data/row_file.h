@@ -1,7 +1,6 @@
-// One file of rows: its bytes, unpacked, its form, and where its rows lie. A file that is called .txt (also
-// .txt.gz, .txt.zst) holds a text in each line, as datasets reads it, unless it begins with a row of JSON or with
-// columns of a shape.
-// Internal to engine/data; callers use dataset.h.
+// One file of rows: its unpacked bytes, its form and the offsets of its rows. A file named .txt
+// (also .txt.gz, .txt.zst) has a text in each line, as in datasets, unless it begins with a row
+// of JSON or with columns of a shape. Internal to engine/data; callers use dataset.h.
 #pragma once
 
 #include <memory>
@@ -23,41 +22,41 @@ namespace dsj::data {
 
 class RowFile {
  public:
-  /// BadInput: it is packed and damaged. Environment: it cannot be read.
+  /// Errors: BadInput if it is packed and damaged; Environment if it cannot be read.
   static Result<RowFile> open(Files& files, const std::string& path, RowNames names,
                               const UnpackOptions& unpack, RowAim aim = RowAim::Answers);
 
   const std::string& path() const { return path_; }
   const ReadFile& bytes() const { return *rows_.file; }
-  /// What a check of its rows depends on, beside its bytes.
+  /// What the check of its rows depends on, in addition to its bytes.
   std::string form() const;
-  /// row_key() of it.
+  /// row_key() of this file.
   Result<std::string> key(const std::string& conditions) const;
 
-  /// scan_rows() of it.
+  /// scan_rows() of this file.
   Status scan(const RowVisitor& visit) const;
-  /// A row's text as the file has it, as JSON under the file's own names.
+  /// Parses a row's text from the file; fields keep the file's names.
   Result<nlohmann::json> json(std::string_view raw) const;
-  /// The same in its shape; if `turns`, a question and its answer as turns (rows.h). Several threads may
-  /// call it.
+  /// The same in its shape; if `turns`, a question and its answer as turns (rows.h). Several
+  /// threads may call it.
   std::expected<ShapedRow, RowProblem> shaped(std::string_view raw) const;
-  /// A field of a shaped row as the file calls it.
+  /// The file's name of a field of a shaped row.
   std::string own_name(const ShapedRow& row, const std::string& field) const;
-  /// Row `row` of what a check found, as the file has it. Error: it cannot be read any more.
+  /// The text of row `row` of `found`. Errors: it can no longer be read.
   Result<std::string> raw(int64_t row) const;
   int64_t rows() const { return static_cast<int64_t>(found.places.size()); }
 
-  CheckedRows found;  ///< filled by whoever checks the rows
-  /// Read for marked answers: its rows are pairs, as the first one shows. Filled by the same.
+  CheckedRows found;  ///< filled by the caller that checks the rows
+  /// With RowAim::Marked: the rows are pairs, as the first one shows. Filled with `found`.
   bool pairs = false;
-  bool turns = false;  ///< a chat template was named, so it renders questions and answers, too
+  bool turns = false;  ///< a chat template was named, which renders questions and answers, too
 
  private:
-  /// A row as JSON text.
+  /// Converts a row to JSON text.
   Result<std::string> json_text(std::string_view raw) const;
 
   RowBytes rows_;
-  bool text_ = false;  ///< each line is a text
+  bool text_ = false;  ///< each line is a row of text
   std::string path_;
   std::optional<CsvHeader> header_;
   RowNames names_;

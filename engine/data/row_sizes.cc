@@ -12,7 +12,7 @@ RowSize size_of(const Sample& sample) {
   DSJ_CHECK(!sample.labels.empty());
   auto targets = std::count_if(sample.labels.begin() + 1, sample.labels.end(),
                                [](int32_t label) { return label != kIgnoredLabel; });
-  if (sample.second > 0)  // nothing predicts a row's first token
+  if (sample.second > 0)  // a row's first token is not predicted
     targets -= sample.labels[static_cast<size_t>(sample.second)] != kIgnoredLabel;
   return {static_cast<int32_t>(sample.input_ids.size()), static_cast<int32_t>(targets)};
 }

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// `needed`: else a field that is not there, or null, is an empty text.
+/// `needed`: if false, a missing or null field counts as an empty text.
 std::optional<RowProblem> check_text(const json& row, const char* field, bool needed) {
   const auto found = row.find(field);
   if (found == row.end() && needed) return RowProblem{field, "is missing"};
@@ -20,12 +20,12 @@ std::optional<RowProblem> check_text(const json& row, const char* field, bool ne
   return std::nullopt;
 }
 
-/// The text of a field that was checked as one that need not be there.
+/// The text of an optional field that was checked; empty if it is missing.
 std::string text_of(const json& row, const char* field) {
   return holds(row, field) ? row[field].get<std::string>() : std::string();
 }
 
-/// Whether it is a list of integers that all pass `is_allowed`.
+/// Checks that the field is a list of integers that all pass `is_allowed`.
 template <typename Allowed>
 std::optional<RowProblem> check_ids(const json& row, const std::string& field,
                                     const std::string& allowed, Allowed is_allowed) {
@@ -80,7 +80,7 @@ std::optional<RowProblem> check_alpaca(const json& row) {
 ShapedRow as_turns(ShapedRow shaped) {
   if (shaped.kind != RowKind::Alpaca) return shaped;
   json plain = shaped.row;
-  plain.erase("tools");  // a template may have a form for them
+  plain.erase("tools");  // a chat template may support them
   if (check_alpaca(plain)) return shaped;
   using nlohmann::ordered_json;
   ordered_json row = ordered_json::parse(shaped.text), turns = ordered_json::array();
@@ -140,7 +140,7 @@ std::string unknown_role(const json& name) {
   return "is " + name.dump() + ", expected system, user, assistant or tool";
 }
 
-/// Text, or OpenAI's list of parts, each a text.
+/// Checks a turn's content: a text, or OpenAI's list of text parts.
 std::optional<RowProblem> check_content(const json& turn, const char* field) {
   const auto content = turn.find(field);
   if (content == turn.end() || !content->is_array())
@@ -170,7 +170,7 @@ std::string content_of(const json& turn, const char* field) {
   return text;
 }
 
-/// A turn's own word on whether it is learned: weight (OpenAI's, 0 or 1) and train (axolotl's).
+/// Checks the fields that say if a turn is learned: weight (OpenAI: 0 or 1), train (axolotl).
 std::optional<RowProblem> check_learned(const json& turn, bool assistant) {
   for (const char* field : {"weight", "train"}) {
     if (!holds(turn, field)) continue;
@@ -226,7 +226,7 @@ std::optional<RowProblem> check_chat(const json& row) {
 
 namespace {
 
-/// A turn of a row under the names that templates read.
+/// A turn of a row, with its fields renamed to those that templates read.
 jinja::Value fields_of(const jinja::Value& turn, const std::string& role,
                        std::string_view role_name, std::string_view content_name) {
   jinja::Dict fields;
@@ -269,8 +269,8 @@ Result<Conversation> conversation_of(const json& row, std::string_view text) {
 Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
                           bool special, int64_t max_seq_length) {
   std::string text;
-  std::vector<size_t> ends;  // where a learned piece begins and where it ends, in turn
-  std::vector<bool> joins;   // of the learned pieces
+  std::vector<size_t> ends;  // begin and end of each learned piece, in turn
+  std::vector<bool> joins;   // ChatPiece::joins of the learned pieces
   for (const ChatPiece& piece : pieces) {
     if (piece.learned) {
       ends.push_back(text.size());
@@ -354,7 +354,7 @@ Result<Cut> alpaca_sample(const json& row, const Tokenizer& tokenizer, const Lea
       pieces[i].learned = false;
     pieces = choose_pieces(learning, std::move(pieces), {eos});
     DSJ_TRY(Cut cut, pieces_sample(pieces, tokenizer, true, max_seq_length));
-    if (learning.inputs) cut.sample.labels = cut.sample.input_ids;  // bos, too
+    if (learning.inputs) cut.sample.labels = cut.sample.input_ids;  // including bos
     return cut;
   }
   const std::string& prompt = pieces[0].text;

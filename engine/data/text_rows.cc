@@ -1,5 +1,5 @@
-// Rows that are texts as they stand: text, prompt and completion, segments; and the choice among all
-// kinds. Functions of rows.h.
+// Makes samples of rows that are plain texts: text, prompt and completion, segments; and
+// dispatches between all kinds. Functions of rows.h.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A field that must be a text.
+/// Checks a field that must be a text.
 std::optional<RowProblem> check_text(const json& row, const char* field) {
   const auto found = row.find(field);
   if (found == row.end()) return RowProblem{field, "is missing"};
@@ -52,13 +52,13 @@ std::optional<RowProblem> check_segments(const json& row) {
   return std::nullopt;
 }
 
-/// The text, and the eos token behind it unless it ends with that.
+/// Appends the eos token, unless the text ends with it.
 std::string ended(std::string text, const Tokenizer& tokenizer) {
   const std::string eos = tokenizer.id_to_token(tokenizer.eos_id().value()).value();
   return text.ends_with(eos) ? text : text + eos;
 }
 
-/// The ids of a text up to a length, each a target.
+/// The ids of a text, cut to max_seq_length; each is a target.
 Result<Cut> learned_text(const std::string& text, const Tokenizer& tokenizer, bool special,
                          int64_t max_seq_length) {
   Cut cut;
@@ -73,14 +73,14 @@ Result<Cut> learned_text(const std::string& text, const Tokenizer& tokenizer, bo
   return cut;
 }
 
-/// Leaves the eos token at the end out of the targets where that was asked.
+/// Removes the eos token at the end from the targets, if `learning` says so.
 void choose_end(const Learning& learning, const Tokenizer& tokenizer, Cut& cut) {
   auto& labels = cut.sample.labels;
   if (learning.ends == EndTokens::None && !labels.empty() && labels.back() == tokenizer.eos_id())
     labels.back() = kIgnoredLabel;
 }
 
-/// As TRL: of the whole the tokens up to where it and the prompt alone differ are no targets.
+/// As in TRL: targets begin at the first token where the whole differs from the prompt alone.
 Result<Cut> prompted(const std::string& prompt, const std::string& whole,
                      const Tokenizer& tokenizer, bool special, const Learning& learning,
                      int64_t max_seq_length) {

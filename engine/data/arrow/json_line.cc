@@ -21,7 +21,7 @@ using arrow::Type;
 
 constexpr int kNestingMax = 64;
 
-// ---- what is read
+// ---- supported types
 
 std::optional<std::string> refused_type(const std::string& name, const arrow::DataType& type,
                                         int depth);
@@ -60,7 +60,7 @@ std::optional<std::string> refused_type(const std::string& name, const arrow::Da
     case Type::STRUCT:
       return refused_fields(name + ".", type.fields(), depth + 1);
     default:
-      for (const auto& field : type.fields())  // of lists and maps
+      for (const auto& field : type.fields())  // for lists and maps
         if (auto why = refused_type(name, *field->type(), depth + 1)) return why;
       return type.id() < Type::MAX_ID
                  ? std::nullopt
@@ -92,7 +92,7 @@ void append_bytes(std::string_view bytes, std::string& out) {
   out += "{\"bytes\": " + std::to_string(bytes.size()) + "}";
 }
 
-/// JSON's own text in one line: a line end is only ever between its tokens.
+/// Writes JSON in one line: in valid JSON a line end is only between tokens.
 void append_json(std::string_view json, std::string& out) {
   for (const char c : json) out.push_back(c == '\n' || c == '\r' ? ' ' : c);
 }
@@ -116,7 +116,7 @@ void append_format(std::string& out, const char* format, Args... args) {
   out += text;
 }
 
-/// "2024-01-31". Years outside -32767 to 32767 are days since 1970.
+/// "2024-01-31". Years outside -32767 to 32767 are written as days since 1970.
 void append_date(int64_t days, std::string& out) {
   namespace ch = std::chrono;
   constexpr int64_t kDaysMax = 11'000'000;
@@ -140,7 +140,7 @@ int64_t ticks_per_second(arrow::TimeUnit::type unit) {
   return 1'000'000'000;
 }
 
-/// "14:03:07", with a fraction where there is one: six digits, or nine where they are needed.
+/// "14:03:07", with a fraction if it is not 0: six digits, or nine if needed.
 void append_time(int64_t ticks, int64_t per_second, std::string& out) {
   const int64_t seconds = ticks / per_second;
   const int64_t nanos = ticks % per_second * (1'000'000'000 / per_second);
@@ -208,7 +208,7 @@ void append_struct(const Array& array, int64_t i, std::string& out) {
   out.push_back('}');
 }
 
-/// arrow.json's text is its storage's, in any of the types of text.
+/// The text of an arrow.json value, whose storage is any of the string types.
 std::string_view text_at(const Array& array, int64_t i) {
   switch (array.type_id()) {
     case Type::STRING:
@@ -299,7 +299,7 @@ void append_view(const Array& array, int64_t i, std::string& out) {
 
 using Append = void (*)(const Array&, int64_t, std::string&);
 
-/// By the type's number.
+/// Indexed by the type's id.
 const auto kAppend = [] {
   std::array<Append, Type::MAX_ID> table{};
   const auto set = [&](Append append, std::initializer_list<Type::type> types) {
@@ -353,7 +353,7 @@ void append_value(const Array& array, int64_t i, std::string& out) {
   if (array.IsNull(i)) {
     out += "null";
   } else {
-    kAppend[array.type_id()](array, i, out);  // refused_column() lets no other type through
+    kAppend[array.type_id()](array, i, out);  // refused_column() refuses all other types
   }
 }
 

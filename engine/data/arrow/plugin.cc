@@ -18,16 +18,16 @@ namespace {
 
 constexpr int64_t kRowsAtATime = 1024;
 constexpr size_t kPieceBytes = 1 << 20;
-/// What a damaged length cannot make Arrow ask for.
+/// Limit on Arrow's memory; a damaged length may ask for more.
 constexpr int64_t kMemoryMax = int64_t{16} << 30;
 
-/// A file of ours as Arrow reads files. Every read happens in the caller's thread: a read by a thread of Arrow's
-/// leaves a reference to the reader with that thread, which may drop it after the pool and the file are gone.
+/// Adapts ReadFile to Arrow's interface. Every read happens in the caller's thread: a read by a
+/// thread of Arrow keeps a reference to the reader, which may outlive the pool and the file.
 class Input final : public arrow::io::RandomAccessFile {
  public:
   using RandomAccessFile::ReadAt;
   explicit Input(const ReadFile& file) : file_(file) { set_mode(arrow::io::FileMode::READ); }
-  /// What the operating system said, if a read failed.
+  /// The operating system's error, if a read failed.
   const Status& status() const { return status_; }
 
   arrow::Status Close() override { return arrow::Status::OK(); }
@@ -89,7 +89,7 @@ class Input final : public arrow::io::RandomAccessFile {
   Status status_;
 };
 
-/// Rows of batches to a sink. The sink's own error is kept beside Arrow's.
+/// Writes the rows of batches to a sink. Keeps the sink's error separate from Arrow's.
 class Lines {
  public:
   explicit Lines(const TextSink& sink) : sink_(sink) {}
@@ -140,7 +140,7 @@ arrow::Status read_parquet(const std::shared_ptr<Input>& input, arrow::MemoryPoo
   parquet::ArrowReaderProperties how(/*use_threads=*/false);
   how.set_batch_size(kRowsAtATime);
   how.set_pre_buffer(false);
-  how.set_arrow_extensions_enabled(true);  // JSON columns by Parquet's own mark, as pyarrow does
+  how.set_arrow_extensions_enabled(true);  // recognizes Parquet's JSON columns, as pyarrow does
   parquet::arrow::FileReaderBuilder builder;
   ARROW_RETURN_NOT_OK(builder.Open(input, bytes));
   std::unique_ptr<parquet::arrow::FileReader> file;
@@ -168,7 +168,7 @@ arrow::Status read_arrow_file(const std::shared_ptr<Input>& input, arrow::Memory
   return arrow::Status::OK();
 }
 
-/// Error: its end is not marked. A stream that was cut between two batches would else look whole.
+/// Checks the end-of-stream mark: without it, a stream cut between two batches looks complete.
 arrow::Status ends_marked(Input& input) {
   constexpr std::string_view kEnd("\xFF\xFF\xFF\xFF\0\0\0\0", 8);
   ARROW_ASSIGN_OR_RAISE(const int64_t size, input.GetSize());
@@ -197,12 +197,12 @@ arrow::Status read(const std::shared_ptr<Input>& input, ColumnForm form, Lines& 
         break;
     }
     return read_arrow_stream(input, &pool, lines);
-  } catch (const std::exception& problem) {  // Parquet's own, and std::bad_alloc
+  } catch (const std::exception& problem) {  // Parquet's exceptions, and std::bad_alloc
     return arrow::Status::Invalid(problem.what());
   }
 }
 
-/// One line, at most a few hundred bytes.
+/// Shortens text to one line of at most a few hundred bytes.
 std::string short_text(std::string text) {
   constexpr size_t kLongest = 300;
   std::ranges::replace(text, '\n', ' ');

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kLength[] = "length", kRarity[] = "vocabulary_rarity";
 
-/// -ln of each token's share among all tokens.
+/// -ln of each token's share of all tokens.
 Result<std::unordered_map<int32_t, double>> surprises(const Dataset& dataset, int threads) {
   std::vector<std::unordered_map<int32_t, int64_t>> found(static_cast<size_t>(threads));
   DSJ_TRY_STATUS(
@@ -35,7 +35,7 @@ Result<std::unordered_map<int32_t, double>> surprises(const Dataset& dataset, in
   return surprise;
 }
 
-/// Lists of rows merged to about a hundred: what percentile curricula need no more than.
+/// Merges lists of rows to about a hundred, which suffice for percentile curricula.
 Lists merged(const Lists& lists) {
   const int64_t together = std::max<int64_t>(1, lists.count() / 100);
   Lists out;

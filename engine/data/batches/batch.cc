@@ -8,7 +8,7 @@
 namespace dsj::data {
 namespace {
 
-/// Of the tokens from `begin` on, of a row that begins at `row`.
+/// The part with the tokens from `begin` to `end`, in a row that begins at `row`.
 AnswerPart part_of(const Sample& sample, int64_t row, int64_t begin, int64_t end) {
   AnswerPart part;
   for (int64_t at = begin; at < end; ++at) {
@@ -19,7 +19,7 @@ AnswerPart part_of(const Sample& sample, int64_t row, int64_t begin, int64_t end
   return part;
 }
 
-/// Of a marked row.
+/// Adds the part of a marked row.
 void add_part(const Sample& sample, Batch& batch) {
   AnswerPart part = part_of(sample, 0, 0, std::ssize(sample.input_ids));
   if (!sample.reference.empty()) part.reference = sample.reference[0];
@@ -40,7 +40,7 @@ void add_parts(const Sample& sample, Batch& batch) {
   batch.parts.push_back(rejected);
 }
 
-/// Of a pair whose rows are scored. `first`: the pair's first token in the batch.
+/// For a pair whose rows are scored. `first`: index of the pair's first token in the batch.
 void add_scores(const Sample& sample, int64_t first, Batch& batch) {
   const int64_t second = sample.second, end = std::ssize(sample.input_ids);
   AnswerPart parts[2] = {{.tokens = second, .margin = *sample.margin}, {.tokens = end - second}};

@@ -8,7 +8,7 @@
 namespace dsj::data {
 namespace {
 
-/// Keeps the passes of one cluster or phase apart from those of another.
+/// Separates the pass numbers of different clusters and phases.
 constexpr int kPassBits = 40;
 
 }  // namespace

@@ -1,9 +1,9 @@
-// The order of rows under a curriculum by metrics (clusters.h), as DeepSpeed's sampler means it: a
-// step takes of every admitted cluster in proportion to its size, and goes through each cluster in an
-// order of its own, all of it before any row comes again. Where DeepSpeed throws dice for the
-// clusters of a batch, here one pass through what is admitted takes exactly all of it. A function of
-// the seed, the step and the place in the step alone: nothing is saved, and another number of ranks
-// with the same global batch takes the same rows.
+// The order of rows under a curriculum by metrics (clusters.h), as intended by DeepSpeed's
+// sampler: a step takes rows of every admitted cluster in proportion to its size, and visits
+// each cluster in its own random order, completely before any row repeats. DeepSpeed draws the
+// clusters of a batch at random; here one pass over the admitted rows takes each exactly once.
+// The order is a function of the seed, the step and the place in the step: nothing is saved,
+// and another world size with the same global batch takes the same rows.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ namespace dsj::data {
 
 class ClusterOrder {
  public:
-  /// `batch`: rows of a step of all ranks, at least 1 (DSJ_CHECK).
+  /// `batch`: rows of a step over all ranks, at least 1 (DSJ_CHECK).
   ClusterOrder(std::shared_ptr<const Clusters> clusters, int64_t batch, uint64_t seed);
 
-  /// The row at `place` of `step`, both from 0. Cheap for the step asked for last and the next one;
-  /// another one counts again from the first step on, without reading rows. One thread at a time.
+  /// The row at `place` of `step`, both from 0. Cheap for the last requested step and the next
+  /// one; any other step counts again from the first step on, without reading rows. One thread
+  /// at a time.
   int64_t row(int64_t step, int64_t place);
 
  private:
@@ -33,9 +34,9 @@ class ClusterOrder {
   std::shared_ptr<const Clusters> clusters_;
   const int64_t batch_;
   const uint64_t seed_;
-  int64_t step_ = -1;            ///< whose rows are in rows_
+  int64_t step_ = -1;            ///< the step of rows_
   std::vector<int64_t> rows_;    ///< [batch]
-  std::vector<int64_t> counts_;  ///< [clusters]: dealt of each, before step_ + 1
+  std::vector<int64_t> counts_;  ///< [clusters]: rows dealt before step_ + 1
 };
 
 }  // namespace dsj::data

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-/// The rows of a metric's file in its order; each of `rows` stands there once.
+/// Checks that a metric's file lists each of `rows` rows once.
 Status check_rows(const Lists& lists, int64_t rows, const std::string& path) {
   const std::string hint = "`dsj analyze DATA` makes it again from the data of this run";
   if (std::ssize(lists.values) != rows)
@@ -29,7 +29,7 @@ Status check_rows(const Lists& lists, int64_t rows, const std::string& path) {
   return {};
 }
 
-/// The value of each list.
+/// Returns the value of each list.
 Result<std::vector<int64_t>> list_values(Files& files, const std::string& path, int64_t lists) {
   DSJ_TRY(const Lists values, read_lists(files, path));
   if (values.count() != lists || std::ssize(values.values) != lists)

@@ -1,4 +1,4 @@
-// Rows cut to a length, for a curriculum by length (job/dsconfig/data_efficiency_config.h). Pure.
+// Cuts rows to a length, for a curriculum by length (job/dsconfig/data_efficiency_config.h). Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace dsj::data {
 
-/// The first `length` tokens of each row, with their labels; shorter rows stay whole. length >= 1.
+/// Keeps the first `length` >= 1 tokens of each row with their labels; shorter rows stay whole.
 Batch cut_rows(const Batch& batch, int64_t length);
 
-/// Labels that some token predicts: not ignored, and not the first of a row.
+/// Number of labels with a loss: not ignored, and not at the first token of a row.
 int64_t targets(const Batch& batch);
 
 }  // namespace dsj::data

@@ -33,7 +33,7 @@ std::vector<int64_t> GroupByLength::sorted(uint64_t epoch, int64_t group) const 
 void GroupByLength::begin_epoch(uint64_t epoch) {
   const int64_t count = std::ssize(*lengths_);
   const int32_t longest = *std::ranges::max_element(*lengths_);
-  int64_t place = 0;  // of the first row as long as that: it is the first of its mega-batch
+  int64_t place = 0;  // of the first row of the greatest length, which leads its mega-batch
   while ((*lengths_)[permuted(place, count, seed_, epoch)] < longest) ++place;
   longest_row_ = permuted(place, count, seed_, epoch);
   longest_place_ = place / group_rows_ * group_rows_;

@@ -22,7 +22,7 @@ struct Coded {
   Number number;
   int64_t bytes;
 };
-/// The codes above 5 mean one type until 0.17 and another one from 0.18 on; the bytes tell which.
+/// The codes above 5 changed their type in DeepSpeed 0.18; the size shows which one it is.
 constexpr Coded kCodes[] = {{1, Number::U8, 1},     {2, Number::I8, 1},     {3, Number::I16, 2},
                             {kI32, Number::I32, 4}, {kI64, Number::I64, 8}, {6, Number::U16, 2},
                             {6, Number::F64, 8},    {7, Number::U32, 4},    {7, Number::F64, 8},
@@ -36,7 +36,7 @@ T value_at(std::string_view bytes, int64_t offset) {
   return value;
 }
 
-/// nullopt: it is no whole number that an int64 holds.
+/// nullopt if it is not an integer in the range of int64.
 std::optional<int64_t> number_at(std::string_view bytes, int64_t offset, Number number) {
   switch (number) {
     case Number::U8:
@@ -78,7 +78,7 @@ std::unexpected<Error> damaged(const std::string& path, const std::string& what)
   return bad_input(what, path, "`dsj analyze DATA` makes it again");
 }
 
-/// What PREFIX.idx says of PREFIX.bin.
+/// The content of PREFIX.idx, which describes PREFIX.bin.
 struct Index {
   uint8_t code = 0;
   std::vector<int64_t> starts = {0};
@@ -107,7 +107,7 @@ Result<Index> parse_index(std::string_view bytes, const std::string& path) {
   return index;
 }
 
-/// The type of the numbers: the one of this code whose size fits the bytes.
+/// The type of the numbers: among the types of this code, the one whose size fits the bytes.
 const Coded* type_of(const Index& index, int64_t bytes) {
   for (const Coded& coded : kCodes) {
     const int64_t numbers = index.starts.back();
@@ -165,7 +165,7 @@ Status write_lists(Files& files, const std::string& prefix, const Lists& lists) 
   append(index, kVersion);
   append(index, small ? kI32 : kI64);
   append(index, lists.count());
-  append(index, int64_t{2});  // boundaries of documents: all lists are one
+  append(index, int64_t{2});  // document boundaries: all lists are one document
   for (int64_t i = 0; i < lists.count(); ++i)
     append(index, static_cast<int32_t>(lists.list(i).size()));
   for (int64_t i = 0; i < lists.count(); ++i)

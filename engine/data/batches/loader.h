@@ -1,6 +1,6 @@
-// The micro-batches of one rank, tokenized ahead on a thread of its own while the model computes.
-// Used by the trainer. The order is the sampler's alone; how far ahead the thread is changes
-// nothing.
+// Loads the micro-batches of one rank, tokenized ahead on its own thread while the model
+// computes. Used by the trainer. The order depends on the sampler only, not on how far ahead
+// the thread is.
 #pragma once
 
 #include <condition_variable>
@@ -29,27 +29,28 @@ struct MicroBatch {
 struct LoaderOptions {
   int64_t rank = 0;
   int64_t first_step = 0;  ///< a resumed run starts where it stopped
-  int64_t ahead_max = 4;   ///< micro-batches held; at least 1
-  /// Packing: what the sampler deals are these. It must outlive the loader. Null: rows.
+  int64_t ahead_max = 4;   ///< micro-batches held ahead; at least 1
+  /// The packs that the sampler deals, which must outlive the loader. Null: it deals rows.
   const Packs* packs = nullptr;
 };
 
 class Loader {
  public:
-  /// Where rows come from: Dataset::at, or Dataset::whole where packs are made of whole rows, or a
-  /// test.
+  /// Reads a row: Dataset::at, Dataset::whole if packs are made of whole rows, or a function of
+  /// a test.
   using Source = std::function<Result<Sample>(int64_t row)>;
 
   /// Starts the thread. `dataset` must outlive the loader and have the sampler's number of rows.
   Loader(const Dataset& dataset, Sampler sampler, LoaderOptions options);
   Loader(Source source, Sampler sampler, LoaderOptions options);
-  /// Stops the thread. Waits for the row in work, not for what is queued.
+  /// Stops the thread after the row that it is reading.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next micro-batch: each micro-step of first_step, then of the next step, without end. Waits for it. An error comes in place of its micro-batch, and again at every
-  /// later call. One caller at a time.
+  /// Waits for the next micro-batch: each micro-step of first_step, then of the next step,
+  /// without end. An error comes instead of its micro-batch, and again from every later call.
+  /// One caller at a time.
   Result<MicroBatch> next();
 
  private:

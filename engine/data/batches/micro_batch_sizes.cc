@@ -8,7 +8,7 @@
 namespace dsj::data {
 namespace {
 
-/// The largest run of `rows` neighbours among what is dealt.
+/// Tracks the largest group of `rows` consecutive rows in the order of dealing.
 class Largest {
  public:
   explicit Largest(int64_t rows) : rows_(rows) {}
@@ -17,7 +17,7 @@ class Largest {
     now_.targets += size.targets;
     if (++dealt_ == rows_) end();
   }
-  /// No more rows follow, though the run is shorter than the others.
+  /// Ends a group that has fewer rows.
   void end() {
     most_.tokens = std::max(most_.tokens, now_.tokens);
     most_.targets = std::max(most_.targets, now_.targets);
@@ -32,7 +32,7 @@ class Largest {
   MicroBatchSize now_, most_;
 };
 
-/// The sum of the `count` largest. If there are fewer rows, some are dealt more than once.
+/// The sum of the `count` largest values. If there are fewer rows, some count more than once.
 int64_t sum_of_largest(std::span<const RowSize> sizes, int32_t RowSize::*what, int64_t count) {
   std::vector<int64_t> all;
   for (const RowSize& size : sizes) all.push_back(size.*what);

@@ -1,5 +1,5 @@
-// The largest micro-batches of a run, by the order in which it will deal its rows: what `dsj plan`
-// predicts activations from.
+// The largest micro-batches of a run in its order of rows; `dsj plan` predicts activations from
+// them.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct MicroBatchSize {
   int64_t tokens = 0, targets = 0;
 };
 
-/// By rows per micro-batch: for the sampler's number, and for each smaller number that divides it,
-/// which takes the same rows in more micro-steps. `sizes`: of every row that the sampler deals.
-/// `steps` >= 1. Where a run is longer than `dealt_max` rows, its order is not walked: then the
-/// longest rows are taken to meet.
+/// By rows per micro-batch: for the sampler's number, and for each smaller number that divides
+/// it (the same rows in more micro-steps). `sizes`: of every row that the sampler deals.
+/// `steps` >= 1. If a run deals more than `dealt_max` rows, its order is not followed; the
+/// longest rows are then assumed to be in one micro-batch.
 std::map<int64_t, MicroBatchSize> largest_micro_batches(const Sampler& sampler,
                                                         std::span<const RowSize> sizes,
                                                         int64_t steps,

@@ -12,7 +12,7 @@
 namespace dsj::data {
 namespace {
 
-/// Rows that TRL wraps at a time: the batches of datasets.Dataset.map.
+/// Rows that TRL wraps at a time: the batch size of datasets.Dataset.map.
 constexpr int64_t kWrappedTogether = 1000;
 
 constexpr std::array<std::pair<PackingStrategy, std::string_view>, 3> kStrategies = {{
@@ -21,7 +21,7 @@ constexpr std::array<std::pair<PackingStrategy, std::string_view>, 3> kStrategie
     {PackingStrategy::Wrapped, "wrapped"},
 }};
 
-/// Rows in parts of at most `capacity` tokens.
+/// Splits rows into parts of at most `capacity` tokens.
 std::vector<RowPart> parts_of(std::span<const RowSize> rows, int64_t capacity) {
   std::vector<RowPart> parts;
   parts.reserve(rows.size());
@@ -34,7 +34,7 @@ std::vector<RowPart> parts_of(std::span<const RowSize> rows, int64_t capacity) {
   return parts;
 }
 
-/// At most so many tokens of a part are targets: nothing in it predicts its first token.
+/// An upper bound of a part's targets: its first token is not predicted.
 int32_t targets_at_most(const RowPart& part, const RowSize& row) {
   return part.tokens == row.tokens ? row.targets : std::min(row.targets, part.tokens - 1);
 }
@@ -74,10 +74,10 @@ Packs::Packs(std::span<const RowSize> rows, int64_t capacity, PackingStrategy st
 void Packs::best_fit(std::vector<RowPart> parts, std::span<const RowSize> rows) {
   std::ranges::stable_sort(parts, std::greater<>(), &RowPart::tokens);
   std::vector<int64_t> pack_of(parts.size());
-  std::set<std::pair<int64_t, int64_t>> room;  // what is left in a pack, and the pack
+  std::set<std::pair<int64_t, int64_t>> room;  // (free tokens, pack)
   for (size_t i = 0; i < parts.size(); ++i) {
     const RowPart& part = parts[i];
-    // The least room that is enough; of packs with the same room the first one.
+    // The pack with the least sufficient room; the first of equal ones.
     const auto best = room.lower_bound({part.tokens, 0});
     int64_t pack = count(), left = capacity_;
     if (best == room.end()) {
@@ -100,7 +100,7 @@ void Packs::best_fit(std::vector<RowPart> parts, std::span<const RowSize> rows) 
 }
 
 void Packs::wrap(std::span<const RowSize> rows) {
-  int64_t left = 0;  // in the pack that is being filled
+  int64_t left = 0;  // free tokens of the pack that is being filled
   for (int64_t row = 0; row < std::ssize(rows); ++row) {
     if (row % kWrappedTogether == 0) left = 0;
     for (int32_t begin = 0; begin < rows[row].tokens;) {

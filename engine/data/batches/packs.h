@@ -1,14 +1,15 @@
-// Packing: which tokens of which rows lie end to end in one packed row of at most `capacity` tokens.
-// TRL's three strategies:
+// Packing: puts rows, or parts of rows, end to end into packed rows of at most `capacity` tokens.
+// The strategies are TRL's:
 //   bfd        rows are placed longest first, each into the fullest packed row that still has room for
 //              it (best-fit decreasing). Longer rows were cut to `capacity` before.
 //   bfd_split  the same, but a longer row is cut into parts of `capacity` tokens and a shorter last
-//              one: nothing is lost.
+//              one, so nothing is lost.
 //   wrapped    all rows one after the other, cut every `capacity` tokens. The parts in a packed row
 //              are one row: they attend to each other, and the last token of one predicts the first
-//              of the next. Like TRL, 1,000 rows at a time: their last packed row may be shorter.
-// Pure: the same lengths make the same packs on every rank, and at every world size. The sampler deals
-// packs as it deals rows.
+//              of the next. As in TRL it takes 1,000 rows at a time, whose last packed row
+//              may be shorter.
+// Pure: equal lengths give equal packs on every rank and at every world size. The sampler deals
+// packs like rows.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@
 namespace dsj::data {
 
 enum class PackingStrategy { Bfd, BfdSplit, Wrapped };
-/// training.packingStrategy; nullopt where training.packing is not set. The schema has checked the name.
+/// training.packingStrategy; nullopt if training.packing is not set. The schema checks the name.
 std::optional<PackingStrategy> packing_of(bool packing, std::string_view strategy);
 /// "bfd", "bfd_split", "wrapped"
 std::string_view name_of(PackingStrategy strategy);
-/// What packs are made of: whole rows, or rows cut to max_seq_length.
+/// Whether packs are made of whole rows or of rows cut to max_seq_length.
 constexpr RowCut cut_of(PackingStrategy strategy) {
   return strategy == PackingStrategy::Bfd ? RowCut::AtMaxLength : RowCut::Never;
 }
@@ -43,24 +44,24 @@ struct RowPart {
 
 class Packs {
  public:
-  /// Sizes of the rows to pack, cut as cut_of() says, each at least one token; of bfd at most
-  /// `capacity` (DSJ_CHECK).
+  /// `rows`: sizes of the rows to pack, cut as cut_of() says, each at least one token; for bfd
+  /// at most `capacity` (DSJ_CHECK).
   Packs(std::span<const RowSize> rows, int64_t capacity,
         PackingStrategy strategy = PackingStrategy::Bfd);
 
   int64_t count() const { return static_cast<int64_t>(sizes_.size()); }
   PackingStrategy strategy() const { return strategy_; }
-  /// In the order in which they lie in the pack.
+  /// The parts of a pack, in order.
   std::span<const RowPart> parts(int64_t pack) const;
-  /// Tokens and targets of every pack. Of rows that are cut the targets are a bound from above: which
-  /// tokens of a row are targets is not known here.
+  /// Tokens and targets of every pack. For rows that are split, targets are an upper bound,
+  /// because it is not known which of their tokens are targets.
   const std::vector<RowSize>& sizes() const { return sizes_; }
-  /// Tokens of the longest row that the model sees: of wrapped a pack is one.
+  /// Tokens of the longest row that the model sees; with wrapped a pack is one row.
   int32_t longest_row() const;
-  /// Tokens that lie in packs, as a share of what they could hold: above 0, at most 1.
+  /// Share of the packs' capacity that is filled, in (0, 1].
   double filled() const;
-  /// The rows of a micro-batch that a pack becomes. `row_at` reads a row, cut as cut_of() says. Error:
-  /// row_at's, or Environment if a row has not as many tokens as it had.
+  /// The rows of the micro-batch for a pack. `row_at` reads a row, cut as cut_of() says.
+  /// Errors: those of row_at, or Environment if a row's number of tokens has changed.
   Result<std::vector<Sample>> samples(int64_t pack,
                                       const std::function<Result<Sample>(int64_t)>& row_at) const;
 
@@ -70,8 +71,8 @@ class Packs {
 
   int64_t capacity_;
   PackingStrategy strategy_;
-  std::vector<RowPart> parts_;   ///< of all packs, one after the other
-  std::vector<int64_t> starts_;  ///< [count + 1]: where a pack begins in parts_
+  std::vector<RowPart> parts_;   ///< of all packs in turn
+  std::vector<int64_t> starts_;  ///< [count + 1]: start of each pack in parts_
   std::vector<RowSize> sizes_;
 };
 

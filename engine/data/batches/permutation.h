@@ -6,9 +6,9 @@
 
 namespace dsj::data {
 
-/// The `position`-th of 0 .. rows-1 in the order of `epoch`: a bijection for each (seed, epoch). It
-/// is a Feistel network over the next power of four, repeated until the value is below `rows`, so
-/// it needs no table. rows >= 1, 0 <= position < rows.
+/// The row at `position` in the order of `epoch`: a bijection of 0 .. rows-1 for each (seed,
+/// epoch). A Feistel network over the next power of four is repeated until the value is below
+/// `rows`. rows >= 1, 0 <= position < rows.
 int64_t permuted(int64_t position, int64_t rows, uint64_t seed, uint64_t epoch);
 
 }  // namespace dsj::data

@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Finds where the answers of a conversation begin and end by rendering what leads to them.
+/// Finds the begin and end of a conversation's answers by rendering the turns before them.
 class Answers {
  public:
   Answers(const ChatTemplate& form, std::span<const Turn> turns, const jinja::Value& tools,
@@ -31,7 +31,7 @@ class Answers {
     return TextSpan{begin, without_space(begin, end)};
   }
 
-  /// What lies between the turns before an answer and the answer's begin.
+  /// The text between the turns before an answer and the start of the answer.
   std::optional<std::string_view> lead(size_t turn, size_t begin) const {
     const auto plain = form_.render(turns_.first(turn), tools_, false);
     if (!plain || !whole_.starts_with(plain->text) || plain->text.size() > begin)
@@ -39,7 +39,7 @@ class Answers {
     return whole_.substr(plain->text.size(), begin - plain->text.size());
   }
 
-  /// The answer's end before white space that follows a special token.
+  /// The answer's end, without the white space that follows its last special token.
   size_t without_space(size_t begin, size_t end) const {
     const std::string_view answer = whole_.substr(begin, end - begin);
     if (end_token(answer, form_.specials()).empty()) return end;
@@ -55,14 +55,14 @@ class Answers {
         "turn alone (\"weight\": 0 on the others)");
   }
 
-  /// The generation prompt's end. Where the prompt holds more than the answer in the whole text does
-  /// (an opened <think>), the answer begins at the last line or special token that both share.
+  /// The generation prompt's end. If the prompt contains more than the whole text does (an
+  /// opened <think>), the answer begins after the last line or special token that both share.
   Result<size_t> begin_of(size_t turn) const {
     const auto before = form_.render(turns_.first(turn), tools_, true);
     if (!before) return unknown(turn, before.error().to_string());
     const std::string& prompt = before->text;
     if (whole_.starts_with(prompt)) {
-      // A template without a generation prompt: the answer's own header is none of what is learned.
+      // If the template has no generation prompt, the answer's own header is not learned.
       const bool prompts = form_.mentions("add_generation_prompt");
       return prompt.size() + (prompts ? 0 : header(whole_.substr(prompt.size()), turns_[turn]));
     }
@@ -78,7 +78,7 @@ class Answers {
     return unknown(turn, "the generation prompt does not lead to it");
   }
 
-  /// The special token at the begin of `text`; empty: there is none.
+  /// The special token at the start of `text`; empty if there is none.
   std::string_view first_special(std::string_view text) const {
     std::string_view best;
     for (const std::string& one : form_.specials()) {
@@ -87,8 +87,8 @@ class Answers {
     return best;
   }
 
-  /// The length of a turn's header: special tokens and the role's name, beside or in one of them,
-  /// with the line breaks behind. 0: the turn's text does not begin so.
+  /// The length of a turn's header: special tokens and the role's name, next to or inside one
+  /// of them, with the line breaks after them. 0 if the turn's text does not begin with one.
   size_t header(std::string_view text, const Turn& turn) const {
     size_t at = 0;
     bool named = false;
@@ -117,7 +117,7 @@ class Answers {
     const auto after = form_.render(turns_.first(turn + 1), tools_, false);
     if (!after) return unknown(turn, after.error().to_string());
     if (whole_.starts_with(after->text) && after->text.size() >= begin) return after->text.size();
-    // As a last turn it is rendered otherwise (with its reasoning): its end token ends it here, too.
+    // As the last turn it renders differently (with its reasoning): search for its end token.
     const std::string_view token = end_token(after->text, form_.specials());
     const size_t at = token.empty() ? std::string_view::npos : whole_.find(token, begin);
     if (at == std::string_view::npos || turns_[turn].content.find(token) != std::string::npos ||
@@ -127,7 +127,7 @@ class Answers {
     return at + token.size();
   }
 
-  /// Where the turn behind the next answer's prompt begins, at most.
+  /// An upper bound of where the turn after the next answer's prompt begins.
   size_t next_begin(size_t turn) const {
     for (size_t next = turn + 1; next < turns_.size(); ++next) {
       if (turns_[next].role != "assistant") continue;
@@ -144,11 +144,11 @@ class Answers {
 };
 
 constexpr size_t kManyTurns = 8;
-constexpr size_t kChecked = 6;  // answers that are looked for in both ways
+constexpr size_t kChecked = 6;  // answers that both ways must agree on
 
-/// The answers of a long conversation whose text is its turns' texts one behind the other, as ChatML's:
-/// each turn is rendered behind the first alone, so the work does not grow with the square of the
-/// turns. nullopt: it is no such text, and the answers are looked for one by one.
+/// The answers of a long conversation whose text is the concatenation of its turns' texts, as
+/// ChatML's. Renders each turn alone after the first one, so the work is linear in the turns.
+/// nullopt if the text is not such a concatenation; the caller then uses another way.
 std::optional<std::vector<TextSpan>> spans_by_turn(const ChatTemplate& form,
                                                    std::span<const Turn> turns,
                                                    const jinja::Value& tools,
@@ -177,16 +177,16 @@ std::optional<std::vector<TextSpan>> spans_by_turn(const ChatTemplate& form,
   return spans;
 }
 
-/// The answers of a long conversation whose template writes the same text in front of each of them,
-/// and ends each with the same special token: both are looked for. So it is with templates that
-/// render a turn otherwise when others follow (Qwen3 drops its reasoning), for which spans_by_turn
-/// has no answer. The result counts only if the text in front occurs once for each answer, each
-/// answer's own text lies in its part, and answers spread over the conversation, the first and the
-/// last among them, are where span_of finds them. nullopt: that is not so.
+/// The answers of a long conversation whose template writes the same text before each of them
+/// and ends each with the same special token: searches for both. This covers templates that
+/// render a turn differently when others follow (Qwen3 drops its reasoning), for which
+/// spans_by_turn fails. The result counts only if the text before answers occurs once per
+/// answer, each answer's own text is in its part, and a sample of answers, including the first
+/// and the last, is where span_of finds them. Otherwise nullopt.
 std::optional<std::vector<TextSpan>> spans_by_mark(const Answers& answers, const ChatTemplate& form,
                                                    std::span<const Turn> turns,
                                                    std::string_view whole) {
-  std::vector<size_t> assistants, learned;  // places among the turns; learned: among assistants
+  std::vector<size_t> assistants, learned;  // indices of turns; learned: indices in assistants
   for (size_t i = 0; i < turns.size(); ++i) {
     if (turns[i].role != "assistant") continue;
     if (turns[i].learned) learned.push_back(assistants.size());

@@ -1,6 +1,6 @@
-// Which parts of a rendered conversation are its answers: the template's {% generation %} blocks,
-// else what is found by rendering the turns that lead to an answer. Internal to engine/data;
-// callers use render_chat (chat.h). Tested by: tests/engine/data/chat/answers_test.cc
+// Finds the answers in a rendered conversation: by the template's {% generation %} blocks, else
+// by rendering the turns that lead to an answer. Internal to engine/data; callers use
+// render_chat (chat.h). Tested by: tests/engine/data/chat/answers_test.cc
 #pragma once
 
 #include <cstddef>
@@ -21,21 +21,21 @@ struct TextSpan {
   bool operator==(const TextSpan&) const = default;
 };
 
-/// The special token at the end of `text`, before white space; empty: there is another text.
+/// The special token that ends `text`, apart from white space; empty if other text ends it.
 std::string_view end_token(std::string_view text, const std::vector<std::string>& specials);
 
-/// The learned answers of `turns` in `whole`, their text under `form`, in order. BadInput: what is
-/// learned of an answer cannot be known.
+/// The learned answers of `turns` in `whole`, which is their text under `form`, in order.
+/// Errors: BadInput if the learned part of an answer cannot be determined.
 ///
-/// Without {% generation %} a long conversation's answers are found in one of two quick ways, if its
-/// text is of that form, in a number of renderings that does not grow with the turns (each renders
-/// at most all of them); else as spans_one_by_one.
+/// For a template without {% generation %}, two quick ways find the answers of a long
+/// conversation if its text has the right form: the number of renderings (each of at most all
+/// turns) does not grow with the turns. Otherwise spans_one_by_one is used.
 Result<std::vector<TextSpan>> learned_spans(const ChatTemplate& form, std::span<const Turn> turns,
                                             const jinja::Value& tools,
                                             const jinja::Rendered& whole);
 
-/// The same by rendering the turns before each answer, and those up to its end: both must begin
-/// `whole`. Its work grows with the square of the turns.
+/// The same by rendering the turns before each answer, and up to its end: both must be prefixes
+/// of `whole`. The work grows with the square of the turns.
 Result<std::vector<TextSpan>> spans_one_by_one(const ChatTemplate& form,
                                                std::span<const Turn> turns,
                                                const jinja::Value& tools, std::string_view whole);

@@ -24,7 +24,7 @@ int64_t hash(std::string_view text, uint64_t from = 0xcbf29ce484222325) {
   return static_cast<int64_t>(from);
 }
 
-/// What strftime_now shows: a day, so that ranks of one start agree.
+/// The value of strftime_now: a day, so that the ranks of one start agree.
 Result<int64_t> date_of_start(const std::string& date) {
   constexpr int64_t kDay = 86400;
   if (!date.empty()) {
@@ -36,7 +36,7 @@ Result<int64_t> date_of_start(const std::string& date) {
   return static_cast<int64_t>(std::time(nullptr)) / kDay * kDay;
 }
 
-/// The variables of a template that the tokenizer gives.
+/// The template's variables that come from the tokenizer.
 jinja::Context tokens_of(const Tokenizer& tokenizer, const json& config) {
   jinja::Context tokens;
   const auto add = [&](const char* name, std::optional<int32_t> id) {
@@ -65,8 +65,8 @@ std::vector<std::string> specials_of(const Tokenizer& tokenizer) {
   return specials;
 }
 
-/// A turn as transformers hands it to a template: without fields that are null, and with the names
-/// that reasoning has in other templates.
+/// A turn as transformers passes it to a template: without null fields, and with reasoning
+/// under the names that other templates use.
 jinja::Value message_of(const Turn& turn, bool reads_parts) {
   using jinja::Value;
   if (!turn.fields.dict())

@@ -9,7 +9,7 @@
 namespace dsj::data {
 namespace {
 
-/// Cuts `piece` at each `token`; those parts are learned as `learned` says.
+/// Cuts `piece` at each `token`; `learned` says whether these tokens are learned.
 void cut_at(const ChatPiece& piece, std::string_view token, bool learned,
             std::vector<ChatPiece>& out) {
   size_t done = 0;

@@ -1,5 +1,5 @@
-// Which tokens of a row are learned, beyond what its template and its turns say: the choices of
-// spec.training. Internal to engine/data, but for the struct that dataset.h's options hold.
+// Which tokens of a row are learned, in addition to its template's and turns' rules: the choices
+// of spec.training. Internal to engine/data, except the struct, which is in dataset.h's options.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 
 namespace dsj::data {
 
-/// The token that ends a turn, as axolotl's train_on_eos.
+/// Which tokens that end a turn are learned, as in axolotl's train_on_eos.
 enum class EndTokens {
-  Turn,  ///< of each answer that is learned
-  All,   ///< also of what is not learned: questions, a system message
-  Last,  ///< the last one of the row alone
+  Turn,  ///< those of learned answers
+  All,   ///< also those of questions, system messages and other unlearned turns
+  Last,  ///< only the last one of the row
   None,
 };
 
 struct Learning {
-  bool inputs = false;       ///< every token: trainOnInputs (rows.h; the rest then says nothing)
-  bool last_answer = false;  ///< of several answers the last alone: maskHistory
+  bool inputs = false;       ///< trainOnInputs: every token (rows.h); the other members are ignored
+  bool last_answer = false;  ///< maskHistory: only the last of several answers
   EndTokens ends = EndTokens::Turn;
 
   bool operator==(const Learning&) const = default;
@@ -30,16 +30,16 @@ struct Learning {
 /// The choices of spec.training. `train_on_eos`: turn, all, last or none, as dsconfig has checked.
 Learning learning_of(bool train_on_inputs, bool mask_history, std::string_view train_on_eos);
 
-/// What spec.training's objective reads rows for: dpo and orpo pairs, kto marked answers, pretrain
-/// texts.
+/// The aim of spec.training's objective: pairs for dpo, orpo and reward, marked answers for
+/// kto, texts for pretrain.
 RowAim aim_of(std::string_view objective);
 
-/// Leaves of the turns that are learned only the last, if `learning` says so.
+/// Keeps only the last of the learned turns, if `learning` says so.
 void choose_turns(const Learning& learning, std::vector<Turn>& turns);
 
-/// The same text, with other parts of it learned. `specials`: the special tokens; the one with which
-/// an answer ends, white space aside, is its end token. Where no answer ends with one, `ends`
-/// changes nothing.
+/// The same text with other learned parts. `specials`: the special tokens. The end token of an
+/// answer is the special token at its end, apart from white space. If no answer ends with one,
+/// `ends` changes nothing.
 std::vector<ChatPiece> choose_pieces(const Learning& learning, std::vector<ChatPiece> pieces,
                                      const std::vector<std::string>& specials);
 

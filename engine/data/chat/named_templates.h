@@ -15,10 +15,10 @@ inline constexpr char kChatTemplateHint[] =
 
 struct NamedTemplate {
   std::string_view name, source;
-  std::vector<std::string> tokens;  ///< without them its text would be read as plain letters
+  std::vector<std::string> tokens;  ///< the tokenizer must have these
 };
 
-// What is learned stands in {% generation %}, as in the templates that TRL trains with.
+// {% generation %} marks the learned parts, as in TRL's training templates.
 #define DSJ_CHATML_TURNS                                                                      \
   "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}" \
   "{% generation %}{{ m.content + '<|im_end|>' }}{% endgeneration %}{% else %}"               \

@@ -1,4 +1,4 @@
-// What a chat template makes of a conversation: the three calls of chat.h.
+// Renders conversations with a chat template: the three functions of chat.h.
 #include <string>
 #include <utility>
 

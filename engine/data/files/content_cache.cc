@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kAgeDigits = 12;
 
-/// Seconds since 1970 of an entry's name; 0: it has none.
+/// The age (seconds since 1970) in an entry's name; 0 if there is none.
 int64_t age_of(const std::string& name) {
   int64_t age = 0;
   std::from_chars(name.data(), name.data() + std::min(name.size(), kAgeDigits), age);
@@ -27,7 +27,7 @@ int64_t age_of(const std::string& name) {
 }  // namespace
 
 std::string ContentCache::path(const std::string& key) const {
-  // Names begin with the age, so that they sort by it.
+  // Names begin with the age, so that sorting by name sorts by age.
   const std::string age = text::format("%012lld-", static_cast<long long>(options_.now));
   return path_join(options_.directory, age + key + options_.suffix);
 }
@@ -48,7 +48,7 @@ std::vector<std::string> ContentCache::find(const std::string& key) const {
 
 Result<std::string> ContentCache::temporary(const std::string& key) const {
   DSJ_TRY_STATUS(files_.make_dirs(options_.directory));
-  // Not write_atomically()'s, which is the same for all writers.
+  // Unlike write_atomically()'s, this name differs between writers.
   return path(key) + "." + std::to_string(options_.process) + ".tmp";
 }
 
@@ -58,10 +58,10 @@ Status ContentCache::publish(const std::string& key) {
   return prune();
 }
 
-/// Removes the oldest until the rest fits. Temporary files that dead processes left count, too.
+/// Removes the oldest entries until the rest fits, including temporary files of dead processes.
 Status ContentCache::prune() {
   DSJ_TRY(auto entries, files_.list_dir(options_.directory));
-  std::ranges::sort(entries, std::greater{}, &DirEntry::name);  // the newest first
+  std::ranges::sort(entries, std::greater{}, &DirEntry::name);  // newest first
   int64_t total = 0;
   for (const DirEntry& entry : entries) {
     if (entry.name.find(options_.suffix) == entry.name.npos) continue;
@@ -90,7 +90,7 @@ ProcessLock::ProcessLock(std::string path) : path_(std::move(path)) {
 
 ProcessLock::~ProcessLock() {
   if (file_ < 0) return;
-  ::unlink(path_.c_str());  // who waits for it finds what was stored
+  ::unlink(path_.c_str());  // waiting processes find the stored entry
   ::close(file_);
 }
 

@@ -1,6 +1,6 @@
-// A directory of files that are kept by the content they were made from: named AGE-KEY.SUFFIX, published by a
-// rename, so that jobs may write the same one at the same time; the oldest go when there is no more
-// room. Internal to engine/data.
+// A directory of files that are keyed by the content from which they were made. Files are named
+// AGE-KEY.SUFFIX and published by a rename, so that jobs may write the same one concurrently;
+// the oldest are removed when space runs out. Internal to engine/data.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace dsj::data {
 struct ContentCacheOptions {
   std::string directory;
   std::string suffix;        ///< ".rows"; other files of the directory are left alone
-  int64_t bytes_max = 0;     ///< of all entries; the oldest go first
-  int64_t kept_seconds = 0;  ///< entries younger than that stay, whatever their size
-  int64_t now = 0;           ///< seconds since 1970: the age of what is stored
-  int64_t process = 0;       ///< its id: no other process writes under its temporary names
+  int64_t bytes_max = 0;     ///< limit for all entries; the oldest are removed first
+  int64_t kept_seconds = 0;  ///< younger entries are never removed
+  int64_t now = 0;           ///< seconds since 1970; the age of new entries
+  int64_t process = 0;       ///< process id, which makes temporary names unique
 };
 
 /// One caller at a time; other processes may use the same directory.
@@ -27,7 +27,7 @@ class ContentCache {
   ContentCache(Files& files, ContentCacheOptions options)
       : files_(files), options_(std::move(options)) {}
 
-  /// Paths of the entries of a key. None: there are none, or no directory.
+  /// Paths of the entries with this key. Empty also if the directory is missing.
   std::vector<std::string> find(const std::string& key) const;
   /// Where to write an entry before it is published. Makes the directory.
   Result<std::string> temporary(const std::string& key) const;
@@ -44,8 +44,8 @@ class ContentCache {
   const ContentCacheOptions options_;
 };
 
-/// What only one process of this machine does at a time; the others wait. Held until it is destroyed. It only
-/// saves work: where it cannot be had (no directory, a file system without locks), nobody waits.
+/// A lock between the processes of this machine, held until it is destroyed; others wait. It only
+/// saves work: if it cannot be taken (no directory, a file system without locks), no process waits.
 class ProcessLock {
  public:
   explicit ProcessLock(std::string path);

@@ -1,4 +1,4 @@
-// Counts of names, in the order in which they are found. Internal to engine/data.
+// Counts names, in the order of their first occurrence. Internal to engine/data.
 // Tested by: tests/engine/data/dataset_test.cc
 #pragma once
 

@@ -28,7 +28,7 @@ std::string_view without_line_end(std::string_view record) {
   return record;
 }
 
-/// nullopt: a quote that nothing closes, or text behind a closing one.
+/// nullopt if a quote is not closed, or if text follows a closing quote.
 std::optional<std::vector<std::string>> fields_of(std::string_view record, char separator) {
   record = without_line_end(record);
   std::vector<std::string> fields;
@@ -70,7 +70,7 @@ bool good_names(const std::vector<std::string>& names) {
 
 bool CsvRecord::ends_at(char c) {
   if (quoted_) {
-    closed_ = c == '"';  // a doubled quote closes and opens again
+    closed_ = c == '"';  // a doubled quote closes and reopens the field
     quoted_ = !closed_;
     return false;
   }
@@ -92,7 +92,7 @@ std::optional<CsvHeader> csv_header(std::string_view head) {
     if (names->size() > 1 && names->front().empty())
       names->front() = "Unnamed: 0";  // pandas's index
     if (!good_names(*names) || (best && best->names.size() >= names->size())) continue;
-    const bool one = names->size() == 1;  // whose fields hold what would separate others
+    const bool one = names->size() == 1;  // separators in its fields are plain text
     best = CsvHeader{one ? '\n' : separator, std::move(*names), bytes};
   }
   return best;

@@ -1,6 +1,6 @@
-// NumPy's default_rng(seed), as far as Hugging Face's datasets draw from it: PCG64 (XSL RR 128/64,
-// O'Neill 2014), seeded by SeedSequence. The same seed holds out and interleaves the same rows.
-// Internal to engine/data.
+// NumPy's default_rng(seed), as far as Hugging Face's datasets use it: PCG64 (XSL RR 128/64,
+// O'Neill 2014), seeded by SeedSequence. The same seed therefore holds out and interleaves the
+// same rows. Internal to engine/data.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class NumpyRandom {
 
   uint64_t next64();
   uint32_t next32();  ///< the lower half of a next64(), then its upper half
-  double uniform();   ///< from 0, below 1, of 53 bits
-  /// From 0 to `most`, which is below 2^32: masked rejection, as Generator.shuffle draws.
+  double uniform();   ///< in [0, 1), 53 bits
+  /// In [0, most], most < 2^32, by masked rejection as in Generator.shuffle.
   uint32_t at_most(uint32_t most);
 
   /// Generator.permutation(n), n < 2^32.
@@ -33,12 +33,12 @@ class NumpyRandom {
 /// Draws numbers as Generator.choice(n, p=weights) does: by the sums of the weights.
 class WeightedChoice {
  public:
-  /// Each is at least 0, and one is more.
+  /// Weights are at least 0, one of them above 0.
   explicit WeightedChoice(std::span<const double> weights);
   size_t draw(NumpyRandom& random) const;
 
  private:
-  std::vector<double> sums_;  ///< of the weights up to each, as a share of all
+  std::vector<double> sums_;  ///< cumulative weights, as shares of their sum
 };
 
 }  // namespace dsj::data

@@ -36,7 +36,7 @@ class BytesInMemory final : public ReadFile {
   std::string bytes_;
 };
 
-/// The first bytes of a file.
+/// A file that consists of the first bytes of another.
 class Beginning final : public ReadFile {
  public:
   Beginning(std::unique_ptr<ReadFile> file, int64_t size) : file_(std::move(file)), size_(size) {}
@@ -52,7 +52,7 @@ class Beginning final : public ReadFile {
   int64_t size_;
 };
 
-/// Behind what is kept, so that a file that was cut is none: a mark, and how many bytes lie before.
+/// The tail of a cached file, which detects truncation: a magic number and the size of the text.
 constexpr std::string_view kKeptMagic = "dsjtext1";
 constexpr int64_t kKeptTailBytes = 16;
 constexpr int64_t kKeptSeconds = 3600;
@@ -63,7 +63,7 @@ std::string kept_tail(int64_t bytes) {
   return tail;
 }
 
-/// What a packed file's text was kept as. Null: nothing whole is there.
+/// Opens the cached text of a packed file. Null if there is no complete one.
 std::unique_ptr<ReadFile> find_kept(Files& files, const ContentCache& cache,
                                     const std::string& content) {
   for (const std::string& path : cache.find(content)) {
@@ -77,10 +77,10 @@ std::unique_ptr<ReadFile> find_kept(Files& files, const ContentCache& cache,
   return nullptr;
 }
 
-/// Collects what is unpacked, first in memory, then in a file.
+/// Collects unpacked text, first in memory, then in a file.
 class Unpacked {
  public:
-  /// `cache`: where a file is kept, under `content`; null: nowhere.
+  /// `cache`: caches a file under the key `content`; null means no caching.
   Unpacked(Files& files, const UnpackOptions& options, ContentCache* cache, std::string content)
       : files_(files), options_(options), cache_(cache), content_(std::move(content)) {}
   ~Unpacked() {
@@ -106,7 +106,7 @@ class Unpacked {
     if (!file_) return std::make_unique<BytesInMemory>(std::move(bytes_));
     if (cache_ == nullptr) {
       DSJ_TRY_STATUS(file_->close());
-      return files_.open_read(path_);  // it stays readable without its name
+      return files_.open_read(path_);  // an unlinked file stays readable
     }
     DSJ_TRY_STATUS(file_->append(as_bytes(kept_tail(bytes_written_))));
     DSJ_TRY_STATUS(file_->sync());
@@ -140,10 +140,10 @@ class Unpacked {
   std::unique_ptr<WriteFile> file_;
 };
 
-/// What a decoder made of a piece of the packed bytes.
+/// The result of decoding a piece of the packed bytes.
 struct Step {
   size_t taken = 0, made = 0;
-  bool complete = false;  ///< a member or frame has ended with the bytes that were taken
+  bool complete = false;  ///< a member or frame ended after these bytes
   const char* problem = nullptr;
 };
 
@@ -169,7 +169,7 @@ class Gzip {
       done.problem = stream_.msg ? stream_.msg : "zlib cannot read it";
     return done;
   }
-  /// gzip pads to a block with zeros.
+  /// gzip may pad a file with zeros.
   static bool ignores(std::string_view rest) {
     return std::ranges::all_of(rest, [](char c) { return c == 0; });
   }
@@ -287,7 +287,7 @@ Result<RowBytes> open_row_bytes(Files& files, const std::string& path,
   if (rows.file) return rows;
   (void)files.make_dirs(options.directory);
   const ProcessLock alone(cache.lock_path(rows.content));
-  rows.file = find_kept(files, cache, rows.content);  // another process has unpacked it meanwhile
+  rows.file = find_kept(files, cache, rows.content);  // another process may have unpacked it
   if (rows.file) return rows;
   DSJ_TRY(rows.file, text_of(files, *packed, path, *packing, options, &cache, rows.content));
   return rows;

@@ -14,7 +14,7 @@
 namespace dsj::data {
 namespace {
 
-/// Of the entry's form and of what the check itself decides: a new one with either.
+/// Version of entries: change it with the entries' format and with the rules of the check.
 constexpr std::string_view kCacheMagic = "dsjrows4";
 constexpr size_t kKeyDigits = 32, kChecksumBytes = sizeof(uint64_t);
 constexpr size_t kHeadBytes = 8 + kKeyDigits + 4 * sizeof(int64_t);
@@ -61,7 +61,7 @@ bool read_counts(std::string_view text, CheckedRows& rows) {
   return true;
 }
 
-/// A hash that has seen the conditions.
+/// A hash state that already includes the conditions.
 std::unique_ptr<XXH3_state_t> state_of(const std::string& conditions) {
   auto state = std::make_unique<XXH3_state_t>();
   XXH3_128bits_reset(state.get());
@@ -162,7 +162,7 @@ std::optional<CheckedRows> RowCache::find(const std::string& key, int64_t file_b
 Status RowCache::store(const std::string& key, const CheckedRows& rows) {
   const std::string entry = to_entry(key, rows);
   if (static_cast<int64_t>(entry.size()) > bytes_max_ / 2) return {};
-  // Nothing is synced: what a power loss leaves has no checksum.
+  // No sync: after a power loss the checksum detects an incomplete entry.
   DSJ_TRY(const std::string temporary, entries_.temporary(key));
   DSJ_TRY(const auto file, files_.create_write(temporary));
   DSJ_TRY_STATUS(file->append(std::as_bytes(std::span(entry))));

@@ -1,10 +1,10 @@
-// What a check of a large data file found (where its rows lie, that each is valid, and which of their
-// fields nothing reads), kept by content: the next start on the same bytes finds it and does not parse them again. Tokens are not
-// kept: a row is tokenized when it is used, never at the start.
+// Caches the result of checking a large data file: offsets of its rows, that each is valid, and
+// which fields are not read. The next start on the same bytes does not parse them again. Tokens
+// are not cached: a row is tokenized when it is used, never at the start.
 //
-// An entry is a file of the cache's directory (content_cache.h) and carries a checksum: a damaged entry is
-// none. What cannot be kept is checked again. The key has no names of files in it, so a copy is known,
-// too. Internal to engine/data; callers use dataset.h.
+// An entry is a file of the cache's directory (content_cache.h) with a checksum; a damaged
+// entry is ignored and the file checked again. The key contains no file names, so a copy of a
+// file hits, too. Internal to engine/data; callers use dataset.h.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// A field of rows that nothing reads, or a shape, and how many rows have it.
+/// The name of an unread field, a shape or a reason, and the number of rows that have it.
 struct UnreadField {
   std::string name;
   int64_t rows = 0;
@@ -34,30 +34,30 @@ struct UnreadField {
 
 struct CheckedRows {
   RowKind kind = RowKind::Alpaca;
-  int64_t chat_template = 0;  ///< ChatTemplate::key() of the one that chat rows were checked with
+  int64_t chat_template = 0;  ///< ChatTemplate::key() of the template that checked chat rows
   std::vector<Place> places;
   std::vector<UnreadField> unread = {};
-  std::vector<UnreadField> shapes = {};    ///< of the rows (row_shape.h), and how many have each
-  std::vector<UnreadField> left_out = {};  ///< why rows have no place, and how many
+  std::vector<UnreadField> shapes = {};    ///< shapes (row_shape.h) and their rows
+  std::vector<UnreadField> left_out = {};  ///< reasons why rows were left out, and their rows
 };
 
-/// The key of a file's rows: XXH3-128 over its bytes and `conditions` (whatever else the check
-/// depends on), as hexadecimal digits. Reads the file once. Error: it cannot be read.
+/// The key of a file's rows: XXH3-128 over its bytes and `conditions` (everything else that the
+/// check depends on), as hexadecimal digits. Reads the file once. Errors: the file cannot be read.
 Result<std::string> row_key(const ReadFile& file, const std::string& conditions);
-/// The same of a file that was made from another, whose key `content` is.
+/// The same for a file that was made from another file with the key `content`.
 std::string row_key(const std::string& content, const std::string& conditions);
 
-/// An entry's bytes, and back. nullopt: damaged, of another key or version, or rows that do not lie
-/// one behind the other within `file_bytes`.
+/// Writes and reads an entry. nullopt if it is damaged, has another key or version, or if its
+/// rows do not follow each other within `file_bytes`.
 std::string to_entry(const std::string& key, const CheckedRows& rows);
 std::optional<CheckedRows> from_entry(const std::string& key, std::string_view entry,
                                       int64_t file_bytes);
 
 struct RowCacheOptions {
   std::string directory;
-  int64_t bytes_max = 256 << 20;  ///< of all entries; the oldest go first
-  int64_t now = 0;                ///< seconds since 1970: the age of what is stored
-  int64_t process = 0;            ///< its id: no other process writes under its temporary names
+  int64_t bytes_max = 256 << 20;  ///< limit for all entries; the oldest are removed first
+  int64_t now = 0;                ///< seconds since 1970; the age of new entries
+  int64_t process = 0;            ///< process id, which makes temporary names unique
 };
 
 /// One caller at a time; other processes may use the same directory.
@@ -65,7 +65,7 @@ class RowCache {
  public:
   RowCache(Files& files, RowCacheOptions options);
   std::optional<CheckedRows> find(const std::string& key, int64_t file_bytes) const;
-  /// Error: it could not be stored; nothing is lost by that.
+  /// Errors: it could not be stored, which is harmless.
   Status store(const std::string& key, const CheckedRows& rows);
 
  private:
@@ -74,8 +74,8 @@ class RowCache {
   ContentCache entries_;
 };
 
-/// Where this machine keeps them: $XDG_CACHE_HOME/dsj/rows, else $HOME/.cache/dsj/rows. Empty:
-/// nowhere, because DSJ_ROWS_CACHE is 0, or because neither variable is set.
+/// The cache's directory: $XDG_CACHE_HOME/dsj/rows, else $HOME/.cache/dsj/rows. Empty if
+/// DSJ_ROWS_CACHE is 0, or if neither variable is set.
 std::string row_cache_directory(const std::function<const char*(const char*)>& variable);
 
 }  // namespace dsj::data

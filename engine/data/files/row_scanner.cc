@@ -14,7 +14,7 @@ bool is_space(int c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/// A file's bytes, one at a time. A failed read looks like the end; status() keeps the error.
+/// A file's bytes, one at a time. A failed read looks like the end of the file; see status().
 class Bytes {
  public:
   explicit Bytes(const ReadFile& file) : file_(&file) {}
@@ -39,7 +39,7 @@ class Bytes {
     peek();
     return std::string_view(buffer_.data(), std::min(buffer_.size(), kFileFormBytes));
   }
-  /// To the file's beginning; what is in memory is not read again.
+  /// Back to the file's beginning; bytes in memory are not read again.
   void rewind() {
     if (begin_ > 0) buffer_.clear();
     begin_ = 0;
@@ -157,8 +157,8 @@ class Scanner {
     return bytes_.status();
   }
 
-  /// Error: the first row is an object over several lines. A line end in a string, or an object that
-  /// does not end, is damage, which the rows will show.
+  /// Fails if the first row is an object over several lines. A line end in a string, or an
+  /// object that does not end, is damage, which the visitor of the rows reports.
   Status first_row_is_a_line() {
     const int64_t first = bytes_.line();
     bool in_string = false;
@@ -244,7 +244,7 @@ class Scanner {
     }
   }
 
-  /// Reads a value into text_, up to the ',', ']' or '}' behind it. False: the file ended.
+  /// Reads a value into text_, up to the ',', ']' or '}' after it. False if the file ended.
   bool value() {
     text_.clear();
     for (int depth = 0;;) {

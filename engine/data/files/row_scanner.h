@@ -1,5 +1,6 @@
-// Finds the rows of a data file without holding the file: a JSON array, {"samples": [...]}, one JSON
-// value per line, or the records of a CSV file. A file of any other form is called what it is, in one error. Internal to engine/data; callers use dataset.h.
+// Finds the rows of a data file without holding it in memory: a JSON array, {"samples": [...]},
+// one JSON value per line, or the records of a CSV file. A file of any other form is refused in
+// one error that names the form. Internal to engine/data; callers use dataset.h.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 
 namespace dsj::data {
 
-/// Where a row lies. Rows count from 0. Lines count from 1: the line where the row starts; 0: the
-/// file has no lines.
+/// Where a row is. Rows count from 0. Lines count from 1: the line in which the row starts; 0
+/// if the file has no lines.
 struct RowPlace {
   int64_t row = 0;
   int64_t line = 1;
@@ -24,18 +25,19 @@ struct RowPlace {
   int64_t length = 0;
 };
 
-/// Called for each row with its text, which is not parsed yet and valid during the call only.
+/// Called for each row with its unparsed text, which is valid only during the call.
 using RowVisitor = std::function<void(const RowPlace&, std::string_view)>;
 
-/// The header of a file that is neither JSON nor of another known form (csv.h). nullopt: it has none.
+/// The header (csv.h) of a file that is not in JSON or another known form; nullopt if it has none.
 Result<std::optional<CsvHeader>> csv_header_of(const ReadFile& file);
 
-/// Visits every row in order; with a header each record behind it, as it is written. `path` names the file in errors; where it ends in .jsonl an object is a
-/// row, whatever its keys. BadInput, with path:line: the file has no such form (a workbook, an array that
-/// does not end, one object over several lines). Whether a row is JSON is for the visitor to find.
+/// Visits every row in order; with a header, each record after it as text. `path` is for
+/// errors; if it ends in .jsonl, every object is a row, regardless of its keys. Errors:
+/// BadInput, with path:line, if the file has no such form (a workbook, an unfinished array, one
+/// object over several lines). The visitor must check that a row is JSON.
 Status scan_rows(const ReadFile& file, const std::string& path,
                  const std::optional<CsvHeader>& header, const RowVisitor& visit);
-/// The same of a file with a row in each line, whatever the rows are.
+/// The same for a file in which every line is a row of any form.
 Status scan_lines(const ReadFile& file, const std::string& path, const RowVisitor& visit);
 
 }  // namespace dsj::data

@@ -13,7 +13,7 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-/// The first numbers of each data set, all sets being numbered through.
+/// The number of each data set's first row; rows are numbered across all sets.
 Numbers offsets_of(std::span<const int64_t> rows) {
   Numbers offsets(rows.size());
   std::exclusive_scan(rows.begin(), rows.end(), offsets.begin(), int64_t{0});
@@ -31,7 +31,7 @@ Numbers in_turns(std::span<const int64_t> kept, const Numbers& offsets, bool ove
   return order;
 }
 
-/// Sets are drawn until the first has ended, or each has (over). A set that ended begins again.
+/// Draws sets until one is exhausted, or all are (over). An exhausted set starts again.
 Numbers by_weight(std::span<const int64_t> kept, const Numbers& offsets,
                   const RowSelection& selection) {
   NumpyRandom random(selection.seed);
@@ -46,7 +46,7 @@ Numbers by_weight(std::span<const int64_t> kept, const Numbers& offsets,
   return order;
 }
 
-/// Brings the rows that train_test_split would hold out to the front; both parts stay in order.
+/// Moves the rows that train_test_split would hold out to the front; both parts keep their order.
 void hold_out(const RowSelection& selection, Numbers& order) {
   const auto count = static_cast<int64_t>(order.size());
   const int64_t held = std::min(held_out_count(selection.held_out, count), count);

@@ -19,11 +19,11 @@ using nlohmann::json;
 using Paths = std::vector<std::string>;
 
 constexpr char kInfo[] = "dataset_info.json";
-constexpr char kHubFolder[] = "data";  ///< where a data set of Hugging Face's hub has its files
+constexpr char kHubFolder[] = "data";  ///< with the files of a data set on Hugging Face's hub
 constexpr char kInfoKey[] = "training.dataset";
 constexpr size_t kFilesMax = 100'000;
 
-/// What lies beside rows in a folder that was downloaded or saved.
+/// Files other than rows in a folder that was downloaded or saved.
 bool is_no_rows(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {kInfo, "dataset_infos.json",
                                                       "dataset_dict.json", "state.json"};
@@ -35,7 +35,7 @@ bool is_no_rows(std::string_view name) {
          std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// "test" of "test-00000-of-00001.jsonl", as Hugging Face's hub names splits. Empty: none.
+/// "test" of "test-00000-of-00001.jsonl", as splits are named on Hugging Face's hub; else empty.
 std::string_view split_of(std::string_view name) {
   for (const std::string_view split : {"train", "test", "validation", "valid", "dev", "eval"}) {
     const size_t at = name.find(split);
@@ -48,15 +48,15 @@ std::string_view split_of(std::string_view name) {
   return {};
 }
 
-/// The first of some names.
+/// A comma-separated list of the first names.
 std::string listed(const Paths& names, size_t most = 20) {
   std::string text;
   for (size_t i = 0; i < std::min(most, names.size()); ++i) text += (i ? ", " : "") + names[i];
   return text + (names.size() > most ? " ..." : "");
 }
 
-/// The files that datasets' save_to_disk wrote into a directory, in its order; beside them may lie those
-/// that it has since computed. nullopt: it wrote none there.
+/// The files that datasets' save_to_disk wrote into a directory, in its order; files that datasets
+/// computed later do not count. nullopt if the directory was not written by save_to_disk.
 Result<std::optional<Paths>> files_of_saved(Files& files, const std::string& path) {
   const std::string state_file = path_join(path, "state.json");
   DSJ_TRY(const bool there, file_exists(files, state_file));
@@ -74,8 +74,8 @@ Result<std::optional<Paths>> files_of_saved(Files& files, const std::string& pat
   return found;
 }
 
-/// Where the rows to train on lie in a directory that datasets saved with several splits: its split
-/// train. nullopt: it is no such directory.
+/// The directory of the split train in a directory that datasets saved with several splits;
+/// nullopt if it is not such a directory.
 Result<std::optional<std::string>> train_split_of(Files& files, const std::string& path) {
   const std::string splits_file = path_join(path, "dataset_dict.json");
   DSJ_TRY(const bool there, file_exists(files, splits_file));
@@ -125,7 +125,7 @@ bool is_pattern(std::string_view path) {
   return path.find_first_of("*?[") != path.npos;
 }
 
-/// Adds what matches `parts` from `at` on, below `directory`, in the order of names.
+/// Adds the paths below `directory` that match `parts` from `at` on, in order of name.
 Status match(Files& files, const std::string& directory, const Paths& parts, size_t at,
              Paths& found) {
   if (found.size() > kFilesMax)
@@ -178,7 +178,7 @@ Result<Paths> files_of(Files& files, const std::string& path) {
   return Paths{path};
 }
 
-/// The names of dataset_info.json's data sets that lie in files.
+/// The names of dataset_info.json's data sets with a local file.
 Paths names_in(const json& info) {
   Paths names;
   for (const auto& [name, entry] : info.items())
@@ -232,7 +232,7 @@ Result<std::vector<RowSource>> named_sources(Files& files, const std::string& di
   return sources;
 }
 
-/// Error: a directory of LLaMA-Factory's, whose files nobody trains on all at once.
+/// Refuses a data directory of LLaMA-Factory's, because its files are separate data sets.
 Status check_choice(Files& files, const std::string& path) {
   DSJ_TRY(const EntryKind kind, files.kind(path));
   if (kind != EntryKind::Directory) return {};
@@ -240,7 +240,7 @@ Status check_choice(Files& files, const std::string& path) {
   if (!there) return {};
   DSJ_TRY(const json info, read_info(files, path));
   const Paths names = names_in(info);
-  if (names.empty()) return {};  // datasets' own file of the name
+  if (names.empty()) return {};  // a file of this name written by datasets
   return bad_input("has a " + std::string(kInfo) + " with several data sets", path,
                    "name those to train on by dataset: " + listed(names));
 }

@@ -1,9 +1,10 @@
-// The data sets that a job names, and their files. Internal to engine/data.
+// Resolves the data sets that a job names to files. Internal to engine/data.
 //
-// dataPath is one path or several: a file, a directory, a pattern (*, ?, [a-z], ** for any depth). Each
-// path is a data set; its files follow each other by name. Of a directory that datasets saved
-// (save_to_disk) the files that it lists count, and of several splits train. With training.dataset it is a directory
-// with LLaMA-Factory's dataset_info.json, and each name of it is a data set.
+// dataPath is one path or several: a file, a directory, or a pattern (*, ?, [a-z], ** for any
+// depth). Each path is a data set with its files in order of name. In a directory written by
+// datasets' save_to_disk, only the files that it lists count, and of several splits only train.
+// With training.dataset, dataPath is a directory with LLaMA-Factory's dataset_info.json, and
+// each name in dataset is a data set of it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,15 +18,14 @@
 namespace dsj::data {
 
 struct RowSource {
-  std::string name;  ///< as the job names it
-  std::vector<std::string>
-      files;  ///< at least one; whether a path is there shows when it is opened
+  std::string name;                ///< as in the job
+  std::vector<std::string> files;  ///< at least one; existence is checked when it is opened
   RowNames names;
 };
 
 /// `columns`: training.datasetColumns, null or an object; `dataset`: training.dataset, or empty.
-/// BadInput: a pattern that finds nothing, a directory without row files or with those of several
-/// splits, a name that dataset_info.json does not have or whose rows lie elsewhere.
+/// Errors: BadInput if a pattern matches nothing, if a directory has no row files or those of
+/// several splits, or if dataset_info.json lacks a name or its rows are not in local files.
 Result<std::vector<RowSource>> row_sources(Files& files, const std::string& data_path,
                                            const std::string& dataset,
                                            const nlohmann::json& columns);

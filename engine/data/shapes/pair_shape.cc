@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 constexpr std::array kQuestions = {"instruction", "question", "query", "input"};
 constexpr std::array kSystems = {"system", "system_prompt"};
 
-/// A turn's speaker and text, whatever its fields are called.
+/// A turn's speaker and text, under the names role and content.
 json said_in(const ordered_json& turn) {
   json said = json::object();
   for (const auto& [own, name] : {std::pair{"from", "role"}, std::pair{"value", "content"},
@@ -23,12 +23,12 @@ json said_in(const ordered_json& turn) {
   return said;
 }
 
-/// An answer's turns: a list, or one turn alone (LLaMA-Factory's).
+/// An answer's turns: a list, or a single turn (LLaMA-Factory).
 ordered_json turns_of(const ordered_json& answer) {
   return answer.is_array() ? answer : ordered_json::array({answer});
 }
 
-/// ShareGPT's names of a turn's fields become those of messages.
+/// Renames ShareGPT's fields of turns to those of messages.
 void to_messages(ordered_json& turns) {
   for (ordered_json& turn : turns) {
     if (!turn.is_object() || turn.contains("role") || !turn.contains("from")) continue;
@@ -39,9 +39,9 @@ void to_messages(ordered_json& turns) {
   }
 }
 
-/// ms-swift's rows end with the chosen answer, `messages` or `response`, and have beside it
-/// rejected_response, or the rejected turns as rejected_messages. They become chosen and rejected in
-/// `row`, which is `plain` in the file's order. False: `plain` is another row.
+/// ms-swift's rows end with the chosen answer (`messages` or `response`) and have the rejected
+/// one in rejected_response or rejected_messages. Turns them into chosen and rejected in `row`,
+/// which is `plain` in the file's order. Returns false if `plain` is not such a row.
 bool name_answers(const json& plain, ordered_json& row) {
   if (holds(plain, "chosen") || holds(plain, "rejected")) return false;
   const auto is_list = [&](const char* field) {
@@ -90,7 +90,7 @@ class PairShaper {
     json rest = plain_;
     rest.erase("chosen");
     rest.erase("rejected");
-    for (const char* beside : {"chosen", "rejected"})  // scores and the like are not read
+    for (const char* beside : {"chosen", "rejected"})  // scores, for example, are not read
       std::erase_if(rest.get_ref<json::object_t&>(), [beside](const auto& field) {
         return field.first.starts_with(beside) || field.first.ends_with(std::string("_") + beside);
       });
@@ -114,7 +114,7 @@ class PairShaper {
     return std::unexpected(RowProblem{std::move(field), std::move(what)});
   }
 
-  /// Of two rows that were made of `row_`; the rejected one has no fields that only the notes read.
+  /// Makes a pair of two rows made from `row_`; the rejected one lacks fields that only notes read.
   static ShapedRow pair_of(RowKind kind, std::string shape, ordered_json chosen,
                            ordered_json rejected, const char* answer) {
     const auto made = [&](const ordered_json& row, const char* own) {
@@ -152,7 +152,7 @@ class PairShaper {
     return made;
   }
 
-  /// A question that Stanford's prompt asks, as in rows of one answer.
+  /// Shapes a question for Stanford's prompt, as in rows with one answer.
   std::expected<ShapedRow, RowProblem> asked(const char* question) {
     const bool alpaca = std::string_view(question) == "instruction";
     ordered_json chosen = others({"chosen", "rejected", question});
@@ -203,8 +203,8 @@ class PairShaper {
            said_in(row_["chosen"][0]) == said_in(row_["rejected"][0]);
   }
 
-  /// Moves the turns with which both answers begin into the prompt. As TRL: where one list begins the
-  /// other, the last common turn belongs to the answers.
+  /// Moves the common first turns of both answers into the prompt. As in TRL, if one list is
+  /// the beginning of the other, the last common turn stays in the answers.
   void take_common(ordered_json& prompt) {
     ordered_json &chosen = row_["chosen"], &rejected = row_["rejected"];
     const size_t most = std::min(chosen.size(), rejected.size());
@@ -247,7 +247,7 @@ class PairShaper {
 std::size_t common_prompt(const std::string& chosen, const std::string& rejected) {
   const auto differ = std::ranges::mismatch(chosen, rejected).in1;
   auto common = static_cast<std::size_t>(differ - chosen.begin());
-  const auto inside = [&](std::size_t at) {  // a character
+  const auto inside = [&](std::size_t at) {  // inside a character
     return at < chosen.size() && (static_cast<unsigned char>(chosen[at]) & 0xC0) == 0x80;
   };
   const bool whole = common == std::min(chosen.size(), rejected.size());

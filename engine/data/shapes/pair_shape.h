@@ -1,5 +1,5 @@
-// The shape of a preference row: a prompt, and of two answers to it the chosen and the rejected one.
-// Internal to engine/data; callers use shaped_row (row_shape.h).
+// Shapes a preference row: one prompt with a chosen and a rejected answer. Internal to
+// engine/data; callers use shaped_row (row_shape.h).
 // Tested by: tests/engine/data/pair_rows_test.cc
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace dsj::data {
 
-/// `row`: an object, and `text` its text. A problem: an answer is missing, the answers are not of one
-/// form, they begin with no prompt, a field holds media.
+/// `row`: an object; `text`: its text. RowProblem if an answer is missing, if the answers
+/// differ in form, if they share no prompt, or if a field holds media.
 std::expected<ShapedRow, RowProblem> shaped_pair(nlohmann::json row, std::string text);
 
-/// How many characters, in bytes, two texts have in common at their begin, as TRL's extract_prompt
-/// counts them: without a space at the end; one less if one text begins the other.
+/// Length in bytes of the common beginning of two texts, in whole characters, as TRL's
+/// extract_prompt counts: without a space at the end; one less if one text begins the other.
 std::size_t common_prompt(const std::string& chosen, const std::string& rejected);
 
 }  // namespace dsj::data

@@ -1,5 +1,5 @@
-// Stanford Alpaca's prompt: how the model sees a row's fields. The data set and generate share it,
-// so that a model is asked in the form it was trained on.
+// Stanford Alpaca's prompt. The data set and generate share it, so that a model is asked in the
+// form in which it was trained.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace dsj::data {
 
-/// What a row's text begins with: `system`, or Stanford's sentence, which names an input if there is
-/// one; and an empty line.
+/// The beginning of a row's text: `system`, or Stanford's sentence, which mentions an input if
+/// there is one; then an empty line.
 std::string alpaca_lead(std::string_view system, std::string_view input);
-/// From "### Instruction:" up to and including "### Response:"; the answer follows directly. If
-/// `input` is empty the text has no input section.
+/// From "### Instruction:" to "### Response:", inclusive; the answer follows directly. Without
+/// `input` the text has no input section.
 std::string alpaca_question(std::string_view instruction, std::string_view input = {});
-/// Both, without a system text.
+/// alpaca_lead and alpaca_question, without a system text.
 std::string alpaca_prompt(std::string_view instruction, std::string_view input = {});
 
 }  // namespace dsj::data

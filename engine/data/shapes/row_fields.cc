@@ -38,8 +38,8 @@ constexpr auto kOfRow = std::to_array<Refused>({{"preferred_output", kPreference
                                                 {"better_response_id", kPreference},
                                                 {"preference", kPreference},
                                                 {"functions", kFunctions}});
-/// Two answers to choose between: response_0 and response_1, answer_a and answer_b, response_j and
-/// response_k.
+/// Names of two alternative answers: response_0 and response_1, answer_a and answer_b,
+/// response_j and response_k.
 constexpr std::array<std::string_view, 5> kAlternatives = {"response", "answer", "output",
                                                            "completion", "human_ref"};
 constexpr std::array<std::pair<const char*, const char*>, 5> kSuffixes = {
@@ -51,7 +51,7 @@ constexpr auto kOfTurn = std::to_array<Refused>({{"function_call", kFunctions},
 constexpr std::array kMarks = {"<image>", "<video>", "<audio>"};
 constexpr std::array kLabels = {"label", "kto_tag"};
 
-/// The first field of the table, else the first of other media, that the object holds.
+/// Returns the object's first field that is in the table, else the first media field.
 std::optional<RowProblem> first_of(std::span<const Refused> table, const json& object) {
   for (const auto& fields : {table, std::span<const Refused>(kMediaFields)}) {
     for (const Refused& one : fields) {
@@ -61,7 +61,7 @@ std::optional<RowProblem> first_of(std::span<const Refused> table, const json& o
   return std::nullopt;
 }
 
-/// Whether the field is the second of two answers to choose between.
+/// Whether the field is the second of two alternative answers.
 bool is_alternative(const json& row, const std::string& name) {
   constexpr size_t kSuffix = 2;
   const auto stem = std::string_view(name).substr(0, name.size() - std::min(kSuffix, name.size()));
@@ -71,7 +71,7 @@ bool is_alternative(const json& row, const std::string& name) {
   });
 }
 
-/// The field that shows a choice between answers.
+/// Returns the field that shows a preference between answers.
 std::optional<std::string> preference_field(const json& row) {
   for (const auto& [name, value] : row.items()) {
     const bool shows = name.starts_with("chosen") || name.starts_with("rejected") ||
@@ -82,20 +82,20 @@ std::optional<std::string> preference_field(const json& row) {
   return std::nullopt;
 }
 
-/// KTO's mark of an answer that must not be learned, as JSON, numbers and CSV write it.
+/// Whether the value is KTO's mark of a bad answer, as JSON, numbers and CSV write it.
 bool says_no(const json& value) {
   for (const json& no : {json(false), json(0), json(0.0), json("false"), json("False"), json("0")})
     if (value == no && value.type() == no.type()) return true;
   return value.is_number_unsigned() && value == json(0);
 }
 
-/// Collects names of fields, each once, in the order in which they are found.
+/// Collects names of fields without duplicates, in the order of their first occurrence.
 class Names {
  public:
   void add(std::string name) {
     if (seen_.insert(name).second) names_.push_back(std::move(name));
   }
-  /// The fields of `object` that hold something and are none of `read`.
+  /// Adds the non-empty fields of `object` that are not in `read`.
   void add_others(const json& object, std::initializer_list<std::string_view> read,
                   const std::string& where) {
     for (const auto& [name, value] : object.items()) {
@@ -218,7 +218,7 @@ std::vector<std::string> unread_fields(const json& row, RowKind kind) {
     names.add_others(row, {"input_ids", "labels", "attention_mask"}, "");
     return std::move(names).take();
   }
-  // A label of true says what is done anyway; one that is no truth value is something else.
+  // A label of true agrees with learning the answer; any other value is an unread field.
   const auto label = [&](const char* name, const char* otherwise) -> std::string_view {
     return row.value(name, json()) == json(true) ? name : otherwise;
   };

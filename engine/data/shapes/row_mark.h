@@ -1,6 +1,6 @@
-// The mark of an answer that is judged by itself, as KTO's rows have it: label (TRL, axolotl) or kto_tag
-// (LLaMA-Factory), true for a good answer and false for a bad one. Internal to engine/data; callers use
-// shaped_row (row_shape.h).
+// The mark of KTO's rows: label (TRL, axolotl) or kto_tag (LLaMA-Factory) is true for a good
+// answer and false for a bad one, and each answer is judged by itself. Internal to engine/data;
+// callers use shaped_row (row_shape.h).
 // Tested by: tests/engine/data/marked_rows_test.cc
 #pragma once
 
@@ -17,14 +17,15 @@ namespace dsj::data {
 struct UnmarkedRow {
   bool good = false;
   nlohmann::json row;
-  std::string text;  ///< of the row, with its fields in the file's order
+  std::string text;  ///< the row as text, with its fields in the file's order
 };
-/// A mark is true or false, 1 or 0, or such a word as CSV has it. A problem: there is none, or another
-/// value.
+/// Removes the mark: true or false, 1 or 0, or these as words, as in CSV. RowProblem if the row
+/// has no mark or the mark has another value.
 std::expected<UnmarkedRow, RowProblem> without_mark(nlohmann::json row, const std::string& text);
 
-/// A row that was shaped to learn its answer, as one whose answer is judged: of a conversation that is its
-/// last turn. A problem: the row has no prompt and answer, or the last turn is not the assistant's.
+/// Turns a row that was shaped to learn its answer into one whose answer is judged; in a
+/// conversation the last turn. RowProblem if it is not a prompt with an answer, or the last
+/// turn not the assistant's.
 std::expected<ShapedRow, RowProblem> to_judge(ShapedRow shaped);
 
 }  // namespace dsj::data

@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 struct Known {
   std::string_view key, name;
 };
-/// A column's key and the field of a row that it is. "prompt" depends on the others.
+/// A column's key and the row's field for it. "prompt" depends on the other columns.
 constexpr auto kColumns = std::to_array<Known>({{"prompt", "prompt"},
                                                 {"instruction", "instruction"},
                                                 {"query", "input"},
@@ -40,11 +40,11 @@ constexpr auto kRoles = std::to_array<Known>({{"user_tag", "user"},
                                               {"function_tag", "function_call"},
                                               {"system_tag", "system"}});
 constexpr std::array kMediaKeys = {"images", "videos", "audios"};
-/// What a row must have if a column names it; the others may be missing.
+/// Fields that a row must have if a column names them; other fields may be missing.
 constexpr std::array<std::string_view, 9> kNeeded = {"instruction", "output",   "prompt",
                                                      "completion",  "messages", "text",
                                                      "label",       "chosen",   "rejected"};
-/// Names that decide on a row's shape.
+/// Names that determine a row's shape.
 constexpr std::array<std::string_view, 17> kOfShapes = {
     "instruction", "input",  "output",     "history",       "system",  "tools",
     "messages",    "prompt", "completion", "conversations", "text",    "context",
@@ -87,7 +87,7 @@ Result<RowNames> RowNames::of(const json& columns, const std::string& where) {
   }
   const auto prompt = names.columns_.find("prompt");
   if (prompt != names.columns_.end() && !names.columns_.contains("completion")) {
-    // With a response it is a question; alone it is text to go on from, as LLaMA-Factory's stage pt.
+    // With a response the prompt is a question; alone it is a text, as in LLaMA-Factory's stage pt.
     const bool asks = names.columns_.contains("output") || names.columns_.contains("chosen");
     const char* shape = asks ? "instruction" : "text";
     names.columns_[shape] = prompt->second;
@@ -111,7 +111,7 @@ Result<RowNames> RowNames::of_entry(const json& entry, const std::string& where)
            {"assistant_tag", "gpt"},          {"observation_tag", "observation"},
            {"function_tag", "function_call"}, {"system_tag", "system"}};
   } else if (!entry.contains("columns")) {
-    return RowNames();  // the shapes' own names
+    return RowNames();  // no renaming
   }
   for (const char* part : {"columns", "tags"}) {
     const auto found = entry.find(part);

@@ -1,6 +1,6 @@
-// What a data set calls its fields: LLaMA-Factory's "columns" and "tags", of
-// dataset_info.json or of training.datasetColumns, which has both in one object. Renamed rows have the
-// names that the shapes go by (row_shape.h). Internal to engine/data.
+// Renames a data set's fields to the names that shapes use (row_shape.h), by LLaMA-Factory's
+// "columns" and "tags" of dataset_info.json, or by training.datasetColumns, which has both in
+// one object. Internal to engine/data.
 //
 //   columns  prompt, query, response (alpaca's instruction, input, output), history, system, tools,
 //            messages, kto_tag (the field label), chosen, rejected; ours: completion, text
@@ -20,30 +20,30 @@ namespace dsj::data {
 
 class RowNames {
  public:
-  /// Of an object of columns and tags. BadInput at `where`: an unknown key, a column of media, a value
-  /// that is no name.
+  /// `columns`: an object of columns and tags. Errors: BadInput at `where` if a key is unknown,
+  /// if a column holds media, or if a value is not a name.
   static Result<RowNames> of(const nlohmann::json& columns, const std::string& where);
-  /// Of an entry of dataset_info.json, with LLaMA-Factory's defaults.
+  /// `entry`: an entry of dataset_info.json. LLaMA-Factory's defaults apply.
   static Result<RowNames> of_entry(const nlohmann::json& entry, const std::string& where);
 
-  /// No field has another name.
+  /// Whether no field is renamed.
   bool empty() const { return columns_.empty() && tags_.empty() && roles_.empty(); }
-  /// Everything that a check of rows depends on.
+  /// The names as text, for the key of the row cache.
   std::string text() const;
 
-  /// The row under the shapes' names. What no column names keeps its own, or, where that is a name of
-  /// a shape, gets one that nothing reads. A problem: a column that the row lacks.
+  /// Returns the row under the shapes' names. An unmapped field keeps its name, unless that is
+  /// a name of a shape: then it gets an unread name. RowProblem if the row lacks a column.
   std::expected<nlohmann::ordered_json, RowProblem> renamed(
       const nlohmann::ordered_json& row) const;
-  /// "output[0]" as the file calls it.
+  /// The file's name of a field such as "output[0]".
   std::string own_name(const std::string& field) const;
 
  private:
   void rename_turns(nlohmann::ordered_json& turns) const;
 
-  std::map<std::string, std::string> columns_;  ///< the shapes' name → the file's
-  std::map<std::string, std::string> tags_;     ///< role, content → the file's
-  std::map<std::string, std::string> roles_;    ///< a speaker as the file names it → its role
+  std::map<std::string, std::string> columns_;  ///< name in shapes → name in the file
+  std::map<std::string, std::string> tags_;     ///< role, content → name in the file
+  std::map<std::string, std::string> roles_;    ///< speaker in the file → role
 };
 
 }  // namespace dsj::data

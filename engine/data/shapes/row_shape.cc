@@ -19,12 +19,12 @@ constexpr std::array kQuestions = {"instruction", "query",  "question", "prompt"
 constexpr std::array kAnswers = {"output", "response", "answer", "target", "targets", "solution"};
 constexpr std::array kContexts = {"input", "context"};
 constexpr std::array kSystems = {"system", "system_prompt"};
-/// Lists of turns, or of exchanges, by other names than messages and conversations.
+/// Fields with a list of turns or exchanges, other than messages and conversations.
 constexpr std::array kTurnLists = {"conversation", "dialogue", "dialog", "items", "turns"};
 constexpr std::array kAsking = {"human", "user", "input", "question", "query"};
 constexpr std::array kAnswering = {"assistant", "gpt", "bot", "output", "answer", "response"};
 
-/// The first of `names` that the row has as a text. `but`: a name that is taken.
+/// The first of `names` that is a text in the row. `but`: a name to skip.
 template <typename Names>
 const char* text_named(const json& row, const Names& names, const char* but = nullptr) {
   for (const char* name : names) {
@@ -50,17 +50,17 @@ std::string fields_of(const json& row) {
   return "has the fields " + text + (count > kListed ? " ..." : "");
 }
 
-// ---- turns by other names
+// ---- turns under other names
 
-/// The list of turns that has one of kTurnLists as its name; null: none.
+/// Returns the name in kTurnLists of the row's list of turns, or null.
 const char* other_turns(const json& row) {
   for (const char* name : kTurnLists)
     if (holds(row, name) && row[name].is_array() && row[name][0].is_object()) return name;
   return nullptr;
 }
 
-/// Turns of exchanges, [{"human", "assistant"}...] as Firefly and MOSS have them, [{"system", "input",
-/// "output"}...] as XTuner. nullopt: one is something else.
+/// Turns of exchanges: [{"human", "assistant"}...] (Firefly, MOSS) or [{"system", "input",
+/// "output"}...] (XTuner). nullopt if an element is something else.
 std::optional<ordered_json> turns_of_exchanges(const ordered_json& exchanges) {
   ordered_json turns = ordered_json::array();
   for (const ordered_json& one : exchanges) {
@@ -76,7 +76,7 @@ std::optional<ordered_json> turns_of_exchanges(const ordered_json& exchanges) {
   return turns;
 }
 
-// ---- calls of tools as turns
+// ---- tool calls as turns
 
 bool is_call(const json& turn) {
   for (const char* name : {"from", "role"}) {
@@ -88,7 +88,7 @@ bool is_call(const json& turn) {
   return false;
 }
 
-/// Makes an assistant's turn with tool_calls of a turn of calls. False: its text holds none.
+/// Converts a turn with calls to an assistant's turn with tool_calls. False if its text has none.
 bool to_tool_calls(ordered_json& turn) {
   const char* content = turn.contains("value") ? "value" : "content";
   if (!turn.contains(content) || !turn[content].is_string()) return false;
@@ -108,7 +108,7 @@ bool to_tool_calls(ordered_json& turn) {
   return true;
 }
 
-// ---- the row in its kind's form
+// ---- the row in the form of its kind
 
 class Shaper {
  public:
@@ -143,7 +143,7 @@ class Shaper {
   }
 
  private:
-  /// The way to rows that lie in a list of one object.
+  /// A hint that extracts rows that are in a list inside one object.
   static std::string rows_below(const json& row) {
     for (const auto& [name, value] : row.items())
       if (value.is_array() && !value.empty() && value[0].is_object())
@@ -163,7 +163,7 @@ class Shaper {
     made_.row = json::parse(made_.text);
   }
 
-  /// Turns by another name become messages or conversations.
+  /// Renames a list of turns to messages or conversations.
   void name_turns() {
     if (made_.row.contains("messages") || made_.row.contains("conversations")) return;
     const char* own = other_turns(made_.row);
@@ -214,7 +214,7 @@ class Shaper {
     return done(RowKind::ChatPrompt, "prompt, completion (turns)");
   }
 
-  /// A question and its answer, whatever they are called.
+  /// A question and its answer; the arguments are their fields' names.
   ShapedRow answered(const char* question, const char* answer) {
     const char* context = text_named(made_.row, kContexts, question);
     const char* system = text_named(made_.row, kSystems);
@@ -249,7 +249,8 @@ std::expected<ShapedRow, RowProblem> shaped_mark(json row, const std::string& te
   return shaped;
 }
 
-/// ms-swift's row of continued pretraining, an answer without a question: its text. nullopt: another row.
+/// The text of ms-swift's row for continued pretraining, an answer without a question; else
+/// nullopt.
 std::optional<std::string> only_answer(const json& row) {
   if (!holds(row, "messages") || !row["messages"].is_array() || row["messages"].size() != 1)
     return std::nullopt;

@@ -1,5 +1,5 @@
-// The shape of a row: how its fields ask and answer, by the names that published data sets use; and
-// the row in the one form that rows.h reads for each kind. Internal to engine/data.
+// Finds the shape of a row by its fields, under the names that published data sets use, and
+// converts the row to the one form that rows.h reads for each kind. Internal to engine/data.
 //
 //   shape                          fields                                          becomes
 //   alpaca                         instruction, output (input, system, history)    Alpaca
@@ -11,24 +11,24 @@
 //     dialog, items, turns         assistant}, {system, input, output}
 //   prompt, completion             texts (TRL)                                     Prompt
 //   prompt, completion (turns)     lists of turns (TRL)                            ChatPrompt: messages,
-//                                                                                  and how many are asked
+//                                                                                  prompt's length
 //   text                           a text (TRL, continued pretraining)             Text
 //   segments                       [{text, label}] (axolotl's input_output)        Segments
 //   tokens                         input_ids, labels                               Tokens
 //
-// Read for pairs (RowAim::Pairs), a row has two answers, and becomes two rows of one kind:
+// For pairs (RowAim::Pairs), a row has two answers and becomes two rows of one kind:
 //
 //   prompt, chosen, rejected       texts                                           Prompt
 //   prompt, chosen, rejected       turns; the prompt may be a text, an answer      ChatPrompt
 //                                  one turn (LLaMA-Factory: messages before them)
-//   chosen, rejected               texts or turns that begin alike: the prompt     the same
-//   question, chosen, rejected     as question, answer above                       Alpaca
+//   chosen, rejected               texts or turns with a common beginning         the same
+//   question, chosen, rejected     as in question, answer                          Alpaca
 //
-// Read for marked answers (RowAim::Marked), a row has a label (row_mark.h) beside a prompt and an answer,
-// in one of the first four shapes, of which messages become ChatPrompt; or it is a pair.
+// For marked answers (RowAim::Marked), a row has a label (row_mark.h), a prompt and an answer,
+// in one of the first four shapes (messages become ChatPrompt), or it is a pair.
 //
-// A turn of a call (function_call, its text the JSON of {name, arguments} or of a list of them)
-// becomes an assistant's turn with tool_calls.
+// A turn with a call (function_call; its text is the JSON of {name, arguments} or a list of
+// these) becomes an assistant's turn with tool_calls.
 #pragma once
 
 #include <expected>
@@ -43,14 +43,14 @@
 
 namespace dsj::data {
 
-/// The shape of rows whose fields are those of their kind, Alpaca.
+/// The shape of rows that already have the fields of their kind, Alpaca.
 inline constexpr char kAlpacaShape[] = "alpaca (instruction, output)";
 
-/// `text`: a row as JSON. A problem: it is no object, a field is refused (row_fields.h), or no shape
-/// has its fields.
+/// `text`: a row as JSON. RowProblem if it is not an object, if a field is refused
+/// (row_fields.h), or if no shape has its fields.
 std::expected<ShapedRow, RowProblem> shaped_row(const RowNames& names, std::string_view text,
                                                 RowAim aim = RowAim::Answers);
-/// The same of a row that was parsed.
+/// The same for a parsed row.
 std::expected<ShapedRow, RowProblem> shaped_row(const nlohmann::json& row,
                                                 RowAim aim = RowAim::Answers);
 

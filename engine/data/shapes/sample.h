@@ -9,33 +9,34 @@ namespace dsj::data {
 
 inline constexpr int32_t kIgnoredLabel = -100;
 
-/// A label stands beside its own token; the model shifts. kIgnoredLabel: no loss there.
+/// labels[i] belongs to input_ids[i]; the model shifts. kIgnoredLabel: no loss at this token.
 struct Sample {
-  std::vector<int32_t> input_ids, labels;  ///< of the same length
-  /// Of a pair (RowAim::Pairs), two rows end to end: where the second begins, the prompt with the
-  /// rejected answer. 0: one row.
+  std::vector<int32_t> input_ids, labels;  ///< of equal length
+  /// For a pair (RowAim::Pairs), which is two rows end to end: the start of the second row, the
+  /// prompt with the rejected answer. 0 if the sample is one row.
   int64_t second = 0;
-  /// Of a pair whose first row's prompt is learned too: where in that row the answer begins. -1: it
-  /// is not.
+  /// For a pair whose chosen row's prompt is learned too: the start of the answer in that row.
+  /// -1 if the prompt is not learned.
   int64_t answer = -1;
-  /// Of a pair whose rows are scored: by how much the chosen one's score is to be above the other's. The
-  /// only label of each row is then at the token whose score counts. nullopt: rows are not scored.
+  /// For a pair whose rows are scored: the margin by which the chosen row's score should exceed
+  /// the other. Each row's only label is then at the token that is scored. nullopt if rows are
+  /// not scored.
   std::optional<double> margin;
-  /// Of an answer that is judged as a whole: of each of its parts, by the caller (batch.h).
+  /// The reference values of the answers that are judged as a whole; the caller fills it (batch.h).
   std::vector<double> reference;
-  /// Of an answer that is marked (RowAim::Marked): whether it is good. nullopt: no answer is.
+  /// For a marked answer (RowAim::Marked): whether it is good. nullopt for other rows.
   std::optional<bool> good;
-  /// Of a marked answer, if Dataset::rotate_answers asked for it: the row's prompt with another row's
-  /// answer. One sample or none.
+  /// For a marked answer, if Dataset::rotate_answers was called: the row's prompt with another
+  /// row's answer. At most one sample.
   std::vector<Sample> beside;
 };
 
-/// What rows are read for. A file of another one's rows is refused.
+/// What rows are read for. A file with rows for another aim is refused.
 enum class RowAim {
   Answers,  ///< to learn their answers
   Texts,    ///< to learn every token of texts
   Pairs,    ///< to compare two answers to one prompt: prompt, chosen, rejected
-  Marked,   ///< to judge answers that a label marks good or bad; of a pair each answer by itself
+  Marked,   ///< to judge answers marked good or bad, or each answer of a pair
 };
 
 /// The forms that rows.h reads.

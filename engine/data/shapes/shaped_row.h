@@ -1,4 +1,4 @@
-// A row in the one form that rows.h reads for its kind (row_shape.h, pair_shape.h). Internal to
+// A row in the form that rows.h reads for its kind (row_shape.h, pair_shape.h). Internal to
 // engine/data. Tested by: tests/engine/data/shapes/row_shape_test.cc
 #pragma once
 
@@ -15,22 +15,23 @@ namespace dsj::data {
 
 struct ShapedRow {
   RowKind kind = RowKind::Alpaca;
-  std::string shape;  ///< "question, answer": for people
+  std::string shape;  ///< for messages, such as "question, answer"
   nlohmann::json row;
   std::string text;  ///< the row, with its fields in the file's order
-  /// Fields that were renamed: the shape's name and the file's.
+  /// Renamed fields: name in the shape, name in the file.
   std::vector<std::pair<std::string, std::string>> renamed;
 
-  /// "output[0]" as the file calls it.
+  /// The file's name of a field such as "output[0]".
   std::string own_name(const std::string& field) const {
     const size_t end = std::min(field.find_first_of("[."), field.size());
     for (const auto& [name, own] : renamed)
       if (field.substr(0, end) == name) return own + field.substr(end);
     return field;
   }
-  /// Of a pair: the row with the rejected answer, of the same kind; else empty.
+  /// For a pair: the row with the rejected answer, of the same kind. Empty for other rows.
   std::vector<ShapedRow> rejected;
-  /// Of a row whose answer is judged (row_mark.h): whether it is good. nullopt: no mark was read.
+  /// For a row whose answer is judged (row_mark.h): whether it is good. nullopt if no mark was
+  /// read.
   std::optional<bool> good;
 };
 

@@ -32,12 +32,12 @@ struct Segment {
 /// Immutable after construction; several threads may call split().
 class AddedTokenSplitter {
  public:
-/// `patterns[i]`: the text to search for tokens[i] (its content or its normalized form).
+  /// `patterns[i]`: the text to search for tokens[i] (its content or its normalized form).
   AddedTokenSplitter(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns);
   bool empty() const { return tokens_.empty(); }
 
-/// Cuts well-formed `text` at its added tokens: the leftmost match first, the longest at a
-/// position. Appends no empty segment. `skip_special`: special tokens count as plain text.
+  /// Cuts well-formed `text` at its added tokens: the leftmost match first, the longest at a
+  /// position. Appends no empty segment. `skip_special`: special tokens count as plain text.
   void split(std::string_view text, bool skip_special, std::vector<Segment>& segments) const;
 
  private:
