@@ -1,6 +1,6 @@
-// dsj analyze DATA: the metrics of a data file's rows, for a curriculum that goes by them
-// (docs/data.md). Writes DeepSpeed's own files and prints what a ds_config says to use
-// them.
+// dsj analyze DATA: computes metrics of a data file's rows for a curriculum by metrics
+// (docs/data.md). Writes the files of DeepSpeed's analyzer and prints the section of a
+// ds_config that uses them.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -32,7 +32,7 @@ struct AnalyzeOptions {
   int64_t max_seq_length = 2048;
 };
 
-/// The data set and the tokenizer that it needs.
+/// The data set and its tokenizer.
 struct Opened {
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::unique_ptr<data::Dataset> dataset;
@@ -48,7 +48,7 @@ Result<Opened> open(const AnalyzeOptions& options) {
     DSJ_TRY(const auto model, layout::read_model_config(directory));
     rows.vocab_size = model.vocab_size;
     rows.max_seq_length = std::min(rows.max_seq_length, model.longest_sequence());
-    // Rows that are tokens already need none; the data set says so where it needs one.
+    // Pre-tokenized rows need no tokenizer; the data set reports it if other rows lack one.
     if (auto loaded = data::Tokenizer::load(directory)) opened.tokenizer = std::move(*loaded);
   }
   DSJ_TRY(opened.dataset, data::Dataset::open(options.data, opened.tokenizer.get(), rows));
@@ -56,7 +56,7 @@ Result<Opened> open(const AnalyzeOptions& options) {
   return opened;
 }
 
-/// The value that so many percent of the rows do not exceed.
+/// The value that the given percentage of the rows do not exceed.
 struct Percentiles {
   long long least, tenth, median, ninetieth, most;
 };

@@ -1,5 +1,5 @@
-// dsj checkpoint show|import|export: what is in a checkpoint of ours or of DeepSpeed, one of
-// DeepSpeed's as one of ours, either in a form for other programs.
+// dsj checkpoint show|import|export: shows a checkpoint of dsj or DeepSpeed, converts
+// DeepSpeed's to dsj's, and exports either for other programs.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -94,7 +94,7 @@ int run_import_checkpoint(Arguments args) {
   return 0;
 }
 
-/// The parameters of a model directory, in the order of its units.
+/// The parameters of a model directory, in the order of the model's units.
 Result<std::vector<deepspeed::Parameter>> parameters_of(const std::string& model) {
   DSJ_TRY(const std::string directory, find_model(model, hub_cache_directory()));
   DSJ_TRY(const auto config, layout::read_model_config(directory));
@@ -111,11 +111,11 @@ struct Export {
 };
 
 struct Exported {
-  std::string path, text;  ///< what was written; the same for people
+  std::string path, text;  ///< the path written; the message to print
   int64_t parameters = 0, frozen = 0;
 };
 
-/// Writes a checkpoint in the form that is asked for.
+/// Writes a checkpoint in the requested form.
 Result<Exported> export_as(Files& files, const Export& wanted, checkpoint::SavedRun& from,
                            const std::vector<deepspeed::Parameter>& parameters) {
   if (wanted.to == "universal") {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Of a directory and those below it. What cannot be read counts nothing: the size is for people.
+/// Counts the files of a directory, recursively. Unreadable entries are skipped.
 void count_files(Files& files, const std::string& path, FoundCheckpoint& found, int depth = 0) {
   const auto entries = files.list_dir(path);
   if (!entries || depth > 3) return;
@@ -64,7 +64,7 @@ std::string joined(const std::vector<std::string>& words) {
   return all;
 }
 
-/// The directory that holds step-<S>; empty: there is none.
+/// The directory with the step-<S> directories; empty if there is none.
 Result<std::string> directory_of_steps(Files& files, const std::string& path) {
   for (const std::string& candidate : {path_join(path, contract::kCheckpointsDir), path}) {
     DSJ_TRY(const EntryKind kind, files.kind(candidate));
@@ -78,7 +78,7 @@ Result<std::string> directory_of_steps(Files& files, const std::string& path) {
   return std::string();
 }
 
-/// Error: the directory holds DeepSpeed checkpoints, and nothing says which one is meant.
+/// Refuses a directory with DeepSpeed checkpoints but without a file "latest".
 Status refuse_without_latest(Files& files, const std::string& path) {
   DSJ_TRY(const EntryKind kind, files.kind(path));
   if (kind != EntryKind::Directory) return {};
@@ -166,7 +166,7 @@ json to_json(const FoundCheckpoint& found) {
   json out = {{"path", found.path},   {"writer", found.writer},     {"files", found.files},
               {"bytes", found.bytes}, {"verified", found.verified}, {"damage", nullptr}};
   if (found.damage) out["damage"] = *found.damage;
-  if (found.world == 0) return out;  // nothing more could be read
+  if (found.world == 0) return out;  // the rest could not be read
   out.update({{"step", found.step},
               {"skipped", found.skipped},
               {"updates", found.updates},

@@ -28,7 +28,7 @@ std::string with_escapes(const std::string& text, const std::string& characters,
   return out;
 }
 
-/// In single quotes for a shell of the family of sh, fish included.
+/// In single quotes, for sh-like shells and fish.
 std::string sh_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -41,7 +41,7 @@ std::string brief(const std::string& help) {
   return help.substr(0, end);
 }
 
-/// The words that may follow a command: verbs after "", second words, never both with options.
+/// The words that may follow a command: verbs after "", subcommands after their verb.
 Lines next_words(const std::vector<Command>& commands, const std::string& words) {
   Lines next;
   const std::string begin = words.empty() ? "" : words + " ";
@@ -54,7 +54,7 @@ Lines next_words(const std::vector<Command>& commands, const std::string& words)
   return next;
 }
 
-/// All beginnings of commands: "checkpoint" and "checkpoint show".
+/// All commands and their prefixes: "checkpoint" and "checkpoint show".
 Lines all_words(const std::vector<Command>& commands) {
   Lines all;
   for (const Command& command : commands) {
@@ -74,7 +74,7 @@ const Command* command_of(const std::vector<Command>& commands, const std::strin
 
 std::string summary_of(const std::vector<Command>& commands, const std::string& words) {
   const Command* command = command_of(commands, words);
-  if (!command) {  // a verb with second words has its summary at the first of them
+  if (!command) {  // a verb with subcommands has its summary at the first of them
     const auto first = std::ranges::find_if(
         commands, [&](const Command& one) { return one.words.starts_with(words + " "); });
     return first == commands.end() ? "" : first->summary;
@@ -99,14 +99,14 @@ Lines option_names(const Command& command) {
   return names;
 }
 
-/// The choices of a first word without a name.
+/// The choices of the first positional argument.
 Lines positional_choices(const Command& command) {
   for (const ArgumentDescription& argument : command.parser.arguments)
     if (argument.names.empty()) return argument.choices;
   return {};
 }
 
-/// Patterns "get -o"|"get --output" of an option in a case of sh.
+/// Patterns "get -o"|"get --output" of an option, for sh's case.
 std::string option_pattern(const Command& command, const ArgumentDescription& argument) {
   Lines patterns;
   for (const std::string& name : argument.names)
@@ -292,7 +292,7 @@ end
 
 namespace {
 
-/// Text for man: a backslash, a line that begins like a request, and a minus that is one.
+/// Escapes text for man: backslashes, leading dots and quotes, and minus signs.
 std::string roff(const std::string& text) {
   std::string out;
   bool begins = true;
@@ -326,7 +326,7 @@ std::string argument_names(const ArgumentDescription& argument) {
   return words_text(names, ", ") + (argument.takes_word ? " \\fIVALUE\\fR" : "");
 }
 
-/// A help text of a verb's own is kept as it is.
+/// A help text with line breaks is kept verbatim.
 std::string description(const std::string& text) {
   return text.find('\n') == std::string::npos ? roff(text) + "\n" : ".nf\n" + roff(text) + ".fi\n";
 }

@@ -1,4 +1,4 @@
-// Shell completions and manual pages of `dsj`, made from what its verbs' parsers take. Pure.
+// Generates shell completions and manual pages of `dsj` from its verbs' parsers. Pure.
 #pragma once
 
 #include <map>
@@ -9,10 +9,10 @@
 
 namespace dsj::cli {
 
-/// A verb, or a verb with its second word.
+/// A verb, or a verb with its subcommand.
 struct Command {
   std::string words;    ///< "get", "checkpoint show"
-  std::string summary;  ///< half a sentence, for lists; empty for second words
+  std::string summary;  ///< a phrase for lists; empty for subcommands
   ParserDescription parser;
 };
 
@@ -20,7 +20,7 @@ std::string bash_completion(const std::vector<Command>& commands);
 std::string zsh_completion(const std::vector<Command>& commands);
 std::string fish_completion(const std::vector<Command>& commands);
 
-/// {"dsj.1": text, "dsj-get.1": text, ...} in man's language. `version`: for the foot of each page.
+/// {"dsj.1": text, "dsj-get.1": text, ...} in man's format. `version`: for the footer.
 std::map<std::string, std::string> manual_pages(const std::vector<Command>& commands,
                                                 const std::string& version);
 

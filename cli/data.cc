@@ -1,4 +1,4 @@
-// dsj data show|check: how the rows of a job are read, before it trains on them.
+// dsj data show|check: shows how the rows of a job are read, before it trains on them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ using text::format;
 using text::grouped;
 
 constexpr int64_t kUncut = std::numeric_limits<int32_t>::max();
-/// About 20,000 rows a second are tokenized on a core.
+/// A core tokenizes about 20,000 rows per second.
 constexpr int64_t kRowsMeasuredMax = 500'000;
 constexpr int kBars = 12;
 
@@ -40,16 +40,16 @@ struct DataOptions {
   bool tokens = false;
 };
 
-/// A job's rows twice: as the run cuts them, and whole.
+/// A job's rows, as the run cuts them and uncut.
 struct JobRows {
   jobspec::Job job;
   data::DatasetOptions how;
-  int64_t longest = 0;  ///< tokens that the run keeps of a row; of a pair's two rows together
+  int64_t longest = 0;  ///< tokens that the run keeps of a row, or of both rows of a pair
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::unique_ptr<data::Dataset> cut, whole;
 };
 
-/// "show" and "check" take the same words.
+/// Parses the common arguments of "show" and "check".
 std::optional<int> parse(Arguments args, const char* name, const char* what, DataOptions& to,
                          bool shows) {
   ArgumentParser parser{what, name};
@@ -75,7 +75,7 @@ std::optional<int> parse(Arguments args, const char* name, const char* what, Dat
                 Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 }
 
-/// What the job names, but for its rows.
+/// Opens what the job names, except its rows.
 Result<JobRows> open_job(const DataOptions& options) {
   DSJ_TRY(Input input, options.line.empty() ? read_input(options.file, options.overrides)
                                             : read_line(options.line, options.overrides));
@@ -103,7 +103,7 @@ Result<JobRows> open_rows(const DataOptions& options) {
   return open;
 }
 
-/// The text of tokens, quoted so that line ends show; their ids where there is no tokenizer.
+/// The text of tokens, with line ends escaped; their ids without a tokenizer.
 std::string shown(const JobRows& open, std::span<const int32_t> ids) {
   if (!open.tokenizer) {
     std::string list;
@@ -114,7 +114,7 @@ std::string shown(const JobRows& open, std::span<const int32_t> ids) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Of a pair, which of its two rows begins at a token; of a marked answer, its mark.
+/// Prints which row of a pair begins at a token, or the mark of a marked answer.
 void print_heading(const data::Sample& sample, size_t at) {
   if (at == 0 && sample.good) std::puts(*sample.good ? "good:" : "bad:");
   if (sample.second == 0) return;
@@ -122,7 +122,7 @@ void print_heading(const data::Sample& sample, size_t at) {
   if (at == static_cast<size_t>(sample.second)) std::puts("rejected:");
 }
 
-/// The row in stretches of tokens with and without loss.
+/// Prints the row in sections of tokens with and without loss.
 void print_stretches(const JobRows& open, const data::Sample& sample, bool colour) {
   const auto learned = [&](size_t at) { return sample.labels[at] != data::kIgnoredLabel; };
   const auto second = static_cast<size_t>(sample.second);
@@ -151,7 +151,7 @@ struct Bar {
   int64_t first, last, rows = 0;
 };
 
-/// Bars of one width over all lengths; none without rows.
+/// A histogram with bars of equal width; empty without rows.
 std::vector<Bar> bars(const std::vector<data::RowSize>& rows) {
   if (rows.empty()) return {};
   const auto most = std::ranges::max_element(rows, {}, &data::RowSize::tokens)->tokens;
@@ -162,7 +162,7 @@ std::vector<Bar> bars(const std::vector<data::RowSize>& rows) {
   return all;
 }
 
-/// A mark where the run cuts.
+/// Prints the histogram and marks where the run cuts.
 void print_lengths(const std::vector<Bar>& all, int64_t longest) {
   if (all.empty()) return;
   const int64_t highest = std::ranges::max_element(all, {}, &Bar::rows)->rows;
@@ -183,7 +183,7 @@ nlohmann::json to_json(const std::vector<Bar>& all) {
   return list;
 }
 
-/// Of all rows that are trained on or held out; none where there are too many to measure.
+/// Sizes of all rows that are trained on or held out; empty if there are too many to measure.
 Result<std::vector<data::RowSize>> measured(const data::Dataset& rows) {
   if (rows.rows() > kRowsMeasuredMax) return std::vector<data::RowSize>();
   return data::row_sizes(rows, 0, rows.rows(), usable_cores());
@@ -238,7 +238,7 @@ Result<int> show(const DataOptions& options) {
   return 0;
 }
 
-/// Bad rows by what is wrong with them. `message`: Dataset::open's, with every row.
+/// Counts bad rows by problem. `message`: that of Dataset::open, with every bad row.
 std::map<std::string, int64_t> by_problem(const std::string& message) {
   std::map<std::string, int64_t> counts;
   for (size_t at = message.find("\n  row "); at != std::string::npos;
@@ -271,7 +271,7 @@ Result<int> check(const DataOptions& options) {
     return 1;
   }
   DSJ_TRY(const auto rows, measured(**opened));
-  // Of answers whose prompts are cut by themselves, and their rows.
+  // Prompts of pairs and marked answers are cut separately, in addition to their rows.
   std::vector<data::RowSize> kept;
   const bool two_cuts = how.aim == data::RowAim::Pairs || how.aim == data::RowAim::Marked;
   if (two_cuts && !rows.empty()) {

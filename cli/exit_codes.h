@@ -1,5 +1,5 @@
-// The exit codes of `dsj`, with their meanings: for the verbs, for `dsj --help`, and for
-// docs/cluster.md, which a test holds to this table.
+// The exit codes of `dsj` with their meanings, for the verbs, for `dsj --help`, and for
+// docs/cluster.md; a test compares the page with this table.
 // Tested by: tests/cli/exit_codes_test.cc
 #pragma once
 

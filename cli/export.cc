@@ -1,4 +1,4 @@
-// dsj export gguf: a model in a form of other programs.
+// dsj export gguf: writes a model in another program's format.
 #include <cstdio>
 #include <map>
 #include <string>

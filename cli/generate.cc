@@ -1,6 +1,6 @@
-// dsj generate and dsj chat: verbs of dsj-train with the same arguments. The engine is a program of its own,
-// so that dsj needs no libtorch. Its output is its own, and so is its exit code, but for the loader's:
-// without libtorch the program never begins.
+// dsj generate and dsj chat: verbs of dsj-train with the same arguments. The engine is a
+// separate program, so that dsj needs no libtorch. Its output and exit code are passed on,
+// except the loader's exit code if libtorch is missing.
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@
 namespace dsj::cli {
 namespace {
 
-/// A model by its directory or its hub id; an adapter's directory as it is.
+/// The directory of a model or hub id; an adapter's directory unchanged.
 Result<std::string> directory_of(const std::string& model) {
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(model) / "adapter_config.json", ignored))
@@ -25,20 +25,20 @@ Result<std::string> directory_of(const std::string& model) {
   return find_model(model, hub_cache_directory());
 }
 
-/// The word of `args`, which were read, that names the model: of generate --model's, of chat the one that
-/// is no option's. Other words may be equal to it.
+/// The index of the word that names the model in the parsed `args`: the value of --model for
+/// generate, the positional argument for chat. Other words may be equal to it.
 size_t word_of_model(Arguments args) {
   constexpr std::string_view kOption = "--model";
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& word = args[i];
     if (word == kOption) return i + 1;
     if (word.starts_with("--model=") || !word.starts_with("-")) return i;
-    if (word != "--raw" && !word.contains('=')) ++i;  // every other option takes the next word
+    if (word != "--raw" && !word.contains('=')) ++i;  // all other options take the next word
   }
   return args.size();
 }
 
-/// Runs the engine's verb with `args`, in which `model`, as the user named it, is its directory.
+/// Runs the engine's verb with `args`, with `model` replaced by its directory.
 int run_engine(const char* verb, Arguments args, const std::string& model) {
   const auto directory = directory_of(model);
   if (!directory) return report(verb, directory.error());

@@ -1,4 +1,4 @@
-// dsj import KIND ...: what another launcher was given, as a DeepSpeedJob. Nothing is run.
+// dsj import KIND ...: converts the input of another launcher to a DeepSpeedJob. Runs nothing.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -84,7 +84,7 @@ void list_roles(const jobimport::RollPipeline& pipeline) {
   if (pipeline.roles.empty()) std::printf("(no roles: a file of settings)\n");
 }
 
-/// Whether no finding is an error; all but warnings go to stderr.
+/// Prints all findings except warnings on stderr. Whether there is no error.
 bool print_findings(const jobspec::Job& job, const std::vector<dsconfig::Finding>& findings) {
   bool good = true;
   for (const auto& finding : findings) {
@@ -95,7 +95,7 @@ bool print_findings(const jobspec::Job& job, const std::vector<dsconfig::Finding
   return good;
 }
 
-/// A manifest that validates: on this machine or, `in_cluster`, as the operator takes it.
+/// Whether the manifest is valid on this machine or, if `in_cluster`, for the operator.
 bool validates(const Imported& imported, const std::string& path, bool in_cluster) {
   auto job = in_cluster ? jobspec::read_cluster_manifest(imported.manifest)
                         : jobspec::parse_job_yaml(jobimport::to_text(imported), path);
@@ -105,7 +105,7 @@ bool validates(const Imported& imported, const std::string& path, bool in_cluste
     return false;
   }
   if (in_cluster) job->source = path;
-  // What a ConfigMap holds is known in the cluster only.
+  // A ConfigMap can be read only in the cluster.
   const bool unknown = job->ds_config_map.has_value();
   return print_findings(*job, unknown ? job->findings : jobspec::resolve(*job, {}).findings);
 }
@@ -199,7 +199,7 @@ int import_roll(PosixFiles& files, const Options& options) {
   return import_to_manifest(files, options, import_role(*pipeline, role));
 }
 
-/// Takes "--set spec.path=value" out of a line: the hint of what it lacks is added behind it.
+/// Removes "--set spec.path=value" from a line; users append it to the line, as the hint says.
 std::vector<std::string> overrides_in(std::vector<std::string>& line) {
   std::vector<std::string> own, rest;
   for (size_t i = 0; i < line.size(); ++i) {

@@ -1,4 +1,4 @@
-// dsj init: a commented job from a model, a data file and a preset. What it writes passes `dsj validate`.
+// dsj init: writes a commented job for a model and a data file, which passes `dsj validate`.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -27,7 +27,7 @@ struct InitOptions {
   bool force = false, elsewhere = false;
 };
 
-/// A path as a job in `output` has to name it. A hub id stays.
+/// `path` relative to the directory of `output`, as a job there must name it. Keeps a hub id.
 std::string as_named(const std::string& path, const std::string& output) {
   const fs::path here = fs::current_path();
   const bool same = fs::absolute(output).parent_path().lexically_normal() == here;

@@ -26,7 +26,7 @@ bool is_job(const json& value) {
   return value.is_object() && (value.contains("apiVersion") || value.contains("kind"));
 }
 
-/// ROLL's pipelines name their workers so.
+/// Whether it is a ROLL pipeline, by its names of workers.
 bool is_roll(const json& value) {
   if (!value.is_object()) return false;
   for (const char* role : {"actor_train", "actor_infer", "strategy_args", "reference"})
@@ -34,7 +34,7 @@ bool is_roll(const json& value) {
   return false;
 }
 
-/// Whether a job that was read for this machine has what only a cluster has.
+/// Whether a job that was read for this machine has fields for clusters only.
 bool is_for_cluster(const jobspec::Job& job) {
   if (!job.worker_template.is_null() && !job.runs_user_program()) return true;
   return std::ranges::any_of(job.findings, [](const Finding& finding) {
@@ -47,7 +47,7 @@ bool is_for_cluster(const jobspec::Job& job) {
 
 Result<Input> read_input(const std::string& path, const std::vector<std::string>& overrides,
                          Reading reading) {
-  {  // tell a file that cannot be read from one that makes no sense
+  {  // distinguish an unreadable file from an invalid one
     std::ifstream file(path, std::ios::binary);
     if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
     file.peek();
@@ -100,7 +100,7 @@ Status take_in_config(json& manifest, const std::string& path) {
 
 namespace {
 
-/// "--strct" beside "--strict".
+/// Whether the word is a misspelled option, such as "--strct" for "--strict".
 bool is_slip(const std::string& word, std::initializer_list<OwnOption> own) {
   if (!word.starts_with("--") || jobspec::is_line_argument(word)) return false;
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// dsj VERB [ARGUMENTS]: finds the verb, nothing else. Also installed as kubectl-dsj, which kubectl
+// dsj VERB [ARGUMENTS]: runs the verb. Also installed as kubectl-dsj, which kubectl
 // runs as `kubectl dsj`.
 #include <cstdio>
 #include <exception>
@@ -18,7 +18,7 @@
 
 namespace {
 
-/// A cluster verb with the real connection; only tests give another.
+/// A cluster verb with the real connection; tests pass another one.
 template <int (*verb)(dsj::cli::Arguments, const dsj::cli::Connect&)>
 int on_cluster(dsj::cli::Arguments args) {
   return verb(args, dsj::cli::connect_to_cluster);
@@ -31,7 +31,7 @@ struct Verb {
   const char* name;
   const char* summary;
   int (*run)(dsj::cli::Arguments);
-  std::vector<std::string> second = {};  ///< words that choose one of several parsers
+  std::vector<std::string> second = {};  ///< subcommands, each with its own parser
 };
 
 int run_completion(dsj::cli::Arguments args);
@@ -111,7 +111,7 @@ void print_help(std::FILE* out) {
     std::fprintf(out, "  %-10d  %s\n", code, meaning);
 }
 
-/// What all verbs take, as their parsers tell it.
+/// The arguments of all verbs, from their parsers.
 std::vector<dsj::cli::Command> commands() {
   std::vector<dsj::cli::Command> all;
   for (const Verb& verb : verbs()) {
@@ -161,8 +161,8 @@ int run_man(dsj::cli::Arguments args) {
   return dsj::cli::kExitOk;
 }
 
-/// Whether this is `kubectl dsj`. There the names in `plot NAME` are jobs, even if directories
-/// exist.
+/// Whether this is `kubectl dsj`. There the names in `plot NAME` are jobs, even if such
+/// directories exist.
 bool is_plugin(const char* program) {
   return std::string(program).ends_with("kubectl-dsj");
 }
@@ -188,7 +188,7 @@ int main(int argc, char** argv) {
       if (args[0] == "plot" && is_plugin(argv[0]))
         return dsj::cli::run_plot_jobs(dsj::cli::Arguments(args).subspan(1));
       return verb.run(dsj::cli::Arguments(args).subspan(1));
-    } catch (const std::exception& defect) {  // verbs promise not to throw
+    } catch (const std::exception& defect) {  // verbs must not throw
       std::fprintf(stderr, "dsj %s: internal error: %s\n", verb.name, defect.what());
       return 1;
     }

@@ -1,4 +1,4 @@
-// dsj merge: an adapter added into its base model.
+// dsj merge: adds an adapter to its base model.
 #include <cstdio>
 #include <string>
 

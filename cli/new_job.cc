@@ -12,12 +12,12 @@ namespace {
 struct Preset {
   const char* name;
   const char* job_name;
-  const char* what;  ///< begins the file
+  const char* what;  ///< the first words of the file
   int stage;
   const char* why_stage;
-  int64_t rows, accumulation;  ///< a micro-batch; micro-batches of a step
+  int64_t rows, accumulation;  ///< rows per micro-batch; micro-batches per step
   const char* learning_rate;
-  int64_t tokens_max;  ///< of a row; the model's longest sequence may be less
+  int64_t tokens_max;  ///< per row; the model's longest sequence may be shorter
   bool lora, recompute, bf16, cpu;
 };
 
@@ -41,7 +41,7 @@ const Preset& preset_of(const std::string& name) {
   return *found;
 }
 
-/// A text as a YAML scalar, quoted where it has to be.
+/// A text as a YAML scalar, quoted if necessary.
 std::string scalar(const std::string& text) {
   std::string line = jobspec::to_yaml(nlohmann::json{{"x", text}});
   line = line.substr(line.find(':') + 2);

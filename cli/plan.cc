@@ -1,6 +1,6 @@
-// dsj plan JOB.yaml: what would run, without running it. It prints every value of ds_config with
-// its origin, the topology, bytes per rank and elements on the wire. Exit 0, or 1 where the job does
-// not pass the check that `dsj run` makes first (job_check.h).
+// dsj plan JOB.yaml: shows what would run, without running it: every value of the ds_config
+// with its origin, the topology, bytes per rank and elements on the wire. Exit code: 0, or 1 if
+// the job does not pass the check of `dsj run` (job_check.h).
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -91,7 +91,7 @@ json wire_of(const plan::WireCount& wire) {
     out["elementsPerStep"]["heads"] = wire.head_elements;
     out["bytesPerStep"]["heads"] = wire.head_bytes;
   }
-  // A 1-bit optimizer sends gradients before its freeze, and momenta after it.
+  // A 1-bit optimizer sends gradients before freeze_step, and momenta after it.
   if (wire.momentum_bytes > 0)
     out["afterTheFreeze"] = {
         {"elementsPerStep",
@@ -101,8 +101,8 @@ json wire_of(const plan::WireCount& wire) {
   return out;
 }
 
-/// Adds to `out`, which is wire_of(wire), the way of the collectives and what it brings from host to
-/// host. NCCL on an accelerator finds its own.
+/// Adds to `out`, made by wire_of(wire), the algorithm of the collectives and the traffic
+/// between hosts. On an accelerator NCCL chooses its own.
 void add_way(json& out, const jobspec::Job& job, const plan::WireCount& wire,
              const plan::RankGroups& groups, bool accelerator) {
   if (groups.sequence > 1) out["ranksOfARow"] = groups.sequence;
@@ -140,7 +140,7 @@ json limits_json(const plan::Limits& limits) {
   return all;
 }
 
-/// Optimizer steps, epochs, and tokens where the rows were measured (`rows`; null: they were not).
+/// Optimizer steps, epochs, and tokens if the rows were measured (`rows` is not null).
 json steps_of(const dsconfig::ResolvedConfig& config, const MeasuredRows* rows) {
   json steps = {{"total", config.total_steps}};
   if (config.steps_per_epoch > 0) {
@@ -158,7 +158,7 @@ json steps_of(const dsconfig::ResolvedConfig& config, const MeasuredRows* rows) 
   return steps;
 }
 
-/// The schedule with its rates at the first steps, the end of the warm-up, each quarter and the end.
+/// The learning rates at the first steps, the end of the warm-up, each quarter and the end.
 json schedule_of(const dsconfig::ResolvedConfig& config) {
   const int64_t total = config.total_steps, warmup = config.scheduler.warmup_steps;
   std::set<int64_t> at = {1, 2, warmup, total / 4, total / 2, total - total / 4, total};
@@ -185,13 +185,13 @@ json findings_of(const jobspec::Job& job, const std::vector<Finding>& findings) 
 
 struct PlanOptions {
   std::string file, output = "text", device;
-  std::vector<std::string> line;  ///< a torchrun line in place of the file
+  std::vector<std::string> line;  ///< a torchrun line instead of the file
   std::vector<std::string> overrides;
   bool elsewhere = false;
   GivenLimits given;
 };
 
-/// `--device cpu` of a torchrun line says where the ranks compute; a GPU's name asks for a roofline.
+/// `--device cpu` in a torchrun line is where the ranks compute; a GPU's name requests a roofline.
 bool names_a_gpu(std::string_view value) {
   return value != "cpu" && value != "cuda" && value != "auto";
 }
@@ -203,7 +203,7 @@ std::string names_of_gpus() {
   return names;
 }
 
-/// Why there is no roofline on a GPU; nullopt: there is one.
+/// Why a GPU has no roofline; nullopt if it has one.
 std::optional<std::string> unknown_gpu(const std::string& name) {
   if (roofline::find_gpu(name)) return std::nullopt;
   if (name.starts_with("mi"))
@@ -212,7 +212,7 @@ std::optional<std::string> unknown_gpu(const std::string& name) {
   return "\"" + name + "\" is not in the table of GPUs; known are " + names_of_gpus();
 }
 
-/// The exit code, if there is nothing more to do.
+/// Parses the arguments. Returns the exit code if there is nothing more to do.
 std::optional<int> parse(Arguments args, PlanOptions& options) {
   ArgumentParser parser{
       "Shows what a DeepSpeedJob, or the arguments of a torchrun line, would run. Exit code: 0, or "
@@ -263,7 +263,7 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
   return report("plan", Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 }
 
-/// The job, if it is one whose steps are this engine's.
+/// Reads the job. Refuses jobs whose steps are not run by this engine.
 Result<Input> input_of(const PlanOptions& options) {
   DSJ_TRY(auto input, options.line.empty()
                           ? read_input(options.file, options.overrides, Reading::ByContent)
@@ -278,7 +278,7 @@ Result<Input> input_of(const PlanOptions& options) {
   return input;
 }
 
-/// The rows of the job, measured now unless they were; else why they cannot be.
+/// The job's rows, measured now if necessary. Null, with the reason in `why`, if they cannot be.
 std::shared_ptr<const MeasuredRows> rows_of(const jobspec::Job& job, const Surroundings& around,
                                             std::string& why) {
   if (around.rows) return around.rows;
@@ -290,8 +290,8 @@ std::shared_ptr<const MeasuredRows> rows_of(const jobspec::Job& job, const Surro
   return nullptr;
 }
 
-/// Adds what only a model tells to `plan`: memory, limits, wire, the roofline on `gpu` (null: none
-/// is asked for). Error: this job has no roofline.
+/// Adds what requires a model to `plan`: memory, limits, wire, and the roofline on `gpu` (null
+/// if not requested). Errors: this job has no roofline.
 Status add_model(json& plan, const jobspec::Job& job, const JobCheck& check,
                  const roofline::Gpu* gpu) {
   auto input = *check.memory;
@@ -304,7 +304,7 @@ Status add_model(json& plan, const jobspec::Job& job, const JobCheck& check,
   plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
   plan["memory"]["limits"] = limits_json(check.limits);
   plan["memory"]["rows"] = rows_json(rows.get(), why, input);
-  // The ranks decide about the copy by the longest row that may come.
+  // Ranks decide about the snapshot by the longest possible row.
   const auto snapshot = snapshot_of(job, *check.memory, check.limits);
   plan["memory"]["bytesPerRank"]["snapshot"] = snapshot.bytes;
   plan["memory"]["savesBehindTheSteps"] = snapshot.bytes > 0 && snapshot.fits;
@@ -360,12 +360,12 @@ int run_plan(Arguments args) {
     if (const auto added = add_model(plan, job, check, gpu); !added)
       return report("plan", added.error());
   } else if (gpu) {
-    plan["roofline"] = nullptr;  // as memory: the findings say what is missing
+    plan["roofline"] = nullptr;  // like memory: the findings say what is missing
   }
   plan["runnable"] = check.passes();
   plan["findings"] = findings_of(job, check.findings);
   const int code = report_findings("plan", job, check.findings);
-  if (!resolution.ok()) return code;  // the config is not decided
+  if (!resolution.ok()) return code;  // the config is not resolved
   const std::string text = options.output == "text"   ? plan_text(plan)
                            : options.output == "json" ? document_text(plan)
                                                       : jobspec::to_yaml(plan);

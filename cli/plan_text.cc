@@ -35,13 +35,13 @@ std::string heading(const json& plan) {
          "; behaves as " + plan["behavesAs"].get<std::string>() + "\n";
 }
 
-/// A bar of 20 marks.
+/// A bar of 20 characters.
 std::string bar(double share) {
   const auto full = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * 20 + 0.5);
   return "[" + std::string(full, '#') + std::string(20 - full, '.') + "]";
 }
 
-/// What all ranks of one host take of its memory, or one rank of its accelerator's.
+/// The share of a host's memory that its ranks take, or of an accelerator's that one rank takes.
 std::string against_limit(const json& memory, int64_t peak, int64_t host, int64_t ranks) {
   const json& limits = memory["limits"];
   const bool device = limits.contains("device");

@@ -1,4 +1,4 @@
-// The plan of a job on one screen, from the document that `dsj plan -o yaml` prints. Pure.
+// Prints a job's plan on one screen, from the document of `dsj plan -o yaml`. Pure.
 // Tested by: tests/cli/plan_test.cc
 #pragma once
 
@@ -7,8 +7,9 @@
 
 namespace dsj::cli {
 
-/// Lines that end with '\n': the job, memory by class against its limit, steps, the schedule's rates,
-/// what a step sends, the roofline where there is one. What the document leaves open is said to be.
+/// Lines, each ending with '\n': the job, memory by class against its limit, steps, the
+/// learning rates, the bytes sent per step, and the roofline if there is one. Unknown values
+/// are marked as such.
 std::string plan_text(const nlohmann::json& plan);
 
 }  // namespace dsj::cli

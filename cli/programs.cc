@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// While it lives, SIGINT and SIGQUIT are ignored.
+/// Ignores SIGINT and SIGQUIT during its lifetime.
 class TerminalSignalsIgnored {
  public:
   TerminalSignalsIgnored() {

@@ -1,5 +1,5 @@
-// dsj quickstart: makes a small model and rows, asks it held-out questions, trains it with `dsj run`, and
-// asks again. Each part is a program that a user could call; `make run` calls this verb.
+// dsj quickstart: makes a small model and rows, asks it held-out questions, trains it with `dsj
+// run`, and asks again. Each part is a program that a user can call; `make run` calls this verb.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -27,10 +27,10 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::array kTasks = {"sums", "reversals", "lookups"};
-/// Questions of each task before training: a random model answers each with all tokens that it may, and the
-/// first loss waits for it. After training all of them are asked.
+/// Number of questions per task before training. A random model generates the maximum number of
+/// tokens for each, which delays the first loss. After training all questions are asked.
 constexpr const char* kAskedBefore = "20";
-/// All that a quickstart writes into its directory. One with other entries is not removed.
+/// Everything that a quickstart writes into its directory. Others are not removed.
 constexpr std::array kEntries = {"answers", "data", "ds_config.json", "job.yaml", "model", "run"};
 
 /// Held-out answers of one task.
@@ -44,7 +44,7 @@ double seconds_since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
-/// Removes the quickstart of before. BadInput: the directory has something else.
+/// Removes an earlier quickstart. Errors: BadInput if the directory has other entries.
 Status clear(Files& files, const std::string& directory) {
   DSJ_TRY(const bool there, files.exists(directory));
   if (!there) return {};
@@ -57,7 +57,7 @@ Status clear(Files& files, const std::string& directory) {
   return files.remove_all(directory);
 }
 
-/// Watches for the first step while a run lasts.
+/// Watches for the first step during a run.
 class FirstStep {
  public:
   FirstStep(const std::string& metrics_file, SteadyClock::time_point begin)
@@ -70,7 +70,7 @@ class FirstStep {
           }
         }) {}
 
-  /// Ends the watch. nullopt: there was no step.
+  /// Stops watching. nullopt if there was no step.
   std::optional<double> seconds() {
     thread_.request_stop();
     if (thread_.joinable()) thread_.join();
@@ -112,7 +112,7 @@ class Quickstart {
     return show(first_loss);
   }
 
-  /// What run() found, for -o json; null: it did not come to its end.
+  /// The result of run(), for -o json; null if it did not finish.
   const nlohmann::json& result() const { return result_; }
 
  private:
@@ -141,7 +141,7 @@ class Quickstart {
     return 0;
   }
 
-  /// The last line of the file counts; the others are answers.
+  /// The last line of the file has the counts; the others are answers.
   Result<Answers> answers(const std::string& when, const std::string& task) {
     const std::string path = answers_file(when, task);
     DSJ_TRY(const std::string text, files_.read_all(path));

@@ -1,5 +1,5 @@
-// The form of a verb's result: -o text for people, -o json for programs. As JSON the result is one
-// document on stdout; what the verb and its processes print besides goes to stderr.
+// The format of a verb's result: -o text or -o json. With json the result is one document on
+// stdout; all other output of the verb and its child processes goes to stderr.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,14 +11,14 @@ namespace dsj::cli {
 
 /// Adds -o to a verb whose --output names a file or a directory.
 Argument add_format(ArgumentParser& parser, std::string& format);
-/// Adds -o and, as kubectl has it, --output.
+/// Adds -o and --output, as in kubectl.
 Argument add_format_and_output(ArgumentParser& parser, std::string& format);
 
-/// A document as dsj prints it. Bytes of a text that are not UTF-8 are replaced.
+/// The document as printed by dsj. Bytes that are not UTF-8 are replaced.
 std::string document_text(const nlohmann::json& document);
 
-/// While it lives, and until it prints, stdout is stderr: for this process and those that it starts.
-/// One at a time.
+/// Redirects stdout to stderr until print() or destruction, for this process and those that it
+/// starts. One at a time.
 class StdoutAside {
  public:
   explicit StdoutAside(bool aside);
@@ -27,19 +27,19 @@ class StdoutAside {
   StdoutAside& operator=(const StdoutAside&) = delete;
 
   bool active() const { return stdout_ >= 0; }
-  /// Prints on the real stdout. Nothing was put aside: does nothing.
+  /// Prints on the real stdout. Does nothing if stdout was not redirected.
   void print(const std::string& text);
 
  private:
   void give_back();
-  int stdout_ = -1;  ///< a second descriptor of it
+  int stdout_ = -1;  ///< a duplicate of its descriptor
 };
 
-/// The result of a verb whose format is "json"; of another format it prints nothing.
+/// Prints the result of a verb if the format is "json"; prints nothing for other formats.
 class JsonResult {
  public:
   explicit JsonResult(const std::string& format) : aside_(format == "json") {}
-  /// Whether print() prints: what costs something is made for it alone.
+  /// Whether print() prints, so that an expensive document is only made when needed.
   bool wanted() const { return aside_.active(); }
   void print(const nlohmann::json& document) {
     if (wanted()) aside_.print(document_text(document));

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Four digits: the shares that a GPU reaches are known to two.
+/// Rounds to four digits; the assumed efficiency of a GPU is known to two.
 double rounded(double value) {
   return std::strtod(text::format("%.4g", value).c_str(), nullptr);
 }

@@ -10,7 +10,7 @@
 
 namespace dsj::cli {
 
-/// BadInput: what this job launches is not counted; path, reason, what can be planned.
+/// Errors: BadInput if the job's kernels are not modelled, with path, reason and alternative.
 Result<nlohmann::json> roofline_json(const jobspec::Job& job, const plan::MemoryInput& input,
                                      const roofline::Gpu& gpu);
 

@@ -1,4 +1,4 @@
-// dsj validate FILE: what is wrong with a ds_config or a DeepSpeedJob, before anything starts.
+// dsj validate FILE: checks a ds_config or a DeepSpeedJob, without starting it.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -34,7 +34,7 @@ const char* name_of(Severity severity) {
   return "error";
 }
 
-/// "FILE:LINE:COLUMN" as a finding's place.
+/// A finding at the error's "FILE:LINE:COLUMN".
 Finding finding_of(const Error& error, const std::string& file) {
   Finding finding{Severity::Error, "", error.message, error.hint};
   if (error.where.starts_with(file + ":"))
@@ -42,7 +42,7 @@ Finding finding_of(const Error& error, const std::string& file) {
   return finding;
 }
 
-/// What is wrong with a file, and what it leaves to its job.
+/// The findings about a file, and what it leaves to its job.
 struct Verdict {
   std::vector<Finding> findings;
   std::vector<Note> notes;
@@ -60,7 +60,7 @@ Verdict verdict_on(const Input& input, const std::string& file, FilesAre files) 
   return {std::move(alone.findings), std::move(alone.notes)};
 }
 
-/// The job of the findings, or one that stands for a bare ds_config.
+/// The job of the findings; for a bare ds_config a stand-in.
 jobspec::Job job_of(const Input& input, const std::string& file) {
   if (input.job) return *input.job;
   jobspec::Job bare;
@@ -89,7 +89,7 @@ void print_json(const jobspec::Job& job, const Verdict& verdict) {
   std::fputs(document_text(answer).c_str(), stdout);
 }
 
-/// Of a noun, after `count`.
+/// The plural ending of a noun after `count`.
 const char* ending(int count) {
   return count == 1 ? "" : "s";
 }
@@ -112,7 +112,7 @@ void print_text(const std::string& file, const jobspec::Job& job, const Verdict&
   std::puts("");
 }
 
-/// --keys: the table itself instead of a file's findings.
+/// --keys: prints the key table instead of findings.
 int print_keys(const std::string& format) {
   if (format == "json") {
     const auto table = dsconfig::key_table_json();
@@ -126,13 +126,13 @@ int print_keys(const std::string& format) {
   return 0;
 }
 
-/// --arguments: what becomes of every argument.
+/// --arguments: prints how each argument is handled.
 int print_arguments() {
   std::fputs(argument_table_markdown().c_str(), stdout);
   return 0;
 }
 
-/// --fields: docs/fields.md; with a file of crds/, what that file has to be.
+/// --fields: prints docs/fields.md or, for a file of crds/, the expected content of that file.
 int print_fields(const std::string& file) {
   if (file.empty()) {
     std::fputs(jobspec::fields_markdown().c_str(), stdout);

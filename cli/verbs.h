@@ -1,6 +1,6 @@
-// The verbs of `dsj`. One verb, one file: run_VERB in cli/VERB.cc, one row in main.cc's table. A
-// verb gets its arguments without the program's name and its own. It parses them itself,
-// prints the result on stdout and what went wrong on stderr, and returns the exit code
+// The verbs of `dsj`. Each verb has one file, cli/VERB.cc with run_VERB, and one row in
+// main.cc's table. A verb gets its arguments without the program's name and its own name. It
+// parses them, prints its result on stdout and errors on stderr, and returns the exit code
 // (exit_codes.h). No exception leaves a verb.
 #pragma once
 
@@ -24,7 +24,7 @@ int run_plot(Arguments args);
 int run_generate(Arguments args);
 int run_chat(Arguments args);
 
-/// Runs the other programs in turn.
+/// Runs the other programs one after another.
 int run_quickstart(Arguments args);
 int run_analyze(Arguments args);
 int run_tune(Arguments args);

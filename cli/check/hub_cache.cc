@@ -23,13 +23,13 @@ bool is_model(const fs::path& directory) {
   return fs::is_regular_file(directory / "config.json", ignored);
 }
 
-/// "Qwen/Qwen2-0.5B" or "gpt2": a hub id, not a path.
+/// "Qwen/Qwen2-0.5B" or "gpt2": whether it has the form of a hub id.
 bool looks_like_hub_id(const std::string& name) {
   static const std::regex pattern("[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?");
   return std::regex_match(name, pattern);
 }
 
-/// A variable that names a directory, ~ in front expanded.
+/// A variable with a directory, ~ in front expanded.
 std::string directory_in(const char* name) {
   const std::string value = environment(name);
   return value == "~" || value.starts_with("~/") ? environment("HOME") + value.substr(1) : value;
@@ -42,8 +42,8 @@ std::string first_word(const fs::path& file) {
   return word;
 }
 
-/// The snapshot that a model's folder of the cache (models--ORG--NAME) holds: that of refs/main, else the
-/// only one. Empty: none.
+/// The snapshot in a model's folder of the cache (models--ORG--NAME): that of refs/main, else
+/// the only one. Empty if there is none.
 Result<std::string> cached_snapshot(const fs::path& folder) {
   std::error_code ignored;
   const fs::path snapshots = folder / "snapshots";
@@ -61,7 +61,7 @@ Result<std::string> cached_snapshot(const fs::path& folder) {
   return only;
 }
 
-/// What a directory without a config.json is, by the names in it.
+/// Says what a directory without a config.json is, by the names of its files.
 Error no_model(const fs::path& directory) {
   std::error_code ignored;
   const auto has = [&](const char* name) { return fs::exists(directory / name, ignored); };

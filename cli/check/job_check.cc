@@ -36,7 +36,7 @@ void append(Findings& to, Findings more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-/// The directory that the run will write into.
+/// Checks the run's output directory.
 Findings output_findings(const Job& job) {
   const auto error = [](std::string message, std::string hint = {}) {
     return Findings{
@@ -58,7 +58,7 @@ Findings output_findings(const Job& job) {
   return {};
 }
 
-/// What the run would destroy. `model`: the directory that a hub id stands for, if it is found.
+/// Checks what the run would overwrite. `model`: the directory of a hub id, if it was found.
 Findings endangered_findings(const Job& job, const std::string& model) {
   PosixFiles files;
   auto reads = weights::reads_of(job.training);
@@ -79,8 +79,8 @@ Findings endangered_findings(const Job& job, const std::string& model) {
   return findings;
 }
 
-/// The files of a curriculum by metrics. Where the rows are known, too, they are read as a run reads
-/// them.
+/// Checks the files of a curriculum by metrics. If the rows are known, too, the files are read
+/// as by a run.
 Findings metric_findings(const Job& job, FilesAre files, const JobCheck& check) {
   const auto metrics = dsconfig::metric_curricula(job.ds_config);
   if (metrics.empty() || files == FilesAre::InContainers) return {};
@@ -108,8 +108,8 @@ Findings metric_findings(const Job& job, FilesAre files, const JobCheck& check) 
            error.where.empty() ? error.message : error.where + ": " + error.message, error.hint}};
 }
 
-/// Whether the job fits. Rows are measured only for a job that would not fit if all were the
-/// longest.
+/// Checks whether the job fits. Rows are measured only if the job would not fit with all rows
+/// at the maximum length.
 void check_fit(const Job& job, const Machine& machine, const CheckOptions& options,
                JobCheck& check) {
   check.memory = memory_input(job, check.around, check.resolution);
@@ -137,7 +137,7 @@ void check_fit(const Job& job, const Machine& machine, const CheckOptions& optio
   append(check.findings, std::move(misfits));
 }
 
-/// What the run will do otherwise than one may think.
+/// Warns of behaviour that a user may not expect.
 Findings run_warnings(const Job& job, const JobCheck& check) {
   Findings findings;
   const auto snapshot = snapshot_of(job, *check.memory, check.limits);
@@ -153,8 +153,8 @@ Findings run_warnings(const Job& job, const JobCheck& check) {
   return findings;
 }
 
-/// Whether this machine has what `device: cuda` asks for; as engine/cuda/choice.h says it. A plan for
-/// another GPU, and a job for another machine, are not refused for it.
+/// Whether this machine has the GPU that `device: cuda` requires, by the rules of
+/// engine/cuda/choice.h. Not checked for a plan for another GPU, or a job for another machine.
 Findings device_findings(const Job& job, const CheckOptions& options, const Machine& machine) {
   const bool elsewhere = options.files == FilesAre::InContainers || options.device;
   if (job.training.device != "cuda" || elsewhere) return {};
@@ -210,7 +210,7 @@ JobCheck check_job(const Job& job, const CheckOptions& options, const Machine& m
     append(check.findings, program_findings(job));
   else if (here)
     append(check.findings, endangered_findings(job, check.around.model_directory));
-  if (job.ds_config_map)  // what a ConfigMap holds is known in the cluster only
+  if (job.ds_config_map)  // a ConfigMap can be read only in the cluster
     check.resolution.findings = job.findings;
   else
     check.resolution = jobspec::resolve(job, check.around.facts);

@@ -28,8 +28,8 @@ int64_t checkpoints_in(const std::string& output_dir) {
   return found;
 }
 
-/// How many checkpoints, or with saveOnlyModel models, the run adds to the disk at most: one is written
-/// before the oldest beyond the limit is removed.
+/// The number of checkpoints (with saveOnlyModel: models) that the run adds to the disk at
+/// most. A new one is written before the oldest beyond the limit is removed.
 int64_t new_saves(const jobspec::Job& job, int64_t total_steps) {
   const TrainingArgs& training = job.training;
   if (training.save_strategy.value_or("steps") == "no") return 0;
@@ -65,7 +65,7 @@ std::string ThisMachine::lacking_gpu() const {
   return cuda_driver().lacking;
 }
 
-/// The limits of the disks that take offloaded state.
+/// Sets the limits of the disks with offloaded state.
 static void nvme_limits(const dsconfig::Offload& offload, const Machine& machine,
                         plan::Limits& limits) {
   const dsconfig::OffloadOptimizer& optimizer = offload.optimizer;
@@ -125,7 +125,7 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
 }
 
 int ranks_per_host(const jobspec::Job& job) {
-  // Only --nnodes of a line gives it workers.
+  // In a line only --nnodes sets the number of workers.
   const bool on_nodes = job.written.contains("spec.workers.replicas");
   const bool here = job.worker_template.is_null() && !on_nodes;
   return here ? job.world_size() : job.slots_per_worker;
@@ -143,7 +143,7 @@ std::vector<Finding> fit_findings(const jobspec::Job& job, const plan::MemoryInp
   std::vector<Finding> findings;
   for (const auto& misfit : plan::check_fit({.memory = memory,
                             .ranks_per_host = ranks_per_host(job),
-                            .new_checkpoints = only_model ? 1 : saves,  // a stop's
+                            .new_checkpoints = only_model ? 1 : saves,  // written by a stop
                                              .new_models = only_model ? saves : 0},
                                             limits))
     findings.push_back(

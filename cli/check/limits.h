@@ -1,5 +1,5 @@
-// What a job may use on this machine, and whether it fits: the same answer for `dsj plan` and
-// `dsj run`. The machine is a port, so that tests bring their own.
+// The memory limits of a job on this machine, and whether the job fits: the same answer for
+// `dsj plan` and `dsj run`. The machine is a port, so that tests can replace it.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace dsj::cli {
 
-/// What the machine says. nullopt: it does not know.
+/// Properties of the machine. nullopt if unknown.
 class Machine {
  public:
   virtual ~Machine() = default;
-  /// The smallest limit of this process's control groups, bytes.
+  /// The smallest memory limit of this process's control groups, in bytes.
   virtual std::optional<int64_t> container_memory() const = 0;
   virtual std::optional<int64_t> memory() const = 0;
-  /// Free bytes of the file system of `path`, or of its nearest directory that exists.
+  /// Free bytes in the file system of `path`, or of its nearest existing parent directory.
   virtual std::optional<int64_t> free_disk(const std::string& path) const = 0;
-  /// Why it has no GPU for this process; empty: it has one.
+  /// Why this process has no GPU; empty if it has one.
   virtual std::string lacking_gpu() const = 0;
 };
 
@@ -39,30 +39,30 @@ class ThisMachine : public Machine {
   std::string root_;
 };
 
-/// Limits given by the user. Each wins over what is found.
+/// Limits from the user, which take precedence over detected limits.
 struct GivenLimits {
   std::optional<int64_t> memory;         ///< --memory, per worker
   std::optional<int64_t> device_memory;  ///< --device-memory, per rank's accelerator
 };
 
-/// A worker's memory is the given one, else its container's limit in spec.workers.template, else
-/// this container's or machine's. The last, and the limits of disks, hold only without a template:
-/// then the workers run here.
+/// A worker's memory is the given limit, else its container's limit in spec.workers.template,
+/// else that of this container or machine. The latter, and the limits of disks, apply only
+/// without a template, because the workers then run here.
 plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
                        const GivenLimits& given, const Machine& machine);
 
-/// Ranks that share a host. Without a template all workers run on this machine, unless a line has --nnodes.
+/// Ranks that share a host. Without a template all workers run here, unless a line has --nnodes.
 int ranks_per_host(const jobspec::Job& job);
 
 /// The memory model's input for a job. The resolution must be ok().
 plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
                                const dsconfig::Resolution& resolution);
 
-/// The copy for saving behind the steps.
+/// The snapshot for saving in the background.
 plan::Snapshot snapshot_of(const jobspec::Job& job, const plan::MemoryInput& memory,
                            const plan::Limits& limits);
 
-/// One Error per thing that does not fit ("DoesNotFit: ..."), with the remedy as its hint.
+/// One finding per limit that is exceeded ("DoesNotFit: ..."), with the remedy as its hint.
 std::vector<dsconfig::Finding> fit_findings(const jobspec::Job& job,
                                             const plan::MemoryInput& memory,
                                             const plan::Limits& limits);

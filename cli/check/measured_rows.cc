@@ -12,9 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-/// A plan should take seconds: about 20,000 rows a second are tokenized on a core.
+/// A plan should take seconds; a core tokenizes about 20,000 rows per second.
 constexpr int64_t kRowsMax = 500'000;
-/// Rows whose order is walked.
+/// Up to this many dealt rows the order is followed.
 constexpr int64_t kDealtMax = 20'000'000;
 
 data::Sampler sampler_of(const MeasuredRows& rows, const jobspec::Job& job,
@@ -79,7 +79,7 @@ void count_with(const MeasuredRows& rows, const jobspec::Job& job, plan::MemoryI
       rows.packs ? rows.packs->longest_row()
                  : std::ranges::max_element(rows.rows, {}, &data::RowSize::tokens)->tokens;
   input.micro_batches.clear();
-  // A curriculum by metrics deals rows in an order of its own: then the longest rows may meet.
+  // A curriculum by metrics deals in its own order: assume the longest rows in one micro-batch.
   const bool in_order = dsconfig::metric_curricula(job.ds_config).empty();
   const auto most = data::largest_micro_batches(sampler_of(rows, job, input.config), rows.dealt(),
                                                 std::max<int64_t>(1, input.config.total_steps),

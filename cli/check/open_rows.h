@@ -1,4 +1,4 @@
-// A data file with the tokenizer that reads it, opened as the ranks open it.
+// A data file with its tokenizer, opened in the same way as by the ranks.
 // Tested by: tests/cli/check/measured_rows_test.cc, tests/cli/check/job_check_test.cc
 #pragma once
 
@@ -13,15 +13,15 @@
 namespace dsj::cli {
 
 struct OpenRows {
-  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: rows are pre-tokenized
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null if rows are pre-tokenized
   std::unique_ptr<data::Dataset> rows;
 };
 
-/// How a job's rows are read. BadInput: their weights are none.
+/// The options for a job's rows. Errors: BadInput if datasetWeights are invalid.
 Result<data::DatasetOptions> rows_options(const TrainingArgs& training,
                                           const layout::ModelConfig& model);
 
-/// Null: the model's directory has none, and rows must be pre-tokenized.
+/// Null if the model's directory has none; rows must then be pre-tokenized.
 Result<std::unique_ptr<data::Tokenizer>> tokenizer_of(const std::string& model_directory);
 
 }  // namespace dsj::cli

@@ -1,4 +1,4 @@
-// Memory quantities as Kubernetes writes them.
+// Parses memory quantities in Kubernetes' notation.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace dsj::cli {
 
-/// "512Mi", "8Gi", "2G", "1073741824", "1e9"; nullopt: another form.
+/// "512Mi", "8Gi", "2G", "1073741824", "1e9"; nullopt for any other form.
 std::optional<int64_t> parse_quantity(std::string_view text);
 
 }  // namespace dsj::cli

@@ -32,7 +32,7 @@ Result<int> open_lock(const std::string& path) {
     return fail(ErrorKind::Environment, std::string("cannot open it: ") + std::strerror(errno),
                 path);
   }
-  // Somebody who asks was_killed() holds it for a moment.
+  // A caller of was_killed() holds the lock for a moment.
   constexpr timespec kMoment{.tv_sec = 0, .tv_nsec = 10'000'000};
   bool taken = true;
   for (int look = 0; look < 20 && taken; ++look) {

@@ -1,6 +1,6 @@
-// The lock of an output directory. `dsj run` holds it, and through an inherited descriptor its agents do,
-// until the last of them is gone: the kernel lets go of it, however they end. So it also tells whether
-// the writer of status.yaml lives.
+// The lock of an output directory. `dsj run` holds it, and its agents hold it through an
+// inherited descriptor, so the kernel releases it when the last of them has ended, for whatever
+// reason. It therefore shows whether the writer of status.yaml is alive.
 // Tested by: tests/cli/check/run_lock_test.cc, tests/run/fake/run_test.cc
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace dsj::cli {
 
-/// Where a run in this output directory keeps what is its own.
+/// The directory for a run's internal files.
 std::string run_directory(const std::string& output_dir);
 
 class OutputLock {
  public:
-  /// Makes OUT, OUT/checkpoints, OUT/logs and the run directory OUT/.dsj (for the owner only), then
-  /// locks. Each node of a run on several machines has a lock of its own. BadInput, with the holder's pid: another run
-  /// holds the lock.
+  /// Creates OUT, OUT/checkpoints, OUT/logs and the run directory OUT/.dsj (only for the
+  /// owner), then locks. Each node of a run on several machines has its own lock. Errors:
+  /// BadInput, with the holder's pid, if another run holds the lock.
   static Result<OutputLock> take(const std::string& output_dir, int node = 0);
   OutputLock(OutputLock&& other) noexcept;
   OutputLock& operator=(OutputLock&&) = delete;
@@ -30,9 +30,9 @@ class OutputLock {
   int fd_;
 };
 
-/// Whether a run in this output directory ended without a word: its status says that it goes on, and
-/// nobody holds the lock. False also where that cannot be known: the run is a cluster's, whose pods take
-/// no lock, or it is another user's.
+/// Whether a run in this output directory was killed: its status says that it is running, but
+/// nobody holds the lock. False also if that is unknown: the run is a cluster's, whose pods
+/// take no lock, or another user's.
 bool was_killed(const std::string& output_dir, const nlohmann::json& status);
 
 }  // namespace dsj::cli

@@ -1,5 +1,5 @@
-// launcher: Command on this machine: what each rank runs, as the kubelet would start the worker's
-// container.
+// launcher: Command on this machine: the program of each rank, as the kubelet would start it in
+// the worker's container.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct RankProgram {
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to this process's own
 };
 
-/// `run_dir`: where ds_config.json will lie. BadInput: the program does not exist.
+/// `run_dir`: the directory of ds_config.json. Errors: BadInput if the program does not exist.
 Result<RankProgram> user_program(const jobspec::Job& job, const std::string& run_dir);
 
 }  // namespace dsj::cli

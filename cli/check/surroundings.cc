@@ -27,8 +27,8 @@ using Severity = Finding::Severity;
 
 constexpr char kOpen[] = "what depends on it is left open";
 
-/// Whether a run in this output directory begins with what it has saved, not with the model's
-/// weights.
+/// Whether a run in this output directory would start from its checkpoints instead of the
+/// model's weights.
 bool has_checkpoints(const std::string& output_dir) {
   std::error_code ignored;
   for (const auto& entry :
@@ -37,7 +37,7 @@ bool has_checkpoints(const std::string& output_dir) {
   return false;
 }
 
-/// Whether every file of a job's rows can be read here.
+/// Checks that every file of a job's rows can be read here.
 Status check_readable(Files& files, const std::string& data_path, const std::string& dataset) {
   DSJ_TRY(const auto paths, data::row_files(files, data_path, dataset));
   std::error_code ignored;
@@ -67,7 +67,7 @@ class Look {
   void add(Severity severity, const std::string& path, std::string message, std::string hint = {}) {
     around_.findings.push_back({severity, path, std::move(message), std::move(hint)});
   }
-  /// A file is not as the run needs it.
+  /// Adds a finding about a file that the run cannot use.
   void problem(const std::string& field, const Error& error) {
     if (files_are_ == FilesAre::InContainers) return;
     const bool here = files_are_ == FilesAre::Here;
@@ -84,7 +84,7 @@ class Look {
     const auto directory = find_model(name, hub_cache_directory());
     if (!directory) return problem("modelNameOrPath", directory.error());
     auto model = layout::read_trained_model(*directory, job_.training.objective == "reward");
-    if (!model)  // wherever the run is: this file decides
+    if (!model)  // an error even if files are elsewhere: this file was found
       return add(Severity::Error, "spec.training.modelNameOrPath", model.error().to_string());
     around_.facts.hidden_size = model->hidden_size;
     around_.facts.layers = model->num_layers;
@@ -125,7 +125,7 @@ class Look {
     if (!whole) problem("modelNameOrPath", whole.error());
   }
 
-  /// A checkpoint that the job names: one of ours, or a folder of DeepSpeed's.
+  /// Checks the checkpoint that the job names: one of dsj or DeepSpeed.
   void resume() {
     const std::string from = job_.training.resume_from_checkpoint.value_or("false");
     if (from == "false" || from == "true") return trainers_own();
@@ -144,7 +144,7 @@ class Look {
                                           : no_checkpoint(from));
   }
 
-  /// What a directory is that holds no checkpoint.
+  /// Says what a directory without a checkpoint is.
   static Error no_checkpoint(const std::string& from) {
     std::error_code ignored;
     const auto is = [&](const char* what, std::string hint) {
@@ -163,8 +163,8 @@ class Look {
               "name a directory step-N, checkpoint-N or global_stepN");
   }
 
-  /// Trainer would go on from its checkpoints in the output directory, or refuse the directory; it never
-  /// begins anew there in silence.
+  /// Reports Trainer's checkpoints in the output directory. Trainer would continue from them or
+  /// refuse the directory, so a run must not silently start anew there.
   void trainers_own() {
     const std::string& output = job_.training.output_dir;
     const bool anew = job_.training.overwrite_output_dir.value_or(false);
@@ -179,7 +179,7 @@ class Look {
             "; --overwrite_output_dir True begins at step 0 and leaves it there");
   }
 
-  /// Opens the data, and what evaluation reads, as the ranks do.
+  /// Opens the training and evaluation data as the ranks do.
   void rows() {
     const std::string& path = job_.training.data_path;
     if (path.empty()) return problem("dataPath", {ErrorKind::BadInput, "is missing", "", ""});
@@ -230,7 +230,7 @@ class Look {
       add(Severity::Warning, std::string("spec.training.") + field, path + ": " + note);
   }
 
-  /// The token that the job names for the end of answers.
+  /// Sets the eos token that the job names.
   Status choose_eos(data::Tokenizer* tokenizer) {
     const auto& eos = job_.training.eos_token;
     if (!eos) return {};
@@ -243,7 +243,7 @@ class Look {
     around_.no_data = error.to_string();
     problem(field, error);
     if (files_are_ == FilesAre::Here) return;
-    // The rows may still be counted: a tokenizer that is not here has no say in that.
+    // Rows can be counted without a tokenizer.
     const auto options = rows_options(job_.training, around_.model.value_or(layout::ModelConfig()));
     if (!options) return;
     if (const auto count = data::Dataset::count_rows(files_, job_.training.data_path, *options))
@@ -268,7 +268,7 @@ class Look {
 
 Surroundings look_around(const jobspec::Job& job, FilesAre files) {
   if (!job.runs_user_program()) return Look(job, files).take();
-  Surroundings around;  // model and data are the program's own affair
+  Surroundings around;  // the program reads model and data itself
   around.facts.world_size = job.world_size();
   return around;
 }

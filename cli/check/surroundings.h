@@ -1,6 +1,6 @@
-// The files that a job names, opened as its ranks will open them: the model's shape, the headers of
-// its weights, its tokenizer, every row. What is wrong with one of them is a finding at the field
-// that names it. Reads files; no weight and no libtorch.
+// Opens the files that a job names as its ranks will: the model's shape, the headers of its
+// weights, its tokenizer, every row. A problem with one of them is a finding at the field that
+// names it. It does not read weights, and does not need libtorch.
 // Tested by: tests/cli/check/job_check_test.cc
 #pragma once
 
@@ -18,24 +18,24 @@ namespace dsj::cli {
 
 struct MeasuredRows;
 
-/// Where the files of a job lie.
+/// Where the files of a job are.
 enum class FilesAre {
   Here,
-  Elsewhere,    ///< on the machine that will run it: a file that is not here is a warning
-  InContainers  ///< of a cluster: what is not here is not looked for
+  Elsewhere,    ///< on the machine that will run it: a file that is missing here is a warning
+  InContainers  ///< in a cluster: a file that is missing here is not reported
 };
 
-/// What the machine knows and the manifest does not. What cannot be read is left out, with a
-/// finding.
+/// Facts about the machine that the manifest does not have. What cannot be read is left out,
+/// with a finding.
 struct Surroundings {
   dsconfig::Facts facts;
   std::optional<layout::ModelConfig> model;
-  std::string model_directory;           ///< with `model`: absolute
+  std::string model_directory;           ///< absolute path; set with `model`
   std::optional<LoraArgs> lora;          ///< resolved against the model
-  std::shared_ptr<const OpenRows> data;  ///< null: it cannot be read here; `no_data` says why
+  std::shared_ptr<const OpenRows> data;  ///< null if it cannot be read here; `no_data` says why
   std::string no_data;
   std::vector<dsconfig::Finding> findings;
-  /// Set where the number of steps depends on how rows are packed.
+  /// Set if the number of steps depends on the packing of rows.
   std::shared_ptr<const MeasuredRows> rows;
 };
 

@@ -1,4 +1,4 @@
-// dsj scale, dsj restart: an edit of a job that makes its gang anew. All ranks save one step first.
+// dsj scale, dsj restart: edits a job so that its gang is recreated. All ranks save one step first.
 #include <cstdio>
 
 #include "cli/cluster/json_path.h"
@@ -19,7 +19,7 @@ struct Target {
   Json job;
 };
 
-/// Parses the arguments, connects, and gets the job. The exit code if that fails or the job is over.
+/// Parses arguments, connects, gets the job. Returns an exit code if that fails or the job is over.
 std::optional<int> find_target(const char* verb, ArgumentParser& parser, Arguments args,
                                const Connect& connect, Target& target) {
   parser.option("NAME", target.name, "the job").required();
@@ -37,7 +37,7 @@ std::optional<int> find_target(const char* verb, ArgumentParser& parser, Argumen
                             "apply it under another name"});
 }
 
-/// `told`: what is printed when it is done.
+/// `told`: printed after success.
 int change(const char* verb, Target& target, const Json& spec, const std::string& told,
            ObjectResult& result) {
   return result.of(verb, *target.session, target.name, [&] {
@@ -63,7 +63,7 @@ int run_scale(Arguments args, const Connect& connect) {
   parser.option("--current-replicas", current, "change nothing if it has another number now")
       .positive();
   ObjectResult result(parser);
-  // kubectl's way to stop what scales.
+  // In kubectl this stops a workload.
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--replicas=0" ||
         (args[i] == "--replicas" && i + 1 < args.size() && args[i + 1] == "0"))

@@ -1,4 +1,4 @@
-// dsj debug NAME: all that a colleague needs to see of a job, in one text, without secrets.
+// dsj debug NAME: collects a support bundle of a job, secrets removed.
 #include <cstdio>
 #include <deque>
 
@@ -80,7 +80,7 @@ class Debug {
       const PodRef& pod = *order[i];
       title("Pod " + pod.name);
       Json slim = redacted(pod.object);
-      if (i > 0) slim.erase("spec");  // one pod's spec shows all
+      if (i > 0) slim.erase("spec");  // the specs of all pods are alike
       text_ += jobspec::to_yaml(slim);
       title("Log of " + pod.name + ", the end");
       text_ += log_of(pod);

@@ -1,4 +1,4 @@
-// dsj describe NAME: one job for people.
+// dsj describe NAME: describes one job.
 #include <cstdio>
 
 #include "cli/cluster/description.h"

@@ -136,7 +136,7 @@ class Page {
     return step.empty() ? "" : "step " + step + one_line(described<report::Damaged>(*damaged));
   }
 
-  /// What the tables of job/report say that `dsj describe` shows of a status object.
+  /// The fields of a status object that the tables of job/report list for `dsj describe`.
   template <typename T>
   std::string described(const Json& object) const {
     std::string text;
@@ -212,7 +212,7 @@ class Page {
   std::string text_;
 };
 
-/// Resolves the config as the operator does. What is missing is said in `config_problem`.
+/// Resolves the config as the operator does. If it cannot, sets `config_problem`.
 void resolve_config(Session& session, Description& what) {
   auto job = jobspec::read_cluster_manifest(what.job);
   if (!job) {

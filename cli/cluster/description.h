@@ -1,4 +1,4 @@
-// What `dsj describe` prints: a job, for people. Pure but for look_at_job().
+// The text of `dsj describe` about a job. Pure except for look_at_job().
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Description {
   Json job;
   std::vector<PodRef> pods;
   std::vector<Json> events;  ///< the job's events (events.k8s.io/v1)
-  /// Origins of the accepted ds_config. Empty: `config_problem` says why.
+  /// Origins of the accepted ds_config; if empty, `config_problem` says why.
   std::vector<dsconfig::Origin> origins;
   std::string config_problem;
   std::string queue;  ///< queue_place.h
@@ -29,8 +29,8 @@ Json to_json(const Description& what);
 std::string events_text(const std::vector<Json>& events, int64_t now);
 std::string topology_text(const Json& job, const std::vector<PodRef>& pods);
 
-/// Reads all this from the API server. A ConfigMap or events that may not be read are named in the
-/// result; that is no error.
+/// Reads all this from the API server. A ConfigMap or events that may not be read are not an
+/// error; the result mentions them.
 kube::ApiResult<Description> look_at_job(Session& session, const std::string& name);
 
 }  // namespace dsj::cli

@@ -8,18 +8,18 @@
 namespace dsj::cli {
 namespace {
 
-/// Longer than any operator takes to see a job.
+/// An operator sees a job in less time.
 constexpr int64_t kUnseenSeconds = 30;
 
 struct Rule {
   const char* type;
   const char* status;
-  const char* reason;   ///< the condition's; "": any
-  const char* message;  ///< a part of its message; "": any
+  const char* reason;   ///< the condition's reason; "" matches any
+  const char* message;  ///< a part of its message; "" matches any
   const char* todo;
 };
 
-/// The first rule that matches a condition counts.
+/// The first matching rule applies.
 constexpr Rule kRules[] = {
     {"Accepted", "False", "ConfigMapMissing", "",
      "create the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator "

@@ -1,4 +1,4 @@
-// What keeps a job from training, and what to do about it. Pure.
+// Diagnoses why a job does not train, with advice. Pure.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Advice {
   std::string todo;
 };
 
-/// The most urgent first. Empty: nothing is known to be wrong. `now`: seconds since 1970.
+/// The most urgent first; empty if no problem is known. `now`: seconds since 1970.
 std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, int64_t now);
 
 }  // namespace dsj::cli

@@ -26,7 +26,7 @@ constexpr std::array<Unit, 8> kUnits = {{{"ns", 1e-6},
                                          {"h", 3600e3}}};
 constexpr double kMost = 9.223372036854e12;  // milliseconds: Go's longest, 2^63 - 1 ns
 
-/// Takes the number or the unit in front of `rest` off it.
+/// Removes the leading number or unit from `rest` and returns it.
 template <typename Belongs>
 std::string_view take_while(std::string_view& rest, Belongs belongs) {
   size_t end = 0;

@@ -1,4 +1,5 @@
-// Durations as kubectl and Go write them: "90s", "5m", "1h30m", "1.5h", "300ms", "-1s". A number alone is in seconds.
+// Durations of kubectl and Go: "90s", "5m", "1h30m", "1.5h", "300ms", "-1s"; a number is in
+// seconds.
 // Tested by: tests/cli/cluster/duration_test.cc
 #pragma once
 
@@ -11,10 +12,10 @@
 
 namespace dsj::cli {
 
-/// nullopt: not a duration, or longer than 292 years.
+/// nullopt if it is not a duration, or longer than 292 years.
 std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
 
-/// Reads an argument into `to`. `positive`: a duration of 0 or less is a mistake.
+/// Reads an argument into `to`. `positive`: refuse a duration of 0 or less.
 ArgumentParser::Take take_duration(std::optional<std::chrono::milliseconds>& to,
                                    bool positive = false);
 

@@ -1,5 +1,5 @@
-// dsj exec NAME -- COMMAND: runs a command in a worker's container. kubectl does it: this finds the
-// pod and becomes kubectl.
+// dsj exec NAME -- COMMAND: runs a command in a worker's container. Finds the pod and then
+// replaces itself by kubectl exec.
 #include "cli/cluster/exec.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What `dsj exec` decides before it becomes kubectl. Pure.
+// Prepares `dsj exec`, which then replaces itself by kubectl. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct ExecOptions {
   std::vector<std::string> command;
 };
 
-/// The pod of the rank or worker that is asked for; worker 0's without either. Error: there is no
-/// such rank, or its pod does not run.
+/// The pod of the given rank or worker, worker 0's by default. Errors: there is no such rank,
+/// or its pod does not run.
 Result<std::string> exec_pod(const ExecOptions& options, const Json& job,
                              const std::vector<PodRef>& pods);
-/// kubectl's command line. `terminal`: the command gets one.
+/// kubectl's command line. `terminal`: allocate one.
 std::vector<std::string> exec_command(const ExecOptions& options, const std::string& ns,
                                       const std::string& pod, bool terminal);
 

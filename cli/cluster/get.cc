@@ -1,4 +1,4 @@
-// dsj get [NAME]: jobs in the server's columns.
+// dsj get [NAME]: lists jobs in the server's columns.
 #include <cstdio>
 
 #include "cli/cluster/object_result.h"
@@ -69,7 +69,7 @@ class Get {
     return report_api("get", session_, options_.name.empty() ? "" : "job " + options_.name, error);
   }
 
-  /// Prints a line per change, under the first table's columns. After Gone: from now on.
+  /// Prints a line per change in the first table's columns. After Gone it watches from now on.
   int watch(std::string version, const Rows& shown) {
     std::vector<size_t> widths(shown[0].size());
     for (const auto& row : shown)
@@ -88,7 +88,7 @@ class Get {
         const auto line = (*lines)->next(kWatchQuiet);
         if (!line && line.error().kind == kube::NetError::Kind::Timeout) continue;
         if (!line && line.error().kind == kube::NetError::Kind::Cancelled) return 0;
-        if (!line || !*line) break;  // watch again from the last version
+        if (!line || !*line) break;  // restart the watch at the last version
         const auto event = kube::parse_watch_event(**line);
         if (!event || event->kind == kube::WatchEvent::Kind::Error) {
           version.clear();
@@ -100,7 +100,7 @@ class Get {
     }
   }
 
-  /// Only a watch's first table has columns; the list's columns are used.
+  /// Only the first table of a watch has columns, so the list's columns are used.
   void print(Json table, const std::vector<size_t>& widths, std::string& version) {
     if (!items(table, "columnDefinitions").empty())
       columns_ = table["columnDefinitions"];

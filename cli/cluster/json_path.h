@@ -1,4 +1,4 @@
-// Fields of an API object by their path. A missing field is empty. Names contain no dots here.
+// Reads fields of an API object by path. A missing field is empty. Names must not contain dots.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,9 +8,9 @@ namespace dsj::cli {
 
 using Json = nlohmann::json;
 
-/// "status.training.step"; null: a part of the path is missing, or is not an object.
+/// `path`: "status.training.step". Null if a part of it is missing or not an object.
 const Json* find(const Json& object, const std::string& path);
-/// A string as it is; a number or a boolean as in JSON; empty for all else.
+/// A string unchanged; a number or boolean as in JSON; empty for anything else.
 std::string word(const Json& object, const std::string& path);
 int64_t whole(const Json& object, const std::string& path, int64_t otherwise = 0);
 /// The items of an array; an empty array if there is none.

@@ -1,4 +1,4 @@
-// dsj logs NAME [--rank N]: the log of the rank's pod, or with --rank the rank's lines alone.
+// dsj logs NAME [--rank N]: the log of a pod, or with --rank only the rank's lines.
 #include <cstdio>
 #include <deque>
 
@@ -11,7 +11,7 @@
 namespace dsj::cli {
 namespace {
 
-/// A log that is taken up again begins so long before the last line: no line is missed.
+/// A log that is resumed is read from this long before the last line, so that no line is missed.
 constexpr int64_t kOverlapSeconds = 5;
 
 struct LogsOptions {
@@ -71,8 +71,9 @@ class Logs {
                  "ranks are 0 to " + std::to_string(workers * slots - 1)};
   }
 
-  /// The worker's newest pod, or with --previous the one before it, if there is something to show of it. A pod that was
-  /// shown and still runs is shown on: its connection was cut, by a limit of time or a server that restarted.
+  /// The worker's newest pod, or with --previous the one before it, if it has a log to show. A
+  /// pod that was shown and still runs is chosen again: its connection was cut by a time limit
+  /// or a server restart.
   const PodRef* choose(const std::vector<PodRef>& pods) const {
     const PodRef *newest = nullptr, *before = nullptr;
     for (const PodRef& pod : pods) {
@@ -101,7 +102,7 @@ class Logs {
                     : "whole logs are in " + word(job, "spec.training.outputDir") + "/logs"});
   }
 
-  /// With their times, lines can be told from those that were shown before.
+  /// Timestamps distinguish new lines from those that were already shown.
   kube::LogOptions how_to_read(bool again) const {
     kube::LogOptions how{
         .follow = follow_, .timestamps = follow_ || options_.timestamps, .since_seconds = {}};
@@ -115,17 +116,17 @@ class Logs {
     return how;
   }
 
-  /// Of one rank's lines only the reader can tell which are the last.
+  /// --tail for one rank is applied here, because the server counts the lines of all ranks.
   bool keeps_last_lines() const { return options_.tail && options_.rank && !follow_; }
 
-  /// What is shown of a line; nothing: it is another rank's, or not behind the time `known`.
+  /// The text to show for a line; nullopt if it is another rank's or not newer than `known`.
   std::optional<std::string> shown_of(const std::string& line, bool timed,
                                       const std::string& known) {
     const size_t begin = timed ? line.find(' ') + 1 : 0;
     if (follow_) {
       const std::string time = line.substr(0, begin);
       if (!known.empty() && time <= known) return std::nullopt;
-      last_time_ = std::max(last_time_, time);  // two streams are not quite in order
+      last_time_ = std::max(last_time_, time);  // stdout and stderr may be slightly out of order
       heard_at_ = now_seconds(session_.clock);
     }
     const std::string text = line.substr(begin);
@@ -171,7 +172,7 @@ class Logs {
     return error;
   }
 
-  /// The exit code, if no pod of the job comes any more.
+  /// The exit code, if the job will have no further pods.
   std::optional<int> over() {
     const auto job = session_.client.get(jobs_resource(), session_.ns, options_.name);
     if (!job) {
@@ -190,9 +191,9 @@ class Logs {
   const std::string prefix_;
   Patience patience_{"logs", session_.clock};
   int64_t worker_ = 0;
-  int64_t shown_ = 0;      ///< incarnation of the pod whose lines were shown last; 0: none
-  std::string last_time_;  ///< of the last line of that pod
-  int64_t heard_at_ = 0;   ///< when it came, by this machine's clock
+  int64_t shown_ = 0;      ///< incarnation of the pod that was shown last; 0 if none
+  std::string last_time_;  ///< time of the last line of that pod
+  int64_t heard_at_ = 0;   ///< when it arrived, by this machine's clock
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// -o of the verbs that change a job or wait for it: the job as it is then, as kubectl prints what it
-// changed. What a verb says besides goes to stderr.
+// -o of the verbs that change a job or wait for it: prints the resulting job, as kubectl prints
+// a changed object. All other output of the verb goes to stderr.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ class ObjectResult {
   /// Adds -o to the parser, which must not outlive this.
   explicit ObjectResult(ArgumentParser& parser);
   void excludes(const Argument& other) const { argument_.excludes(other); }
-  /// Runs a verb, which returns its exit code. After a 0 it prints the job `name`, as that is then, if a
-  /// format is given.
+  /// Runs `verb`, which returns its exit code. If that is 0 and a format is given, prints the
+  /// current job `name`.
   template <typename Verb>
   int of(const char* verb_name, Session& session, const std::string& name, Verb&& verb) {
     StdoutAside aside(!format_.empty());

@@ -1,4 +1,4 @@
-// Verbs of kubectl and of other programs, for who types one of them after `dsj`.
+// Recognizes verbs of kubectl and other programs that a user types after `dsj`.
 // Tested by: tests/cli/cluster/other_verbs_test.cc
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace dsj::cli {
 
-/// What does the work of another program's verb here, as a hint. Empty: the word is none of them.
+/// A hint with the equivalent of another program's verb; empty for other words.
 std::string verb_of_others(const std::string& word);
 
 }  // namespace dsj::cli

@@ -1,5 +1,5 @@
-// For verbs that run for hours beside a job: an API server that is away for a while, because it restarts or is upgraded,
-// does not end them.
+// For verbs that run for hours: keeps them running while the API server is unavailable for a
+// while, because it restarts or is upgraded.
 // Tested by: tests/cli/cluster/wait_test.cc, tests/cli/cluster/logs_test.cc, tests/cli/cluster/plot_job_test.cc,
 // tests/cli/cluster/get_test.cc
 #pragma once
@@ -12,19 +12,19 @@ namespace dsj::cli {
 
 class Patience {
  public:
-  /// `verb`: names itself in front of what is told.
+  /// `verb`: the prefix of messages.
   Patience(const char* verb, kube::Clock& clock) : verb_(verb), clock_(clock) {}
 
-  /// Whether to ask again, a moment later. False: the error does not pass by itself, or the server has not answered
-  /// for five minutes. Tells of the first error of a time without answers.
+  /// Whether to retry a moment later. False if the error is permanent, or if the server has not
+  /// answered for five minutes. Prints the first error of an outage.
   bool lasts(const kube::ApiError& error);
-  /// The server has answered.
+  /// Call it when the server has answered.
   void renew() { since_.reset(); }
 
  private:
   const char* const verb_;
   kube::Clock& clock_;
-  std::optional<kube::Milliseconds> since_;  ///< the last answer, nearly
+  std::optional<kube::Milliseconds> since_;  ///< about the time of the last answer
 };
 
 }  // namespace dsj::cli

@@ -1,4 +1,4 @@
-// dsj plot JOB: the curves of a job in a cluster, as far as worker 0's logs show them.
+// dsj plot JOB: draws the curves of a job in a cluster from the logs of worker 0's pods.
 #include <unistd.h>
 
 #include <cstdio>
@@ -32,7 +32,7 @@ struct PlotJobOptions {
   bool ascii = false, watch = false;
 };
 
-/// If several pods did a step, the last one counts.
+/// The logged steps. If several pods did a step, the last one counts.
 class Steps {
  public:
   void take(const std::string& log_line) {
@@ -102,7 +102,7 @@ class PlotJob {
     return show(*job, run, options_.watch && !over ? static_cast<int>(again) : 0);
   }
 
-  /// 0: nothing is drawn this time.
+  /// Returns the exit code; 0 with --watch if the request will be retried.
   int refused(const std::string& what, const kube::ApiError& error) {
     if (options_.watch && patience_.lasts(error)) return 0;
     return report_api("plot", session_, what, error);
@@ -155,8 +155,8 @@ class PlotJob {
   Patience patience_{"plot", session_.clock};
 };
 
-/// Whether the words are output directories: no cluster flag is given, and a word is a path or a
-/// directory.
+/// Whether the arguments are output directories: there is no cluster flag, and a word is a path
+/// or a directory.
 bool means_directories(Arguments args) {
   bool words = false;
   for (const std::string& arg : args) {
@@ -170,7 +170,7 @@ bool means_directories(Arguments args) {
     if (arg.contains('/') || std::filesystem::is_directory(arg, ignored)) return true;
     words = true;
   }
-  return !words;  // its help
+  return !words;  // show its help
 }
 
 }  // namespace

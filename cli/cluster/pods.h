@@ -29,7 +29,7 @@ bool is_running(const PodRef& pod);
 kube::ApiResult<void> read_log(Session& session, const std::string& pod, kube::LogOptions options,
                                const std::function<bool(const std::string&)>& line);
 
-/// The text behind "[rank N] "; nullptr: the line is of another rank, or of none.
+/// The text after "[rank N] "; nullptr if the line belongs to another rank or to none.
 const char* line_of_rank(const std::string& line, const std::string& prefix);
 std::string rank_prefix(int64_t rank);
 

@@ -7,7 +7,7 @@
 namespace dsj::cli {
 namespace {
 
-/// The group of the newest pods; empty: none has one.
+/// The pod group of the newest pods; empty if none has one.
 std::string group_of(const std::vector<PodRef>& pods) {
   std::string group;
   for (const PodRef& pod : pods) {
@@ -25,17 +25,17 @@ bool all_have_nodes(const std::vector<PodRef>& pods) {
   });
 }
 
-/// The sentence of a condition that is not so; empty: there is none.
+/// The message of the condition `type` with `status`; empty if there is none.
 std::string complaint(const Json& object, const std::string& type, const char* status) {
   for (const Json& one : items(object, "status.conditions"))
     if (word(one, "type") == type && word(one, "status") == status) return word(one, "message");
   return {};
 }
 
-/// Of Kueue's resources, as it serves them: the newest first.
+/// The API versions of Kueue's resources, newest first.
 constexpr const char* kKueueVersions[] = {"v1beta2", "v1beta1"};
 
-/// Kueue's list of what waits in a LocalQueue, in its order. It has no name of its own: Kueue serves it below the queue.
+/// The pending workloads of a LocalQueue in order, a subresource of the queue.
 kube::Resource pending_in(const std::string& queue, const char* version) {
   return {"visibility.kueue.x-k8s.io", version,
           "localqueues/" + kube::escape(queue) + "/pendingworkloads", "PendingWorkload"};
@@ -45,7 +45,7 @@ std::string before(int64_t count) {
   return count == 1 ? "1 job" : std::to_string(count) + " jobs";
 }
 
-/// Kueue names the Workload of a group of pods as the group.
+/// Kueue gives the Workload of a pod group the group's name.
 std::string place_in_kueue(Session& session, const std::string& queue, const std::string& group) {
   std::string place;
   kube::ApiResult<std::string> listed;
@@ -74,7 +74,7 @@ std::string in_kueue(Session& session, const std::string& queue, const std::stri
   return text;
 }
 
-/// Volcano keeps no order that one could read: its queue has numbers only.
+/// Volcano publishes no order; its queue has only counts.
 std::string in_volcano(Session& session, const std::string& group) {
   static constexpr char kGroup[] = "scheduling.volcano.sh";
   const auto found =

@@ -1,4 +1,4 @@
-// Where a job waits: its place in Kueue's queue, or what Volcano says of its PodGroup.
+// Where a job waits: its position in Kueue's queue, or the state of Volcano's PodGroup.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dsj::cli {
 
-/// One line for people; empty: the job asks for no queue, or its pods are through. What the caller may not read, or a
-/// cluster does not serve, is said in it.
+/// One line to print; empty if the job uses no queue or its pods are admitted. Mentions objects
+/// that the caller may not read or the cluster does not serve.
 std::string queue_place(Session& session, const Json& job, const std::vector<PodRef>& pods);
 
 }  // namespace dsj::cli

@@ -7,10 +7,10 @@ namespace dsj::cli {
 namespace {
 
 constexpr char kGone[] = "<redacted>";
-/// Longer lines are cut: std::regex takes stack for each character that it matches.
+/// Longer lines are cut, because std::regex uses stack for each matched character.
 constexpr size_t kLineMost = 4096;
 
-/// Variables that say how a program runs, not who runs it.
+/// Variables that configure programs and hold no credentials.
 constexpr const char* kPlain[] = {"DSJ_",  "OMP_",   "MKL_",        "NCCL_",     "GLOO_",
                                   "CUDA_", "TORCH_", "TOKENIZERS_", "LD_LIBRARY"};
 
@@ -18,8 +18,8 @@ bool is_plain(const std::string& name) {
   return std::ranges::any_of(kPlain, [&](const char* start) { return name.starts_with(start); });
 }
 
-/// How many bytes of the line are kept, `most` at most. A word that would be cut goes as a whole: of half a credential
-/// nobody sees what it is.
+/// How many bytes of the line are kept, at most `most`. A word that would be cut is removed
+/// entirely, because half a credential is not recognized.
 size_t whole_words(const std::string& line, size_t most) {
   if (line.size() <= most) return line.size();
   const size_t gap = line.find_last_of(" \t\"'", most);
@@ -48,7 +48,7 @@ std::string redacted_line(std::string line) {
 void redact_words(Json& container, const char* key) {
   const auto words = container.find(key);
   if (words == container.end() || !words->is_array()) return;
-  bool next = false;  // a switch's value is a word of its own
+  bool next = false;  // the value of a switch is a separate word
   static const std::regex name("^--?[\\w.-]*(token|passw|secret|api-?_?key|credential)[\\w.-]*$",
                                std::regex::icase);
   for (Json& one : *words) {

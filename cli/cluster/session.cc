@@ -15,7 +15,7 @@ namespace {
 
 using Kind = kube::ApiError::Kind;
 
-/// Short, because somebody waits at a terminal.
+/// Short, because a user waits at a terminal.
 constexpr kube::ClientOptions kClientOptions{.attempts = 3,
                                              .deadline = kube::Milliseconds(20'000),
                                              .request_timeout = kube::Milliseconds(15'000)};
@@ -41,7 +41,7 @@ Result<std::unique_ptr<Session>> connect_to_cluster(const ClusterFlags& flags) {
   auto access = kube::find_users_access(flags.kubeconfig, flags.context);
   if (!access) {
     Error error = access.error();
-    // A file that is not there is a matter of the surroundings; what it says wrong is bad input.
+    // A missing file is an Environment error; a wrong content is BadInput.
     if (std::error_code ignored;
         error.where.empty() || !std::filesystem::exists(error.where, ignored))
       error.kind = ErrorKind::Environment;

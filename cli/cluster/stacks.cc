@@ -8,7 +8,7 @@ namespace dsj::cli {
 namespace {
 
 constexpr kube::Milliseconds kPatience{20'000}, kBetween{500};
-/// Logs are read from before the request: clocks of nodes differ.
+/// Logs are read from before the request, because the nodes' clocks differ.
 constexpr int64_t kEarlierSeconds = 60;
 
 struct Asked {
@@ -16,7 +16,7 @@ struct Asked {
   StacksTold told;
 };
 
-/// The newest pod of each worker, if it runs.
+/// The running workers, each with its newest pod.
 std::map<int64_t, Asked> running_workers(const std::vector<PodRef>& pods) {
   std::map<int64_t, Asked> newest;
   for (const PodRef& pod : pods) newest[pod.worker] = {&pod, {}};
@@ -32,7 +32,7 @@ bool read_answers(Session& session, std::map<int64_t, Asked>& workers, int64_t r
   for (auto& [worker, asked] : workers) {
     if (asked.told.whole) continue;
     asked.told = {};
-    // A log that cannot be read now is read again.
+    // A log that cannot be read now is read again later.
     (void)read_log(session, asked.pod->name, {.since_seconds = since},
                    [&told = asked.told, request](const std::string& line) {
                      told.take(line, request);

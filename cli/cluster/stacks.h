@@ -1,6 +1,6 @@
-// What `dsj debug --stacks` adds: where every thread of a running job is. The agents take the stacks and
-// write them to their logs (job/stacks_request.h), so that this needs no more rights than `dsj logs` and an
-// edit of the job, and nothing that runs in a pod.
+// `dsj debug --stacks`: the stacks of all threads of a running job. The agents take them and
+// write them to their logs (job/stacks_request.h), so that it needs only the rights of `dsj
+// logs` and to edit the job, and runs nothing in a pod.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace dsj::cli {
 
-/// What a pod's log tells of a request. Pure.
+/// The answer to a request in a pod's log. Pure.
 struct StacksTold {
   std::vector<std::string> lines;
-  bool whole = false;  ///< nothing follows
+  bool whole = false;  ///< the answer is complete
   void take(const std::string& log_line, int64_t request);
 };
 
-/// Asks for the stacks, waits for all running workers' answers for at most 20 s, and returns them worker by
-/// worker. A worker that does not answer has a line that says so.
+/// Requests the stacks, waits up to 20 s for all running workers, and returns the stacks per
+/// worker. For a worker that does not answer a line says so.
 kube::ApiResult<std::string> take_stacks(Session& session, const Json& job,
                                          const std::vector<PodRef>& pods);
 

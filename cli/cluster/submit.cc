@@ -22,7 +22,7 @@ struct SubmitOptions {
   bool dry_run = false, wait = false;
 };
 
-/// The object to create. What `dsj validate` would say goes to stderr.
+/// Returns the object to create. Prints the findings of `dsj validate` on stderr.
 Result<Json> manifest_of(const SubmitOptions& options) {
   DSJ_TRY(auto document, jobspec::read_yaml(options.file));
   Json manifest = std::move(document.value);
@@ -32,7 +32,7 @@ Result<Json> manifest_of(const SubmitOptions& options) {
   if (!options.name.empty()) manifest["metadata"]["name"] = options.name;
   DSJ_TRY(auto job, jobspec::read_cluster_manifest(manifest));
   job.source = options.file;
-  // What a ConfigMap holds is known in the cluster only.
+  // A ConfigMap can be read only in the cluster.
   const auto findings = job.ds_config_map ? job.findings : jobspec::resolve(job, {}).findings;
   bool good = true;
   for (const Finding& finding : findings) {
@@ -43,7 +43,7 @@ Result<Json> manifest_of(const SubmitOptions& options) {
   return manifest;
 }
 
-/// `name`: becomes that of the job, which the API server may have made.
+/// `name`: set to the job's name, which the API server may have generated.
 int submit(const SubmitOptions& options, Json manifest, Session& session, std::string& name) {
   name = word(manifest, "metadata.name");
   const std::string ns = options.flags.ns.empty() ? word(manifest, "metadata.namespace") : "";
@@ -90,7 +90,7 @@ int run_submit(Arguments args, const Connect& connect) {
   parser.flag("--wait", options.wait, "wait until the job has ended; the exit code is then 0 or 1");
   ObjectResult result(parser);
   result.excludes(dry);
-  // kubectl's way to name the file.
+  // Accept kubectl's -f FILE.
   std::vector<std::string> words(args.begin(), args.end());
   std::erase_if(words, [](const std::string& one) { return one == "-f" || one == "--filename"; });
   if (const auto over = parser.parse(words)) return *over;

@@ -1,4 +1,4 @@
-// dsj suspend, dsj resume: sets spec.suspend and waits until the job has followed.
+// dsj suspend, dsj resume: sets spec.suspend, and waits for the job with --wait.
 #include <cstdio>
 
 #include "cli/cluster/duration.h"

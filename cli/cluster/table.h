@@ -10,11 +10,11 @@ namespace dsj::cli {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Columns as wide as their widest cell, three spaces apart; no spaces at the ends of lines.
+/// Columns are as wide as their widest cell, three spaces apart; lines have no trailing spaces.
 std::string columns_text(const Rows& rows);
 
 struct TableView {
-  bool wide = false;            ///< also columns of a priority above 0
+  bool wide = false;            ///< include columns with a priority above 0
   bool with_namespace = false;  ///< with the namespace as first column
 };
 /// The table's column names, in capitals.

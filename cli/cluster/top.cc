@@ -1,4 +1,4 @@
-// dsj top: how fast the running jobs train, fastest first.
+// dsj top: lists the running jobs by speed, fastest first.
 #include <algorithm>
 #include <cstdio>
 
@@ -43,7 +43,7 @@ std::vector<std::string> row_of(const Json& job, int64_t now, bool with_namespac
   return row;
 }
 
-/// What a job reports, under the names of its status; absent: it has not reported it.
+/// The values that a job has reported, under the names of its status.
 Json entry_of(const Json& job) {
   Json entry = {{"namespace", word(job, "metadata.namespace")},
                 {"name", word(job, "metadata.name")}};

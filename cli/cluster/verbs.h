@@ -6,32 +6,32 @@
 
 namespace dsj::cli {
 
-/// Jobs in the CRD's columns, as the server shows them. -w follows changes until interrupted.
+/// Lists jobs in the CRD's columns, as the server prints them. -w watches until interrupted.
 int run_get(Arguments args, const Connect& connect = connect_to_cluster);
-/// One job, for people.
+/// Describes one job.
 int run_describe(Arguments args, const Connect& connect = connect_to_cluster);
-/// The log of a rank.
+/// Prints the log of a rank.
 int run_logs(Arguments args, const Connect& connect = connect_to_cluster);
-/// Like run_plot() for output directories; the logged steps of a job if the name is not a
+/// Like run_plot() for output directories; plots the logged steps of a job if the name is not a
 /// directory.
 int run_plot_any(Arguments args, const Connect& connect = connect_to_cluster);
-/// Names are always jobs: for kubectl's plugin.
+/// The same if names are always jobs, for kubectl's plugin.
 int run_plot_jobs(Arguments args, const Connect& connect = connect_to_cluster);
 int run_suspend(Arguments args, const Connect& connect = connect_to_cluster);
 int run_resume(Arguments args, const Connect& connect = connect_to_cluster);
-/// Creates a job, after the checks of `dsj validate`.
+/// Creates a job after the checks of `dsj validate`.
 int run_submit(Arguments args, const Connect& connect = connect_to_cluster);
-/// Until a job has ended, runs, or has done or saved a step.
+/// Waits until a job has ended, runs, or has done or saved a step.
 int run_wait(Arguments args, const Connect& connect = connect_to_cluster);
-/// How fast the running jobs train.
+/// Prints how fast the running jobs train.
 int run_top(Arguments args, const Connect& connect = connect_to_cluster);
 /// Changes the number of workers.
 int run_scale(Arguments args, const Connect& connect = connect_to_cluster);
-/// Makes all pods anew.
+/// Recreates all pods.
 int run_restart(Arguments args, const Connect& connect = connect_to_cluster);
 /// Replaces this process by `kubectl exec`. Returns only if that cannot be started.
 int run_exec(Arguments args, const Connect& connect = connect_to_cluster);
-/// All that a colleague needs to see, without secrets.
+/// Collects a support bundle, secrets removed.
 int run_debug(Arguments args, const Connect& connect = connect_to_cluster);
 
 }  // namespace dsj::cli

@@ -1,4 +1,4 @@
-// dsj wait NAME [--for STATE]: until a job has ended, runs, or has done or saved a step.
+// dsj wait NAME [--for STATE]: waits until a job has ended, runs, or has done or saved a step.
 #include <cstdio>
 
 #include "cli/cluster/duration.h"
@@ -11,10 +11,10 @@
 namespace dsj::cli {
 namespace {
 
-/// What --for asks for: a state, or a step that is done or saved.
+/// The condition of --for: a state, or a step that is done or saved.
 struct Goal {
-  std::string state;  ///< as in status.phase; empty: a step
-  std::string path;   ///< of the step in the job
+  std::string state;  ///< as in status.phase; empty for a step
+  std::string path;   ///< path of the step in the job object
   int64_t step = 0;
 };
 

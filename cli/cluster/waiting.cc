@@ -18,7 +18,7 @@ std::string standing(const Json& job) {
          (step.empty() ? "" : ", step " + step + (total.empty() ? "" : " of " + total));
 }
 
-/// Prints how the job stands, when its state has changed or the last line is old.
+/// Prints the job's state when it has changed, or when the last line is old.
 class Telling {
  public:
   explicit Telling(kube::Clock& clock) : clock_(clock) {}

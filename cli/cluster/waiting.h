@@ -1,4 +1,4 @@
-// Waits for a job to become what a verb asks for: a look each second, a line per change of its state.
+// Waits for a condition of a job: polls each second, prints a line per change of its state.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,29 @@
 
 namespace dsj::cli {
 
-/// An answer ends the wait. A message: the job never becomes that, with what to do.
+/// Ends the wait. If not reached, the message says why the condition can no longer hold.
 struct Answer {
   bool reached = true;
   std::string message, hint;
 };
-/// Why a job that has Failed or is Refused becomes nothing else; nullopt: it is neither.
+/// The answer for a job that is Failed or Refused, which is final; nullopt for other jobs.
 std::optional<Answer> given_up(const std::string& name, const Json& job);
 using Judge = std::function<std::optional<Answer>(const Json& job)>;
 
 struct Wait {
   const char* verb;
-  std::string name;                           ///< the job's
-  std::string uid;                            ///< another job by that name ends the wait
-  std::optional<kube::Milliseconds> timeout;  ///< unset: for ever
-  bool progress = false;  ///< prints the state when it changes, and the step each half minute
+  std::string name;                           ///< the job's name
+  std::string uid;                            ///< another job with that name ends the wait
+  std::optional<kube::Milliseconds> timeout;  ///< unset means forever
+  bool progress = false;                      ///< print state changes, and the step every 30 s
 };
 
-/// Whether the operator's status is about the spec as it is now.
+/// Whether the operator's status refers to the current spec.
 bool status_is_current(const Json& job);
 
-/// Judges only a job whose status is current. Returns the exit code: 0 reached (prints "NAME is
-/// STATE"), 1 never or not in time, 130 interrupted, else that of the failed request. An API server that does not
-/// answer is waited for (patience.h).
+/// Judges a job only while its status is current. Returns the exit code: 0 if reached (prints
+/// "NAME is STATE"), 1 if it can no longer be reached or not in time, 130 if interrupted, else
+/// that of the failed request. An API server that does not answer is retried (patience.h).
 int wait_for_job(Session& session, const Wait& wait, const Judge& judge);
 
 }  // namespace dsj::cli

@@ -40,7 +40,7 @@ Result<json> accelerate_settings(Files& files, std::map<std::string, std::string
       settings.erase("deepspeed_config");
       settings.update(inner);
     }
-    // The names have the section's as a prefix, as `accelerate config` writes them, or none.
+    // `accelerate config` prefixes the names with that of the section; the prefix is optional.
     if (const json inner = json_child(settings, "parallelism_config"); inner.is_object()) {
       settings.erase("parallelism_config");
       for (const auto& [name, value] : inner.items())

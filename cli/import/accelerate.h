@@ -1,4 +1,4 @@
-// The settings of `accelerate launch`: its options, and the file that `accelerate config` writes.
+// Reads the settings of `accelerate launch`: its options, and the file of `accelerate config`.
 // Tested by: tests/cli/import/launcher_test.cc
 #pragma once
 
@@ -13,18 +13,18 @@
 
 namespace dsj::jobimport {
 
-/// One object: the keys of the file that --config_file names, those of its "deepspeed_config" and
-/// "parallelism_config" among them, and the options over them as text. Takes what it read out of `options`. BadInput: the file
-/// cannot be read, or is not YAML.
+/// Merges into one object: the keys of the file in --config_file, including those of its
+/// "deepspeed_config" and "parallelism_config", and then the options as text. Removes the options
+/// that it used from `options`. Errors: BadInput if the file cannot be read or is not YAML.
 Result<nlohmann::json> accelerate_settings(Files& files,
                                            std::map<std::string, std::string>& options);
 
-/// The ds_config that accelerate's DeepSpeedPlugin makes of the settings without a file of its own
-/// (accelerate 1.15). Values are what they mean: "3" is 3.
+/// The ds_config that accelerate's DeepSpeedPlugin makes from settings without a ds_config file
+/// (accelerate 1.15). Values are converted to their types: "3" becomes 3.
 nlohmann::json accelerate_ds_config(const nlohmann::json& settings);
-/// Ranks that share a row by DeepSpeed's sequence parallelism (parallelism_config); 1: none.
+/// Size of DeepSpeed's sequence parallelism (parallelism_config); 1 if it is not used.
 int64_t sequence_ranks(const nlohmann::json& settings);
-/// What else parallelism_config asks for that is not built, one a sentence.
+/// Other settings of parallelism_config that are not built, one sentence each.
 std::vector<std::string> parallelism_left_out(const nlohmann::json& settings);
 
 }  // namespace dsj::jobimport

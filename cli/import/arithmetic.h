@@ -1,4 +1,4 @@
-// The value of a shell's $((...)): whole numbers, names, + - * / % and parentheses.
+// Evaluates a shell's $((...)): integers, names, + - * / % and parentheses.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace dsj::jobimport {
 
-/// `value_of` knows the names, written NAME, $NAME or ${NAME}. nullopt: a name is not known, another
-/// operator, a division by zero, a number beyond 64 bits, or parentheses deeper than 64.
+/// `value_of` resolves names, written NAME, $NAME or ${NAME}. nullopt for an unknown name, another
+/// operator, a division by zero, a number beyond 64 bits, or parentheses nested deeper than 64.
 std::optional<int64_t> whole_arithmetic(
     std::string_view text,
     const std::function<std::optional<int64_t>(const std::string&)>& value_of);

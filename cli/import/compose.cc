@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxFiles = 200;
 constexpr int64_t kMaxBytes = 1 << 20;
-constexpr int64_t kMaxPackage = 32;  // names, one below the other
+constexpr int64_t kMaxPackage = 32;  // nested names
 
 void merge(json& base, const json& over) {
   if (!base.is_object() || !over.is_object()) {
@@ -42,13 +42,13 @@ std::string package_of_group(const std::string& name) {
 }
 
 struct Entry {
-  std::string name;                    ///< of the file, without .yaml
+  std::string name;                    ///< the file's name, without .yaml
   std::optional<std::string> package;  ///< after @
-  std::string group;                   ///< of "group: option"
+  std::string group;                   ///< the group in "group: option"
   bool self = false, optional = false;
 };
 
-/// The package asked for by a line "# @package NAME" above the first value.
+/// The package in a line "# @package NAME" above the first value.
 std::optional<std::string> header_package(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -82,7 +82,7 @@ class Composer {
   Composed take() { return std::move(result_); }
 
  private:
-  /// Whether `file` may be one more to read.
+  /// Starts a file. Errors: a cycle, or too many files.
   Status enter(const std::string& file) {
     if (std::find(stack_.begin(), stack_.end(), file) != stack_.end()) {
       std::string chain;
@@ -114,7 +114,7 @@ class Composer {
     return {};
   }
 
-  /// `given` is what the defaults entry asks for.
+  /// `given`: the package in the defaults entry.
   static std::string own_package(const std::optional<std::string>& header,
                                  const std::string& given) {
     if (!header || *header == "_group_") return given;
@@ -179,7 +179,7 @@ class Composer {
     return add_text(found->second, path, package);
   }
 
-  /// The paths where an entry of `file` may lie, the likeliest first.
+  /// The possible paths of an entry in `file`, the likeliest first.
   std::vector<std::string> candidates(const Entry& entry, const std::string& file) const {
     std::string name = entry.name;
     if (!name.ends_with(".yaml") && !name.ends_with(".yml")) name += ".yaml";
@@ -200,7 +200,7 @@ class Composer {
     return std::string();
   }
 
-  /// One element of the list; an option that is null names nothing, a list of options several.
+  /// Reads an element of the list: a null option gives no entry, a list of options several.
   Result<std::vector<Entry>> read(const json& element, const std::string& place) {
     if (element.is_string()) {
       const std::string text = element.get<std::string>();

@@ -93,7 +93,7 @@ class Parser {
     const int64_t last = bounds.size() > 1 ? bounds[1] : bounds[0];
     const int64_t step = bounds.size() > 2 ? bounds[2] : 1;
     if (step == 0) return bad_input("a range with step 0", where_);
-    // Devices are small numbers: no arithmetic on others.
+    // Larger numbers are refused before any arithmetic.
     for (const int64_t bound : bounds)
       if (bound > 1'000'000 || bound < -1'000'000)
         return bad_input("there is no device " + std::to_string(bound), where_);

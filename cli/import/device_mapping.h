@@ -1,5 +1,5 @@
-// ROLL's device_mapping: a Python expression that gives a list of device numbers. ROLL hands it to
-// eval(); here it is parsed, never run:
+// Parses ROLL's device_mapping: a Python expression for a list of device numbers. ROLL passes
+// it to eval(); here it is only parsed:
 //
 //   list   = term { "+" term }
 //   term   = "list" "(" ( range | brackets ) ")" | range | brackets
@@ -15,17 +15,17 @@
 
 namespace dsj::jobimport {
 
-/// Device numbers in order. `value` is the expression, or a YAML list of numbers. BadInput: another
-/// expression (with the column), a negative device, one listed twice, more than 65,536.
+/// Device numbers in order. `value`: the expression, or a YAML list of numbers. Errors: BadInput
+/// for other expressions (with the column), a negative or repeated device, or more than 65,536.
 Result<std::vector<int>> parse_device_mapping(const nlohmann::json& value,
                                               const std::string& where);
 
-/// How the devices lie on nodes of `per_node` devices each.
+/// How the devices are distributed over nodes with `per_node` devices each.
 struct Nodes {
   int replicas = 1;
   int slots = 1;  ///< per node
 };
-/// BadInput when nodes have different numbers of devices: it names them.
+/// Errors: BadInput, with the nodes, if they have different numbers of devices.
 Result<Nodes> nodes_of(const std::vector<int>& devices, int per_node, const std::string& where);
 
 }  // namespace dsj::jobimport

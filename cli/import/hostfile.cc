@@ -27,7 +27,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// "worker-0@worker-1:0,2": hosts with the slots named; none named means all.
+/// Parses "worker-0@worker-1:0,2": hosts with their slots; without slots all are meant.
 Result<std::map<std::string, std::vector<int>>> parse_filter(const std::vector<Host>& hosts,
                                                              const std::string& text,
                                                              const std::string& where) {

@@ -53,7 +53,7 @@ std::string sentence_of(const dsconfig::Finding& finding) {
 
 namespace {
 
-/// Of a job that evaluates on rows that the source has elsewhere: a split of a hub's data set, or none.
+/// Missing evaluation rows, if the job evaluates and the source has none or a split on a hub.
 std::optional<Missing> evaluation_rows(const json& manifest) {
   const json::json_pointer at("/spec/training");
   if (!manifest.contains(at) || !manifest[at].is_object()) return std::nullopt;
@@ -143,7 +143,7 @@ void make_paths_absolute(json& manifest, const std::string& base) {
 std::string to_text(const Imported& imported) {
   std::string text;
   comment(text, "Imported from", {imported.origin});
-  text.erase(0, 2);  // the first "#" line of its own
+  text.erase(0, 2);  // the leading "#" line
   comment(text, "Predefined:", imported.predefined);
   comment(text, "Left open:", imported.left_open);
   comment(text, "Not carried over:", imported.not_carried);

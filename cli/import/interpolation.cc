@@ -33,7 +33,7 @@ std::string child_path(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
 
-/// As it stands inside a longer string.
+/// The value as text, inside a longer string.
 std::string word_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
@@ -42,7 +42,7 @@ std::string word_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The position after the "}" that closes the "${" whose inside begins at `at`; npos: none does.
+/// The offset after the "}" of the "${" whose content begins at `at`; npos if it is not closed.
 size_t end_of(const std::string& text, size_t at) {
   for (int open = 1; at < text.size(); ++at) {
     if (text.compare(at, 2, "${") == 0) {
@@ -93,7 +93,7 @@ Result<json> Interpolator::node(const std::string& path, int depth) {
   if (found != nullptr) {
     value = resolve(*found, path, depth);
   } else {
-    // The way there may lead through a reference: a: ${b}, and then a.c.
+    // A part of the path may be a reference: a: ${b}, and then a.c.
     const std::vector<std::string> parts = parts_of(path);
     std::string parent;
     for (size_t i = 0; i + 1 < parts.size(); ++i) parent = child_path(parent, parts[i]);
@@ -174,7 +174,7 @@ Result<json> Interpolator::reference(const std::string& inner, const std::string
   name.erase(0, std::min(name.find_first_not_of(' '), name.size()));
   while (!name.empty() && name.back() == ' ') name.pop_back();
   std::string target = name;
-  if (name.starts_with(".")) {  // ".x": beside this value; each further dot one level up
+  if (name.starts_with(".")) {  // ".x": relative to this value; each further dot is one level up
     std::vector<std::string> parts = parts_of(path);
     size_t dots = 0;
     while (dots < name.size() && name[dots] == '.') ++dots;

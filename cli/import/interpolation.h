@@ -1,6 +1,7 @@
-// ${...} in a configuration tree, as OmegaConf has it: ${a.b[0]}, ${.sibling}, ${..uncle}, nested
-// ${a.${b}}, inside a longer string, and \${ for the text itself. Resolvers (${oc.env:HOME},
-// ${oc.decode:x}) are not called: the environment is not read. They stay as they are and are named.
+// Resolves ${...} in a configuration tree like OmegaConf: ${a.b[0]}, ${.sibling}, ${..uncle},
+// nested ${a.${b}}, inside a longer string, and \${ for literal text. Resolvers
+// (${oc.env:HOME}, ${oc.decode:x}) are not called: the environment is not read. They are kept
+// as written and reported.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,19 +15,19 @@ namespace dsj::jobimport {
 
 class Interpolator {
  public:
-  /// `root` must outlive this; `source` is for messages.
+  /// `root` must outlive the object; `source` is for messages.
   Interpolator(const nlohmann::json& root, std::string source)
       : root_(root), source_(std::move(source)) {}
 
   /// The value at `path` ("actor_train.training_args"; "" is the root) with everything below it
-  /// resolved; null when it is not there. Errors name the path: a reference to nothing, a cycle,
-  /// a value that grows beyond 100,000 nodes.
+  /// resolved; null if it does not exist. Errors, with the path: a reference has no target, is
+  /// circular, or the value grows beyond 100,000 nodes.
   Result<nlohmann::json> at(const std::string& path);
 
-  /// The absolute paths that references led to.
+  /// The absolute paths of all resolved references.
   const std::set<std::string>& followed() const { return followed_; }
 
-  /// "path: ${oc.env:HOME}": what was left as written, in the order met.
+  /// "path: ${oc.env:HOME}": the expressions that were kept as written, in order.
   const std::vector<std::string>& left_open() const { return left_open_; }
 
  private:

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr char kWorker[] = "worker";
 
-/// The program's own words, the launcher in front of them taken off.
+/// The program's words, separated from the launcher before them.
 struct Program {
   std::vector<std::string> launcher;  ///< mpirun -np 4, torchrun --nproc_per_node 8
   std::vector<std::string> words;     ///< python train.py --deepspeed ...
@@ -36,7 +36,7 @@ bool is_script(const std::string& word) {
   return word.ends_with(".py") && !word.starts_with("-");
 }
 
-/// "sh -c TEXT" as the commands of TEXT; other words are one command.
+/// The commands of TEXT for "sh -c TEXT"; otherwise the words are one command.
 Result<Script> commands_of(const std::vector<std::string>& words, const std::string& source) {
   if (words.size() >= 3) {
     const std::string shell = fs::path(words[0]).filename();
@@ -76,7 +76,7 @@ class Import {
   json& spec() { return out_.manifest["spec"]; }
   json& container() { return in_.pod_template["spec"]["containers"][in_.container]; }
 
-  /// The first command that runs a Python script; the others are named.
+  /// Chooses the first command that runs a Python script, and reports the others.
   void choose(const Script& script) {
     append(in_.left_open, script.notes);
     for (const Command& command : script.commands) {
@@ -89,7 +89,7 @@ class Import {
       }
       chosen_ = command.words;
       auto start = file;
-      while (start != command.words.begin()) {  // python and its switches stay with the script
+      while (start != command.words.begin()) {  // keep python and its switches with the script
         const std::string& word = *(start - 1);
         if (!word.starts_with("-") && !fs::path(word).filename().string().starts_with("python"))
           break;
@@ -106,7 +106,7 @@ class Import {
     }
   }
 
-  // ---- this engine in the place of the program
+  // ---- this engine replaces the program
 
   Status engine(const Script&) {
     const auto script = std::ranges::find_if(program_.words, is_script);
@@ -144,7 +144,7 @@ class Import {
     return {};
   }
 
-  /// A line has words; the resource's schema has numbers and booleans.
+  /// Converts the line's texts to the numbers and booleans of the resource's schema.
   void numbers() {
     json& training = spec()["training"];
     const json words = std::exchange(training, json::object());
@@ -154,7 +154,7 @@ class Import {
     }
   }
 
-  /// Variables of the operators' own: the object says the same.
+  /// Removes options with the operators' own variables, whose values are in the object.
   static void forget_device_counts(std::vector<std::string>& line) {
     std::erase_if(line, [](const std::string& word) {
       return word.starts_with("--n") && word.contains("=$") &&
@@ -165,14 +165,14 @@ class Import {
   void take_slots_of_line() {
     const json workers = spec().value("workers", json::object());
     const int64_t said = workers.value("slotsPerWorker", int64_t{1});
-    if (said > 1) in_.slots = said;  // the line is what runs
+    if (said > 1) in_.slots = said;  // the line takes precedence
   }
 
   Status ds_config() {
     json& deepspeed = spec()["deepspeed"];
     std::string path = deepspeed.value("configFrom", json::object()).value("file", "");
     if (!options_.ds_config.empty()) return inline_config(options_.ds_config);
-    if (deepspeed.contains("config")) return {};  // the line has it itself
+    if (deepspeed.contains("config")) return {};  // the line contains it
     if (path.empty()) {
       spec().erase("deepspeed");
       out_.missing.push_back({"spec.deepspeed.config",
@@ -199,7 +199,7 @@ class Import {
     return {};
   }
 
-  /// {name, key} when `path` lies in a ConfigMap that the template mounts; null otherwise.
+  /// {name, key} if `path` is in a ConfigMap that the template mounts, else null.
   json mounted_config_map(const std::string& path) {
     const json mounts = container().value("volumeMounts", json::array());
     const json volumes = in_.pod_template["spec"].value("volumes", json::array());
@@ -221,7 +221,7 @@ class Import {
     return nullptr;
   }
 
-  /// Paths are the container's: relative ones start at its working directory.
+  /// Makes relative paths absolute, from the container's working directory.
   void container_paths() {
     const std::string base = container().value("workingDir", "");
     json& training = spec()["training"];
@@ -242,7 +242,7 @@ class Import {
           {"spec.training.outputDir", "the command has no --output_dir; it must outlive the pods"});
   }
 
-  // ---- the program stays
+  // ---- the program is kept
 
   Status own_program() {
     spec()["launcher"] = "Command";

@@ -1,7 +1,7 @@
-// Jobs of Kubeflow's operators as DeepSpeedJobs: PyTorchJob (kubeflow.org/v1), MPIJob
-// (kubeflow.org/v2beta1), TrainJob (trainer.kubeflow.org/v1alpha1). The object gives workers, pod
-// template and policies; its container's command gives the training arguments, as launcher.h reads
-// a line. Every field is translated, or named with its reason.
+// Imports jobs of Kubeflow's operators: PyTorchJob (kubeflow.org/v1), MPIJob
+// (kubeflow.org/v2beta1), TrainJob (trainer.kubeflow.org/v1alpha1). The object determines
+// workers, pod template and policies; the container's command the training arguments, which
+// launcher.h parses. Every field is translated or reported with a reason.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,14 +15,14 @@
 namespace dsj::jobimport {
 
 struct KubeflowOptions {
-  /// The program stays the container's own (launcher: Command) instead of this engine.
+  /// Keep the container's own program (launcher: Command) instead of this engine.
   bool keep_program = false;
-  /// Of this machine: becomes the job's ds_config. Empty: the command's --deepspeed, where it lies
-  /// in a ConfigMap that the template mounts or is a file here.
+  /// A file on this machine that becomes the job's ds_config. Empty: the command's --deepspeed,
+  /// if it is in a ConfigMap that the template mounts or is a local file.
   std::string ds_config;
 };
 
-/// BadInput: another kind or version, no container, a ds_config that cannot be read.
+/// Errors: BadInput for another kind or version, no container, or an unreadable ds_config.
 Result<Imported> import_kubeflow(Files& files, KubeflowKind kind, const nlohmann::json& object,
                                  const std::string& source, const KubeflowOptions& options);
 

@@ -5,7 +5,7 @@ namespace dsj::jobimport {
 
 enum class KubeflowKind { PyTorchJob, MPIJob, TrainJob };
 
-/// As the object's "kind" has it.
+/// The object's "kind".
 const char* name_of(KubeflowKind kind);
 
 }  // namespace dsj::jobimport

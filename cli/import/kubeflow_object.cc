@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Takes a field out of `object`: what stays in the end is named.
+/// Removes a field from `object`. Fields that remain in the end are reported.
 json take(json& object, const char* name) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(name);
@@ -76,7 +76,7 @@ class ObjectReader {
     run_policy("None");
     rest(replicas, "spec.mpiReplicaSpecs.");
     rest(spec_, "spec.");
-    // The launcher's container has the command; the workers' has what the ranks need.
+    // The launcher's container has the command, the workers' the ranks' resources.
     const json of_launcher = template_of(launcher);
     DSJ_TRY(KubeflowObject whole,
             with_container(worker.is_object() ? template_of(worker) : of_launcher, ""));
@@ -110,7 +110,7 @@ class ObjectReader {
     if (const json value = take(spec_, "activeDeadlineSeconds"); !value.is_null())
       out_.spec["runPolicy"]["activeDeadlineSeconds"] = value;
     managed_by(spec_);
-    for (const char* field : {"labels", "annotations"})  // of what the runtime makes
+    for (const char* field : {"labels", "annotations"})  // for the pods that the runtime creates
       if (const json value = take(spec_, field); value.is_object()) pod["metadata"][field] = value;
     rest(trainer, "spec.trainer.");
     rest(spec_, "spec.");
@@ -179,7 +179,7 @@ class ObjectReader {
   void elastic_policy(json& elastic) {
     for (const char* quiet :
          {"rdzvBackend", "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf", "standalone"})
-      take(elastic, quiet);  // the agents' rendezvous: nothing is lost
+      take(elastic, quiet);  // the agents do the rendezvous: nothing is lost
     if (const auto restarts = whole(take(elastic, "maxRestarts")))
       out_.spec["backoffLimit"] = *restarts;
     if (const json value = take(elastic, "nProcPerNode"); !out_.slots) out_.slots = whole(value);
@@ -213,7 +213,7 @@ class ObjectReader {
     rest(policy, "spec.runPolicy.");
   }
 
-  /// podTemplateOverrides of the node (Trainer 2.0, 2.1); runtimePatches (2.2) are named.
+  /// Applies the node's podTemplateOverrides (Trainer 2.0, 2.1); reports runtimePatches (2.2).
   void pod_overrides(json& pod) {
     const json overrides = take(spec_, "podTemplateOverrides");
     if (!overrides.is_array()) return;

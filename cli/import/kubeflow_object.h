@@ -1,4 +1,4 @@
-// What the three kinds have in common, read from each in its own way. Internal to kubeflow.cc.
+// The common content of the three kinds. Internal to kubeflow.cc.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,13 +16,13 @@ struct KubeflowObject {
   nlohmann::json metadata;  ///< labels, annotations, namespace
   std::optional<int64_t> replicas, slots;
   nlohmann::json pod_template = nlohmann::json::object();
-  size_t container = 0;            ///< of the training, among pod_template.spec.containers
-  std::vector<std::string> words;  ///< command and args
-  nlohmann::json spec = nlohmann::json::object();  ///< policies, as a DeepSpeedJob has them
+  size_t container = 0;                            ///< index in pod_template.spec.containers
+  std::vector<std::string> words;                  ///< command and args
+  nlohmann::json spec = nlohmann::json::object();  ///< policies of a DeepSpeedJob
   std::vector<std::string> left_open, not_carried;
 };
 
-/// BadInput: another apiVersion or kind, no replicas' template, no container.
+/// Errors: BadInput for another apiVersion or kind, no template of replicas, or no container.
 Result<KubeflowObject> read_kubeflow(KubeflowKind kind, const nlohmann::json& object,
                                      const std::string& source);
 

@@ -12,7 +12,7 @@
 namespace dsj::jobimport {
 namespace {
 
-/// "NAME NAME= ...": a value follows those with "=".
+/// Parses "NAME NAME= ...": options with "=" take a value.
 LauncherOptions options_from(const std::string& names) {
   LauncherOptions options;
   std::istringstream in(names);
@@ -23,7 +23,7 @@ LauncherOptions options_from(const std::string& names) {
   }
   return options;
 }
-/// "$NAME", "${NAME}", "${NAME[@]}" or "$(...)" as a whole word: what it holds is known to a run only.
+/// Whether the word is "$NAME", "${NAME}", "${NAME[@]}" or "$(...)", unknown before a run.
 bool is_unknown_variable(const std::string& word) {
   if (!word.starts_with("$") || word.size() < 2) return false;
   if (word[1] == '(') return word.ends_with(")");
@@ -36,7 +36,7 @@ std::string base_name(const std::string& word) {
   return std::filesystem::path(word).filename().string();
 }
 
-/// The word behind `trl` names the script, and accelerate's options stand among its arguments.
+/// The word after `trl` names the script; accelerate's options are among its arguments.
 Result<LaunchLine> take_trl_apart(const std::vector<std::string>& words, size_t first,
                                   const std::string& origin) {
   if (first >= words.size() || words[first].starts_with("-"))
@@ -46,7 +46,7 @@ Result<LaunchLine> take_trl_apart(const std::vector<std::string>& words, size_t 
                     .arguments = {words.begin() + static_cast<ptrdiff_t>(first) + 1, words.end()}};
 }
 
-/// `swift sft`, with the ranks that ms-swift's own launch reads from the environment.
+/// Parses `swift sft`, with the number of ranks from the environment, as ms-swift does.
 Result<LaunchLine> take_swift_apart(const std::vector<std::string>& words, size_t first,
                                     const std::map<std::string, std::string>& environment) {
   LaunchLine line{.script = "swift/cli/" + words[first] + ".py",
@@ -63,7 +63,7 @@ Result<LaunchLine> take_apart(const std::vector<std::string>& words, size_t firs
   LaunchLine line;
   size_t i = first;
   for (; i < words.size(); ++i) {
-    // A variable in front of the script holds options; in front of the script's arguments it is the
+    // A variable before the script holds options; before the script's arguments it is the
     // script.
     const bool more = i + 1 < words.size() && (!words[i + 1].starts_with("-") ||
                                                options.contains(option_name(words[i + 1])));
@@ -146,14 +146,14 @@ const LauncherOptions& launcher_options(Launcher launcher) {
 std::string option_name(const std::string& word) {
   std::string name = word.substr(0, word.find('='));
   name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
-  // -H is a hostfile's, -h would be help: both launchers' other letters are lower case.
+  // -H is the hostfile, -h would be help; all other one-letter options are lower case.
   if (name.size() == 1) return name == "H" ? "h" : name;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
 int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
-  // Behind srun or docker run the line follows their own options, whose values are any words.
+  // After srun or docker run the line follows their options, whose values can be any words.
   static constexpr std::string_view kWrappers[] = {
       "srun",   "docker",  "podman",  "singularity", "apptainer", "enroot",  "uv",
       "poetry", "numactl", "taskset", "conda",       "stdbuf",    "timeout", "ssh"};

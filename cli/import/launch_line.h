@@ -1,5 +1,5 @@
-// The line that starts a training, taken apart: the launcher's options, the script, the script's arguments.
-// Internal to cli/import; callers use launcher.h.
+// Splits a line that starts a training into the launcher's options, the script and its
+// arguments. Internal to cli/import; callers use launcher.h.
 // Tested by: tests/cli/import/launcher_test.cc, tests/cli/import/swift_test.cc, tests/cli/import/trl_test.cc
 #pragma once
 
@@ -13,26 +13,26 @@ namespace dsj::jobimport {
 
 enum class Launcher { Torchrun, DeepSpeed, Accelerate, Trl, Swift };
 
-/// By name, dashes as underscores; true: a value follows.
+/// Option names with underscores for dashes → whether a value follows.
 using LauncherOptions = std::map<std::string, bool>;
 const LauncherOptions& launcher_options(Launcher launcher);
 /// "--Nproc-per-node=2" → "Nproc_per_node".
 std::string option_name(const std::string& word);
 
 struct LaunchLine {
-  std::map<std::string, std::string> options;  ///< of the launcher; switches are ""
+  std::map<std::string, std::string> options;  ///< the launcher's; switches have the value ""
   std::string script;
-  std::vector<std::string> arguments;  ///< of the script
-  std::vector<std::string> unknown;    ///< variables in the place of options
+  std::vector<std::string> arguments;  ///< the script's
+  std::vector<std::string> unknown;    ///< variables in positions of options
 };
 
-/// The index of the launcher's word among a command's; -1: the command is another one. For
-/// `python -m torch.distributed.run` it is that of the module. It may follow srun, docker run, uv run
-/// and the like, with their options.
+/// The index of the launcher's word in a command; -1 if it is another command. For `python -m
+/// torch.distributed.run` it is the module's index. The launcher may follow srun, docker run,
+/// uv run and similar commands with their options.
 int find_launcher(const std::vector<std::string>& words, Launcher launcher);
 
-/// `environment`: of the command; NAME=value in front of the launcher's word is added. BadInput: not
-/// such a line, an option without its value, no script.
+/// `environment`: the command's; NAME=value before the launcher's word is added. Errors:
+/// BadInput if it is not such a line, if an option lacks its value, or if there is no script.
 Result<LaunchLine> take_line_apart(const std::vector<std::string>& words, Launcher launcher,
                                    const std::string& origin,
                                    std::map<std::string, std::string> environment);

@@ -51,7 +51,7 @@ class LineImport {
     if (launcher == Launcher::Accelerate || launcher == Launcher::Trl) DSJ_TRY_STATUS(accelerate());
     if (command) DSJ_TRY_STATUS(swift(*command));
     if (!command && !is_trl_) take_other_names();
-    // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
+    // The script's own --num_gpus or --nproc_per_node must not be taken for the launcher's.
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
     imported_.manifest = std::move(taken.manifest);
     for (const auto& finding : taken.findings)
@@ -64,7 +64,7 @@ class LineImport {
     if (!spec.contains("deepspeed") && !swift_config_.is_null())
       spec["deepspeed"] = {{"config", swift_config_}};
     if (!settings_.is_null()) DSJ_TRY_STATUS(take_settings(spec));
-    // A script under `deepspeed` may make its ds_config itself.
+    // A script under `deepspeed` may create its ds_config itself.
     const bool shards = taken.fsdp || launcher != Launcher::DeepSpeed;
     if (const bool open = !spec.contains("deepspeed") && !asks_for_config(); open && shards)
       take_sharding(imported_, taken.fsdp.value_or(jobspec::Sharding{}));
@@ -100,13 +100,13 @@ class LineImport {
     return std::ranges::any_of(imported_.missing,
                                [](const Missing& one) { return one.path == kConfigFile; });
   }
-  /// A number of ranks that only a run knows: one, until the user writes it.
+  /// Sets a number that only a run knows to 1, and asks the user for it.
   void leave_open(const std::string& field, const std::string& why) {
     workers_[field] = 1;
     imported_.left_open.push_back("spec.workers." + field + ": 1; " + why + ": write the number");
   }
-  /// Scripts call the model and the rows as they like. A name is followed where the usual one is
-  /// absent.
+  /// Scripts use various names for the model and the rows. Such a name is used if the usual one
+  /// is absent.
   void take_other_names() {
     using Names = std::vector<std::string_view>;
     static const std::pair<std::string, Names> kOthers[] = {
@@ -142,7 +142,7 @@ class LineImport {
       const std::string name = other->substr(0, other->find('='));
       imported_.left_open.push_back("spec.training." + field + ": from " + name);
       *other = "--" + usual + other->substr(name.size());
-      const auto value = other + 1;  // several files are one list
+      const auto value = other + 1;  // several files form one list
       while (field.ends_with("dataPath") || field.ends_with("DataPath")) {
         if (words.end() - value < 2 || value->starts_with("--") || value[1].starts_with("--"))
           break;
@@ -157,7 +157,7 @@ class LineImport {
         return "--dataset_name is a data set of the hub, and no data set is downloaded";
     return "the line has no --data_path";
   }
-  /// What the script's name says, dpo.py or run_dpo.py: TRL's scripts are called as their trainers.
+  /// The trainer by the script's name, dpo.py or run_dpo.py, as TRL names its scripts.
   Result<std::optional<TrlTrainer>> trainer_of(const std::string& stem) const {
     DSJ_TRY(auto trainer, trl_trainer(stem));
     if (is_trl_ || trainer) return trainer;
@@ -188,7 +188,7 @@ class LineImport {
       imported_.left_open.push_back("TRL's defaults: " + filled);
     return {};
   }
-  /// ms-swift's arguments become the line's.
+  /// Converts ms-swift's arguments to the line's.
   Status swift(const std::string& command) {
     const int64_t ranks = workers_.value("replicas", 1) * workers_.value("slotsPerWorker", 1);
     DSJ_TRY(SwiftArguments taken, swift_arguments(files_, command, line_.arguments, ranks));
@@ -199,7 +199,7 @@ class LineImport {
     std::ranges::move(taken.not_carried, std::back_inserter(imported_.not_carried));
     return {};
   }
-  /// Moves accelerate's options out of TRL's arguments. What the trainer has under the same name is its.
+  /// Moves accelerate's options out of TRL's arguments, except names that the trainer uses, too.
   Status trl_options() {
     std::vector<std::string> rest;
     for (size_t i = 0; i < line_.arguments.size(); ++i) {
@@ -233,8 +233,8 @@ class LineImport {
     }
     return {};
   }
-  /// TRL's --config FILE.yaml, and Trainer's only argument FILE.yaml or FILE.json: its keys become
-  /// arguments in front of the line's own.
+  /// Handles TRL's --config FILE.yaml and Trainer's only argument FILE.yaml or FILE.json:
+  /// inserts the file's keys as arguments before the line's own.
   Status arguments_of_file() {
     auto& words = line_.arguments;
     const auto is_file = [](const std::string& word) {
@@ -268,7 +268,7 @@ class LineImport {
     words.insert(words.begin(), named.begin(), named.end());
     return {};
   }
-  /// Takes an option out of the line; what stays is reported as not carried over.
+  /// Removes an option from the line. Remaining options are reported as not carried over.
   std::optional<std::string> option(const std::string& name) {
     auto node = line_.options.extract(name);
     if (node.empty()) return std::nullopt;
@@ -303,11 +303,11 @@ class LineImport {
     }
     for (const char* quiet : {"node_rank", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone",
                               "master_addr", "master_port", "use_env"})
-      option(quiet);  // the agent hosts the rendezvous: nothing is lost
+      option(quiet);  // the agent does the rendezvous: nothing is lost
     return {};
   }
 
-  /// accelerate's number of processes is that of all machines.
+  /// accelerate's number of processes counts all machines.
   Status accelerate() {
     DSJ_TRY(const json said, accelerate_settings(files_, line_.options));
     if (settings_.is_null()) settings_ = json::object();
@@ -341,8 +341,8 @@ class LineImport {
     return {};
   }
 
-  /// What accelerate's settings say of the ds_config, if the script's arguments name none, and of the
-  /// precision. Megatron has no counterpart that computes the same.
+  /// Takes accelerate's settings for the ds_config, if the script's arguments name none, and
+  /// for the precision. Megatron is refused: nothing here computes the same.
   Status take_settings(json& spec) {
     const std::string type = json_text(settings_, "distributed_type");
     if (!spec.contains("deepspeed") && (type == "MEGATRON_LM" || type == "TPU" || type == "XLA")) {
@@ -384,7 +384,7 @@ class LineImport {
     const std::string include = option("include").value_or("");
     const std::string exclude = option("exclude").value_or("");
     const auto nodes_text = option("num_nodes"), ranks_text = option("num_gpus");
-    const int nodes = whole(nodes_text.value_or("")).value_or(0);  // 0: not said
+    const int nodes = whole(nodes_text.value_or("")).value_or(0);  // 0 if not given
     const int ranks = whole(ranks_text.value_or("")).value_or(0);
     for (const char* quiet : {"master_addr", "master_port", "no_local_rank", "launcher"})
       option(quiet);
@@ -395,7 +395,7 @@ class LineImport {
     } else if (!include.empty() && include.find('@') == std::string::npos && exclude.empty()) {
       DSJ_TRY(hosts, one_host(include));
     }
-    if (hosts.empty()) {  // this machine: as many as it has, unless it is said
+    if (hosts.empty()) {  // this machine with all its devices, unless a number is given
       if (!exclude.empty())
         return bad_input("--exclude without a hostfile depends on the machine's devices",
                          imported_.origin, "give --num_gpus");
@@ -428,7 +428,7 @@ class LineImport {
     return {};
   }
 
-  /// --include localhost:0,1 without a hostfile: the slots named, no others are known. None: they are
+  /// --include localhost:0,1 without a hostfile: uses the listed slots. No host if they are
   /// variables.
   static Result<std::vector<Host>> one_host(const std::string& include) {
     Host host{.name = include.substr(0, include.find(':'))};
@@ -451,7 +451,7 @@ class LineImport {
   LaunchLine line_;
   Imported imported_;
   json workers_ = json::object();
-  json settings_;      ///< of accelerate; null: another launcher
+  json settings_;      ///< accelerate's; null for other launchers
   json swift_config_;  ///< SwiftArguments::ds_config
   bool is_trl_ = false;
   std::optional<int64_t> restarts_;
@@ -470,7 +470,7 @@ Result<Imported> import_script(Files& files, const Script& script, Launcher laun
                                const std::string& origin) {
   const Command* chosen = nullptr;
   std::vector<std::string> others;
-  // A line that always runs comes before one that a condition, loop or function decides about.
+  // A line that always runs is preferred to one inside a condition, loop or function.
   for (const auto* commands : {&script.commands, &script.conditional}) {
     for (const Command& command : *commands) {
       if (find_launcher(command.words, launcher) < 0) continue;

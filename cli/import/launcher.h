@@ -1,7 +1,8 @@
-// The lines that start a DeepSpeed training: torchrun (also python -m torch.distributed.run and
-// torch.distributed.launch), deepspeed, `accelerate launch`, `trl sft` and `swift sft`. The launcher's own options give the
-// workers, the script's arguments the rest, by the same table as `dsj run`'s (spec/job.h). A script of TRL's names its
-// objective; those of ms-swift have arguments of their own (swift.h).
+// Imports the lines that start a DeepSpeed training: torchrun (also python -m
+// torch.distributed.run and torch.distributed.launch), deepspeed, `accelerate launch`, `trl
+// sft` and `swift sft`. The launcher's options determine the workers, the script's arguments
+// the rest, by the table of `dsj run` (spec/job.h). TRL's scripts determine the objective;
+// ms-swift's scripts have their own arguments (swift.h).
 #pragma once
 
 #include <map>
@@ -16,15 +17,16 @@
 
 namespace dsj::jobimport {
 
-/// One command, the launcher's word first or behind a python -m. `origin` is for messages.
-/// BadInput: not such a line, an option without its value, a hostfile that cannot be read. `environment`:
-/// as Command::environment; NAME=value in front of the launcher's word counts, too.
+/// `words`: one command, which begins with the launcher's word or python -m. `origin`: for
+/// messages. `environment`: as Command::environment; NAME=value before the launcher's word is
+/// added. Errors: BadInput if it is not such a line, if an option lacks its value, or if a
+/// hostfile cannot be read.
 Result<Imported> import_line(Files& files, const std::vector<std::string>& words, Launcher launcher,
                              const std::string& origin,
                              std::map<std::string, std::string> environment = {});
 
-/// The first such line of a script, before those inside conditions, loops and functions; others are
-/// named. The script's notes are among what is left open.
+/// Imports the first such line of a script, preferring lines outside conditions, loops and
+/// functions; other such lines are reported. The script's notes become part of left_open.
 Result<Imported> import_script(Files& files, const Script& script, Launcher launcher,
                                const std::string& origin);
 

@@ -1,6 +1,6 @@
-// The ds_configs that ROLL's pipelines take from ROLL's own checkout by `../config/NAME@_here_`.
-// dsj carries files of the same names and settings, so that a pipeline imports without that
-// checkout. configs/roll holds them; the build compiles them in (cmake/DsjPredefined.cmake).
+// The ds_configs that ROLL's pipelines include from ROLL's checkout as `../config/NAME@_here_`.
+// dsj has files of the same names and settings, so that a pipeline can be imported without that
+// checkout. They are in configs/roll; the build compiles them in (cmake/DsjPredefined.cmake).
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace dsj::jobimport {
 /// "deepspeed_zero3" → the text of configs/roll/deepspeed_zero3.yaml.
 using PredefinedFiles = std::map<std::string, std::string>;
 
-/// Where a predefined file lies in this repository, for messages.
+/// The path of a predefined file in this repository, for messages.
 inline std::string predefined_path(const std::string& name) {
   return "configs/roll/" + name + ".yaml";
 }

@@ -22,7 +22,7 @@ bool is_empty(const json& value) {
   return value.is_null() || value == "" || value == json::array() || value == json::object();
 }
 
-/// Keys that decide what is learnt, and their values that are built: another one is refused, not listed.
+/// Keys that determine what is learnt, with the values that are built; other values are refused.
 const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
     {"stage", {"sft", "pt", "dpo", "kto"}},
     {"finetuning_type", {"full", "lora", "freeze"}},
@@ -31,7 +31,7 @@ const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
     {"reward_model", {"False"}},
     {"process_reward_model", {"False"}}};
 
-/// What both tools share: keys become the words of a line, and the line becomes a manifest.
+/// Common to both tools: keys become arguments, and these become a manifest.
 class RecipeImport {
  public:
   RecipeImport(Files& files, const json& document, const std::string& source)
@@ -58,7 +58,7 @@ class RecipeImport {
       } else if (key == "additional_target") {
         give("lora_modules_to_save", argument_word(value));
       } else if (key == "template") {
-        // It renders every row. That of the same name may differ from the model's own.
+        // It renders every row, and may differ from the model's own template of the same name.
         if (value != "alpaca") give("chat_template", "model");
         if (value != "alpaca")
           note("template " + argument_word(value) +
@@ -141,13 +141,13 @@ class RecipeImport {
     imported_.missing.push_back({path, why});
   }
 
-  /// orpo and kto_pair are more than a loss of dpo.
+  /// Whether pref_loss determines the objective: orpo and kto_pair are more than a loss of dpo.
   bool pref_loss_is_the_objective() const {
     const std::string loss = json_text(document_, "pref_loss");
     return loss == "orpo" || loss == "kto_pair";
   }
 
-  /// LLaMA-Factory trains adapters unless the file says otherwise, and has defaults of its own for them.
+  /// LLaMA-Factory trains adapters by default, with its own defaults for them.
   void llamafactory_adapters() {
     if (!says("finetuning_type")) give("use_lora", "True");
     if (!says("lora_rank")) give("lora_rank", "8");
@@ -162,8 +162,8 @@ class RecipeImport {
            key == "freeze_extra_modules";
   }
 
-  /// LLaMA-Factory's freeze: of the last layers (below 0: the first) these modules, and what is in no
-  /// layer only by name.
+  /// LLaMA-Factory's freeze: trains these modules of the last layers (of the first ones if
+  /// negative); modules outside layers only by name.
   Status llamafactory_freeze() {
     if (json_flag(document_, "use_llama_pro"))
       return bad_input("LLaMA Pro's expanded layers are not built", "use_llama_pro",
@@ -191,7 +191,7 @@ class RecipeImport {
     return {};
   }
 
-  /// Both tools take a share of the rows below 1, and a number of rows from there on.
+  /// In both tools a value below 1 is a share of the rows, any other a number of rows.
   void validation(const json& size) {
     const double rows = size.is_number() ? size.get<double>() : 0;
     if (rows <= 0) return;
@@ -203,7 +203,7 @@ class RecipeImport {
     return named.empty() ? "data" : named;
   }
 
-  /// A data set of dataset_info.json, which is read once. Null: there is none of the name.
+  /// An entry of dataset_info.json, which is read once; null if the name is missing.
   json entry_of(const std::string& name) {
     if (!datasets_) {
       const auto text = files_.read_all(dataset_directory() + "/dataset_info.json", 16 << 20);
@@ -213,8 +213,8 @@ class RecipeImport {
     return entry.is_object() ? entry : json();
   }
 
-  /// The local file of a name in dataset_info.json. Empty: there is none, or there are several.
-  /// Of the names the first that is not a file of dataset_info.json.
+  /// The first of the names that has no local file in dataset_info.json; nullopt if all have
+  /// one.
   std::optional<std::string> no_file(const std::string& names) {
     for (const std::string& name : split_commas(names))
       if (json_text(entry_of(name), "file_name").empty()) return name;
@@ -226,7 +226,7 @@ class RecipeImport {
     imported_.manifest = std::move(taken.manifest);
     for (const auto& finding : taken.findings) {
       std::string text = sentence_of(finding);
-      if (text.starts_with("--")) text.erase(0, 2);  // the file has keys
+      if (text.starts_with("--")) text.erase(0, 2);  // the file has keys without dashes
       imported_.not_carried.push_back(std::move(text));
     }
     json& spec = imported_.manifest["spec"];
@@ -259,10 +259,10 @@ class RecipeImport {
   const json& document_;
   Imported imported_;
   std::vector<std::string> line_;
-  std::optional<json> datasets_;  ///< of dataset_info.json, once it was read
+  std::optional<json> datasets_;  ///< content of dataset_info.json, once it was read
 };
 
-/// Keys of axolotl's that other names stand for.
+/// axolotl's keys with other names here.
 constexpr std::pair<const char*, const char*> kAxolotlNames[] = {
     {"base_model", "model_name_or_path"},
     {"sequence_len", "max_seq_length"},
@@ -281,7 +281,7 @@ constexpr std::pair<const char*, const char*> kAxolotlNames[] = {
     {"bfloat16", "bf16"},
     {"float16", "fp16"}};
 
-/// Keys of axolotl's without a counterpart that change nothing, or nothing that is learnt.
+/// axolotl's keys without a counterpart that do not change what is learnt.
 constexpr const char* kAxolotlQuiet[] = {"model_type",
                                          "tokenizer_type",
                                          "is_llama_derived_model",
@@ -321,21 +321,21 @@ constexpr const char* kAxolotlQuiet[] = {"model_type",
                                          "wandb_entity",
                                          "shuffle_merged_datasets"};
 
-/// What axolotl takes where the file is silent, if Trainer takes something else: its schema's defaults.
+/// Defaults of axolotl's schema that differ from Trainer's.
 constexpr std::pair<const char*, const char*> kAxolotlDefaults[] = {{"num_epochs", "1"},
                                                                     {"micro_batch_size", "1"},
                                                                     {"sequence_len", "512"},
                                                                     {"lr_scheduler", "cosine"}};
 
-/// Plugins whose kernels compute the same.
+/// Whether a plugin only replaces kernels by equivalent ones.
 bool computes_the_same(const std::string& plugin) {
   return plugin.find("liger") != std::string::npos ||
          plugin.find("cut_cross_entropy") != std::string::npos;
 }
 
-/// Keys of axolotl's that are more than an argument by another name.
+/// axolotl's keys that are more than a renamed argument.
 const RecipeImport::Takers& RecipeImport::axolotl_keys() {
-  // "auto", "full", "unsloth", "offload": other ways to the same result
+  // "auto", "full", "unsloth", "offload": other ways to compute the same result
   constexpr Taker kSwitch = [](RecipeImport& in, const std::string& key, const json& value) {
     if (value.is_string()) in.lose(key, argument_word(value) + " is read as true");
     in.give(key == "bfloat16" ? "bf16" : key, value.is_string() ? "True" : argument_word(value));
@@ -373,7 +373,7 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
          if (in.document_.value("load_in_4bit", json()) != true)
            in.lose(key, "load_in_4bit: true does not stand beside it: the base stays in 16 bits");
          else if (!given.is_object() || !given.contains("bnb_4bit_use_double_quant"))
-           in.give("bnb_4bit_use_double_quant", "True");  // as axolotl loads it
+           in.give("bnb_4bit_use_double_quant", "True");  // as in axolotl
        }},
       {"rl",
        [](RecipeImport& in, const std::string&, const json& value) {
@@ -390,7 +390,7 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
          if (in.says("adapter")) return in.lose(key, "adapters alone are trained beside it");
          std::vector<std::string> parts;
          for (const json& one : value.is_array() ? value : json::array({value})) {
-           std::string part;  // a dot stands for itself
+           std::string part;  // an escaped dot
            for (const char c : argument_word(one)) part += c == '.' ? "\\." : std::string(1, c);
            if (part.ends_with(']') && part.rfind(':') > part.rfind('['))
              return in.need("spec.training.trainableParameters",
@@ -404,7 +404,7 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
        [](RecipeImport& in, const std::string&, const json& value) {
          if (value == true) in.give("lora_target_modules", "all-linear");
        }},
-      {"batch_size",  // the rows of a step on one rank
+      {"batch_size",  // rows per step and rank
        [](RecipeImport& in, const std::string&, const json&) {
          const double rows = in.number("batch_size", 0);
          const double micro = std::max(in.number("micro_batch_size", 1), 1.0);
@@ -477,7 +477,7 @@ void RecipeImport::axolotl_datasets(const std::string& key, const json& value) {
   if (!paths.empty()) give(test ? "eval_data_path" : "data_path", paths);
 }
 
-/// Keys of axolotl's about evaluations, which it does not read without rows to evaluate on.
+/// axolotl's keys for evaluations, which it ignores without evaluation rows.
 constexpr const char* kAxolotlEvaluation[] = {
     "eval_steps",           "evals_per_epoch",         "eval_strategy",
     "eval_batch_size",      "early_stopping_patience", "load_best_model_at_end",
@@ -520,7 +520,7 @@ Result<Imported> RecipeImport::axolotl() {
            value);
   }
   if (evaluates && says("early_stopping_patience") && !says("metric_for_best_model"))
-    give("metric_for_best_model", "loss");  // Trainer's where load_best_model_at_end is on
+    give("metric_for_best_model", "loss");  // Trainer's default with load_best_model_at_end
   if (evaluates && !says("eval_batch_size"))
     give("per_device_eval_batch_size", text::number(std::max(number("micro_batch_size", 1), 1.0)));
   const auto on = [&](const char* key) { return document_.value(key, json()) == true; };

@@ -1,6 +1,6 @@
-// The training files of LLaMA-Factory (`llamafactory-cli train FILE.yaml`) and axolotl (`axolotl train
-// FILE.yml`). Their keys become the arguments of a line, and the table of `dsj run` decides about them
-// (spec/job.h). Pure, except for LLaMA-Factory's dataset_info.json.
+// Imports the training files of LLaMA-Factory (`llamafactory-cli train FILE.yaml`) and axolotl
+// (`axolotl train FILE.yml`). Their keys become command-line arguments, which the table of `dsj
+// run` interprets (spec/job.h). Pure, except for LLaMA-Factory's dataset_info.json.
 // Tested by: tests/cli/import/recipe_test.cc
 #pragma once
 
@@ -16,13 +16,13 @@ namespace dsj::jobimport {
 
 enum class Recipe { LlamaFactory, Axolotl };
 
-/// "llamafactory" or "axolotl": the kind of `dsj import` that reads the document. Nothing: it is
-/// neither.
+/// "llamafactory" or "axolotl": the kind of `dsj import` that reads the document; nullopt if
+/// neither does.
 std::optional<std::string> recipe_kind(const nlohmann::json& document);
 
-/// `document`: the file's YAML. A file without a ds_config gets ZeRO stage 0: data parallelism, as in
-/// the tool. `source` is for messages. BadInput: not an object, another objective than supervised
-/// fine-tuning, another adapter than LoRA.
+/// `document`: the file's YAML. A file without a ds_config gets ZeRO stage 0 (data
+/// parallelism), as in the tool. `source`: for messages. Errors: BadInput if it is not an
+/// object, or asks for an objective or adapter that is not built.
 Result<Imported> import_recipe(Files& files, Recipe recipe, const nlohmann::json& document,
                                const std::string& source);
 

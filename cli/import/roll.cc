@@ -17,19 +17,19 @@ using nlohmann::json;
 
 constexpr char kStrategyHere[] = "deepspeed_train";
 constexpr int kDevicesPerNode = 8;            // ROLL's default of num_gpus_per_node
-constexpr int64_t kMaxCount = 1'000'000'000;  // of tokens or ranks: sums of two stay whole
+constexpr int64_t kMaxCount = 1'000'000'000;  // of tokens or ranks: sums of two do not overflow
 constexpr char kDataPlaceholder[] = "./name-your-data.jsonl";
 
-/// Sections that make an object a role.
+/// Whether an object has sections of a role.
 bool looks_like_role(const json& value) {
   return value.is_object() && (value.contains("strategy_args") || value.contains("model_args") ||
                                value.contains("training_args"));
 }
 
-/// One Interpolator for all roles: its limit on growth is a limit on the listing.
+/// One Interpolator for all roles, so that its limit on growth bounds the listing.
 RollRole describe(Interpolator& references, const std::string& path) {
   RollRole role{.path = path};
-  // A listing shows what can be read; import_role says what is wrong with the rest.
+  // A listing shows what can be read; import_role reports errors.
   const auto value = [&](const std::string& below) {
     auto found = references.at(path + "." + below);
     return found ? *found : json();
@@ -45,9 +45,9 @@ RollRole describe(Interpolator& references, const std::string& path) {
   return role;
 }
 
-/// Puts a Hugging Face argument into spec.training under its camelCase name, as a number where it is one
-/// ("1e-6" is). Null is not given. BadInput: no such argument, a value of another type, a value that is
-/// still a ${...}.
+/// Sets a Hugging Face argument in spec.training under its camelCase name, as a number if
+/// possible ("1e-6" is one). Null is ignored. Errors: BadInput for an unknown argument, a value
+/// of another type, or a value that is still a ${...}.
 Status take_training_field(json& training, const std::string& name, const json& value) {
   if (value.is_null()) return {};
   const std::string camel = camel_case(name);
@@ -100,7 +100,7 @@ class RoleImport {
 
  private:
   Result<json> top(const std::string& name) { return references_.at(name); }
-  /// A section of the role; an empty object when it has none.
+  /// A section of the role; an empty object if it is missing.
   Result<json> section(const std::string& name) {
     DSJ_TRY(json value, references_.at(role_ + "." + name));
     if (value.is_null()) return json::object();
@@ -130,7 +130,7 @@ class RoleImport {
     return {};
   }
 
-  /// ds_config's own bf16 or fp16 decides; where it says "auto" or nothing, dtype does.
+  /// bf16 or fp16 of the ds_config takes precedence; if it is "auto" or missing, dtype counts.
   void precision(const json& model_args) {
     const json dtype = model_args.value("dtype", json("bf16"));
     const json& config = spec_["deepspeed"]["config"];
@@ -195,8 +195,7 @@ class RoleImport {
     return key.starts_with("lora_") || key == "additional_target";
   }
 
-  /// ROLL's defaults: a rank of 8, an alpha of twice the rank; without lora_target there is no
-  /// LoRA.
+  /// ROLL's defaults: rank 8, alpha twice the rank. Without lora_target there is no LoRA.
   void lora(const json& given) {
     const json target = given.value("lora_target", json());
     if (target.is_null()) {
@@ -218,7 +217,7 @@ class RoleImport {
     if (!taken) lost("LoRA " + fields.dump(), taken.error().message + ": every weight is trained");
   }
 
-  /// "q_proj, v_proj" as a list; ROLL takes a text with * $ | or ( for a pattern, "all" for all.
+  /// "q_proj, v_proj" as a list. In ROLL a text with * $ | or ( is a pattern, "all" means all.
   static json names(const json& given, bool patterns) {
     if (!given.is_string()) return given;
     const std::string text = given.get<std::string>();
@@ -359,7 +358,7 @@ class RoleImport {
   }
 
  private:
-  /// Those that the job's values come through; a pipeline names more than one role needs.
+  /// Lists the predefined files that the job's values come from, not all of the pipeline's.
   void predefined() {
     for (const Substitute& substitute : pipeline_.substitutes) {
       const bool used = std::ranges::any_of(references_.followed(), [&](const std::string& path) {

@@ -19,20 +19,20 @@ namespace {
 
 constexpr size_t kMaxScript = 1 << 20;
 constexpr size_t kMaxWord = 1 << 16;
-constexpr size_t kMaxExpanded = 16 << 20;  // of all variables, bytes
+constexpr size_t kMaxExpanded = 16 << 20;  // bytes of all variables
 
 bool is_name(char c, bool first) {
   return std::isalpha(static_cast<unsigned char>(c)) || c == '_' ||
          (!first && std::isdigit(static_cast<unsigned char>(c)));
 }
 
-/// Words that open or close what only a run decides.
+/// Words that open or close a block that may not run.
 const std::set<std::string> kOpening = {"if", "while", "until", "for", "case", "select", "{"};
 const std::set<std::string> kClosing = {"fi", "done", "esac", "}"};
 const std::set<std::string> kBetween = {"then", "do", "else", "elif", "!"};
 const std::set<std::string> kPrefixes = {"exec", "nohup", "time", "command", "sudo", "env"};
-constexpr int kNestingMax = 16;    // of texts that are read as a script or a default again
-constexpr size_t kRereadMax = 32;  // commands whose text is a script
+constexpr int kNestingMax = 16;    // of texts that are parsed as a script or a default value
+constexpr size_t kRereadMax = 32;  // commands whose text is parsed as a script
 
 class ShellReader {
  public:
@@ -54,7 +54,7 @@ class ShellReader {
  private:
   using Values = std::vector<std::string>;
 
-  /// The fields that one word becomes.
+  /// The fields that one word expands to.
   struct Word {
     Values fields;
     std::string current;
@@ -69,10 +69,10 @@ class ShellReader {
       current.clear();
       begun = false;
     }
-    /// Unquoted: blanks in a value separate words, but not inside what a run has to decide: $(...),
-    /// ${...} and `...` are left as written.
+    /// For an unquoted value: blanks separate words, except inside expressions that only a run
+    /// can evaluate: $(...), ${...} and `...` are kept as written.
     void split(const std::string& value) {
-      int tries = 64;  // for what does not end
+      int tries = 64;  // bounds searches for a missing end
       for (size_t i = 0; i < value.size();) {
         if (std::isspace(static_cast<unsigned char>(value[i]))) {
           next();
@@ -121,7 +121,7 @@ class ShellReader {
         ++at_;
         if (function) {
           ++at_;
-          command.words.clear();  // the { that follows opens its body
+          command.words.clear();  // the following { opens its body
         } else if (!command.words.empty()) {
           return {};
         }
@@ -136,7 +136,7 @@ class ShellReader {
     return {};
   }
 
-  /// ">file", "2>&1", "<<EOF": read over.
+  /// ">file", "2>&1", "<<EOF": skipped.
   Status redirection() {
     const bool here = peek() == '<' && peek(1) == '<' && peek(2) != '<';
     while (peek() == '<' || peek() == '>' || peek() == '&' || peek() == '-') ++at_;
@@ -161,7 +161,7 @@ class ShellReader {
     here_.clear();
   }
 
-  /// One word, quotes and variables followed; at a blank or an operator it ends.
+  /// Reads one word, up to a blank or an operator, with quotes and variables resolved.
   Result<Word> read_word() {
     Word word;
     const int line = line_;
@@ -209,7 +209,7 @@ class ShellReader {
         ++at_;
         DSJ_TRY_STATUS(double_quoted(word, line));
       } else if (c == '$' || c == '`') {
-        // "NAME=$other" takes the value whole; a bare $words separates.
+        // "NAME=$other" keeps the value as one word; a bare $words is split.
         const bool assignment = is_assignment(word.current);
         DSJ_TRY_STATUS(expand(word, assignment));
       } else {
@@ -217,7 +217,7 @@ class ShellReader {
         ++at_;
       }
     }
-    if (at_ == begin) ++at_;  // an operator at the wrong place
+    if (at_ == begin) ++at_;  // an operator in the wrong place
     return word;
   }
 
@@ -273,7 +273,7 @@ class ShellReader {
     return not_closed("(", line);
   }
 
-  /// At "$" or "`".
+  /// Expands what begins with "$" or "`".
   Status expand(Word& word, bool whole) {
     const int line = line_;
     const bool command = peek() == '`' || peek(1) == '(';
@@ -310,7 +310,7 @@ class ShellReader {
     return {};
   }
 
-  /// The inside of ${...}.
+  /// Expands the content of ${...}.
   Status braced(const std::string& inside, Word& word, bool whole) {
     size_t end = 0;
     while (end < inside.size() && is_name(inside[end], end == 0)) ++end;
@@ -350,7 +350,7 @@ class ShellReader {
     return {};
   }
 
-  /// What stands behind :- in ${NAME:-...}: quotes taken off, variables replaced.
+  /// The default in ${NAME:-...}, without quotes and with variables replaced.
   Result<std::string> default_text(const std::string& rest) {
     Word word;
     const std::string_view outer = std::exchange(text_, rest);
@@ -380,8 +380,8 @@ class ShellReader {
     return std::move(word.current);
   }
 
-  /// The value of $((...)) or $(expr ...) of whole numbers and variables that hold one; nullopt: not one,
-  /// or a variable is not known.
+  /// The value of $((...)) or $(expr ...) of integers and integer variables; nullopt for other
+  /// content or unknown variables.
   std::optional<std::string> arithmetic(const std::string& text) const {
     constexpr std::string_view kExpr = "$(expr ";
     std::string inside;
@@ -481,7 +481,7 @@ class ShellReader {
     return {};
   }
 
-  /// A command is kept. One whose text is a script (eval TEXT, bash -c TEXT) gives that script's.
+  /// Keeps a command; for one that runs a text (eval TEXT, bash -c TEXT), the text's commands.
   Status close_command(Command command) {
     if (command.words.empty() || command.words[0] == "export") return {};
     auto& commands = depth_ == 0 ? script_.commands : script_.conditional;
@@ -504,7 +504,7 @@ class ShellReader {
     auto read = reader.run();
     expanded_ = reader.expanded_;
     reread_ = reader.reread_;
-    if (!read) {  // such a text is quoted once more than this reader follows
+    if (!read) {  // the text has more levels of quotes than this parser supports
       commands.push_back(std::move(command));
       return {};
     }
@@ -517,7 +517,7 @@ class ShellReader {
     return {};
   }
 
-  /// The text that eval, bash -c or sh -c runs; empty: the words are no such command.
+  /// The text that eval, bash -c or sh -c runs; empty for other commands.
   static std::string script_of(const std::vector<std::string>& words) {
     std::string text;
     if (words[0] == "eval") {
@@ -540,7 +540,7 @@ class ShellReader {
   int depth_ = 0, block_ = 0, nesting_ = 0;
   bool in_function_ = false, in_array_ = false;
   size_t expanded_ = 0, reread_ = 0;
-  std::string here_;  ///< the word that ends the here document below this line
+  std::string here_;  ///< the end word of the here document after this line
   std::map<std::string, Values> variables_;
   std::set<std::string> exported_;
   Script script_;
@@ -554,7 +554,7 @@ Result<Script> read_script(const std::string& text, const std::string& source,
     return bad_input("more than " + std::to_string(kMaxScript) + " bytes", source);
   if (const size_t bad = text::invalid_utf8(text); bad != std::string::npos)
     return bad_input("byte " + std::to_string(bad) + " is not UTF-8", source);
-  variables.emplace("PWD", ".");  // relative paths are those of the place where scripts are started
+  variables.emplace("PWD", ".");  // relative paths start where scripts are started
   return ShellReader(text, source, std::move(variables)).run();
 }
 

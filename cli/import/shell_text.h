@@ -1,4 +1,4 @@
-// Pieces of a shell's text whose value or end is known without running anything. Internal to cli/import.
+// Evaluates parts of shell text without running anything. Internal to cli/import.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@
 
 namespace dsj::jobimport {
 
-/// Behind the "$(...)", "${...}" or "`...`" that begins at `at`; 0: none does, or it does not end.
+/// The offset after the "$(...)", "${...}" or "`...`" at `at`; 0 if there is none or it has no end.
 size_t end_of_open(std::string_view text, size_t at);
 
-/// Of `pwd`, the directory in which scripts are started, and of $(dirname $0), that of the script
-/// `source`, as relative paths; also in $(cd "$(dirname "$0")/.." && pwd). nullopt: another command.
+/// The relative path of `pwd` (the directory in which scripts are started) or of $(dirname $0)
+/// (that of the script `source`); also of $(cd "$(dirname "$0")/.." && pwd). nullopt for other
+/// commands.
 std::optional<std::string> directory_of(std::string command, const std::string& source,
                                         int depth = 0);
 

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Names of ms-swift's, also of its older versions, that other arguments stand for.
+/// ms-swift's names, also of older versions, and the arguments that replace them.
 const std::map<std::string, std::string>& renamed() {
   static const std::map<std::string, std::string> names = {
       {"model", "model_name_or_path"},
@@ -30,7 +30,7 @@ const std::map<std::string, std::string>& renamed() {
   return names;
 }
 
-/// Today's name of one that ms-swift had before.
+/// The current name of an argument of older versions.
 std::string current(const std::string& name) {
   static const std::map<std::string, std::string> names = {
       {"train_type", "tuner_type"},
@@ -46,7 +46,7 @@ std::string current(const std::string& name) {
   return found == names.end() ? name : found->second;
 }
 
-/// They change how ms-swift works or what it prints, not what is learnt.
+/// Arguments that do not change what is learnt.
 const std::set<std::string_view> kQuiet = {"attn_impl",
                                            "padding_free",
                                            "dataset_num_proc",
@@ -100,7 +100,7 @@ const std::set<std::string_view> kQuiet = {"attn_impl",
                                            "vllm_gpu_memory_utilization",
                                            "dataset_shuffle"};
 
-/// Of ZeRO 0 to 3 with or without host memory, as ms-swift's files of these names.
+/// The ds_config of ms-swift's files for ZeRO 0 to 3, with or without offload.
 json ds_config_of(int64_t stage, bool offloads) {
   const json place = {{"device", offloads ? "cpu" : "none"}, {"pin_memory", true}};
   json zero = {{"stage", stage}, {"overlap_comm", false}, {"contiguous_gradients", true}};
@@ -135,7 +135,7 @@ json ds_config_of(int64_t stage, bool offloads) {
           {"train_micro_batch_size_per_gpu", "auto"}};
 }
 
-/// The settings that ms-swift has under this name; null: it has none.
+/// The settings that ms-swift has under this name, or null.
 json own_ds_config(std::string name) {
   const bool offloads = name.ends_with("_offload");
   if (offloads) name.resize(name.size() - 8);
@@ -145,7 +145,7 @@ json own_ds_config(std::string name) {
   return ds_config_of(stage, offloads);
 }
 
-/// The values of an argument: a list, or the words of a text that is one value.
+/// The values of an argument: a list, or the words of a text.
 std::vector<std::string> values_of(const json& value) {
   std::vector<std::string> values;
   for (const json& one : value.is_array() ? value : json::array({value}))
@@ -167,7 +167,7 @@ class SwiftImport {
     return found != said_.end() && !found->second.is_null() && found->second != "" &&
            found->second != json::array();
   }
-  /// Takes an argument out; what is left at the end is given by its own name, or reported.
+  /// Removes an argument. Remaining ones are passed on under their own names, or reported.
   std::optional<std::string> take(const std::string& key) {
     const bool there = says(key);
     auto node = said_.extract(key);
@@ -183,7 +183,7 @@ class SwiftImport {
   void give(const std::string& name, const std::string& value) {
     out_.line.push_back("--" + name + "=" + value);
   }
-  /// ms-swift's default.
+  /// Sets ms-swift's default.
   void fill(const std::string& key, const std::string& value) {
     if (!says(key)) said_[key] = value;
   }
@@ -252,8 +252,8 @@ Status SwiftImport::objective() {
   return {};
 }
 
-/// First freezes, by a share of all parameters, starts of names and an expression that is looked for;
-/// then trains again what starts of names and another expression say.
+/// First freezes by a share of all parameters, name prefixes and a searched expression; then
+/// trains again what other prefixes and another expression match.
 Status SwiftImport::frozen() {
   const auto expressions = [&](const std::string& starts, const std::string& searched) {
     std::vector<std::string> parts;
@@ -317,7 +317,7 @@ Status SwiftImport::tuner() {
   return {};
 }
 
-/// The files of --dataset or --val_dataset, commas between; entries of a hub are reported.
+/// The files of --dataset or --val_dataset, comma-separated; entries on a hub are reported.
 std::string SwiftImport::paths_of(const std::string& key, bool counts) {
   std::string paths;
   std::set<std::string> sizes;

@@ -1,6 +1,6 @@
-// ms-swift's command line: `swift sft|pt|rlhf ...`, a YAML or JSON file behind it, and its scripts swift/cli/*.py
-// under another launcher. Its arguments become those of `dsj run` (spec/job.h), with ms-swift's defaults
-// where a line is silent. Facts of ms-swift 4.3.
+// Imports ms-swift's command lines: `swift sft|pt|rlhf ...`, the YAML or JSON file after it,
+// and its scripts swift/cli/*.py under another launcher. Its arguments become those of `dsj
+// run` (spec/job.h), with ms-swift's defaults for missing ones. Facts of ms-swift 4.3.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace dsj::jobimport {
 
-/// "sft", "pt" or "rlhf" of ".../swift/cli/sft.py"; nullopt: not a training script of ms-swift.
+/// "sft", "pt" or "rlhf" of ".../swift/cli/sft.py"; nullopt for other scripts.
 std::optional<std::string> swift_command(const std::string& script);
 
 struct SwiftArguments {
@@ -26,9 +26,9 @@ struct SwiftArguments {
   std::vector<std::string> left_open, not_carried;
 };
 
-/// `words`: behind the command. `ranks`: of the launch; ms-swift's default of gradient accumulation
-/// depends on it. BadInput: an objective, a tuner or a task that is not built; a file that cannot be
-/// read.
+/// `words`: those after the command. `ranks`: of the launch; ms-swift's default of gradient
+/// accumulation depends on it. Errors: BadInput for an objective, tuner or task that is not
+/// built, or for a file that cannot be read.
 Result<SwiftArguments> swift_arguments(Files& files, const std::string& command,
                                        const std::vector<std::string>& words, int64_t ranks);
 

@@ -1,4 +1,4 @@
-// What other tools call the parameters that a run trains, as spec.training.trainableParameters has it.
+// Converts other tools' lists of trained parameters to spec.training.trainableParameters.
 // Tested by: tests/cli/import/recipe_test.cc, tests/cli/import/swift_test.cc
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace dsj::jobimport {
 
-/// An expression that matches this text alone.
+/// A regular expression that matches only this text.
 inline std::string literal(std::string_view name) {
   std::string text;
   for (const char c : name) {
@@ -18,7 +18,7 @@ inline std::string literal(std::string_view name) {
   return text;
 }
 
-/// Matches what one of them matches. Empty: there are none.
+/// An alternation of the expressions; empty if there are none.
 inline std::string either(const std::vector<std::string>& expressions) {
   std::string text;
   for (const std::string& one : expressions) text += (text.empty() ? "" : "|") + one;

@@ -52,7 +52,7 @@ Result<json> trl_accelerate_config(const std::string& name) {
     settings["distributed_type"] = "DEEPSPEED";
     settings["zero_stage"] = name.back() - '0';
     if (name == "zero3") settings["zero3_save_16bit_model"] = true;
-  } else if (name == "fsdp1" || name == "fsdp2") {  // all is sharded
+  } else if (name == "fsdp1" || name == "fsdp2") {  // everything is sharded
     settings["distributed_type"] = "FSDP";
   } else {
     return bad_input(

@@ -1,4 +1,4 @@
-// dsj plot OUT...: a run's curves in the terminal and as a page.
+// dsj plot OUT...: draws runs' curves in the terminal and as a page.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace dsj::cli {
 namespace {
 
 constexpr int kAgainSeconds = 2;
-/// The phase of a run that could not write how it ended.
+/// The phase of a run that was killed before it could write its status.
 constexpr char kKilled[] = "Killed";
 
 struct PlotOptions {
@@ -38,7 +38,7 @@ bool is_over(const RunCurves& run) {
   return phase == "Complete" || phase == "Failed" || phase == "Interrupted" || phase == kKilled;
 }
 
-/// Draws once; true: every run is over.
+/// Draws once. True if every run has ended.
 Result<bool> draw(const PlotOptions& options) {
   PosixFiles files;
   std::vector<RunCurves> runs;
@@ -50,7 +50,7 @@ Result<bool> draw(const PlotOptions& options) {
     runs.push_back(std::move(run));
   }
   const Terminal screen = terminal();
-  // Around the curves: a run's name and an empty line, at the end the page's name and the prompt.
+  // Other lines on the screen: a run's name, an empty line, the page's name and the prompt.
   const int lines =
       screen.lines > 0
           ? std::max(1, (screen.lines - 2) / std::max(1, static_cast<int>(runs.size())) - 2)

@@ -22,7 +22,7 @@ constexpr const char* kCurves[] = {
 
 using Values = std::map<std::string, std::map<double, double>>;  ///< curve → step → value
 
-/// As "difficulty.METRIC".
+/// Takes difficulties as "difficulty.METRIC".
 void take_difficulties(const json& line, double step, Values& values) {
   constexpr const char* kName = report::name_of<&report::Step::difficulty>();
   const auto found = line.find(kName);
@@ -31,7 +31,7 @@ void take_difficulties(const json& line, double step, Values& values) {
     if (value.is_number()) values[std::string(kName) + "." + metric][step] = value.get<double>();
 }
 
-/// Metrics of an objective, which no table names: rewards/chosen, eval_rewards/chosen.
+/// Takes metrics of an objective, which are in no table: rewards/chosen, eval_rewards/chosen.
 void take_metrics(const json& line, double step, Values& values) {
   for (const auto& [name, value] : line.items())
     if (name.find('/') != std::string::npos && value.is_number())

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr size_t kPagePointsMost = 4000;
 
-/// What a value counts; "": a number without a unit.
+/// The unit of a curve; "" if it has none.
 std::string unit_of(const std::string& curve) {
   if (curve == report::name_of<&report::Step::loss>() ||
       curve == report::name_of<&report::Eval::loss>())
@@ -27,7 +27,7 @@ std::string training_at() {
   return std::string("/") + report::kTraining + "/" + report::status_name<kMember>();
 }
 
-/// What ran, where status.yaml says it.
+/// What ran, as far as status.yaml says.
 std::string summary(const RunCurves& run) {
   std::string rows;
   const auto add = [&](const char* name, const std::string& pointer) {
@@ -53,7 +53,7 @@ std::string summary(const RunCurves& run) {
                       : "<details><summary>what ran</summary><table>" + rows + "</table></details>";
 }
 
-/// A run's switch, its colour and name, and what ran.
+/// A run's checkbox with its colour and name, and what ran.
 std::string legend(const RunCurves& run, size_t number) {
   return "<div><label><input type=\"checkbox\" checked data-run=\"" + std::to_string(number) +
          "\"><span class=\"key\" style=\"background:" + run_colour(number) + "\"></span>" +
@@ -69,7 +69,7 @@ constexpr char kControls[] = R"(<div class="controls">
 <noscript>The charts need JavaScript. `dsj plot OUT --svg FILE` writes a picture.</noscript>
 )";
 
-/// A chart's frame, which the script draws into, and into `charts` its values.
+/// The frame of a chart, which the script fills. Adds its values to `charts`.
 std::string chart(const std::vector<RunCurves>& runs, const std::string& name, json& charts) {
   json series = json::array();
   std::string bad;
@@ -95,7 +95,7 @@ std::string chart(const std::vector<RunCurves>& runs, const std::string& name, j
          "</figure>\n";
 }
 
-/// JSON inside a script: a name must not end it, nor begin a comment in it.
+/// Escapes JSON for a script element, so that a name cannot end it or begin a comment.
 std::string in_script(const json& value) {
   std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
   for (size_t at; (at = text.find('<')) != std::string::npos;) text.replace(at, 1, "\\u003c");

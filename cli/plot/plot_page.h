@@ -1,4 +1,4 @@
-// Curves as one HTML page that needs nothing else: values as JSON and a script that draws them, no network.
+// Writes curves as a self-contained HTML page: values as JSON and a script that draws them.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace dsj::cli {
 
-/// One chart per curve name, all runs in it; a table of what ran. The page zooms, smooths, hides runs, and shows a
-/// logarithmic scale. With `again` above 0 a browser loads the page anew after so many seconds: somebody
-/// writes it again.
+/// One chart per curve name with all runs, and a table of what ran. The page zooms, smooths,
+/// hides runs, and has a logarithmic scale. If `again` is above 0, the browser reloads the page
+/// every `again` seconds, because it is being rewritten.
 std::string plot_page(const std::vector<RunCurves>& runs, int again = 0);
 
 }  // namespace dsj::cli

@@ -1,4 +1,4 @@
-// The style and the script of the page of `dsj plot`: cli/plot/plot_page.css and cli/plot/plot_page.js, as texts.
+// The texts of cli/plot/plot_page.css and cli/plot/plot_page.js, for the page of `dsj plot`.
 // Tested by: tests/run/page_check.py
 #pragma once
 

@@ -28,7 +28,7 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  /// Of `value` between 0 and 1; the middle when there is but one.
+  /// The position of `value` between 0 and 1; the middle if the range is empty.
   double place(double value) const { return high > low ? (value - low) / (high - low) : 0.5; }
 };
 
@@ -37,7 +37,7 @@ std::string words_at(double x, double y, const char* anchor, const std::string& 
          text + "</text>";
 }
 
-/// About kPicturePointsMost of them.
+/// Thins to about kPicturePointsMost steps.
 std::vector<double> thinned_steps(const std::vector<double>& steps) {
   std::vector<double> kept;
   const size_t stride = steps.size() / kPicturePointsMost + 1;
@@ -92,7 +92,7 @@ std::string shapes(const std::vector<RunCurves>& runs, const std::string& name) 
   return svg;
 }
 
-/// "2 ranks, ZeRO stage 2, bf16, AdamW": as much of it as status.yaml says.
+/// "2 ranks, ZeRO stage 2, bf16, AdamW": as far as status.yaml says.
 std::string in_short(const RunCurves& run) {
   const std::string config = std::string("/") + report::kTraining + "/" +
                              report::status_name<&report::Resolved::config>() + "/";
@@ -139,7 +139,7 @@ std::string status_at(const RunCurves& run, const std::string& pointer) {
 }
 
 std::vector<double> round_ticks(double low, double high, int count) {
-  // Closer than this, doubles have no round numbers between them.
+  // Closer doubles have no round numbers between them.
   if (!(high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))) return {low};
   const double raw = (high - low) / count, power = std::pow(10, std::floor(std::log10(raw)));
   double step = 10 * power;

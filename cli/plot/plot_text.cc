@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kLabel = 10;  // columns for the values at the left
 
-/// A grid of dots; a character holds four rows and two columns.
+/// A grid of dots; a character has four rows and two columns.
 class Dots {
  public:
   Dots(int columns, int rows) : columns_(columns), rows_(rows), cells_(columns * rows) {}

@@ -15,10 +15,10 @@ namespace {
 using nlohmann::json;
 
 constexpr char kInputsFile[] = "inputs.json";
-/// A larger data file is known by its size and its ends: a start must not wait for minutes.
+/// A larger data file is identified by its size and its ends, so that a start is quick.
 constexpr int64_t kReadWholeMax = int64_t{1} << 30;
 
-/// Arguments that do not change what a step computes, or that are recorded otherwise.
+/// Arguments that do not change what a step computes, or that are recorded in another way.
 constexpr std::array kNoSetting = {
     "modelNameOrPath", "dataPath",       "evalDataPath",           "outputDir",
     "maxSteps",        "numTrainEpochs", "loggingSteps",           "loggingFirstStep",
@@ -27,7 +27,7 @@ constexpr std::array kNoSetting = {
     "ignoreDataSkip",  "device",         "resumeFromCheckpoint",   "overwriteOutputDir",
     "evalDelay",       "loggingDir",     "loggingStrategy",        "reportTo",
     "runName"};
-/// Sections of ds_config of the same kind.
+/// Sections of ds_config to which this applies, too.
 constexpr std::array kNoSection = {"activation_checkpointing",
                                    "aio",
                                    "autotuning",
@@ -57,7 +57,7 @@ Result<json> file_content(Files& files, const std::string& path) {
   return json(content);
 }
 
-/// Of the rows: of one file, or of each by its path.
+/// The content of the rows: that of one file, or of each file by path.
 Result<json> rows_content(Files& files, const std::string& data_path, const std::string& dataset) {
   DSJ_TRY(const auto paths, data::row_files(files, data_path, dataset));
   if (paths.size() == 1) return file_content(files, paths.front());
@@ -68,7 +68,7 @@ Result<json> rows_content(Files& files, const std::string& data_path, const std:
   return content;
 }
 
-/// Of the configuration and the weights.
+/// The content of the configuration and the weights.
 Result<json> model_content(Files& files, const std::string& directory) {
   json content = json::object();
   DSJ_TRY(const auto entries, files.list_dir(directory));
@@ -106,7 +106,7 @@ std::vector<std::string> differences(const json& before, const json& now) {
   return all;
 }
 
-/// Of a model or a data file: by content. Empty: it is the same.
+/// Compares a model or data file by content. Empty if it is the same.
 std::string other(const char* what, const json& before, const json& now) {
   if (!before.is_object() || before.value("content", json()) == now.value("content", json()))
     return "";

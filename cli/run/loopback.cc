@@ -24,7 +24,7 @@ class Socket {
   int fd_;
 };
 
-/// 0, or an errno. Only what listens on this machine answers, so the call comes back at once.
+/// Returns 0 or an errno. Returns at once, because only this machine answers.
 template <typename Address>
 int try_address(Address address, int family) {
   const Socket listening(family), calling(family);

@@ -1,5 +1,5 @@
-// The address at which this machine's processes reach each other: agents and ranks of a local run talk over it, and
-// where it is down (a network namespace without `lo`) each would wait for its timeout.
+// The address for connections between this machine's processes. Agents and ranks of a local run
+// use it; if it is down (a network namespace without `lo`), each would wait for its timeout.
 // Tested by: tests/cli/run/loopback_test.cc
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace dsj::cli {
 
-/// "127.0.0.1", or "::1" where only IPv6 is there: opens a connection to itself. Environment: neither carries one.
+/// "127.0.0.1", or "::1" with IPv6 only; tested by a connection. Errors: Environment if both fail.
 Result<std::string> loopback_address();
 
 }  // namespace dsj::cli

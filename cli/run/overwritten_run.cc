@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kEndedFile[] = "ended";  // agent/attempt_files.cc
 
-/// A directory of a run, and which of its entries the run wrote.
+/// A directory of a run, with a predicate for the entries that the run wrote.
 struct Part {
   std::string directory;
   bool (*is_ours)(const std::string& name);
@@ -46,7 +46,7 @@ Result<std::string> free_aside(Files& files, const std::string& directory) {
   }
 }
 
-/// Removes the entry `name` of `aside`. Error: it stays.
+/// Removes the entry `name` of `aside`. Errors: it could not be removed.
 Status remove_entry(Files& files, const std::string& aside, const std::string& name) {
   const std::string path = path_join(aside, name);
   if (name == contract::kModelDir) {
@@ -69,7 +69,7 @@ void remove_aside(Files& files, const Part& part, const std::string& aside,
     if (const Status gone = remove_entry(files, aside, name); !gone)
       warnings.push_back(gone.error().to_string());
   };
-  // What knows the model goes after it.
+  // Directories first: the files that describe the model are removed after it.
   for (const DirEntry& entry : *entries)
     if (entry.kind == EntryKind::Directory) remove(entry.name);
   for (const DirEntry& entry : *entries)

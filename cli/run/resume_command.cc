@@ -47,7 +47,7 @@ std::string resume_command(Arguments args, const std::optional<std::string>& fro
     }
     text += " " + shell_word(word);
   }
-  // Only a manifest can have said it otherwise; the last --set of a path holds.
+  // Otherwise a manifest has set it; the last --set of a path takes precedence.
   if (begins_elsewhere && !replaced) text += " --set spec.training.resumeFromCheckpoint=true";
   if (overwrites && !left_out) text += " --set spec.training.overwriteOutputDir=false";
   return text;

@@ -1,4 +1,4 @@
-// dsj run: a DeepSpeedJob on this machine, from a manifest or from a torchrun line.
+// dsj run: runs a DeepSpeedJob on this machine, from a manifest or a torchrun line.
 #include <unistd.h>
 
 #include <csignal>
@@ -82,19 +82,19 @@ nlohmann::json previous_status(const std::string& output_dir) {
   return text ? status_from_text(*text, path) : nlohmann::json(nullptr);
 }
 
-/// Whether the run in this output directory has done all the steps that are asked for now.
+/// Whether the run in this output directory has done all requested steps.
 bool is_complete(const Job& job, const nlohmann::json& status) {
-  if (job.runs_user_program()) return false;  // only the program knows what is left
+  if (job.runs_user_program()) return false;  // only the program knows its progress
   if (json_text(status, "phase") != "Complete") return false;
   const auto step = report::told<&report::Training::step>(json_child(status, report::kTraining));
-  // Without max_steps only the engine can tell: it finds nothing to do, or continues.
+  // Without max_steps only the engine knows: it finds nothing to do, or continues.
   const int64_t wanted = job.training.max_steps.value_or(0);
   std::error_code ignored;
   return wanted > 0 && step && *step >= wanted &&
          fs::is_directory(job.training.output_dir + "/" + contract::kModelDir, ignored);
 }
 
-/// What lies in the output directory.
+/// Reads the earlier run in the output directory.
 Result<EarlierRun> look_back(Files& files, const Job& job, const nlohmann::json& status) {
   const std::string& output = job.training.output_dir;
   DSJ_TRY(const auto checkpoints,
@@ -105,8 +105,8 @@ Result<EarlierRun> look_back(Files& files, const Job& job, const nlohmann::json&
                     .has_checkpoints = !checkpoints.empty()};
 }
 
-/// False: the output directory has another run, and the user did not say what is to become of it.
-/// What is said goes to stderr.
+/// False if the output directory has another run and the user did not say what to do with it.
+/// Prints the reasons on stderr.
 bool may_go_on(const EarlierRun& earlier, const nlohmann::json& inputs, const Job& job) {
   const Course course =
       course_after(earlier, inputs, job.training.ignore_data_skip.value_or(false));
@@ -126,7 +126,7 @@ bool may_go_on(const EarlierRun& earlier, const nlohmann::json& inputs, const Jo
   return false;
 }
 
-/// Error: the job begins with a checkpoint of the run that it overwrites.
+/// Refuses a job that starts from a checkpoint of the run that it overwrites.
 Status check_overwrite(const Job& job) {
   const auto& from = job.training.resume_from_checkpoint;
   if (!from) return {};
@@ -138,7 +138,7 @@ Status check_overwrite(const Job& job) {
                    "leave resumeFromCheckpoint or overwriteOutputDir out");
 }
 
-/// Somebody's file of this name, in a directory that is a run's now, is not overwritten.
+/// Renames a status file that no run wrote, so that it is not overwritten.
 Status keep_foreign_status(Files& files, const std::string& output) {
   const std::string path = path_join(output, contract::kStatusFile);
   const auto text = files.read_all(path);
@@ -159,7 +159,7 @@ Status begin_anew(Files& files, const std::string& output) {
   return {};
 }
 
-/// Whether the times of the start are asked for.
+/// Whether a trace of the start is requested.
 Result<bool> begin_startup_trace() {
   const char* text = std::getenv(contract::kEnvStartupTrace);
   if (!text) return false;
@@ -179,7 +179,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// This machine is a node of several, but not node 0.
+/// Runs a node other than node 0.
 Result<int> follow(const Nodes& nodes, const Job& job) {
   const std::string& output = job.training.output_dir;
   DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
@@ -208,7 +208,7 @@ Result<int> follow(const Nodes& nodes, const Job& job) {
   return Follower(std::move(options), {.agents = agents, .files = files, .clock = clock}).run();
 }
 
-/// The arguments for completions and manual pages: they are not read by a parser.
+/// Describes the arguments for completions and manual pages; they are parsed elsewhere.
 int show_arguments() {
   ArgumentParser parser{kRunHelp, "dsj run"};
   std::string word;
@@ -229,7 +229,7 @@ int show_arguments() {
   return parser.parse(Arguments()).value_or(0);
 }
 
-/// -o json: what the run left.
+/// The result for -o json.
 nlohmann::json result_of(const std::string& output) {
   std::error_code ignored;
   nlohmann::json result = {{"outputDir", output}, {"status", previous_status(output)}};
@@ -238,14 +238,14 @@ nlohmann::json result_of(const std::string& output) {
   return result;
 }
 
-/// What the output directory has from before, and what this run's rows and model are made from.
+/// The output directory's earlier status, and the inputs of this run.
 struct Earlier {
-  nlohmann::json status;  ///< null: none, or it is overwritten
-  nlohmann::json inputs;  ///< null: a program of the user's runs, or node 0 records them
+  nlohmann::json status;  ///< null if there is none, or it is overwritten
+  nlohmann::json inputs;  ///< null for a user's program, or if node 0 records them
   bool may_go_on = true;
 };
 
-/// Errors: an input cannot be read; a checkpoint to begin with is in the run that is overwritten.
+/// Errors: an input cannot be read; the run to overwrite contains the checkpoint to start from.
 Result<Earlier> compare_with_earlier(Files& files, const Job& job, bool leads, bool overwrites) {
   Earlier found;
   if (!overwrites) found.status = previous_status(job.training.output_dir);
@@ -260,7 +260,7 @@ Result<Earlier> compare_with_earlier(Files& files, const Job& job, bool leads, b
   return found;
 }
 
-/// The configuration of the agents on this machine, which leads the run.
+/// The configuration of the agents, written by node 0 or the only machine.
 Result<agent::AgentConfig> agent_config(const Job& job, const Nodes& nodes,
                                         const std::string& address, const nlohmann::json& status) {
   agent::AgentConfig config;
@@ -273,8 +273,8 @@ Result<agent::AgentConfig> agent_config(const Job& job, const Nodes& nodes,
   config.address = address;
   config.join_port = nodes.master_port;
   if (nodes.several()) {
-    config.predecessor = true;             // the lock does not hold on other machines
-    config.silence = agent::Time(15'000);  // a network has pauses
+    config.predecessor = true;             // the lock does not cover other machines
+    config.silence = agent::Time(15'000);  // a network may stall for a moment
     config.lease = agent::Time(10'000);
     config.gather_limit = nodes.join_limit;
   }
@@ -321,7 +321,7 @@ Result<int> lead(Files& files, SupervisorOptions options, const Job& job, const 
   DSJ_TRY(options.config, agent_config(job, nodes, address, earlier.status));
   agent::AgentConfig& config = options.config;
   config.rank_command = std::move(program.command);
-  // A run that saves nothing keeps the record of the run before it.
+  // Recorded only after a save, so that a run that saves nothing keeps the earlier record.
   options.when_saved = [&files, output, inputs = earlier.inputs, run_dir = config.run_dir] {
     auto warnings = remove_overwritten(files, output);
     if (!inputs.is_null())
@@ -342,7 +342,7 @@ Result<int> lead(Files& files, SupervisorOptions options, const Job& job, const 
                                                  .environment = std::move(program.environment),
                                                  .lock_fd = lock.fd()}));
   startup::recorder().stage_ends("checks");
-  std::signal(SIGPIPE, SIG_IGN);  // the supervisor sees it, and the ranks save a step
+  std::signal(SIGPIPE, SIG_IGN);  // the supervisor notices, and the ranks save a step
   const SystemRunClock clock;
   const Result<int> code = Supervisor(std::move(options), {.agents = agents,
                                                            .files = files,

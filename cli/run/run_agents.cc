@@ -53,7 +53,7 @@ std::string agent_log(const std::string& logs_dir, int worker) {
 
 Result<LocalAgents> LocalAgents::open(LocalAgentsOptions options) {
   DSJ_TRY(const int signals, agent::signal_fd({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}));
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what an agent leaves behind becomes our child and is ended
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of an agent become our children and are killed
   return LocalAgents(std::move(options), signals);
 }
 
@@ -82,7 +82,7 @@ Status LocalAgents::start(int worker, int64_t incarnation) {
       .environment = environment_with(environment),
       .log_file = agent_log(options_.logs_dir, worker),
       .keep_fds = {options_.lock_fd},
-      .death_signal = SIGTERM};  // if we die: save and stop
+      .death_signal = SIGTERM};  // if this process dies: save and stop
   int ends[2] = {-1, -1};
   if (worker == 0) {
     if (pipe2(ends, O_CLOEXEC) != 0) {

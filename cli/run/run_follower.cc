@@ -57,7 +57,7 @@ void Follower::end(int exit_code, const std::string& told) {
   std::fflush(ports_.out);
 }
 
-/// The agent asks worker 0's, and the whole job saves one step.
+/// The agent forwards it to worker 0's agent; the whole job saves one step.
 void Follower::take_stop() {
   if (exit_code_) return;
   const bool runs = ports_.agents.runs(options_.nodes.rank);
@@ -72,7 +72,7 @@ void Follower::take_stop() {
   ports_.agents.ask_to_stop(options_.nodes.rank);
 }
 
-/// Node 0 writes its configuration when it starts. Another run in it than the agent's: node 0 began anew.
+/// Reads node 0's configuration. If it names another run than the agent's, node 0 restarted.
 void Follower::look_for_a_run() {
   const Time now = ports_.clock.now();
   if (next_look_ && now < *next_look_) return;
@@ -81,7 +81,7 @@ void Follower::look_for_a_run() {
   const auto config = text ? agent::agent_config_from_text(*text, options_.config_file)
                            : Result<agent::AgentConfig>(std::unexpected(text.error()));
   if (config && config->job.run != run_) {
-    // It may be of an earlier run on other machines.
+    // The file may be from an earlier run on other machines.
     const bool fits = config->replicas == options_.nodes.count && config->slots == options_.slots;
     mismatch_ = fits ? ""
                      : "node 0 has " + std::to_string(config->replicas) + " nodes with " +
@@ -111,7 +111,7 @@ void Follower::look_for_a_run() {
 
 void Follower::start_if_due() {
   if (exit_code_ || !start_at_ || ports_.clock.now() < *start_at_) return;
-  if (ports_.agents.runs(options_.nodes.rank)) return;  // the old run's is being killed
+  if (ports_.agents.runs(options_.nodes.rank)) return;  // the old run's agent is being killed
   start_at_.reset();
   ++lives_;
   ++incarnation_;
@@ -155,7 +155,7 @@ void Follower::reap() {
   start_at_ = ports_.clock.now() + 500ms;
 }
 
-/// The last word of a job that is complete may have been lost. Else node 0 may come again.
+/// The final message of a complete job may have been lost. Otherwise node 0 may restart.
 void Follower::lost_node_zero() {
   const std::string path = path_join(options_.output_dir, kStatusFile);
   const auto text = ports_.files.read_all(path);

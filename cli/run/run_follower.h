@@ -1,6 +1,6 @@
-// `dsj run` on a machine that is not node 0 (run_nodes.h). It waits for node 0's configuration in the output directory, which all
-// nodes share, keeps this node's agent running, and ends as the job ends. When node 0 begins another run (its pod came again), it
-// joins that one. Processes, files and time are ports.
+// `dsj run` on machines other than node 0 (run_nodes.h). It waits for node 0's configuration in the
+// shared output directory, keeps this node's agent running, and ends with the job. If node 0 starts
+// another run (its pod was recreated), it joins that run. Processes, files and time are ports.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ namespace dsj::cli {
 
 struct FollowerOptions {
   Nodes nodes;
-  int slots = 1;  ///< of each node, by this node's line
+  int slots = 1;  ///< of each node, from this node's line
   std::string output_dir;
-  std::string config_file;  ///< node 0's: agent_config_file()
-  /// Incarnation of the first agent; above those of this node's earlier runs.
+  std::string config_file;  ///< node 0's agent_config_file()
+  /// Incarnation of the first agent; greater than those of this node's earlier runs.
   int64_t first_life = 1;
-  /// How long to wait for a node 0 that does not begin, or does not answer any more. Once node 0's
-  /// configuration is there, its limit counts.
+  /// How long to wait for a node 0 that does not start or no longer answers. The limit in node
+  /// 0's configuration takes precedence.
   RunClock::Time patience{900'000};
 };
 
@@ -54,11 +54,11 @@ class Follower {
 
   FollowerOptions options_;
   FollowerPorts ports_;
-  std::string run_;       ///< the run (JobFile::run) of the newest agent; empty: there was none
-  std::string mismatch_;  ///< why the configuration that is there is not of this line
+  std::string run_;       ///< the run (JobFile::run) of the newest agent; empty if there was none
+  std::string mismatch_;  ///< why the configuration found does not match this line
   int64_t lives_ = 0;     ///< agents started in this run
   int64_t incarnation_ = 0;
-  Time waiting_since_;  ///< while no agent runs and none is due
+  Time waiting_since_;  ///< start of the time without a running or scheduled agent
   std::optional<Time> start_at_, next_look_;
   bool stopping_ = false, gave_up_ = false;
   std::optional<int> exit_code_;

@@ -21,10 +21,10 @@ namespace {
 constexpr std::chrono::milliseconds kLookAgain{1'000};
 constexpr int kLooks = 60;
 
-/// torchrun's options that concern machines, and the job's that it also reads from its environment.
+/// torchrun's options about machines, and the job's options that may come from the environment.
 struct Option {
   const char* name;
-  bool of_the_job;  ///< it stays in the line
+  bool of_the_job;  ///< the option stays in the line
   const char* other = "";
 };
 constexpr Option kOptions[] = {{"nnodes", true},         {"nproc_per_node", true, "num_gpus"},
@@ -50,7 +50,7 @@ std::string variable_of(const std::string& name) {
   return upper;
 }
 
-/// What the line says; what does not concern the job goes out of it.
+/// Returns the line's options, and removes those that do not concern the job.
 Result<std::map<std::string, Given>> take_options(std::vector<std::string>& line) {
   std::map<std::string, Given> given;
   std::vector<std::string> rest;
@@ -104,9 +104,9 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(from, text.find_last_not_of(' ') + 1 - from));
 }
 
-/// torchrun's --rdzv_conf KEY=VALUE,... Its static rendezvous reads `timeout`, its dynamic one
-/// `join_timeout`: a line with both is written for the second. The other keys are about a store that
-/// is not here.
+/// Parses torchrun's --rdzv_conf KEY=VALUE,... Its static rendezvous reads `timeout`, its
+/// dynamic one `join_timeout`, which takes precedence if a line has both. Other keys concern a
+/// store that is not used here.
 Result<std::optional<int>> join_limit_of(const Given& conf) {
   std::map<std::string, int> found;
   std::string_view rest = conf.value;
@@ -128,7 +128,7 @@ Result<std::optional<int>> join_limit_of(const Given& conf) {
   return std::nullopt;
 }
 
-/// The value of a variable of torchrun's; its line counts more.
+/// Adds torchrun's variables; the line takes precedence.
 void look_into(std::map<std::string, Given>& given, const Variable& variable,
                std::vector<std::string>* line) {
   for (const Option& option : kOptions) {

@@ -1,5 +1,5 @@
-// What `dsj run` does before it starts a process: it reads the job, checks all that can be checked,
-// and only then makes the output directory. It prints what it finds.
+// Prepares `dsj run` before it starts a process: reads the job, checks everything, and only
+// then creates the output directory. Prints the findings.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace dsj::cli {
 
 struct RunArguments {
   bool help = false;
-  std::string manifest;                ///< JOB.yaml; empty: a torchrun line
+  std::string manifest;                ///< JOB.yaml; empty for a torchrun line
   std::vector<std::string> line;       ///< the torchrun line's words
   std::string output;                  ///< --output
   std::string format;                  ///< -o: text or json
@@ -23,16 +23,16 @@ struct RunArguments {
   Nodes nodes;
 };
 
-/// Splits `dsj run`'s own arguments from the torchrun line's. `variable`: of the environment, for what torchrun reads there.
+/// Splits `dsj run`'s own arguments from a torchrun line. `variable`: reads torchrun's variables.
 Result<RunArguments> split_run_arguments(Arguments args, const Variable& variable);
 
 struct PreparedJob {
   jobspec::Job job;
-  std::vector<std::string> told;  ///< the messages of the warnings that were printed
+  std::vector<std::string> told;  ///< messages of the warnings that were printed
 };
-/// The job with absolute paths; a hub id is replaced by its model in the Hugging Face cache. Prints
-/// every finding on stderr, one per line. nullopt: it does not pass the check (job_check.h); nothing
-/// was written. Error: the words make no job.
+/// Returns the job with absolute paths; a hub id is replaced by its model in the Hugging Face
+/// cache. Prints every finding on stderr, one per line. nullopt if the job does not pass the
+/// check (job_check.h); nothing is written then. Errors: the arguments do not describe a job.
 Result<std::optional<PreparedJob>> prepare_job(const RunArguments& arguments);
 
 }  // namespace dsj::cli

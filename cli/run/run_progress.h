@@ -1,6 +1,6 @@
-// What `dsj run` shows: on a terminal one bar, redrawn in place, and above it a line per "log" report
-// (every logging_steps) if the job names that number; elsewhere these lines alone. It is our own because no C++ progress library is packaged in both Debian
-// 12 and Ubuntu 24.04.
+// Shows the progress of `dsj run`: on a terminal a bar that is redrawn in place, with a line above
+// it per "log" report (every logging_steps) if the job sets that number; elsewhere only these
+// lines. Own code, because no C++ progress library is packaged in both Debian 12 and Ubuntu 24.04.
 #pragma once
 
 #include <cstdio>
@@ -18,7 +18,7 @@ struct ProgressView {
 };
 
 /// "   42/2000   2% [##........] loss 1.9312 lr 9.8e-07 312 tok/s, 1:10:05 left", at most `columns`
-/// wide: first the bar shrinks, then the text is cut.
+/// wide: the bar shrinks first, then the text is cut.
 std::string bar_text(const ProgressView& view, int columns);
 /// "step 42/2000 loss 1.9312 lr 9.8e-07 grad_norm 0.92 312 tok/s, 1:10:05 left"
 std::string line_text(const ProgressView& view);
@@ -28,21 +28,21 @@ std::string duration_text(double seconds);
 /// Draws on a stream. One thread.
 class Progress {
  public:
-  /// `lines`: also above a bar.
+  /// `lines`: print them above the bar, too.
   Progress(std::FILE* out, bool terminal, bool lines = false);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
 
-  /// Prints a line of these numbers if there is no bar, or if they are wanted above it.
+  /// Prints a line with these numbers if there is no bar, or if `lines` was set.
   void line(const ProgressView& view);
-  /// For the next redraw() to show.
+  /// Sets what the next redraw() shows.
   void show(const ProgressView& view) { view_ = view; }
-  /// Draws the bar again; call it some times a second. Does nothing without a terminal.
+  /// Redraws the bar; call it a few times per second. Does nothing without a terminal.
   void redraw();
   /// Prints a line of text above the bar.
   void print(std::FILE* stream, const std::string& text);
   void clear();
-  /// Whether a stream turned out to be a pipe that nobody reads any more (`dsj run | head`).
+  /// Whether a stream is a pipe whose reader has gone (`dsj run | head`).
   bool reader_gone() const { return reader_gone_; }
 
  private:

@@ -44,7 +44,7 @@ std::string about_skipped(const report::Step& step) {
          (step.bad_gradient ? ": the gradient of " + *step.bad_gradient + " is not finite" : "");
 }
 
-/// How long the steps waited for a save; empty: no step follows, or it is not told.
+/// How long the steps waited for a save; empty if no step follows or the time is unknown.
 std::string about_stall(const report::Checkpoint& saved) {
   if (!saved.stall_seconds || saved.last.value_or(false)) return {};
   return text::format(", the steps waited %.0f ms", *saved.stall_seconds * 1000);

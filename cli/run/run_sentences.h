@@ -1,4 +1,4 @@
-// What `dsj run` says about a report, beside its progress (run_progress.h). Pure.
+// The messages of `dsj run` about reports, in addition to the progress (run_progress.h). Pure.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ struct Sentence {
   bool is_problem = false;  ///< for stderr
 };
 
-/// nullopt: the report is shown as progress, or is the last one. `status` has taken the report.
+/// nullopt if the report is progress or the last one. `status` already includes the report.
 std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus& status,
                                     const std::string& output_dir);
 

@@ -1,6 +1,6 @@
-// status.yaml: the object that a DeepSpeedJob has as its .status, made from the reports of worker
-// 0's agent (job/report/reports.h). Pure: reports and the time of day come in, one object comes
-// out, and the caller writes it.
+// Builds status.yaml, in the form of a DeepSpeedJob's .status, from the reports of worker 0's
+// agent (job/report/reports.h). Pure: the inputs are reports and the time of day, the result is
+// one object, which the caller writes.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace dsj::cli {
 class RunStatus {
  public:
   /// `previous`: the status of an earlier `dsj run` in the same output directory, or null. Its
-  /// checkpoint, attempt and failure history stay.
+  /// checkpoint, attempt and failure history are kept.
   RunStatus(const nlohmann::json& previous, int world_size, int workers, std::string now);
 
   void take(const report::Report& told, const std::string& now);
-  /// A stop was requested and the ranks are saving. `why`: one clause.
+  /// A stop was requested and the ranks are saving. `why`: a clause.
   void stopping(const std::string& why, const std::string& now);
 
   const nlohmann::json& object() const { return object_; }
@@ -43,7 +43,7 @@ class RunStatus {
 
 /// The text of status.yaml.
 std::string status_to_text(const nlohmann::json& status);
-/// The status in status.yaml's text; null: it holds none.
+/// Parses the text of status.yaml; null if it has no status.
 nlohmann::json status_from_text(const std::string& text, const std::string& source);
 
 }  // namespace dsj::cli

@@ -82,7 +82,7 @@ void Supervisor::turn() {
 // ---- agents
 
 Status Supervisor::write_config() {
-  const mode_t before = umask(077);  // the file holds the key
+  const mode_t before = umask(077);  // the file contains the key
   const Status written = replace_file(ports_.files, agent_config_file(options_.config),
                                       agent::to_text(options_.config));
   umask(before);
@@ -123,12 +123,12 @@ void Supervisor::reap_agents() {
   for (int worker = 0; worker < workers(); ++worker) {
     const auto exit = ports_.agents.take_exit(worker);
     if (!exit) continue;
-    read_reports();  // it wrote its last reports before it ended
+    read_reports();  // the last reports precede the exit
     if (!outcome_) agent_died(worker, *exit);
   }
 }
 
-/// An agent ended although the job has not.
+/// Handles an agent that ended before the job.
 void Supervisor::agent_died(int worker, const agent::ChildExit& exit) {
   const std::string what = "the agent of worker " + std::to_string(worker) + " ended with " +
                            agent::describe_exit(exit.exit_code, exit.signal);
@@ -140,7 +140,7 @@ void Supervisor::agent_died(int worker, const agent::ChildExit& exit) {
                 what + "; its log: " + log});
   }
   if (stopping_) {
-    if (worker != 0) return;  // worker 0's agent notices and ends the job
+    if (worker != 0) return;  // worker 0's agent notices it and ends the job
     return end({kExitPreempted, "StoppedWithoutCheckpoint", what});
   }
   auto pause = 0ms;
@@ -163,8 +163,8 @@ void Supervisor::agent_died(int worker, const agent::ChildExit& exit) {
     options_.config.predecessor = true;
     options_.config.last_attempt = status_.attempt();
   } else {
-    // Worker 0's agent counts what this costs the job. An agent that cannot stay up is another
-    // matter.
+    // Worker 0's agent counts the failures of the job. An agent that cannot stay up is counted
+    // here.
     if (agents_[worker].incarnation > 10) {
       return end({kExitFailed, "AgentFailed", what + " for the 10th time; its log: " + log});
     }
@@ -188,7 +188,7 @@ void Supervisor::kill_agents() {
 
 // ---- signals
 
-/// As where the terminal is closed: the ranks save a step, and the run can go on from there.
+/// As when a terminal is closed: the ranks save a step, from which the run can continue.
 void Supervisor::stop_without_reader() {
   if (stopping_ || outcome_ || !progress_.reader_gone()) return;
   take_stop("the reader of the output is gone: all ranks save the same step");
@@ -249,7 +249,7 @@ void Supervisor::take_report(const report::Report& told) {
   if (warning && std::ranges::any_of(options_.told, [&](const std::string& message) {
         return warning->message.ends_with(message);
       }))
-    return;  // the check before the start has said so
+    return;  // the check before the start has printed it
   if (const auto said = sentence_of(told, status_, options_.config.job.output_dir)) {
     progress_.print(said->is_problem ? ports_.err : ports_.out, said->text);
   }
@@ -260,9 +260,9 @@ void Supervisor::take_report(const report::Report& told) {
     options_.config.budget.total = static_cast<int>(failure->restarts_total);
     options_.config.budget.saved_step = failure->saved_step;
   } else if (const auto* end = std::get_if<report::End>(&told)) {
-    tell_start();  // of a job with so few steps that a rank told its start late
+    tell_start();  // if the job has so few steps that a rank reported its start late
     outcome_ = Outcome{static_cast<int>(end->exit_code), end->reason, end->message};
-    kill_at_ = ports_.clock.now() + 15s;  // the agents should exit by themselves
+    kill_at_ = ports_.clock.now() + 15s;  // until then the agents should have exited
   }
   keep_status(!std::holds_alternative<report::Warning>(told));
 }
@@ -289,7 +289,7 @@ void Supervisor::keep_status(bool now) {
   }
 }
 
-/// Rank 0's first step may come before another rank has told its start: then the next one asks.
+/// Rank 0's first step may precede another rank's start report; the next step tries again.
 void Supervisor::tell_start() {
   if (!options_.startup_trace || status_.attempt() == start_told_ || status_.step() == 0) return;
   const auto lines = ports_.files.read_all(startup_file(options_.config));
@@ -298,7 +298,7 @@ void Supervisor::tell_start() {
   auto table = startup::table(*lines, status_.attempt(), ranks);
   if (!table) return;
   start_told_ = status_.attempt();
-  table->pop_back();  // print() ends the line
+  table->pop_back();  // print() adds the line end
   progress_.print(ports_.out, *table);
 }
 

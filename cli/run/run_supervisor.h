@@ -1,7 +1,7 @@
-// `dsj run` while the job runs. It has one agent per worker started, follows worker 0's reports,
-// keeps status.yaml, shows the progress, passes Ctrl-C on, and replaces an agent that dies. It is
-// to a job on this machine what the operator is to a job in a cluster. Processes, files and time
-// are ports; tests/cli/run/run_supervisor_test.cc plays them.
+// Runs `dsj run` while the job runs: starts one agent per worker, follows worker 0's reports,
+// writes status.yaml, shows the progress, forwards Ctrl-C, and replaces an agent that dies. It
+// corresponds to the operator of a job in a cluster. Processes, files and time are ports;
+// tests/cli/run/run_supervisor_test.cc has the fakes.
 #pragma once
 
 #include <cstdio>
@@ -20,12 +20,12 @@ namespace dsj::cli {
 
 struct SupervisorOptions {
   agent::AgentConfig config;   ///< written to agent_config_file() before each start of an agent
-  int workers_here = 0;        ///< of its workers, from worker 0, on this machine; 0: all
+  int workers_here = 0;        ///< workers on this machine, from worker 0 on; 0 means all
   std::string resume_command;  ///< printed after an interruption
   nlohmann::json previous_status;
-  std::vector<std::string> told;  ///< messages of warnings that were printed before the start
-  bool startup_trace = false;     ///< a table of each attempt's start is printed
-  /// Called once, when this run has a checkpoint or is done: returns warnings. Empty: nothing is due.
+  std::vector<std::string> told;  ///< messages of the warnings that were printed before the start
+  bool startup_trace = false;     ///< print a table of each attempt's start
+  /// Called once, when this run has a checkpoint or has ended; returns warnings. May be empty.
   std::function<std::vector<std::string>()> when_saved = {};
 };
 
@@ -35,20 +35,20 @@ struct SupervisorPorts {
   const RunClock& clock;
   std::FILE* out = stdout;
   std::FILE* err = stderr;
-  bool terminal = false;  ///< `out` is one: a bar, redrawn in place
+  bool terminal = false;  ///< `out` is a terminal: show a bar that is redrawn in place
 };
 
 /// The file that an agent reads its configuration from.
 std::string agent_config_file(const agent::AgentConfig& config);
-/// The file in which the processes tell of a start (common/startup_trace.h).
+/// The file with the processes' start times (common/startup_trace.h).
 std::string startup_file(const agent::AgentConfig& config);
-/// Where the agents' and ranks' logs are.
+/// Directory of the agents' and ranks' logs.
 std::string logs_dir(const agent::AgentConfig& config);
 
 class Supervisor {
  public:
   Supervisor(SupervisorOptions options, SupervisorPorts ports);
-  /// Runs the job to its end, when none of its processes is left. Returns `dsj run`'s exit code.
+  /// Runs the job until all its processes have ended. Returns `dsj run`'s exit code.
   int run();
 
  private:
@@ -58,7 +58,7 @@ class Supervisor {
     std::optional<Time> start_at;  ///< when to start its next life
   };
   struct Outcome {
-    int exit_code;  ///< an agent's ExitCode (contract.h)
+    int exit_code;  ///< an ExitCode of agents (contract.h)
     std::string reason, message;
   };
 
@@ -92,7 +92,7 @@ class Supervisor {
   std::string report_bytes_;
   bool stopping_ = false, killed_ = false, status_dirty_ = true, status_failed_ = false;
   std::optional<Time> status_written_, drawn_;
-  int64_t start_told_ = 0;  ///< the attempt whose start was printed last
+  int64_t start_told_ = 0;  ///< the last attempt whose start was printed
   std::optional<Outcome> outcome_;
   std::optional<Time> kill_at_;
 };

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kGain = 1.05;  ///< DeepSpeed's
 
-/// The file as given is the option with the same values.
+/// The given file equals the option with the same values.
 bool same(const Candidate& a, const Candidate& b) {
   return a.stage == b.stage && a.micro_batch == b.micro_batch && a.accumulation == b.accumulation &&
          a.offload == b.offload && a.settings == b.settings;
@@ -22,7 +22,7 @@ const Outcome* find(std::span<const Outcome> tried, const Option& option) {
   return nullptr;
 }
 
-/// Sizes that nobody need look at: above one that gained too little over the one before it.
+/// The largest useful size: the first one that gained too little over the size before it.
 int64_t useful_size(const std::vector<Group>& groups, const Rules& rules,
                     std::span<const Outcome> tried) {
   int64_t most = std::numeric_limits<int64_t>::max();
@@ -37,7 +37,7 @@ int64_t useful_size(const std::vector<Group>& groups, const Rules& rules,
   return most;
 }
 
-/// What may be tried now, in the order of the groups.
+/// The options that may be tried now, in the order of the groups.
 std::vector<const Option*> open_options(const std::vector<Group>& groups, const Rules& rules,
                                         std::span<const Outcome> tried) {
   int64_t largest = 0;
@@ -67,7 +67,7 @@ uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
-/// By the cost model of what has run; without any, the first.
+/// The best option by the cost model of the trials so far; without trials the first.
 const Option* most_promising(const std::vector<const Option*>& open, const Rules& rules,
                              std::span<const Outcome> tried) {
   std::vector<CostModel::Measured> measured;

@@ -8,12 +8,12 @@
 namespace dsj::tune {
 namespace {
 
-/// Shares of a step's time before anything is known of the machine.
+/// Shares of a step's time before any measurement.
 constexpr double kGuess[] = {0.75, 0.1, 0.1, 0.05};
-/// How many measurements the guess is worth.
+/// The weight of the guess, in measurements.
 constexpr double kTrust = 0.1;
 
-/// Solves a x = b for a symmetric matrix that is positive definite.
+/// Solves a x = b for a symmetric positive definite matrix.
 template <size_t N>
 std::array<double, N> solve(std::array<std::array<double, N>, N> a, std::array<double, N> b) {
   for (size_t i = 0; i < N; ++i)
@@ -37,7 +37,7 @@ CostModel::Terms CostModel::terms_of(const Counts& counts) {
 
 CostModel::CostModel(std::span<const Measured> all) {
   DSJ_CHECK(!all.empty());
-  // A term that the first one lacks is scaled by the first that has it.
+  // A term that is 0 in the first is scaled by the first measurement that has it.
   for (const Measured& one : all) {
     const Terms terms = terms_of(one.counts);
     for (size_t i = 0; i < kTerms; ++i)

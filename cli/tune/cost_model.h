@@ -1,5 +1,5 @@
-// Seconds of a step from what its schedule counts: a weighted sum, whose weights begin as a guess and
-// follow what was measured. Pure.
+// Predicts the seconds of a step as a weighted sum of what its schedule counts. The weights
+// begin as a guess and follow the measurements. Pure.
 #pragma once
 
 #include <array>
@@ -7,11 +7,11 @@
 
 namespace dsj::tune {
 
-/// What a step of one configuration does on one rank, counted before it runs. All may be 0 but the
-/// first.
+/// The work of one rank in a step of a configuration, counted before it runs. All values except
+/// the first may be 0.
 struct Counts {
   double products = 1;    ///< tokens x parameters: the matrix products
-  double weights = 0;     ///< micro-steps x parameters: weights and gradients that are walked
+  double weights = 0;     ///< micro-steps x parameters: weights and gradients that are traversed
   double wire_bytes = 0;  ///< sent per step
   double actions = 0;     ///< entries of the step's schedule: units run, gathered, reduced
 };
@@ -22,8 +22,8 @@ class CostModel {
     Counts counts;
     double seconds = 0;  ///< above 0
   };
-  /// `all`: at least one; the first gives the scale of the guess. Ridge regression towards it:
-  /// relative errors count, and no weight is negative.
+  /// `all`: at least one; the first sets the scale of the initial guess. Ridge regression
+  /// towards the guess, of relative errors; no weight becomes negative.
   explicit CostModel(std::span<const Measured> all);
   double seconds(const Counts& counts) const;
 

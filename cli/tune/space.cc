@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-/// "overlap_comm" true → "ocT"; a number above 9,000 as DeepSpeed shortens it: "rbs5.0e+07".
+/// "overlap_comm" true → "ocT"; a number above 9,000 in DeepSpeed's short form: "rbs5.0e+07".
 std::string short_name(const std::string& key, const json& value) {
   std::string name;
   bool first = true;
@@ -48,7 +48,7 @@ const std::vector<Choice>& choices() {
   return all;
 }
 
-/// Whether the key changes what a run does at this stage.
+/// Whether the key has an effect at this stage.
 bool acts(const char* key, int stage) {
   const dsconfig::Key* row = dsconfig::find_key(std::string("zero_optimization.") + key);
   if (row == nullptr || row->state != dsconfig::State::Works) return false;
@@ -118,7 +118,7 @@ std::vector<json> settings_of(int stage, int64_t parameters) {
     std::vector<json> values;
     for (const json& value : choice.values) {
       values.push_back(value);
-      if (choice.bucket && value.get<int64_t>() >= parameters) break;  // the others are the same
+      if (choice.bucket && value.get<int64_t>() >= parameters) break;  // the rest is equivalent
     }
     std::vector<json> more;
     for (const json& one : all)

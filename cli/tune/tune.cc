@@ -1,5 +1,5 @@
-// dsj tune JOB.yaml: short runs that look for a faster ds_config (docs/plan.md). By the section
-// "autotuning" of the file, or by the arguments alone.
+// dsj tune JOB.yaml: searches for a faster ds_config with short runs (docs/plan.md), by the
+// file's section "autotuning" or by the arguments.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -76,7 +76,7 @@ std::optional<int> parse(Arguments args, TuneArguments& to) {
   return parser.parse(args);
 }
 
-/// Arguments win over the section.
+/// Arguments take precedence over the section.
 void apply(const TuneArguments& args, dsconfig::Autotuning& settings) {
   if (!args.metric.empty()) settings.metric = args.metric;
   if (!args.tuner.empty()) settings.tuner_type = args.tuner;

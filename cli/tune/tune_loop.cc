@@ -102,7 +102,7 @@ Status TuneLoop::begin() {
   return clear();
 }
 
-/// Of a trial that was cut, or of another job. Nobody else's folder is removed.
+/// Removes the folder of an interrupted trial or of another job, but no foreign folder.
 Status TuneLoop::clear_trial(const std::string& folder) {
   auto& files = ports_.files;
   DSJ_TRY(const bool there, files.exists(folder));
@@ -160,14 +160,14 @@ Status TuneLoop::record(const tune::Option& option, const TrialResult& result,
   const auto rows = static_cast<double>(batch_of(option.candidate, space_.job().world_size()));
   const double ranks = space_.job().world_size();
   const json metrics = {
-      {"latency", outcome.step_seconds * 1e6},  // microseconds, as DeepSpeed
+      {"latency", outcome.step_seconds * 1e6},  // microseconds, as in DeepSpeed
       {"throughput", rows / outcome.step_seconds},
       {"FLOPS_per_gpu", 6 * space_.parameters() * outcome.tokens_per_second / ranks},
       {"tokens_per_second", outcome.tokens_per_second},
       {"tokens", result.tokens},
       {"step_seconds", result.step_seconds}};
   DSJ_TRY_STATUS(files.write_atomically(path_join(folder, kMetrics), metrics.dump(2) + "\n"));
-  // What a short run leaves and nobody needs.
+  // Outputs of a short run that are not needed.
   for (const char* name : {contract::kModelDir, contract::kCheckpointsDir})
     DSJ_TRY_STATUS(files.remove_all(path_join(path_join(folder, "run"), name)));
   return {};
@@ -208,7 +208,7 @@ Result<bool> TuneLoop::attempt(const tune::Option& option, std::vector<Outcome>&
 }
 
 Result<bool> TuneLoop::search(const std::vector<tune::Group>& groups, tune::Rules rules) {
-  // The best so far is what a further one has to beat; the file as given at first.
+  // A new trial has to beat the best so far, at first the given file.
   const Outcome* best = tune::best_of(tried_, rules.metric);
   std::vector<Outcome> tried = {best ? *best : tried_.front()};
   for (;;) {
@@ -288,7 +288,7 @@ Status TuneLoop::write_best(const Outcome& best) {
       files.write_atomically(path_join(options_.results, kCommand), "dsj run " + job_file + "\n"));
   DSJ_TRY_STATUS(files.write_atomically(path_join(options_.results, kSummary),
                                         table() + "\n" + gain(best) + "\n"));
-  // Last: it says that the search is over.
+  // Written last, because it marks the end of the search.
   return files.write_atomically(path_join(options_.results, kOptimal),
                                 job.ds_config.dump(2) + "\n");
 }

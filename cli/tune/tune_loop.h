@@ -1,6 +1,6 @@
-// The search of `dsj tune`: tries what cli/tune/choose.h picks, keeps each outcome in a folder of its
-// own as DeepSpeed lays them out, and writes what it found. Everything is read back from the folders,
-// so that a search that was stopped goes on with the same command.
+// The search of `dsj tune`: tries what cli/tune/choose.h picks, keeps each outcome in its own
+// folder in DeepSpeed's layout, and writes the result. All state is read back from the folders,
+// so the same command continues a search that was stopped.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace dsj::cli {
 
 struct TuneOptions {
   std::string results, experiments;  ///< absolute directories
-  bool everything = false;           ///< --all: no early end
+  bool everything = false;           ///< --all: do not stop early
 };
 
 struct TunePorts {
@@ -27,17 +27,17 @@ struct TunePorts {
 
 class TuneLoop {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   TuneLoop(const TuneSpace& space, TuneOptions options, TunePorts ports);
-  /// The exit code of `dsj tune`: 0 something was found, 1 nothing ran, 130 interrupted.
+  /// The exit code of `dsj tune`: 0 if a trial ran, 1 if none did, 130 if interrupted.
   Result<int> run();
-  /// What run() tried, in that order, and the best, for -o json.
+  /// The trials of run() in order, and the best one, for -o json.
   nlohmann::json outcomes() const;
 
  private:
-  /// Tries `groups` to their end, after `tried_`. False: interrupted.
+  /// Continues the search in `groups`, after `tried_`. False if interrupted.
   Result<bool> search(const std::vector<tune::Group>& groups, tune::Rules rules);
-  /// False: interrupted.
+  /// Tries one option. False if interrupted.
   Result<bool> attempt(const tune::Option& option, std::vector<tune::Outcome>& tried);
   Status begin();
   Status clear();
@@ -57,7 +57,7 @@ class TuneLoop {
   TunePorts ports_;
   tune::Rules rules_;
   std::vector<tune::Outcome> tried_;
-  std::map<std::string, std::string> failures_;  ///< name → why
+  std::map<std::string, std::string> failures_;  ///< name → reason
   int64_t reused_ = 0;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What changes no step, or makes the first steps unlike the later ones.
+/// Removes keys that do not affect steps, or make the first steps unlike the later ones.
 void make_quiet(json& ds_config) {
   for (const char* path : {"/tensorboard", "/csv_monitor", "/flops_profiler", "/comms_logger",
                            "/curriculum_learning", "/data_efficiency/curriculum_learning",
@@ -22,7 +22,7 @@ void make_quiet(json& ds_config) {
     ds_config.erase(key);
 }
 
-/// The first reason why a run would not start.
+/// The first finding that prevents a run.
 std::string refusal(const dsconfig::Resolution& resolution) {
   for (const auto& finding : resolution.findings)
     if (finding.severity != dsconfig::Finding::Severity::Warning)

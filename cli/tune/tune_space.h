@@ -1,5 +1,5 @@
-// From a job to what `dsj tune` may try of it: configurations that the memory model lets pass, with
-// what each counts, and the short job of a trial. Reads the data once, to measure the rows.
+// Derives from a job what `dsj tune` may try: configurations that fit the memory model, with
+// their counts, and the short job of a trial. Reads the data once, to measure the rows.
 #pragma once
 
 #include <memory>
@@ -17,38 +17,38 @@ namespace dsj::cli {
 
 struct TuneScope {
   std::vector<int> stages;
-  bool offload = false;     ///< also with the optimizer's state in host memory
+  bool offload = false;     ///< also try the optimizer state in host memory
   bool keep_batch = false;  ///< train_batch_size stays
 };
 
 class TuneSpace {
  public:
-  /// `job`: with TuneRequest::ds_config. BadInput: it cannot run as it is, or elasticity decides its
-  /// batch. `machine` must outlive it.
+  /// `job`: with TuneRequest::ds_config. Errors: BadInput if it cannot run unchanged, or if
+  /// elasticity determines its batch size. `machine` must outlive the result.
   static Result<TuneSpace> make(jobspec::Job job, dsconfig::Autotuning settings, TuneScope scope,
                                 std::vector<int64_t> micro_batches, GivenLimits given,
                                 const Machine& machine);
 
   const jobspec::Job& job() const { return job_; }
   const dsconfig::Autotuning& settings() const { return settings_; }
-  /// The file as it is. Its counts are not of use if it does not fit.
+  /// The unchanged file. Its counts are meaningless if it does not fit.
   const tune::Option& given() const { return given_; }
-  /// By stage, with and without offload. What does not fit is left out; `pruned` says what and why.
+  /// Grouped by stage and offload. What does not fit is left out; pruned() lists it with reasons.
   const std::vector<tune::Group>& groups() const { return groups_; }
   const std::vector<std::string>& pruned() const { return pruned_; }
-  /// The other keys of ZeRO around `best`, one group each.
+  /// Variations of `best` in the other ZeRO keys, one group each.
   std::vector<tune::Group> settings_around(const tune::Candidate& best) const;
   double parameters() const { return parameters_; }
 
   /// The job with the candidate's values, as a user would run it.
   jobspec::Job job_of(const tune::Candidate& candidate) const;
-  /// The same for a few steps below `output`: without monitors, evaluation, checkpoints and
-  /// curricula, so that steps are alike.
+  /// The same for a few steps, with output below `output`; without monitors, evaluation,
+  /// checkpoints and curricula, so that all steps do the same work.
   jobspec::Job trial_of(const tune::Candidate& candidate, const std::string& output) const;
 
  private:
   TuneSpace() = default;
-  /// Why the candidate cannot run; empty: it can, and `option` has its counts.
+  /// Why the candidate cannot run. Empty if it can; `option` then has its counts.
   std::string judge(const tune::Candidate& candidate, tune::Option& option) const;
   void add_group(int stage, bool offload, const tune::BatchRule& rule,
                  const std::vector<int64_t>& sizes);

@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr int kPollMs = 200;
 constexpr int64_t kMetricsBytesMax = 64 << 20;
 
-/// The last line that says something.
+/// The last line that is not empty.
 std::string last_line(const std::string& text) {
   std::istringstream lines(text);
   std::string last;
@@ -30,7 +30,7 @@ std::string last_line(const std::string& text) {
   return last;
 }
 
-/// Waits for the child. True: the user asked to stop meanwhile.
+/// Waits for the child. True if the user requested a stop meanwhile.
 bool wait_for(pid_t pid, int signals, agent::ChildExit& exit) {
   bool asked = false;
   for (;;) {
@@ -43,7 +43,7 @@ bool wait_for(pid_t pid, int signals, agent::ChildExit& exit) {
     for (const int number : agent::read_signals(signals)) {
       if (number == SIGCHLD) continue;
       asked = true;
-      ::kill(pid, number);  // `dsj run` itself tells its agents
+      ::kill(pid, number);  // `dsj run` forwards it to its agents
     }
   }
 }
