@@ -60,6 +60,18 @@ TEST(Crd, IsWhatTheSchemaSays) {
   }
 }
 
+/// A server takes only texts, numbers and booleans that no list holds.
+TEST(Crd, WhatJobsAreSelectedByIsInTheSchema) {
+  std::set<std::string> paths;
+  for (const json& one : version()["selectableFields"]) {
+    const std::string path = one["jsonPath"];
+    paths.insert(path);
+    EXPECT_EQ(schema(path.substr(1))["type"], "string") << path;
+  }
+  EXPECT_EQ(paths, (std::set<std::string>{".status.phase", ".spec.workers.templateRef.name",
+                                          ".spec.runPolicy.schedulingPolicy.queue"}));
+}
+
 TEST(Crd, ThePageOfFieldsIsWhatTheSchemaSays) {
   std::ifstream file(DSJ_SOURCE_DIR "/docs/fields.md");
   const std::string committed{std::istreambuf_iterator<char>(file), {}};

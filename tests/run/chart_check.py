@@ -516,6 +516,9 @@ class Chart:
         print(f"result: chart: {len(good)} writes taken, {len(bad)} attacks refused by the agent policy")
         left = json.loads(kubectl("-n", "team", "get", "dsj", "tune", "-o", "json").stdout)
         expect(left["status"]["training"] == {"attempt": 4, "step": 10}, left["status"])
+        for phase, found in ((left["status"]["phase"], True), ("Complete", False)):
+            chosen = kubectl("-n", "team", "get", "dsj", "--field-selector", "status.phase=" + phase, "-o", "name").stdout
+            expect(("/tune" in chosen) == found, f"jobs with the phase {phase}: {chosen}")
 
     def metrics(self):
         """The metrics of the running operator are for those whom the chart's ClusterRole lets read them."""
@@ -615,6 +618,21 @@ class Chart:
         run("helm", "uninstall", "third", "-n", "ops")
         expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout == before, "every job is still there")
 
+    def without_resources(self):
+        """An upgrade to crds.install=false deletes no resource: one that is not kept is refused, a kept one stays with its jobs."""
+        before = kubectl("-n", "team", "get", "dsj", "-o", "name").stdout
+        run("helm", "install", "other", self.chart, "-n", "ops", "--set", "crds.keep=false")
+        for plural in ("deepspeedjobs", "deepspeedjobtemplates"):  # as a first install without `keep` leaves them
+            kubectl("annotate", "crd", plural + ".training.dsj.dev", "helm.sh/resource-policy-")
+        refused = run("helm", "upgrade", "other", self.chart, "-n", "ops", "--set", "crds.install=false,crds.keep=false", check=False)
+        expect(refused.returncode != 0 and "would delete deepspeedjobs.training.dsj.dev" in refused.stderr, f"an upgrade that deletes the resource: {refused.stderr}")
+        run("helm", "upgrade", "other", self.chart, "-n", "ops")
+        for keep in ("true", "false"):
+            run("helm", "upgrade", "other", self.chart, "-n", "ops", "--set", f"crds.install=false,crds.keep={keep}")
+            expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout == before, "every job is still there")
+        run("helm", "uninstall", "other", "-n", "ops")
+        expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout == before, "every job is still there")
+
     # ---- the other scope, and the end
     def leave(self):
         run("helm", "upgrade", "r", self.chart, "-n", "ops", "--set", "rbac.scope=Namespaces", "--set", "watchNamespaces={team}")
@@ -633,7 +651,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.package, chart.values, chart.security_context, chart.workers_security_context, chart.names, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.package, chart.values, chart.security_context, chart.workers_security_context, chart.names, chart.versions, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.merges, chart.manager, chart.rights, chart.teams, chart.attacks, chart.enough, chart.leave, chart.again, chart.without_resources):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()
