@@ -626,7 +626,7 @@ class Chart:
             kubectl("annotate", "crd", plural + ".training.dsj.dev", "helm.sh/resource-policy-")
         refused = run("helm", "upgrade", "other", self.chart, "-n", "ops", "--set", "crds.install=false,crds.keep=false", check=False)
         expect(refused.returncode != 0 and "would delete deepspeedjobs.training.dsj.dev" in refused.stderr, f"an upgrade that deletes the resource: {refused.stderr}")
-        run("helm", "upgrade", "other", self.chart, "-n", "ops")
+        run("helm", "upgrade", "other", self.chart, "-n", "ops", "--set", "crds.keep=true")
         for keep in ("true", "false"):
             run("helm", "upgrade", "other", self.chart, "-n", "ops", "--set", f"crds.install=false,crds.keep={keep}")
             expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout == before, "every job is still there")
