@@ -20,7 +20,7 @@ BlockReduction::BlockReduction(const layout::FlatLayout& layout, const at::Tenso
   DSJ_CHECK(places * owners == layout.world() && owners == (rail_ ? rail_->world() : 1));
   memory::MemoryScope scope(memory::Class::Buckets);
   first_ = hop(near, owners * shard, whole.device());
-  // To the rank of each place go the slices of all ranks of that place: rank = owner * places + place.
+  // The rank with index `place` gets the slices of all ranks with that index in their groups.
   for (const auto& chunk : layout.chunks()) {
     const at::Tensor slices =
         whole.narrow(0, chunk.offset, chunk.numel).view({owners, places, chunk.slice});

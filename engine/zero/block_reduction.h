@@ -1,13 +1,13 @@
-// A flat's gradient on its way to the ranks that own its shards, as codes of 4 bits (ZeRO++'s quantized
-// gradients). A rank sends to each owner that owner's part as codes and scales; the owner sums the
-// numbers that these stand for in fp32, in the order of the ranks.
+// Reduces a flat's gradient as 4-bit codes (ZeRO++'s quantized gradients) to the ranks that own its
+// shards. A rank sends each owner its shard as codes and scales. The owner sums the dequantized
+// numbers in fp32, in rank order.
 //
-// With groups of near ranks (hpZ's) there are two hops, as in DeepSpeed's all_to_all_quant_reduce.
-// Within a group the ranks first sum what belongs to their own place in any group; that sum is coded
-// again and goes to the owners in the other groups. So a number is coded once for each hop, and of a
-// group's gradient one copy leaves it.
+// With groups of near ranks (hpZ) there are two hops, as in DeepSpeed's all_to_all_quant_reduce. In
+// the first hop each rank of a group sums the shards of all owners with its own index in their
+// group. The sum is encoded again and sent to these owners in the other groups. So a number is
+// quantized once per hop, and only one copy of a group's gradient leaves the group.
 //
-// GradientSum owns those in flight. Not thread-safe. All memory is counted as Buckets.
+// GradientSum owns the reductions in flight. Not thread-safe. All memory is counted as Buckets.
 // Tested by: tests/engine/zero/blocks_on_the_wire_test.cc
 #pragma once
 
@@ -21,30 +21,30 @@ namespace dsj::zero {
 
 class BlockReduction {
  public:
-  /// Codes `whole` [numel], which the caller may free then, and starts the first hop. `layout` is cut
-  /// for the world by whole blocks; both references outlive it. Collective.
+  /// Encodes `whole` [numel] and starts the first hop. The caller may free `whole` afterwards.
+  /// `layout`, whose cut splits no block, and `groups` must outlive it. Collective.
   BlockReduction(const layout::FlatLayout& layout, const at::Tensor& whole, const Groups& groups,
                  comm::Label label);
-  /// Waits, does the second hop if there is one, and writes out [shard_numel]. Collective.
+  /// Waits, runs a second hop if needed, and writes out [shard_numel]. Collective.
   void finish(const at::Tensor& out);
 
  private:
-  /// The messages of one hop: one to and one from each rank of its group.
+  /// The messages of one hop: one to and one from each rank of the group.
   struct Hop {
     comm::Collectives* group = nullptr;
-    int64_t numel = 0;  ///< elements of a message
+    int64_t numel = 0;  ///< elements per message
     at::Tensor sent, got;
     comm::WorkPtr work;
   };
   static Hop hop(comm::Collectives& group, int64_t numel, at::Device device);
   void start(Hop& hop) const;
-  /// Waits, and frees what was sent.
+  /// Waits, and frees the sent messages.
   static void wait(Hop& hop);
-  /// out [numel] = the sum of what came, which it frees.
+  /// out [numel] = the sum of the received messages, which it frees.
   static void sum(Hop& hop, const at::Tensor& out);
 
   const layout::FlatLayout& layout_;
-  comm::Collectives* const rail_;  ///< null: one hop
+  comm::Collectives* const rail_;  ///< null if there is one hop
   const std::string unit_;
   const comm::Traffic traffic_;
   Hop first_;

@@ -1,4 +1,4 @@
-// AdamW with moments in 8 bits (methods.h).
+// AdamW with 8-bit moments (methods.h).
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -23,10 +23,10 @@ using plan::kEightBitPiece;
 
 constexpr int kMoments = 2;
 
-/// One moment of all parameters: its states in a checkpoint, and its map.
+/// One moment of all parameters: the names of its states in a checkpoint, and its quantization map.
 struct Moment {
-  const char* values;  ///< of every element, fp32
-  const char* scales;  ///< of every block
+  const char* values;  ///< one fp32 per element
+  const char* scales;  ///< one per block
   const DynamicMap& map;
 };
 const Moment& moment(int index) {
@@ -57,7 +57,7 @@ void for_blocks(int64_t numel, F f) {
                    });
 }
 
-/// A map, and its numbers on a device that is no CPU.
+/// A map, with a copy on the device unless that is the CPU.
 struct MapThere {
   const DynamicMap& map;
   at::Tensor values, edges;  ///< fp32 [256], [255]
@@ -71,13 +71,13 @@ MapThere map_on(const DynamicMap& map, at::Device device) {
   return {map, there(map.values()), there(map.edges())};
 }
 
-/// Elsewhere than on a CPU the same by libtorch's operations.
+/// The same by libtorch's operations, for devices other than the CPU.
 void pack_there(const MapThere& map, const at::Tensor& x, const Packed& to) {
   const int64_t n = x.numel(), blocks = to.scales.numel();
   const int64_t padding = blocks * kEightBitBlock - n;
   const at::Tensor padded = padding > 0 ? at::constant_pad_nd(x, {0, padding}) : x;
   const at::Tensor rows = padded.view({blocks, kEightBitBlock});
-  const at::Tensor absmax = rows.abs().amax(1);  // NaN where one is
+  const at::Tensor absmax = rows.abs().amax(1);  // NaN if the block has a NaN
   const at::Tensor none = absmax.lt(FLT_MIN), infinite = absmax.isfinite().logical_not_();
   to.scales.copy_(
       absmax.masked_fill(none, 0.0).masked_fill(infinite, std::numeric_limits<float>::quiet_NaN()));
@@ -121,7 +121,7 @@ at::Tensor unpack(const MapThere& map, const Packed& from) {
   return x;
 }
 
-/// By scales [blocks] that x [n] had before; all in host memory.
+/// Quantizes x [n] with given scales [blocks]; all in host memory.
 void pack_by(const DynamicMap& map, const at::Tensor& scales, const at::Tensor& x,
              const at::Tensor& to) {
   const float* const values = x.const_data_ptr<float>();
@@ -137,7 +137,7 @@ struct KeptMoments {
   int64_t slot = 0, offset = 0, numel = 0;
   bool packed = false;
   Packed codes[kMoments];       ///< if packed
-  at::Tensor values[kMoments];  ///< else: [numel] fp32
+  at::Tensor values[kMoments];  ///< if not packed: [numel] fp32
 };
 
 class EightBit final : public UpdateMethod {
@@ -198,7 +198,7 @@ class EightBit final : public UpdateMethod {
       whole.push_back({.slot = static_cast<int64_t>(s), .numel = slots[s].numel});
     return whole;
   }
-  /// What this rank saves: what it updates, or its share of what all update.
+  /// What this rank saves: its own shard, or its share of what all ranks update.
   std::vector<layout::Range> saved_ranges(const Flat& flat) const {
     if (flat.sharded_update()) return owned_ranges(flat);
     std::vector<layout::Parameter> parameters;
@@ -208,7 +208,7 @@ class EightBit final : public UpdateMethod {
         .ranges(target_.collectives.rank());
   }
 
-  /// Zeros for what this rank updates of a flat.
+  /// Zero moments for what this rank updates of a flat.
   std::vector<KeptMoments> allocate(const Flat& flat) const {
     memory::MemoryScope scope(memory::Class::Optimizer);
     std::vector<KeptMoments> all;
@@ -245,7 +245,7 @@ class EightBit final : public UpdateMethod {
     return all;
   }
 
-  /// The run that has an element of a slot.
+  /// The run that contains element `offset` of a slot.
   const KeptMoments& find(size_t flat, int64_t slot, int64_t offset) const {
     const std::vector<KeptMoments>& all = kept_[flat];
     const auto after = std::ranges::upper_bound(
@@ -309,12 +309,12 @@ class EightBit final : public UpdateMethod {
     }
     if (elements != slot.numel)
       return bad_input(std::string("the checkpoint has no state \"") + of.values + "\" of \"" +
-                           slot.name + "\" that AdamW in 8 bits can take",
+                           slot.name + "\" that 8-bit AdamW can read",
                        saved.path(),
                        "resume with the optimizer that it was made with, or start a run from the "
                        "exported model");
-    // Where the scales are saved, too, the codes are those that were saved. Else AdamW's moments in
-    // fp32 are quantised.
+    // If the checkpoint has the scales, quantizing with them gives the saved codes. Otherwise
+    // AdamW's fp32 moments are quantized anew.
     const bool scaled = saved.elements(of.scales, slot.name) == plan::eight_bit_blocks(slot.numel);
     memory::MemoryScope scope(memory::Class::Buckets);
     for (int64_t at = 0; at < kept.numel; at += kEightBitPiece) {

@@ -1,6 +1,6 @@
-// What a rank keeps for compressed means (comm/compressed.h): the errors of the vectors that the
-// plan cuts the parameters into, and where each parameter lies in them. The 1-bit optimizers
-// (one_bit.h) own one each. Not thread-safe.
+// The errors that a rank keeps for compressed means (comm/compressed.h), per vector of the plan,
+// and the position of each parameter in these vectors. Each 1-bit optimizer (one_bit.h) owns one.
+// Not thread-safe.
 // Tested by: tests/engine/zero/one_bit_test.cc, tests/engine/train/resume_test.cc
 #pragma once
 
@@ -20,32 +20,32 @@ class ErrorFeedback {
  public:
   ErrorFeedback(plan::OneBitPlan plan, comm::Collectives& collectives, at::Device device);
 
-  /// The worker error of elements [first, first + numel) of a parameter, fp32: add to it what this
-  /// rank contributes. The first call allocates all errors, zero.
+  /// The worker error of elements [first, first + numel) of a parameter, fp32. The caller adds this
+  /// rank's contribution to it. The first call allocates all errors, as zeros.
   at::Tensor worker(size_t flat, size_t slot, int64_t first, int64_t numel);
-  /// The mean of what all ranks contributed. Collective.
+  /// The compressed mean of all ranks' contributions. Collective.
   comm::SignMeans mean();
   /// out [n] fp32 = elements [first, first + n) of a parameter's mean.
   void read(const comm::SignMeans& means, size_t flat, size_t slot, int64_t first,
             const at::Tensor& out) const;
-  /// The same of a vector's padding, [0] where it has none.
+  /// The same for a vector's padding; [0] if it has no padding.
   at::Tensor worker_padding(size_t vector);
   void read_padding(const comm::SignMeans& means, size_t vector, const at::Tensor& out) const;
-  /// Elements of it.
+  /// The elements of a vector's padding.
   int64_t padding(size_t vector) const;
   /// Sets all errors to zero.
   void clear() { errors_.clear(); }
 
-  // ---- state, saved once there are errors: "worker_error" of a vector is world * world * chunk
-  // elements, by rank; "server_error" is world * chunk. "error_feedback" says that there are some.
+  // ---- state, saved if errors exist. "worker_error" of a vector has world * world * chunk
+  // elements, in rank order; "server_error" has world * chunk. "error_feedback" marks them.
   Status for_pieces(const checkpoint::EmitPiece& emit) const;
   void add_extents(std::vector<checkpoint::Extent>& extents) const;
-  /// Reads this rank's errors, if the checkpoint is of as many ranks and cuts its vectors alike. Else
-  /// they are zero again. Error: the checkpoint's.
+  /// Reads this rank's errors if the checkpoint has the same number of ranks and the same vectors.
+  /// Otherwise sets them to zero. Errors: as reading the checkpoint.
   Status restore(checkpoint::SavedRun& saved);
-  /// The last restore() met errors that it could not use. The same on all ranks.
+  /// Whether the last restore() dropped saved errors. The same on all ranks.
   bool dropped() const { return dropped_; }
-  /// Whether there are errors: those of a compressed step, or restored ones.
+  /// Whether errors exist: after a compressed step or a restore.
   bool some() const { return !errors_.empty(); }
 
  private:
@@ -54,7 +54,7 @@ class ErrorFeedback {
   const plan::OneBitPlan plan_;
   comm::Collectives& collectives_;
   const at::Device device_;
-  std::vector<comm::ErrorFeedback> errors_;  ///< [vector]; empty: all zero
+  std::vector<comm::ErrorFeedback> errors_;  ///< [vector]; empty means all zero
   bool dropped_ = false;
 };
 

@@ -92,7 +92,7 @@ void Flat::start_gather(bool exact) {
   DSJ_CHECK(!gathering());
   const comm::Label label{comm::Traffic::Parameters, layout_.name()};
   at::Tensor source;                        // undefined: the working copy's own slices
-  std::optional<device::WithLane> copying;  // the gather begins after it
+  std::optional<device::WithLane> copying;  // the gather starts after the copy
   exact_ = exact;
   if (sharded_parameters()) {
     DSJ_CHECK(!working_.defined());
@@ -277,7 +277,7 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
   const auto parameters = separate ? std::nullopt : std::optional(access);
   const auto one = [&](int state, const layout::Range& range, const at::Tensor& tensor,
                        bool in_file) {
-    const at::Tensor host = tensor.to(at::kCPU, at::kFloat);  // no copy if it is that already
+    const at::Tensor host = tensor.to(at::kCPU, at::kFloat);  // does not copy a host fp32 tensor
     status = visit(state, {layout_.slots()[range.slot].name,
                            range.offset,
                            {host.data_ptr<float>(), static_cast<size_t>(host.numel())},

@@ -1,4 +1,4 @@
-// How the owned parts of a flat are updated: where they lie in device memory, elsewhere, or in 16 bits.
+// Updates the owned parts of a flat: on the device, elsewhere, or with 16-bit types.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -46,13 +46,13 @@ UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copies) con
 
 namespace {
 
-/// Offloaded states lie in host memory: the update runs there, not on the accelerator.
-at::Device place_of(const UpdateSpan& span) {
+/// The update runs where the states are: offloaded states are updated on the host.
+at::Device states_device(const UpdateSpan& span) {
   return span.states.empty() ? span.p.device() : span.states[0].device();
 }
-bool lies_together(const UpdateSpan& span) {
-  const auto there = [place = place_of(span)](const at::Tensor& tensor) {
-    return !tensor.defined() || tensor.device() == place;
+bool on_one_device(const UpdateSpan& span) {
+  const auto there = [device = states_device(span)](const at::Tensor& tensor) {
+    return !tensor.defined() || tensor.device() == device;
   };
   return there(span.p) && there(span.grad) && there(span.low);
 }
@@ -63,13 +63,13 @@ void Flat::update_elsewhere(UpdatePart part, bool writes, const UpdateParts& f) 
   using What = HostCopies::What;
   const UpdateSpan there = part.tensors;
   UpdateSpan& here = part.tensors;
-  const at::Device place = place_of(there);
-  if (!place.is_cpu()) {  // the device's share of the states, or parameters offloaded alone
+  const at::Device device = states_device(there);
+  if (!device.is_cpu()) {  // the device's share of the states, or parameters offloaded alone
     const memory::MemoryScope scope(Class::Buckets);
-    here.p = there.p.to(place);
-    if (there.grad.defined()) here.grad = there.grad.to(place);
-    if (there.low.defined() && there.low.device() != place)
-      here.low = at::empty_like(there.low, there.low.options().device(place));
+    here.p = there.p.to(device);
+    if (there.grad.defined()) here.grad = there.grad.to(device);
+    if (there.low.defined() && there.low.device() != device)
+      here.low = at::empty_like(there.low, there.low.options().device(device));
     f({&part, 1});
     if (writes && !here.p.is_same(there.p)) there.p.copy_(here.p);
     if (here.low.defined() && !here.low.is_same(there.low)) there.low.copy_(here.low);
@@ -91,7 +91,7 @@ void Flat::update_elsewhere(UpdatePart part, bool writes, const UpdateParts& f) 
 
 void Flat::update_widened(const UpdatePart& part, bool writes, const UpdateParts& f) {
   memory::MemoryScope scope(Class::Buckets);
-  const at::Device place = place_of(part.tensors);
+  const at::Device device = states_device(part.tensors);
   const int64_t all = part.tensors.p.numel();
   for (int64_t at = 0; at < all; at += plan::kWidenedPiece) {
     const auto narrow = [&](const at::Tensor& tensor) {
@@ -101,15 +101,15 @@ void Flat::update_widened(const UpdatePart& part, bool writes, const UpdateParts
     piece.slot = part.slot;
     piece.offset = part.offset + at;
     piece.decays = part.decays;
-    std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // where it lies, what f writes
+    std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // the stored tensor, what f writes
     const auto widen = [&](const at::Tensor& tensor, bool back) {
-      const at::Tensor own = narrow(tensor), wide = own.to(place, at::kFloat);
+      const at::Tensor own = narrow(tensor), wide = own.to(device, at::kFloat);
       if (back && !wide.is_same(own)) kept.emplace_back(own, wide);
       return wide;
     };
     for (const at::Tensor& state : part.states) piece.states.push_back(widen(state, true));
     piece.tensors.p = widen(part.tensors.p, writes);
-    if (part.tensors.grad.defined()) piece.tensors.grad = narrow(part.tensors.grad).to(place);
+    if (part.tensors.grad.defined()) piece.tensors.grad = narrow(part.tensors.grad).to(device);
     piece.tensors.states = piece.states;
     f({&piece, 1});
     for (auto& [own, wide] : kept) own.copy_(wide);
@@ -122,10 +122,10 @@ void Flat::update_runs(bool by_slot, bool writes, const UpdateParts& f) {
     second_is_fresh_ = false;
   }
   const bool copies = options_.separate_master && writes;
-  std::vector<UpdatePart> parts;  // that lie together
+  std::vector<UpdatePart> parts;  // on one device
   const auto add = [&](UpdatePart part) {
     if (part.tensors.p.scalar_type() != at::kFloat) return update_widened(part, writes, f);
-    part.in_place = lies_together(part.tensors);
+    part.in_place = on_one_device(part.tensors);
     if (part.in_place) return parts.push_back(std::move(part));
     update_elsewhere(std::move(part), writes, f);
   };

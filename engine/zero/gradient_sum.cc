@@ -89,7 +89,7 @@ void GradientSum::start_reduce(at::Tensor source, bool last) {
   const auto communicated = [&](int64_t numel, Class klass) {
     return make(numel, options_.communication, klass);
   };
-  const auto shard = [&] {  // the first one becomes the sum
+  const auto shard = [&] {  // the first gradient becomes the sum
     return communicated(layout_.shard_numel(),
                         state_ == State::Reduced ? Class::Buckets : Class::Gradients);
   };
@@ -144,7 +144,7 @@ void GradientSum::finish_reduce() {
   if (last && groups_.replicas != nullptr) {
     over_groups_ = groups_.replicas->all_reduce(sum_, comm::Op::Sum,
                                                 {comm::Traffic::Gradients, layout_.name()});
-    if (away_) finish_groups();  // before it leaves
+    if (away_) finish_groups();  // before the sum leaves the device
   }
   send_sum(last);
 }
@@ -163,7 +163,7 @@ void GradientSum::add_reduced(at::Tensor out) {
   if (adds)
     sum_.add_(out);
   else
-    sum_ = std::move(out);  // in place of this rank's own
+    sum_ = std::move(out);  // replaces this rank's own sum
   state_ = State::Reduced;
 }
 
@@ -183,7 +183,7 @@ void GradientSum::sum_arrived() {
 
 void GradientSum::send_sum(bool last) {
   if (!away_ || local_) return;
-  if (last) {  // while it is here; the update's copy of it is on the host
+  if (last) {  // while it is on the device; the update uses the host's copy
     squares_ = at::zeros({}, at::TensorOptions(options_.device).dtype(at::kDouble));
     add_sum_of_squares(sum_, squares_);
   }

@@ -8,16 +8,16 @@ Result<RunGroups> RunGroups::make(comm::Collectives& world, const plan::RankGrou
   DSJ_CHECK(sizes.world == world.world() && sizes.world % sizes.shards == 0);
   RunGroups run(world);
   const int rank = world.rank();
-  // Of this rank's group, and of its place there: groups are of consecutive ranks.
+  // Groups are of consecutive ranks: this rank's group, and the ranks with its index in each group.
   const auto group = [&](const char* name, int size) {
     return world.split({.name = name, .colour = rank / size, .key = rank});
   };
-  const auto place = [&](const char* name, int size) {
+  const auto same_index = [&](const char* name, int size) {
     return world.split({.name = name, .colour = rank % size, .key = rank});
   };
   if (sizes.replicas() > 1) {
     DSJ_TRY(run.shards_, group("shards", sizes.shards));
-    DSJ_TRY(run.replicas_, place("replicas", sizes.shards));
+    DSJ_TRY(run.replicas_, same_index("replicas", sizes.shards));
     run.groups_.shards = run.shards_.get();
     run.groups_.replicas = run.replicas_.get();
   }
@@ -27,7 +27,7 @@ Result<RunGroups> RunGroups::make(comm::Collectives& world, const plan::RankGrou
     run.groups_.near = run.near_.get();
   }
   if (sizes.rails) {
-    DSJ_TRY(run.rail_, place("rail", sizes.near));
+    DSJ_TRY(run.rail_, same_index("rail", sizes.near));
     run.groups_.rail = run.rail_.get();
   }
   if (sizes.sequence > 1) {

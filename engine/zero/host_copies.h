@@ -1,9 +1,9 @@
-// Copies between a device and page-locked host memory, on the device's copy lane: beside what it
-// computes, and the host goes on. Offloaded states pass through a few blocks of host memory, which
-// serve all flats in turn; gradients have memory of their own (host_sum.h). On the CPU nobody needs
-// it.
+// Copies between a device and page-locked host memory, on the device's copy lane. They overlap with
+// compute and do not block the host. Offloaded states pass through a few blocks of host memory that
+// all flats share; gradients have their own memory (host_sum.h). Not used on the CPU.
 //
-// One thread. Its copies must be done when it goes: the collectives' shutdown() drains the device.
+// One thread. All copies must be done before destruction: the collectives' shutdown() drains the
+// device.
 // Tested by: tests/engine/simulated/step_test.cc
 #pragma once
 
@@ -19,37 +19,37 @@ namespace dsj::zero {
 
 class HostCopies {
  public:
-  /// `block_bytes`: of a block, the most that is asked for (plan::update_copies).
+  /// `block_bytes`: size of a block, the largest request (plan::update_copies).
   HostCopies(at::Device device, int64_t block_bytes);
 
-  /// What is copied; each has two blocks of its own, taken in turn, made when it is first used.
+  /// What is copied. Each has two blocks, used in turn and allocated at first use.
   enum class What { Master, Low };
   /// A copy on its way to the host.
   struct Down {
-    at::Tensor host;  ///< [numel]; its content after wait()
+    at::Tensor host;  ///< [numel]; valid after wait()
     device::MarkPtr there = {};
   };
-  /// Starts copying a contiguous tensor of the device, as the current lane leaves it. The block is
-  /// taken again by the next but one call for the same `what`.
+  /// Starts to copy a contiguous tensor from the device, after the current lane's work. The second
+  /// call after this one, for the same `what`, reuses the block.
   Down down(What what, const at::Tensor& tensor);
-  /// The host waits until the copy is there.
+  /// Blocks the host until the copy has arrived.
   void wait(const Down& down) { streams_.wait(*down.there); }
 
-  /// A block [numel] for the host to fill and to send up. Its content is undefined.
+  /// A block [numel] for the host to fill and pass to up(). Its content is undefined.
   at::Tensor block(What what, int64_t numel, at::ScalarType type);
-  /// Starts copying the last block of `what` to the device. The host does not write it before it is
-  /// taken again, which waits.
+  /// Starts to copy the last block of `what` to the device. The host must not write the block until
+  /// block() returns it again; block() waits for the copy.
   void up(What what, const at::Tensor& host, const at::Tensor& to);
-  /// The current lane waits for what was sent up.
+  /// Makes the current lane wait for the copies of up().
   void join();
 
-  /// Starts copying a tensor of the current lane to `host`. The tensor's memory is free when the
-  /// current lane has waited for the copy: plan::kGradientsLeaving are on their way at a time.
+  /// Starts to copy a tensor of the current lane to `host`. The tensor's memory is freed after the
+  /// current lane has waited for the copy. At most plan::kGradientsLeaving copies are in flight.
   device::MarkPtr leave(at::Tensor tensor, const at::Tensor& host);
-  /// The current lane waits for all that is on its way; its memory is free.
+  /// Makes the current lane wait for all leave() copies, and frees their tensors.
   void all_left() { keep_leaving(0); }
 
-  /// Runs `copy` on the copy lane, after what the current lane holds. The mark: it is done.
+  /// Runs `copy` on the copy lane after the current lane's work. Returns a mark at its end.
   template <typename F>
   device::MarkPtr on_copy_lane(F copy) {
     streams_.hold(device::Lane::Copy, *streams_.record(streams_.current()));
@@ -64,7 +64,7 @@ class HostCopies {
   void keep_leaving(size_t count);
   struct Slot {
     at::Tensor memory;
-    device::MarkPtr busy = {};  ///< until then a copy uses it
+    device::MarkPtr busy = {};  ///< a copy uses the slot until this mark
   };
   struct Ring {
     std::array<Slot, 2> slots;

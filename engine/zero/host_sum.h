@@ -1,7 +1,7 @@
-// The sum of a flat's gradient in host memory, where its states are offloaded from an accelerator. The
-// sum visits the device: a later micro-step fetches it, adds to it and sends it back. So the device
-// adds in the order and in the type in which it would without offload, and the host never stops for
-// a gradient before the update. All copies are on the copy lane, which orders them. One thread.
+// The sum of a flat's gradient in host memory, if its states are offloaded from an accelerator. A
+// later micro-step fetches the sum to the device, adds to it and sends it back. So the device adds
+// in the same order and type as without offload, and the host waits for no gradient before the
+// update. All copies are on the copy lane, which orders them. One thread.
 //
 // Tested by: tests/engine/simulated/step_test.cc
 #pragma once
@@ -16,19 +16,19 @@ namespace dsj::zero {
 
 class HostSum {
  public:
-  /// Of `numel` elements: page-locked memory, taken now. `copies` must outlive it.
+  /// Allocates page-locked memory for `numel` elements. `copies` must outlive this object.
   HostSum(int64_t numel, at::ScalarType type, HostCopies& copies);
 
   int64_t numel() const { return host_.numel(); }
-  /// Whether nothing was sent since clear().
+  /// Whether no sum was sent since clear().
   bool empty() const { return !sent_; }
-  /// Starts copying the sum to a tensor of the device, made on the current lane.
+  /// Starts to copy the sum to a device tensor that the current lane allocated.
   void fetch(const at::Tensor& to);
-  /// The current lane waits for what was fetched.
+  /// Makes the current lane wait for fetch().
   void arrived();
-  /// Starts copying a tensor of the device, as the current lane leaves it, and frees it afterwards.
+  /// Starts to copy a device tensor to the host, after the current lane's work, and then frees it.
   void send(at::Tensor sum);
-  /// The sum [numel] in host memory. The host waits for it.
+  /// Waits for the copy and returns the sum [numel] in host memory.
   at::Tensor get();
   void clear();
 
@@ -36,7 +36,7 @@ class HostSum {
   HostCopies& copies_;
   at::Tensor host_;
   device::MarkPtr sent_, fetched_;
-  bool here_ = false;  ///< the host has waited for what was sent
+  bool here_ = false;  ///< the host has waited for the last send()
 };
 
 }  // namespace dsj::zero

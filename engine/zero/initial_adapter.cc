@@ -7,7 +7,7 @@
 namespace dsj::zero {
 namespace {
 
-/// splitmix64: a bijection that mixes every bit.
+/// splitmix64's finalizer: a bijection that mixes every bit.
 uint64_t mixed(uint64_t z) {
   z += 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;

@@ -1,5 +1,5 @@
-// The initial values of a new adapter, and of a reward model's new score. The distribution is PEFT's; the generator is our own, so
-// that an element depends on seed and name alone, not on the rank that owns it.
+// Initial values of a new adapter and of a reward model's new score. The distributions are PEFT's
+// and transformers'. The generator is our own: an element depends on seed and name, not on ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace dsj::zero {
 /// +-1/sqrt(in) (Kaiming's with a = sqrt(5)). lora_B: zeros.
 void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset, std::span<float> out);
 
-/// The same of a new score (layout::Parameter::drawn): normal, with mean 0, as transformers draws it.
+/// The same for a new score (layout::Parameter::drawn): normal with mean 0, as in transformers.
 void initial_score(const layout::Slot& slot, uint64_t seed, double deviation, int64_t offset,
                    std::span<float> out);
 

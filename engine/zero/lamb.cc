@@ -13,8 +13,8 @@ class Lamb final : public UpdateMethod {
   void step(const StepNumbers& n) override { lamb_step(target_, rule_of(n)); }
 };
 
-/// The direction lies where the gradient was, if that is fp32 and no copy: after the first pass nobody
-/// needs the gradient.
+/// Stores the direction in the gradient's memory if that is fp32 and not a copy: the gradient is
+/// not needed after the first pass.
 void put_direction(UpdatePart& part) {
   const at::Tensor& grad = part.tensors.grad;
   if (part.in_place && grad.defined() && grad.scalar_type() == at::kFloat)
@@ -38,7 +38,7 @@ std::vector<at::Tensor> lamb_step(const UpdateTarget& target, const optim::Updat
   const at::Tensor sums = at::zeros({all, 2}, at::TensorOptions(target.device).dtype(at::kDouble));
   const auto of_flats = sums.split_with_sizes(slots);
   for (size_t i = 0; i < flats.size(); ++i) lamb_moments(*flats[i], update, of_flats[i]);
-  if (target.sharded)  // else each rank has whole sums
+  if (target.sharded)  // else each rank has the total already
     target.collectives
         .all_reduce(sums.view({-1}), comm::Op::Sum, {comm::Traffic::Control, "lamb norms"})
         ->wait();

@@ -12,15 +12,15 @@
 
 namespace dsj::zero {
 
-/// One update of LAMB's. Returns the coefficients [slots] double of each trained flat. Collective: with a
-/// sharded update one all-reduce of two numbers per parameter, and the gathers.
+/// Applies one LAMB update. Returns the coefficients [slots] double of each trained flat.
+/// Collective: with a sharded update one all-reduce of two numbers per parameter; and the gathers.
 std::vector<at::Tensor> lamb_step(const UpdateTarget& target, const optim::Update& update);
 
-/// The first pass over the owned elements: adds each parameter's sums to `sums` [slots, 2] double. Where
-/// it can, it leaves the direction in the gradient's place: the gradient is no more.
+/// The first pass over the owned elements. Adds each parameter's sums to `sums` [slots, 2] double.
+/// If possible it overwrites the gradient with the direction.
 void lamb_moments(Flat& flat, const optim::Update& update, const at::Tensor& sums);
-/// The second pass, by coefficients [slots] double. `directed`: the first came just before. Else the
-/// directions are of the states as they are.
+/// The second pass, with coefficients [slots] double. `directed`: lamb_moments() ran just before
+/// and left the directions. Else they are computed from the current states.
 void lamb_apply(Flat& flat, const optim::Update& update, const at::Tensor& coefficients,
                 bool directed);
 

@@ -26,7 +26,7 @@ class InHost final : public LayerInputs {
   void put(int layer, const at::Tensor& x) override {
     DSJ_CHECK(static_cast<int64_t>(x.nbytes()) <= bytes_);
     at::Tensor& place = places_[layer];
-    if (!place.defined()) {  // once: a copy may still use it when the next input comes
+    if (!place.defined()) {  // allocated once: a copy may still be using it
       const memory::MemoryScope scope(memory::Class::Host);
       place = device::host_memory({bytes_}, at::kByte, device_);
     }
@@ -45,7 +45,7 @@ class InHost final : public LayerInputs {
   const int64_t bytes_;
   const at::Device device_;
   std::vector<at::Tensor> places_;  ///< [layer]: bytes
-  std::vector<at::Tensor> inputs_;  ///< [layer]: what was put last, in them
+  std::vector<at::Tensor> inputs_;  ///< [layer]: the last input, a view of its place
 };
 
 class InFile final : public LayerInputs {
@@ -75,7 +75,7 @@ class InFile final : public LayerInputs {
       slot = &other_than(nullptr);
       start_read(*slot, layer);
     }
-    finish(*slot);  // its read, or its write: either way the bytes are here
+    finish(*slot);  // waits for its read or write; after either the bytes are in memory
     slot->state = State::Held;
     if (next >= 0 && !find(next)) start_read(other_than(slot), next);
     return view(*slot);
@@ -88,7 +88,7 @@ class InFile final : public LayerInputs {
     int layer = -1;
     aio::Ticket ticket = 0;
     int64_t age = 0;
-    at::Tensor memory;  ///< bytes, from the first aligned address on
+    at::Tensor memory;  ///< starts at an aligned address
   };
   struct Shape {
     std::vector<int64_t> sizes;
@@ -100,7 +100,7 @@ class InFile final : public LayerInputs {
     }
   };
 
-  /// The slot of a layer whose bytes are here, or on their way.
+  /// The slot that has a layer's bytes or is reading them.
   Slot* find(int layer) {
     for (Slot& slot : slots_)
       if (slot.state != State::Free && slot.layer == layer) return &slot;
@@ -119,7 +119,7 @@ class InFile final : public LayerInputs {
     finish(slot);
     slot.state = State::Free;
   }
-  /// A free slot that is not `taken`: the oldest, which waits least.
+  /// Frees a slot other than `taken`: the oldest, because its wait is the shortest.
   Slot& other_than(const Slot* taken) {
     Slot* best = nullptr;
     for (Slot& slot : slots_) {
@@ -161,10 +161,10 @@ class InFile final : public LayerInputs {
 
   const int64_t place_;
   const std::string key_;
-  std::vector<Shape> shapes_;  ///< [layer]: of what was put last
+  std::vector<Shape> shapes_;  ///< [layer]: of the last input
   std::array<Slot, 2> slots_;
   int64_t clock_ = 0;
-  std::unique_ptr<aio::BlockFile> file_;  ///< destroyed first: waits for what is in flight
+  std::unique_ptr<aio::BlockFile> file_;  ///< destroyed first: waits for I/O in flight
 };
 
 /// Also owns the directory of the file.

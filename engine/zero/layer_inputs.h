@@ -1,7 +1,7 @@
-// Where the inputs of layers wait for their recomputation when they leave the device
-// (activation_checkpointing.cpu_checkpointing): in host memory beside an accelerator, in a file
-// where the device is the host. A file holds every layer's input, and two of them are in memory at
-// a time: one is computed from while the next is read.
+// Stores the inputs of layers until their recomputation when they leave the device
+// (activation_checkpointing.cpu_checkpointing): in host memory for an accelerator, in a file if the
+// device is the CPU. The file holds every layer's input. Two inputs are in memory at a time: one in
+// use, the next being read.
 //
 // One thread. put() and take() may throw StorageError.
 #pragma once
@@ -22,32 +22,32 @@ namespace dsj::zero {
 class LayerInputs {
  public:
   virtual ~LayerInputs() = default;
-  /// Copies the input of layer `layer` (from 0) [N, H]. What it had put there before is gone.
+  /// Stores the input [N, H] of layer `layer` (from 0), replacing the layer's previous input.
   virtual void put(int layer, const at::Tensor& x) = 0;
-  /// What was put, the same bits, on x's device; valid until the next call. `next`: the layer that
-  /// will be taken after it, -1: none.
+  /// Returns the stored input, bit for bit, on its original device; valid until the next call.
+  /// `next`: the layer that will be taken next, or -1.
   virtual at::Tensor take(int layer, int next) = 0;
 };
 
-/// In host memory, page-locked where `device` is an accelerator; inputs of at most so many bytes.
+/// In host memory, page-locked if `device` is an accelerator. `bytes`: the largest input.
 std::unique_ptr<LayerInputs> layer_inputs_in_host(int64_t layers, int64_t bytes, at::Device device);
 
-/// Bytes of a layer's place in the file, for inputs of at most so many bytes.
+/// The space of one layer in the file, in bytes, for inputs of at most `bytes`.
 int64_t layer_input_place(int64_t bytes);
-/// In `file`, of layers x `place` bytes. `key` and the file's path are in every error.
+/// In `file`, which has layers x `place` bytes. Errors name `key` and the file's path.
 std::unique_ptr<LayerInputs> layer_inputs_in_file(std::unique_ptr<aio::BlockFile> file,
                                                   int64_t layers, int64_t place,
                                                   const std::string& key);
 
 struct LayerInputsRoom {
-  int64_t tokens = 0;      ///< of a micro-batch, at most
-  std::string output_dir;  ///< takes the file if no nvme_path does
+  int64_t tokens = 0;      ///< largest micro-batch
+  std::string output_dir;  ///< for the file if there is no nvme_path
   at::Device device = at::kCPU;
   int rank = 0;
 };
-/// As cpu_checkpointing asks. The file lies below the nvme_path of offload_param, else of
-/// offload_optimizer, else below the output directory; its space is taken at once. Throws
-/// StorageError: the directory or the space cannot be had.
+/// Makes the store that cpu_checkpointing asks for. A file is created under the nvme_path of
+/// offload_param, else of offload_optimizer, else under the output directory; its space is reserved
+/// at once. Throws StorageError if the directory or the space is not available.
 std::unique_ptr<LayerInputs> make_layer_inputs(const layout::ModelConfig& model,
                                                const dsconfig::ResolvedConfig& config,
                                                const LayerInputsRoom& room,

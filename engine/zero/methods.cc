@@ -22,7 +22,7 @@ struct Method {
   std::unique_ptr<UpdateMethod> (*make)(const UpdateTarget&);
 };
 
-/// Those that see more than elements.
+/// The optimizers that are not elementwise.
 constexpr Method kMethods[] = {
     {OptimizerKind::Lamb, make_lamb},
     {OptimizerKind::Muon, make_muon},
@@ -30,13 +30,13 @@ constexpr Method kMethods[] = {
     {OptimizerKind::OneBitLamb, make_one_bit_lamb},
     {OptimizerKind::ZeroOneAdam, make_zero_one_adam},
 };
-/// Null: it looks at elements.
+/// Null if the optimizer is elementwise.
 constexpr const Method* method_of(OptimizerKind kind) {
   const auto* found = std::ranges::find(kMethods, kind, &Method::kind);
   return found == std::end(kMethods) ? nullptr : found;
 }
 
-/// By its descriptor an elementwise update is not enough.
+/// Whether its descriptor says that an elementwise update is not enough.
 constexpr bool needs_method(const dsconfig::Optimizer& one) {
   return one.communicates || one.parameter_sums;
 }

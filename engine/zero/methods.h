@@ -1,5 +1,5 @@
-// The methods of update_method.h, and which optimizer has which. A new one is a class, a maker and a row
-// in methods.cc.
+// The implementations of update_method.h and the optimizers that use them. To add one, write a
+// class and a maker, and add a row in methods.cc.
 // Tested by: tests/engine/zero/one_bit_test.cc, tests/engine/train/muon_test.cc
 #pragma once
 
@@ -15,40 +15,40 @@ std::unique_ptr<UpdateMethod> make_update_method(const UpdateTarget& target);
 /// LAMB (lamb.h).
 std::unique_ptr<UpdateMethod> make_lamb(const UpdateTarget& target);
 
-/// Muon. An update sees a whole matrix, so each has one owner: the ranks' parts of what is to be
-/// orthogonalised are gathered, the owners work on theirs, and every rank gets its part of the
-/// results. Where nothing is sharded, every rank works on all. Which flats are Muon's:
-/// job/plan/muon_plan.h; AdamW updates the others. Semantics: DeepSpeed 0.19.8; docs/optimizers.md
-/// says where it differs from itself. Of a matrix with g, its averaged, clipped gradient:
+/// Muon. Each matrix is updated as a whole and has one owner rank. The ranks' parts of the input
+/// are gathered, the owners orthogonalise their matrices, and every rank gets its part of the
+/// results. If nothing is sharded, every rank computes all matrices. job/plan/muon_plan.h says
+/// which flats use Muon; AdamW updates the others. Semantics: DeepSpeed 0.19.8; docs/optimizers.md
+/// lists where DeepSpeed's own paths disagree. For a matrix with g, its averaged, clipped gradient:
 ///   b = momentum b + (1-momentum) g
 ///   u = momentum b + (1-momentum) g                     Nesterov's form, with the new b
 ///   p = p (1 - lr weight_decay) - lr orthogonalised(u)  newton_schulz.h
 /// State: momentum_buffer b.
 std::unique_ptr<UpdateMethod> make_muon(const UpdateTarget& target);
 
-/// AdamW whose moments are kept in 8 bits by blocks (optim/eight_bit.h), of the parameters that
-/// job/plan/eight_bit_plan.h names; those of the others are fp32. An update has both moments of a piece
-/// in fp32, applies AdamW's rule and quantises what came out. No block is cut between ranks: the
-/// states do not depend on them. Checkpoints have the moments as AdamW's, in fp32, and the scales, with
-/// which a resume has the same codes.
+/// AdamW with moments stored in 8 bits by blocks (optim/eight_bit.h) for the parameters that
+/// job/plan/eight_bit_plan.h names; the other moments are fp32. An update dequantizes both moments
+/// of a piece to fp32, applies AdamW's rule and quantizes the result. Ranks share no block, so
+/// states do not depend on the number of ranks. A checkpoint has the moments in fp32, as AdamW's,
+/// and the scales; with both a resume gets the same codes.
 std::unique_ptr<UpdateMethod> make_eight_bit(const UpdateTarget& target);
 
-/// OneBitAdam (one_bit.h). Stages 0 and 1, as the next two. At stage 1 the shards of moments and
-/// masters stay with their owners, and the parameters are gathered after the update as ever. One rank
-/// compresses nothing: its variance stays as it is.
+/// OneBitAdam (one_bit.h). Stages 0 and 1, as the next two. At stage 1 moments and masters stay
+/// sharded, and the parameters are gathered after the update as usual. With one rank nothing is
+/// compressed, and the variance stays frozen.
 ///
-/// Every rank needs the whole momentum before it. Between two steps that is what came over the wire:
-/// a bit per number. Before the first compressed step, and after a resume, it is gathered once.
+/// A step needs the whole previous momentum on every rank. Between two steps it is kept as it was
+/// received: one bit per number. It is gathered before the first such step and after a resume.
 std::unique_ptr<UpdateMethod> make_one_bit_adam(const UpdateTarget& target);
 
-/// OneBitLamb, as above, for any number of ranks. What it keeps per parameter does not depend on the
-/// ranks: a checkpoint of another number of ranks has it, too.
+/// OneBitLamb, as above, for any number of ranks. Its per-parameter state does not depend on the
+/// number of ranks, so a checkpoint restores it with any number of ranks.
 std::unique_ptr<UpdateMethod> make_one_bit_lamb(const UpdateTarget& target);
 
-/// ZeroOneAdam, for any number of ranks. At stage 1 moments and masters stay with their owners until
-/// the variance is frozen. Behind that each rank moves every parameter by itself: it gathers them once
-/// and goes on as at stage 0. Between two meetings masters and momenta of the ranks differ; a
-/// checkpoint then has every rank's.
+/// ZeroOneAdam, for any number of ranks. At stage 1 moments and masters are sharded until the
+/// variance is frozen. After that each rank updates every parameter itself: it gathers them once
+/// and continues as at stage 0. Masters and momenta of the ranks differ between two
+/// synchronizations; a checkpoint then contains those of every rank.
 std::unique_ptr<UpdateMethod> make_zero_one_adam(const UpdateTarget& target);
 
 }  // namespace dsj::zero

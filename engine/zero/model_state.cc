@@ -122,7 +122,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
     const auto types = plan::types_of_flat(units_, plan_.flats[i], config, world);
-    // A packed weight enters products only.
+    // A packed weight is used only in products.
     options.compute = plan_.flats[i].packing() == layout::Packing::None ? compute_ : products_;
     options.gathered = scalar_type(types.gathered);
     options.communication = scalar_type(types.wire);
@@ -173,7 +173,7 @@ bool all_finite(std::span<const float> values) {
   return finite;
 }
 
-/// Whether the values are finite in `type`, too.
+/// Whether the values are also finite in `type`.
 bool stays_finite(std::span<float> values, at::ScalarType type) {
   if (!all_finite(values) || type == at::kFloat) return all_finite(values);
   const at::Tensor kept =
@@ -262,7 +262,7 @@ void ModelState::set_gathers(const std::vector<int>& flats) {
   std::vector<int> tiles;
   std::set<int> read;
   for (const int flat : flats) {
-    // hpZ: from the second gather on the group has it; what is never updated it keeps.
+    // hpZ: after the first gather the group has a copy, and keeps it if the flat is never updated.
     if (groups_.near && (flats_[flat]->frozen() || !read.insert(flat).second)) continue;
     const auto of_flat = flats_[flat]->gather_tiles();
     tiles.insert(tiles.end(), of_flat.begin(), of_flat.end());

@@ -1,6 +1,5 @@
-// A model's parameters as ZeRO keeps them: the flats, and the collective steps over all of them.
-// The trainer walks the schedule and calls ModelState. Units (engine/models) see UnitParameters
-// only.
+// A model's parameters under ZeRO: the flats, and the collective steps over all of them. The
+// trainer walks the schedule and calls ModelState. Units (engine/models) use only UnitParameters.
 #pragma once
 
 #include <deque>
@@ -31,33 +30,33 @@ namespace dsj::zero {
 
 class ModelState;
 
-/// What a unit's forward and backward see: its parameters, by their index in its UnitSpec.
+/// A unit's parameters as its forward and backward use them, by their index in its UnitSpec.
 class UnitParameters {
  public:
   UnitParameters(ModelState& state, int unit) : state_(&state), unit_(unit) {}
   /// A view of the gathered working copy, in the parameter's shape and its flat's type
-  /// (plan::types_of_flat); of a packed weight (QLoRA) a copy in the products' type, unpacked for this
-  /// call. Do not keep it beyond the product that reads it.
+  /// (plan::types_of_flat); for a packed weight (QLoRA) a copy in the products' type, unpacked by
+  /// this call. Use it only for the next product.
   at::Tensor weight(int parameter) const;
   /// `count` neighbours stacked on dimension 0 without a copy. Undefined if they are not neighbours
   /// in one flat.
   at::Tensor stacked_weight(int parameter, int count) const;
   /// [numel] fp32, of the unit's buffers (layout::UnitSpec).
   at::Tensor buffer(int index) const;
-  /// Of what enters matrix products; and of all else that a unit reads and passes on. They differ
-  /// under torch_autocast alone.
+  /// The type of inputs of matrix products, and the type of everything else that a unit reads or
+  /// passes on. They differ only under torch_autocast.
   at::ScalarType product_type() const;
   at::ScalarType stream_type() const;
-  /// Whether it has a gradient. False: it is frozen (LoRA).
+  /// Whether the parameter has a gradient. False if it is frozen.
   bool trained(int parameter) const;
   /// Where to write the gradient. The tensor is undefined if the parameter is frozen.
   GradView grad(int parameter) const;
   GradView stacked_grad(int parameter, int count) const;
-  /// The adapter of a weight, as indices of this unit's parameters. nullptr: it has none.
+  /// The adapter of a weight, as indices of this unit's parameters; nullptr if it has none.
   const layout::Adapter* adapter(int weight) const;
-  /// The adapters' arguments. Call it only where there is an adapter.
+  /// The adapters' arguments. Call it only if there is an adapter.
   const LoraArgs& lora() const;
-  /// The same unit, whose gradients go into `sums`, which must outlive it.
+  /// The same unit, but its gradients are added to `sums`, which must outlive it.
   UnitParameters adding_to(PieceSums& sums) const {
     UnitParameters same = *this;
     same.sums_ = &sums;
@@ -68,24 +67,24 @@ class UnitParameters {
 
  private:
   bool one_flat(int parameter, int count) const;
-  /// Where a piece writes it, if this unit adds pieces up.
+  /// Where a piece writes `grad`, if this unit sums pieces.
   GradView in_sums(int parameter, int count, const GradView& grad) const;
   ModelState* state_;
   int unit_;
   PieceSums* sums_ = nullptr;
 };
 
-/// The initial values of adapters and of modules_to_save.
+/// Where the initial values of adapters and of modules_to_save come from.
 struct AdapterStart {
   uint64_t seed = 0;                             ///< of new adapters (initial_adapter.h)
-  const weights::WeightSource* saved = nullptr;  ///< instead: a saved adapter, PEFT's layout
+  const weights::WeightSource* saved = nullptr;  ///< or a saved adapter in PEFT's layout
 };
 
 class ModelState {
  public:
-  /// `groups`: by the config's sizes (plan::rank_groups). `lora`: resolved (layout/lora.h); unset:
-  /// every parameter is trained. References, and what `groups` names, must outlive it. Throws
-  /// StorageError if offloaded state finds no place.
+  /// `groups`: made with the config's sizes (plan::rank_groups). `lora`: resolved (layout/lora.h);
+  /// if unset, every parameter is trained. References and groups must outlive this object. Throws
+  /// StorageError if there is no space for offloaded state.
   ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
              at::Device device, const Groups& groups, const std::optional<LoraArgs>& lora = {},
              const OffloadHost& host = {});
@@ -95,23 +94,23 @@ class ModelState {
   Flat& flat(int index) { return *flats_[index]; }
   UnitParameters unit(int index) { return {*this, index}; }
 
-  // The three functions that read files are collective and have one verdict for all ranks: on
-  // success each rank's part is published, on an error nothing is, and the rank that could not read
-  // says why. Each rank reads only its own bytes.
-  /// Reads the masters from a Hugging Face directory. Error: a tensor is missing or has another
+  // The three functions that read files are collective. All ranks return the same verdict: on
+  // success each rank's part is published; on an error nothing is, and the error is that of the
+  // rank that could not read. Each rank reads only its own bytes.
+  /// Reads the masters from a Hugging Face directory. Errors: a tensor is missing or has another
   /// shape, or a read failed.
   Status load(const weights::WeightSource& source, const AdapterStart& adapters = {});
-  /// Loads the frozen parameters and the buffers alone. Call it before restore(), which loads the
-  /// others.
+  /// Loads only the frozen parameters and the buffers. Call it before restore(), which loads the
+  /// trained ones.
   Status load_frozen(const weights::WeightSource& source);
 
   // ---- a step, called in schedule order
-  /// The flats that every step gathers, in order. Parameters on NVMe are read ahead by it.
+  /// Sets the flats that every step gathers, in order. Parameters on NVMe are read ahead so.
   void set_gathers(const std::vector<int>& flats);
-  /// The flats that every micro-step reduces, in order. A gradient that lies in host memory is fetched
-  /// while the one before it is computed.
+  /// Sets the flats that every micro-step reduces, in order. A gradient in host memory is fetched
+  /// while the previous one is computed.
   void set_reductions(std::vector<int> flats) { reductions_ = std::move(flats); }
-  /// A step is about to begin: starts reading ahead.
+  /// Call it before a step: starts to read ahead.
   void begin_step();
   /// Waits until the device is at most a layer behind (run_ahead.h), then starts the gather.
   void gather(int flat) {
@@ -122,47 +121,47 @@ class ModelState {
     flats_[flat]->release();
     run_ahead_.released();
   }
-  /// Waits until a unit's flats can be read.
+  /// Waits until the flats of a unit are gathered.
   void wait_for(int unit);
-  /// Starts a flat's reduction. At most two stay in flight with overlap_comm, none without.
+  /// Starts a flat's reduction. At most two are in flight with overlap_comm, else one at a time.
   void reduce(int flat, bool last);
   void finish_reductions();
   /// This rank's part of the squared gradient norm, [] double on the device; the sum over ranks is
-  /// the whole. Of gradients that several ranks have, only the first counts; of those that stay local
-  /// each rank counts its own. The order of addition is fixed.
+  /// the squared norm. If several ranks have a gradient, only the first counts it. Of local
+  /// gradients each rank counts its own. The order of addition is fixed.
   at::Tensor owned_sum_of_squares() const;
-  /// The first parameter, in the order of backward (head to embedding), whose reduced gradient has
-  /// an infinity or a NaN. Empty: none. Collective. It reads every gradient: call it only for a
-  /// step that is skipped.
+  /// The first parameter, in the order of backward (head to embedding), whose reduced gradient
+  /// contains infinity or NaN; empty if all are finite. Reads every gradient: call it only for a
+  /// skipped step. Collective.
   std::string first_bad_gradient();
-  /// Updates every owned element by the optimizer's method, and starts the gathers of whole copies;
-  /// wait_for() finishes them. Collective.
+  /// Updates every owned element by the optimizer's method and starts the gathers of whole copies,
+  /// which wait_for() finishes. Collective.
   void step(const StepNumbers& numbers) { method_->step(numbers); }
   const UpdateMethod& update_method() const { return *method_; }
   void clear_grad();
-  /// Whether gradients stay on their ranks, unreduced (GradientSum::keep_local). Then each rank's sum
-  /// of squares is its own gradient's. Call it between two steps; the same on all ranks.
+  /// Sets whether gradients stay on their ranks, unreduced (GradientSum::keep_local).
+  /// owned_sum_of_squares is then of the rank's own gradient. Call it between steps, on all ranks.
   void keep_gradients_local(bool local);
   bool gradients_are_local() const { return local_; }
 
   // ---- state
-  /// Hands this rank's pieces of a checkpoint to `emit`, one by one; of what several ranks have, only
-  /// the first one's. A piece is valid during its call, or longer if it stays (checkpoint/writer.h). Error: emit's.
+  /// Passes this rank's pieces of a checkpoint to `emit`; state that several ranks have comes from
+  /// the first. A piece is valid during the call; `stays`: longer (checkpoint/writer.h).
   Status for_pieces(const checkpoint::EmitPiece& emit);
-  /// Every state of every trained parameter: what the pieces of all ranks cover together.
+  /// Every state of every trained parameter: the union of the pieces of all ranks.
   std::vector<checkpoint::Extent> extents() const;
-  /// The first parameter, in the order of forward, whose master has an infinity or a NaN. Empty: none
-  /// that is trained. It reads every master. Collective.
+  /// The first trained parameter, in the order of forward, whose master contains infinity or NaN;
+  /// empty if all are finite. Reads every master. Collective.
   std::string first_bad_weight();
-  /// The first frozen parameter whose values, as they were read and in the type they are kept in, have
-  /// an infinity or a NaN. Empty: none. Collective.
+  /// The first frozen parameter whose values, as read and in their stored type, contain infinity or
+  /// NaN; empty if all are finite. Collective.
   std::string first_bad_frozen_weight();
   /// Reads every owned range of the trained parameters. BadInput: the checkpoint lacks a state or
-  /// has another size. Environment: it is damaged (checkpoint/saved_run.h); then another one may be
-  /// restored. Collective, one verdict for all ranks.
+  /// has another size. Environment: it is damaged (checkpoint/saved_run.h); the caller may restore
+  /// another one. Collective, same verdict on all ranks.
   Status restore(checkpoint::SavedRun& saved);
   /// Gathers one flat at a time. Rank 0 calls visit(slot, whole tensor on the host, compute type)
-  /// for each of its parameters. `trained_only` leaves frozen flats out. Collective. For exports
+  /// for each parameter. `trained_only`: skips frozen flats. Collective. For exports
   /// and tests.
   void visit_weights(const std::function<void(const layout::Slot&, const at::Tensor&)>& visit,
                      bool trained_only = false);
@@ -173,13 +172,13 @@ class ModelState {
 
  private:
   friend class UnitParameters;
-  /// The first of `names` that is bad on any rank; empty: none. Collective.
+  /// The first of `names` that is in `bad` on any rank; empty if none is. Collective.
   std::string first_of(const std::vector<std::string>& names, const std::set<std::string>& bad);
   Status read_buffers(const weights::WeightSource& source);
   Status read_frozen(const weights::WeightSource& source);
   Status read_trained(const weights::WeightSource& source, const AdapterStart& adapters);
   Status read_checkpoint(checkpoint::SavedRun& saved);
-  /// Agrees on `read`, then makes what was read the working copies. Collective.
+  /// Agrees on `read` over all ranks, then publishes the flats that were read. Collective.
   Status publish(const Status& read, bool frozen, bool trained);
 
   const Groups groups_;

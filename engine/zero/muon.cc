@@ -15,7 +15,7 @@ namespace {
 
 using layout::Slot;
 
-/// Multiplications of an iteration, in proportion.
+/// The cost of one iteration, proportional to its multiplications.
 double work_of(const Slot& slot) {
   const auto n = static_cast<double>(std::ranges::min(slot.shape));
   return n * n * static_cast<double>(slot.numel);
@@ -42,16 +42,16 @@ class Muon final : public UpdateMethod {
       if (owners_.contains(flat))
         step(*flat, n);
       else
-        flat->step(rule_of(n));  // AdamW's
+        flat->step(rule_of(n));  // AdamW
     }
   }
 
  private:
   void step(Flat& flat, const StepNumbers& n);
-  /// This rank's slices of what the owners have in whole [numel]; elsewhere they have 0.
+  /// Writes this rank's slices of the owners' results in whole [numel], which is 0 elsewhere.
   void scatter(const Flat& flat, const at::Tensor& whole);
 
-  /// Of each flat of matrices, [slot]: the rank that orthogonalises it. Each gets about the same work.
+  /// [slot] for each flat of matrices: the rank that orthogonalises it. The work is balanced.
   std::map<const Flat*, std::vector<int>> owners_;
 };
 
@@ -78,8 +78,8 @@ void Muon::step(Flat& flat, const StepNumbers& n) {
   const auto part = [&](int slot, int64_t offset, const at::Tensor& like) {
     return whole.narrow(0, slots[static_cast<size_t>(slot)].offset + offset, like.numel());
   };
-  // Each operation on what is kept rounds by itself, so that every CPU has the same bits, however
-  // the runs are cut.
+  // Each operation on stored state rounds by itself, so that every CPU gives the same bits for any
+  // cut of the runs.
   flat.for_owned(false, [&](int slot, int64_t offset, const UpdateSpan& span) {
     const at::Tensor u = part(slot, offset, span.p), &momentum = span.states[0];
     u.copy_(span.grad).mul_(n.grad_scale).mul_(1 - beta);

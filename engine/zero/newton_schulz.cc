@@ -13,9 +13,9 @@ namespace {
 using dsconfig::NewtonSchulz;
 
 constexpr double kA = 3.4445, kB = -4.775, kC = 2.0315;
-constexpr int kRestart = 2;  ///< after this step the Gram form takes X anew: its rounding grows
+constexpr int kRestart = 2;  ///< after this step the Gram form recomputes X and R, as errors grow
 
-/// Arithmetic in one type. On a CPU the numbers lie in fp32 and each result is rounded.
+/// Arithmetic in one type. On a CPU the tensors are fp32 and each result is rounded to the type.
 class Numbers {
  public:
   Numbers(at::ScalarType type, bool cpu) : type_(type), rounds_(cpu && type != at::kFloat) {}
@@ -29,7 +29,7 @@ class Numbers {
     return rounded(at::mm(x, y));
   }
   at::Tensor times(const at::Tensor& x, double factor) const { return rounded(x.mul(factor)); }
-  /// factor * x + y; y is used up.
+  /// factor * x + y; overwrites y.
   at::Tensor sum(const at::Tensor& x, double factor, at::Tensor y) const {
     return rounded(y.add_(times(x, factor)));
   }
@@ -53,7 +53,7 @@ at::Tensor standard(const Numbers& in, at::Tensor x, int steps) {
 }
 
 at::Tensor gram(const Numbers& in, at::Tensor x, int steps) {
-  at::Tensor r = in.product(x, x.t()), q;  // q: what x has yet to be multiplied by
+  at::Tensor r = in.product(x, x.t()), q;  // q: pending factor of x
   for (int step = 0; step < steps; ++step) {
     if (step == kRestart) {
       x = in.product(q, x);
@@ -83,7 +83,7 @@ at::Tensor orthogonalised(const at::Tensor& matrix, NewtonSchulz method, int ste
   const bool by_gram = method == NewtonSchulz::Gram;
   const Numbers in(!by_gram ? at::kBFloat16 : cpu ? at::kFloat : at::kHalf, cpu);
   at::Tensor x = tall ? matrix.t() : matrix;
-  if (by_gram) {  // normalised before it is cast: fp16 has not fp32's range
+  if (by_gram) {  // normalised before the cast: fp16 has a smaller range
     x = x.div(x.norm().add_(1e-7)).to(in.stored());
   } else {
     x = in.rounded(x.clone()).to(in.stored());

@@ -45,7 +45,7 @@ OffloadTier::OffloadTier(const dsconfig::ResolvedConfig& config, const layout::F
   const auto& p = offload_.param;
   if (offload_.any() && (o.pin_memory || p.pin_memory) && device.is_cpu())
     say(host,
-        "pin_memory: there is no accelerator whose copies it would serve; host memory stays "
+        "pin_memory has no effect without an accelerator: host memory stays "
         "pageable");
   if (plan_.optimizer_file_bytes > 0) {
     optimizer_ =
@@ -133,7 +133,7 @@ ShardStoreOptions OffloadTier::optimizer(int index) const {
 }
 
 ShardStoreOptions OffloadTier::parameters(int index) const {
-  // In fp32 the shard is the master.
+  // With fp32 parameters the shard is the master.
   const auto on_device =
       separate_master_ || frozen_[index] ? memory::Class::Parameters : memory::Class::Optimizer;
   return {.parts = plan_.parameters[index],

@@ -1,5 +1,5 @@
-// Where this process keeps offloaded state: the plan, the files on NVMe and their tiles. ModelState
-// makes it before the flats, which get their stores' options from it.
+// The places of this process's offloaded state: the plan, the files on NVMe and their tiles.
+// ModelState makes it before the flats, because it provides the options of their stores.
 // Tested by: tests/engine/train/offload_files_test.cc, tests/engine/train/offload_memory_test.cc
 #pragma once
 
@@ -22,12 +22,12 @@ namespace dsj::zero {
 struct OffloadHost {
   std::string job = "job";  ///< names the scratch directories
   int64_t attempt = 1;
-  /// Called once per fact worth telling the user: which file I/O is used and why no better one,
-  /// directories made, what pin_memory does here.
+  /// Called with messages for the user: which file I/O is used and why not a faster one, which
+  /// directories were made, what pin_memory does here.
   std::function<void(const std::string&)> note = {};
-  /// Called for each directory of a dead attempt that was removed.
+  /// Called for each removed directory of a dead attempt.
   std::function<void(const std::string&)> warn = {};
-  /// For tests: opens these instead of files under nvme_path. `name`: "optimizer" or "parameters".
+  /// For tests: replaces files under nvme_path. `name`: "optimizer" or "parameters".
   using Open = std::function<Result<std::unique_ptr<aio::BlockFile>>(const std::string& name,
                                                                      int64_t bytes)>;
   Open open = {};
@@ -36,15 +36,15 @@ struct OffloadHost {
 class OffloadTier {
  public:
   /// Reserves the files' space on the disk. Throws StorageError, which names the key, the path and
-  /// the bytes: BadInput for a wrong path, Environment for no space or no permission.
+  /// the bytes: BadInput for a wrong path, Environment for missing space or permission.
   OffloadTier(const dsconfig::ResolvedConfig& config, const layout::FlatPlan& flats, int world,
               int rank, at::Device device, const OffloadHost& host);
 
   const layout::OffloadPlan& plan() const { return plan_; }
-  /// Options for the stores of flat `index`.
+  /// Options for the stores of the flat with this index.
   ShardStoreOptions optimizer(int index) const;
   ShardStoreOptions parameters(int index) const;
-  /// The tiles of parameters on NVMe; null: none are there.
+  /// The tiles of parameters on NVMe; null if no parameters are there.
   TileCache* parameter_tiles() { return parameters_.get(); }
 
  private:

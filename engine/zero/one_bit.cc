@@ -49,7 +49,7 @@ at::Tensor OneBit::last_momentum(size_t flat, size_t slot, int64_t first, int64_
     errors_.read(*sent_, flat, slot, first, m);
     return m;
   }
-  constexpr int kMomentum = 1;  // exp_avg, among a flat's states
+  constexpr int kMomentum = 1;  // index of exp_avg in a flat's states
   if (!gathered_.defined()) gathered_ = target_.flats[flat]->gather_state(kMomentum);
   return gathered_.narrow(0, target_.flats[flat]->layout().slots()[slot].offset + first, n);
 }
@@ -64,7 +64,7 @@ class OneBitAdam final : public OneBit {
  public:
   using OneBit::OneBit;
 
-  /// One rank has no errors, and misses none.
+  /// With one rank there are no errors to restore.
   Status restore(checkpoint::SavedRun& saved) override {
     return alone() ? Status{} : OneBit::restore(saved);
   }

@@ -1,6 +1,6 @@
-// What the methods of the 1-bit optimizers share (optim/one_bit.h): before the freeze an averaged
-// gradient and a plain update; behind it gradients stay on their ranks, which send compressed momenta.
-// Not thread-safe.
+// The shared base of the 1-bit optimizers' methods (optim/one_bit.h). Before the freeze a step
+// averages gradients and applies a plain update. After it, gradients stay local and ranks exchange
+// compressed momenta. Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,21 +25,21 @@ class OneBit : public UpdateMethod {
   void add_extents(std::vector<checkpoint::Extent>& extents) const override {
     errors_.add_extents(extents);
   }
-  /// A checkpoint of another number of ranks, or with other vectors, leaves the errors at zero.
+  /// Sets the errors to zero if the checkpoint has another number of ranks or other vectors.
   Status restore(checkpoint::SavedRun& saved) override;
   std::string dropped() const override;
 
  protected:
   /// A step before the freeze.
   virtual void warm_up(const optim::OneBitUpdate& update) { apply(update.whole()); }
-  /// A step whose gradients stayed on their ranks; of one rank alone, one behind the freeze.
+  /// A step with local gradients; with one rank, any step after the freeze.
   virtual void compressed(const optim::OneBitUpdate& update) = 0;
 
   bool alone() const { return target_.collectives.world() == 1; }
   /// An elementwise update of all flats.
   void apply(const optim::Update& update);
-  /// Adds value(flat, slot, first, g) [n] to the worker errors, for this rank's own gradient g [n] fp32
-  /// of every element from `first` on, in tiles. g may be the gradient's memory.
+  /// Adds value(flat, slot, first, g) [n] to the worker errors, in tiles over all elements. g [n]
+  /// fp32 is this rank's own gradient of the elements from `first` on; it may alias the gradient.
   template <typename F>
   void contribute(F value) {
     for (size_t f = 0; f < target_.flats.size(); ++f) {
@@ -56,8 +56,8 @@ class OneBit : public UpdateMethod {
       gathered_.reset();
     }
   }
-  /// For contribute(): the last step's momentum of n elements of a parameter, a copy, as it came over
-  /// the wire; if sent_ is unset, of the flat's states, which the first call for a flat gathers.
+  /// For contribute(): a copy of the last step's momentum, n elements of a parameter, as it was
+  /// received. If sent_ is unset, it comes from the flat's states, gathered by a flat's first call.
   at::Tensor last_momentum(size_t flat, size_t slot, int64_t first, int64_t n);
   /// m = beta1 m + (1-beta1) g. Each operation rounds by itself, so that every CPU has the same bits.
   static void follow(const at::Tensor& m, const at::Tensor& g, const optim::OneBitUpdate& update);
@@ -67,7 +67,7 @@ class OneBit : public UpdateMethod {
   bool dropped_ = false;                 ///< by the last restore()
 
  private:
-  at::Tensor gathered_;  ///< [numel]: the momentum of the flat that is being contributed
+  at::Tensor gathered_;  ///< [numel]: momentum of contribute()'s current flat
 };
 
 }  // namespace dsj::zero

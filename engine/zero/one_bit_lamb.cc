@@ -1,5 +1,5 @@
-// OneBitLamb's compressed steps. Formulas: DeepSpeed 0.18.9's OnebitLamb, as
-// docs/optimizers.md tells them.
+// OneBitLamb's compressed steps. Formulas: DeepSpeed 0.18.9's OnebitLamb, described in
+// docs/optimizers.md.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -14,15 +14,15 @@
 namespace dsj::zero {
 namespace {
 
-// By their states in a checkpoint. The first three have one element per parameter.
+// Names of states in a checkpoint. The first three have one element per parameter.
 constexpr char kFrozen[] = "lamb_coeff_freeze", kFactor[] = "last_factor",
                kScaling[] = "scaling_coeff", kPadding[] = "dummy_exp_avg", kAll[] = "all";
 
-/// What is kept of the parameters of a flat: [slots] fp32 each, equal on all ranks.
+/// State of the parameters of a flat: [slots] fp32 each, equal on all ranks.
 struct Kept {
-  at::Tensor frozen;   ///< mean of the coefficients before the freeze; starts at 0, not corrected
+  at::Tensor frozen;   ///< mean of the coefficients before the freeze; from 0, no bias correction
   at::Tensor factor;   ///< of the last compressed step
-  at::Tensor scaling;  ///< of the momentum, for the wire; undefined before the first of them
+  at::Tensor scaling;  ///< of the momentum on the wire; undefined before the first compressed step
 };
 
 class OneBitLamb final : public OneBit {
@@ -123,7 +123,7 @@ class OneBitLamb final : public OneBit {
     return {};
   }
 
-  /// Calls f(state, slot, tensor [1]) for what is kept of each parameter. Stops at the first error.
+  /// Calls f(state, slot, tensor [1]) for each parameter's state. Stops at the first error.
   template <typename F>
   Status for_kept(F f) {
     for (const size_t flat : trained_) {
@@ -163,8 +163,8 @@ class OneBitLamb final : public OneBit {
     }
   }
 
-  /// The first compressed step: each momentum gets a scale that makes all of one size on the wire, and
-  /// the fresh variance starts as the frozen one.
+  /// Runs at the first compressed step. Scales each momentum so that all have one magnitude on the
+  /// wire, and starts the fresh variance at the frozen one.
   void begin() {
     std::vector<at::Tensor> squares;
     int64_t count = 0;
@@ -200,8 +200,8 @@ class OneBitLamb final : public OneBit {
     return kept_[flat].scaling.select(0, static_cast<int64_t>(slot));
   }
 
-  /// Adds each parameter's scaled momentum to the worker errors. In DeepSpeed the padding is a part of
-  /// the vector: it stays as it came over the wire.
+  /// Adds each parameter's scaled momentum to the worker errors. As in DeepSpeed, the padding is a
+  /// part of the vector: it keeps its received value.
   void add_momenta(const optim::OneBitUpdate& update) {
     memory::MemoryScope scope(memory::Class::Buckets);
     if (!padding_.defined()) allocate_padding();
@@ -214,13 +214,13 @@ class OneBitLamb final : public OneBit {
     });
   }
 
-  /// What a step sees of its parameters: [slots, 2] sums of squares of m/d and of the whole update,
-  /// and [slots, 1] the largest part by which the frozen denominator d is above the fresh one.
+  /// Measurements of a step: [slots, 2] sums of squares of m/d and of the whole update, and [slots,
+  /// 1] the largest ratio of the frozen denominator d to the fresh one.
   struct Seen {
     at::Tensor squares, ratio;
   };
 
-  /// Writes the new momenta and the fresh variances. `means`: nullopt with one rank. Collective.
+  /// Writes the new momenta and fresh variances. `means`: nullopt with one rank. Collective.
   std::vector<Seen> take_momenta(const optim::OneBitUpdate& update,
                                  const std::optional<comm::SignMeans>& means) {
     std::vector<at::Tensor> squares, ratios;
@@ -250,13 +250,13 @@ class OneBitLamb final : public OneBit {
     return seen;
   }
 
-  /// One run: its states from the new momentum m [n], which is used up. Adds to `squares` [2], raises
-  /// `ratio` [1].
+  /// Updates one run's states from the new momentum m [n], which it overwrites. Adds to `squares`
+  /// [2] and raises `ratio` [1].
   static void see(const optim::OneBitUpdate& update, const UpdateSpan& span, const at::Tensor& m,
                   const at::Tensor& squares, const at::Tensor& ratio) {
     const optim::AdamRule& rule = update.rule;
     const at::Tensor &kept = span.states[0], &frozen = span.states[1], &fresh = span.states[2];
-    // The gradient that would have led from the old momentum to the new one.
+    // The gradient that leads from the old momentum to the new one.
     at::Tensor g = kept.mul_(rule.beta1);
     at::sub_out(g, m, g).div_(1 - rule.beta1);
     fresh.mul_(rule.beta2).add_(g.mul_(g).mul_(1 - rule.beta2));
@@ -271,13 +271,13 @@ class OneBitLamb final : public OneBit {
     add_sum_of_squares(m, squares.select(0, 1));
   }
 
-  /// [slots] double. Remembers the factors.
+  /// Returns [slots] double. Stores the factors in `kept`.
   static at::Tensor coefficients(const optim::OneBitUpdate& update, Kept& kept, const Seen& seen) {
     const optim::LambFreeze& limits = *update.lamb;
     at::Tensor factor = seen.ratio;
     if (update.rule.weight_decay != 0) {
       const at::Tensor part = seen.squares.select(1, 0).div(seen.squares.select(1, 1)).sqrt();
-      // 0/0, where nothing moves, counts as 1, as there.
+      // 0/0 (no movement) counts as 1, as in DeepSpeed.
       const at::Tensor q = at::where(part.lt(1), part, at::ones_like(part));
       factor = factor * q + (1 - q);
     }
@@ -291,7 +291,7 @@ class OneBitLamb final : public OneBit {
 
   std::vector<size_t> trained_;  ///< the flats that are not frozen
   std::vector<Kept> kept_;       ///< [flat]
-  /// The vector's, as it came over the wire; undefined: no compressed step yet.
+  /// The vector's padding as received; undefined before the first compressed step.
   at::Tensor padding_;
 };
 

@@ -15,7 +15,7 @@ int part_at(const std::vector<layout::Part>& parts, int64_t element) {
   return -1;
 }
 
-/// A part that is overwritten piece by piece must be read first: the other pieces stay.
+/// A part that is overwritten piece by piece must be read first, to keep its other pieces.
 Access for_run(Access access, const layout::Part& part, int64_t numel) {
   return access == Access::Write && part.numel != numel ? Access::ReadWrite : access;
 }

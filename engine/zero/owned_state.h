@@ -1,6 +1,6 @@
-// What a flat keeps of the elements that this rank owns: the shard that gathers read (stage 3), the
-// fp32 master where it is separate, the optimizer's states. Each lies where the plan puts it
-// (job/layout/offload.h). The flat walks over runs; one run at a time is in memory.
+// A flat's state for the elements that this rank owns: the shard that gathers read (stage 3), a
+// separate fp32 master, the optimizer's states. The plan decides where each is stored
+// (job/layout/offload.h). The flat iterates over runs; only one run at a time is in memory.
 //
 // One thread. Every call may throw StorageError.
 #pragma once
@@ -20,7 +20,7 @@ struct OwnedRun {
   int64_t begin = 0, numel = 0;  ///< elements of the shard
   std::vector<at::Tensor> optimizer;
   at::Tensor parameters;
-  bool in_file = false;  ///< a tensor is a tile's memory: another run's after the call
+  bool in_file = false;  ///< a tensor is in a tile, which is reused after the call
 };
 
 class OwnedState {
@@ -32,15 +32,15 @@ class OwnedState {
   /// The parameter shard if it is one tensor in memory, else undefined.
   at::Tensor whole_parameters() { return parameters_.whole(0); }
 
-  /// Calls f for every run, in ascending order. What is asked for is in memory during the call;
-  /// nullopt: not asked for. With Access::Write f must overwrite all of it.
+  /// Calls f for every run, in ascending order, with the requested tensors in memory; nullopt: not
+  /// requested. With Access::Write f must overwrite all of a run.
   void for_runs(std::optional<Access> optimizer, std::optional<Access> parameters,
                 const std::function<void(const OwnedRun&)>& f);
-  /// Whether a part of the optimizer's states does not lie on the device.
+  /// Whether any part of the optimizer's states is outside the device.
   bool optimizer_elsewhere() const;
-  /// Calls f(begin, tensor, stays) for every part of the parameter shard. After each part it starts
-  /// reading what the step gathers next. `stays`: the tensor's memory is the part's own; else it is
-  /// valid during the call only.
+  /// Calls f(begin, tensor, stays) for every part of the parameter shard, and after each part
+  /// starts to read what the step gathers next. `stays`: the tensor is the part's own memory; else
+  /// it is valid only during the call.
   void for_parameters(const std::function<void(int64_t, const at::Tensor&, bool)>& f);
   std::vector<int> parameter_tiles() const { return parameters_.tiles(); }
 

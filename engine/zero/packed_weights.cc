@@ -20,11 +20,11 @@ using layout::kPackedGroup;
 using memory::Class;
 using memory::MemoryScope;
 
-constexpr int64_t kPiece = 1 << 20;  // elements per read: whole blocks
+constexpr int64_t kPiece = 1 << 20;  // elements per read; a multiple of the block
 constexpr int64_t kGrain = 256;      // blocks
 static_assert(kPiece % kPackedBlock == 0 && layout::kUnpackedPiece % kPackedBlock == 0);
 
-constexpr auto kScales = optim::DynamicMap::with_sign;  // of the second level
+constexpr auto kScales = optim::DynamicMap::with_sign;  // map of the second level
 
 void pack(const float* x, int64_t numel, uint8_t* codes, float* scales) {
   at::parallel_for(
@@ -134,7 +134,7 @@ void PackedWeights::unpack_here(size_t index, T* out) const {
   };
   at::parallel_for(0, slot.blocks, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      // A block has 16 different numbers: each is multiplied and rounded once.
+      // A block has 16 different numbers: compute and round each once.
       std::array<T, 16> numbers;
       const float of_block = scale(block);
       for (size_t code = 0; code < numbers.size(); ++code)

@@ -1,6 +1,6 @@
 // A flat's frozen weights in 4 bits (QLoRA): codes and scales by job/layout/packing.h, with the numbers
-// of engine/optim/four_bit.h. Every rank keeps them whole. A weight is unpacked for the product that
-// reads it, and again for the next one. Codes and scales are counted as parameters, all else as buckets.
+// of engine/optim/four_bit.h. Every rank has all of them. Each product unpacks the weight that it
+// reads. Codes and scales are counted as parameters, all else as buckets.
 // Not thread-safe.
 #pragma once
 
@@ -20,22 +20,22 @@ namespace dsj::zero {
 
 class PackedWeights {
  public:
-  /// `type`: of the weights as they are read.
+  /// `type`: the type of unpacked weights.
   PackedWeights(const layout::FlatLayout& layout, at::ScalarType type, at::Device device);
 
-  /// Reads and packs every parameter as `read(parameter, first element, values)` gives it, in fp32, a
-  /// piece at a time: no more than that is ever whole. Error: read's.
+  /// Reads every parameter in fp32 by `read(parameter, first element, values)` and packs it, piece
+  /// by piece: only one piece at a time is in fp32. Errors: those of `read`.
   using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
   Status fill(const Read& read);
 
-  /// `count` neighbours from `first` on, unpacked: one in its shape, several stacked on the first
-  /// dimension. Undefined if padding lies between them.
+  /// Unpacks `count` neighbours from `first` on: one in its shape, several stacked on the first
+  /// dimension. Undefined if padding separates them.
   at::Tensor weight(int first, int count) const;
-  /// The same bits as an expression of ATen's, piece by piece: what accelerators run.
+  /// The same result, bit for bit, by ATen operations, piece by piece; used on accelerators.
   at::Tensor weight_by_expression(int first, int count) const;
 
  private:
-  /// What the expression looks up, on the device.
+  /// Lookup tables of weight_by_expression(), on the device.
   struct Tables {
     at::Tensor pairs;   ///< [256, 2] fp32: both numbers of a byte
     at::Tensor scales;  ///< [256] fp32: a code of the second level
@@ -45,7 +45,7 @@ class PackedWeights {
                    const at::Tensor& codes);
   void keep_scales(size_t slot, const at::Tensor& scales);
   at::Tensor made(int64_t numel, at::ScalarType type) const;
-  /// The weights [numel] in one piece, each by `unpack(slot, [numel])`.
+  /// Returns the weights as one tensor, each filled by `unpack(slot, [numel])`.
   template <typename Unpack>
   at::Tensor unpacked(int first, int count, Unpack unpack) const;
   template <typename T>
@@ -61,7 +61,7 @@ class PackedWeights {
   at::Tensor scales_;  ///< [numel / block] fp32; with two levels uint8
   at::Tensor groups_;  ///< [groups] fp32; two levels only
   at::Tensor means_;   ///< [slots] fp32; two levels only
-  /// On an accelerator from the beginning: a step waits for no copy from the host.
+  /// On an accelerator made in the constructor, so that no step waits for a copy from the host.
   mutable std::optional<Tables> tables_;
 };
 

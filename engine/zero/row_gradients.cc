@@ -13,12 +13,12 @@
 namespace dsj::zero {
 namespace {
 
-/// A table of the flat [rows, width].
+/// A view of a slot as a table [rows, width].
 at::Tensor table(const at::Tensor& gradient, const layout::Slot& slot, int64_t width) {
   return gradient.narrow(0, slot.offset, slot.numel).view({-1, width});
 }
 
-/// The rows of `rows` [n, width] with an element that is not 0.
+/// The indices of the rows of `rows` [n, width] with an element that is not 0.
 at::Tensor touched(const at::Tensor& rows) {
   const int64_t count = rows.size(0),
                 step = std::max<int64_t>(1, plan::kScannedElements / rows.size(1));
@@ -93,7 +93,7 @@ RowGradients::Sums RowGradients::add() const {
   const at::Tensor sums = at::zeros({rows.numel(), width_}, values_.options().dtype(at::kFloat));
   int64_t first = 0;
   for (size_t r = 0; r < counts_.size(); ++r) {
-    // A rank sends a row once: no two additions meet.
+    // A rank sends each row once, so no two additions hit the same row.
     sums.index_add_(
         0, place.narrow(0, first, counts_[r]),
         values_.select(0, static_cast<int64_t>(r)).narrow(0, 0, counts_[r]).to(at::kFloat));
@@ -107,7 +107,7 @@ RowGradients::Sums RowGradients::add() const {
 
 void RowGradients::place(const Sums& sums, int64_t first, int64_t numel, int64_t base,
                          const at::Tensor& out) const {
-  const auto index_of = [&](int64_t row) {  // of the first number that is not below
+  const auto index_of = [&](int64_t row) {  // index of the first number >= row
     return std::ranges::lower_bound(sums.numbers, base + row) - sums.numbers.begin();
   };
   for (int64_t at = first; at < first + numel;) {
@@ -122,7 +122,7 @@ void RowGradients::place(const Sums& sums, int64_t first, int64_t numel, int64_t
       at += rows * width_;
       continue;
     }
-    const int64_t part = std::min(width_ - within, left);  // a slice may cut a row
+    const int64_t part = std::min(width_ - within, left);  // a slice may start or end within a row
     if (index_of(row + 1) > found)
       out.narrow(0, at - first, part).copy_(sums.values.select(0, found).narrow(0, within, part));
     at += part;

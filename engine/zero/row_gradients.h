@@ -1,7 +1,6 @@
-// The reduction of a flat of embeddings by the rows that have a gradient (sparse_gradients), instead
-// of whole: each rank sends the numbers of its rows and their values, and all sum them. Flat owns one
-// while a reduction is in flight. Not thread-safe. Arithmetic: values of one row are summed over
-// ranks in order, in fp32, and rounded once.
+// Reduces a flat of embeddings by the rows that have a gradient (sparse_gradients). Each rank sends
+// the numbers and values of its nonzero rows, and all ranks sum them. Values of one row are summed
+// in fp32 in rank order and rounded once. Flat owns one per reduction in flight. Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,23 +18,23 @@ class RowGradients {
  public:
   struct Options {
     at::ScalarType communication = at::kFloat;  ///< of the values on the wire
-    double factor = 1;                          ///< on the values, before they are sent
-    bool sharded = false;                       ///< each rank wants its shard alone
+    double factor = 1;                          ///< multiplies the values before sending
+    bool sharded = false;                       ///< each rank needs only its shard
   };
 
-  /// Sends the rows of `gradient` [flat.numel()] that are not all 0; it is not needed afterwards.
-  /// Null: dense is fewer bytes (job/plan/row_plan.h), on all ranks alike. Collective. Waits for the
-  /// ranks' counts.
+  /// Sends the rows of `gradient` [flat.numel()] that are not all 0. The caller may free `gradient`
+  /// afterwards. Returns null, on all ranks, if a dense reduction sends fewer bytes
+  /// (job/plan/row_plan.h). Waits for the ranks' counts. Collective.
   static std::unique_ptr<RowGradients> start(const layout::FlatLayout& flat,
                                              const at::Tensor& gradient, const Options& options,
                                              comm::Collectives& collectives, comm::Label label);
 
-  /// out [shard], of the type on the wire: the sums of `ranges`, each at its shard_offset; else 0.
-  /// Waits for what start() has sent.
+  /// Waits for start() and writes out [shard], in the type on the wire: the sums of `ranges`, each
+  /// at its shard_offset, and 0 elsewhere.
   void read(const std::vector<layout::Range>& ranges, const at::Tensor& out);
 
  private:
-  /// Every row that a rank has sent.
+  /// The sums of all rows that any rank sent.
   struct Sums {
     std::vector<int64_t> numbers;  ///< ascending
     at::Tensor rows;               ///< [numbers] on the device

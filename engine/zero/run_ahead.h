@@ -1,6 +1,6 @@
-// How far the host runs ahead of the device. The host queues a whole step in less time than the device
-// takes for a few layers. Nothing it queues may pile up: so each gather waits until the device has
-// passed every release before it but the latest, one layer being enough to keep it busy.
+// Limits how far the host runs ahead of the device. The host queues a step in less time than the
+// device needs for a few layers, and queued gathers hold memory. So each gather waits until the
+// device has passed all earlier releases except the latest; one layer keeps it busy.
 // Tested by: tests/engine/simulated/step_test.cc
 #pragma once
 

@@ -1,4 +1,4 @@
-// From a resolved precision to libtorch's type.
+// Converts a resolved precision to libtorch's type.
 // Tested by: tests/engine/zero/model_state_test.cc
 #pragma once
 

@@ -45,7 +45,7 @@ at::Tensor ShardStore::whole(int vector) {
 std::vector<at::Tensor> ShardStore::open(int part, Access access, bool read_next) {
   if (!in_file(part)) return memory(part);
   const layout::Part& where = options_.parts[part];
-  // A tile that was never written need not be read: a new run starts without touching the disk.
+  // A tile that was never written is not read, so that a new run starts without disk I/O.
   const bool fresh = fresh_[part] && access != Access::Write;
   const auto bytes = options_.tiles->acquire(tile_of(part), !fresh && access != Access::Write);
   if (read_next) options_.tiles->prefetch(tile_of(part) + 1);

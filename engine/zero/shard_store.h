@@ -1,5 +1,5 @@
-// Vectors as long as a flat's shard. The plan puts each part on the device, in host memory, or in a
-// file of which a few tiles are in memory.
+// Vectors of the length of a flat's shard. The plan puts each part on the device, in host memory,
+// or in a file with a few tiles in memory.
 //
 // One thread. open() and close() may throw StorageError.
 // Tested by: tests/engine/zero/owned_state_test.cc
@@ -17,13 +17,13 @@
 namespace dsj::zero {
 
 struct ShardStoreOptions {
-  std::vector<layout::Part> parts;  ///< cover the shard; empty: no vectors
-  std::vector<double> initial;      ///< [vector]: its elements at the start
+  std::vector<layout::Part> parts;  ///< cover the shard; empty if there are no vectors
+  std::vector<double> initial;      ///< [vector]: initial value of its elements
   at::ScalarType type = at::kFloat;
-  at::Device device = at::kCPU;  ///< of the parts on the device
+  at::Device device = at::kCPU;  ///< for parts on the device
   memory::Class on_device = memory::Class::Optimizer;
   bool pinned = false;                    ///< host memory is page-locked
-  std::shared_ptr<TileCache> tiles = {};  ///< of the parts in a file
+  std::shared_ptr<TileCache> tiles = {};  ///< for parts in a file
   int first_tile = 0;                     ///< this store's first tile in `tiles`
 };
 
@@ -35,14 +35,14 @@ class ShardStore {
 
   int vectors() const { return static_cast<int>(options_.initial.size()); }
   const std::vector<layout::Part>& parts() const { return options_.parts; }
-  /// A whole vector if it is one piece of memory, else undefined.
+  /// The whole vector if it is contiguous in memory, else undefined.
   at::Tensor whole(int vector);
-  /// All vectors of a part, [numel] each, valid until close(). With Access::Write the caller
-  /// overwrites all of them. `read_next`: also starts reading the next tile of the file, which may
-  /// be another store's.
+  /// All vectors of a part, [numel] each, valid until close(). With Access::Write the caller must
+  /// overwrite all of them. `read_next`: also starts to read the next tile of the file, which may
+  /// belong to another store.
   std::vector<at::Tensor> open(int part, Access access, bool read_next = false);
   void close(int part, Access access);
-  /// Starts reading the tiles that the step needs next (TileCache::set_order).
+  /// Starts to read the tiles that the step needs next (TileCache::set_order).
   void read_ahead() {
     if (options_.tiles) options_.tiles->read_ahead();
   }
@@ -57,7 +57,7 @@ class ShardStore {
   const ShardStoreOptions options_;
   std::vector<int> tile_index_;                  ///< [part]: its tile, counted within the store
   std::vector<std::vector<at::Tensor>> memory_;  ///< [part][vector]; allocated at the first use
-  std::vector<bool> fresh_;                      ///< [part] in a file: never written
+  std::vector<bool> fresh_;                      ///< [part]: in a file and never written
 };
 
 }  // namespace dsj::zero

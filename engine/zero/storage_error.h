@@ -1,5 +1,5 @@
-// Thrown when offloaded state cannot be read or written in the middle of a step. Like a failed
-// collective it ends the attempt; the last checkpoint stands.
+// Thrown if offloaded state cannot be read or written during a step. It ends the attempt, as a
+// failed collective does. The last checkpoint is not affected.
 // Tested by: tests/engine/zero/tile_cache_test.cc
 #pragma once
 
@@ -20,7 +20,7 @@ class StorageError : public std::runtime_error {
   Error error_;
 };
 
-/// The value; throws StorageError if there is none.
+/// Returns the value; throws StorageError if `result` is an error.
 template <typename T>
 T value_or_throw(Result<T> result) {
   if (!result) throw StorageError(result.error());

@@ -68,7 +68,7 @@ std::span<std::byte> TileCache::acquire(int tile, bool read) {
   Slot* slot = find(tile);
   if (slot) {
     DSJ_CHECK(slot->state != State::Held);
-    wait(*slot);  // its read, or its write: either way the bytes are here
+    wait(*slot);  // waits for its read or write; after either the bytes are in memory
   } else {
     slot = &free_slot();
     if (read) {
@@ -96,7 +96,7 @@ void TileCache::release(int tile, bool changed) {
 bool TileCache::prefetch(int tile) {
   if (!options_.read_ahead || tile >= static_cast<int>(tiles_.size())) return false;
   if (find(tile)) return true;
-  // Of two writes in flight the older has already had a tile's time: waiting for it is short.
+  // If two writes are in flight, the older one is nearly done: the wait is short.
   const auto free = std::ranges::count(slots_, State::Free, &Slot::state);
   const auto writes = std::ranges::count(slots_, State::Writing, &Slot::state);
   if (free == 0 && writes < 2) return false;

@@ -1,5 +1,5 @@
-// A few tiles of a block file in memory: read ahead of use, held during it, written behind it. The
-// memory is allocated once; no more of the file than these tiles is ever in memory.
+// Keeps a few tiles of a block file in memory: reads ahead, holds tiles in use, writes behind. The
+// memory is allocated once and bounds how much of the file is in memory.
 //
 // One thread. Every call may throw StorageError, which names the ds_config key, the path and the
 // bytes.
@@ -19,15 +19,15 @@
 namespace dsj::zero {
 
 struct TileSpec {
-  int64_t offset = 0, bytes = 0;  ///< place in the file, multiples of aio::kAlign
+  int64_t offset = 0, bytes = 0;  ///< in the file; multiples of aio::kAlign
 };
 
 struct TileCacheOptions {
   int slots = 1;                     ///< tiles in memory at a time
-  int64_t slot_bytes = 0;            ///< of the largest tile
+  int64_t slot_bytes = 0;            ///< size of the largest tile
   bool read_ahead = true;            ///< false: prefetch() does nothing
   bool write_behind = true;          ///< false: release() waits until the tile is written
-  at::Device pinned_for = at::kCPU;  ///< page-locked memory, for copies to this device; CPU: none
+  at::Device pinned_for = at::kCPU;  ///< page-locks memory for this device, unless CPU
   std::string key;                   ///< the ds_config key that errors name
 };
 
@@ -37,21 +37,21 @@ class TileCache {
             const TileCacheOptions& options);
   ~TileCache();
 
-  /// The tile's bytes, valid until release(). Waits for its read, which prefetch() may have
-  /// started. `read` false: the content does not matter. At most `slots` tiles can be held.
+  /// Returns the tile's bytes, valid until release(). Waits for its read, which prefetch() may have
+  /// started. `read` false: the content is not needed. At most `slots` tiles can be held.
   std::span<std::byte> acquire(int tile, bool read);
-  /// `changed`: starts writing the tile.
+  /// Releases a held tile. `changed`: starts to write it.
   void release(int tile, bool changed);
-  /// Starts reading a tile. False, and nothing is done: there is no such tile, read_ahead is off,
-  /// or no slot can be had. A slot can be had if it is free, or if two writes are in flight (it
-  /// waits for the older one).
+  /// Starts to read a tile. Returns false, and does nothing, if there is no such tile, if
+  /// read_ahead is off, or if no slot is available. A slot is available if it is free, or if two
+  /// writes are in flight (prefetch waits for the older one).
   bool prefetch(int tile);
 
-  /// The order in which a step will acquire tiles, for read_ahead().
+  /// Sets the order in which a step will acquire tiles, for read_ahead().
   void set_order(std::vector<int> tiles);
-  /// A new step begins: read_ahead() starts again at the first tile of the order.
+  /// Call it at a new step: read_ahead() starts again at the first tile of the order.
   void rewind();
-  /// Starts reading the next tiles of the order into slots that are free or only being written.
+  /// Starts to read the next tiles of the order into slots that are free or only being written.
   void read_ahead();
 
  private:
@@ -64,7 +64,7 @@ class TileCache {
     int64_t age = 0;
   };
   Slot* find(int tile);
-  /// A free slot. If there is none: waits for the oldest write, else for the oldest read.
+  /// Returns a free slot. If there is none, waits for the oldest write, else for the oldest read.
   Slot& free_slot();
   void start_read(Slot& slot, int tile);
   void wait(Slot& slot);
@@ -74,7 +74,7 @@ class TileCache {
   std::vector<at::Tensor> memory_;
   std::vector<Slot> slots_;
   std::vector<int> order_;
-  size_t next_ = 0;  ///< index into order_: the next tile to acquire
+  size_t next_ = 0;  ///< index in order_ of the next tile to acquire
   int64_t clock_ = 0;
   std::unique_ptr<aio::BlockFile> file_;  ///< destroyed first: waits for I/O in flight
 };

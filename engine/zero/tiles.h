@@ -1,4 +1,4 @@
-// Long runs of elements in parts, for updates made of several operations one after the other.
+// Splits long runs of elements into tiles, for updates made of several operations in sequence.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +13,11 @@
 
 namespace dsj::zero {
 
-/// Elements whose temporary tensors stay in a core's cache.
+/// The number of elements whose temporary tensors fit in a core's cache.
 inline constexpr std::int64_t kTile = 1 << 14;
 
-/// Calls f(first, count) for consecutive parts of n elements: tiles on a CPU. Another device takes all
-/// at once, because there a launch costs more than its memory.
+/// Calls f(first, count) for consecutive parts of n elements: tiles on a CPU. On another device it
+/// calls f once for all elements, because a launch costs more than the memory.
 template <typename F>
 void for_tiles(at::Device device, std::int64_t n, F f) {
   const std::int64_t tile = device.is_cpu() ? kTile : std::max<std::int64_t>(n, 1);
@@ -40,7 +40,7 @@ class SpanPart {
   const UpdateSpan& span() const { return span_; }
 
  private:
-  /// As many as an optimizer has.
+  /// As many as an optimizer can have.
   std::array<at::Tensor, std::extent_v<decltype(dsconfig::Optimizer::states)>> states_;
   UpdateSpan span_;
 };

@@ -10,7 +10,7 @@
 namespace dsj::zero {
 namespace {
 
-/// The spans as the kernels take them, with the lists of pointers that they refer to.
+/// The spans as the kernels' arguments, with the pointer lists that these refer to.
 class Plain {
  public:
   explicit Plain(std::span<const UpdateSpan> all) {
@@ -21,7 +21,7 @@ class Plain {
   }
   Plain(const Plain&) = delete;
   kernels::Spans spans() const { return spans_; }
-  /// What lay elsewhere: sums on the spans' device, and where they belong.
+  /// A copy of sums on the spans' device, and the original on another device.
   struct Elsewhere {
     at::Tensor here, sums;
   };

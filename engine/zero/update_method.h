@@ -1,7 +1,7 @@
-// How an optimizer's update reaches the flats. Most optimizers look at one element at a time, and all
-// they keep is the flats' states. The others need more than elements, send more than gradients, or
-// save more than states: each is a method of its own (methods.h). Flats, ModelState and the stepper
-// know this interface alone. Not thread-safe.
+// How an optimizer updates the flats. Most optimizers are elementwise and keep only the flats'
+// states. An optimizer that needs whole matrices, other communication or more saved state has its
+// own method (methods.h). Flats, ModelState and the stepper use only this interface. Not
+// thread-safe.
 // Tested by: tests/engine/zero/model_state_test.cc, tests/engine/zero/one_bit_test.cc
 #pragma once
 
@@ -23,22 +23,22 @@
 
 namespace dsj::zero {
 
-/// A step's numbers, of which a method makes its update.
+/// The numbers of a step from which a method makes its update.
 struct StepNumbers {
   optim::Rates rates;
-  int64_t updates = 0;    ///< applied before this one
-  double grad_scale = 1;  ///< on the gradient: averaging, loss scale, clipping
+  int64_t updates = 0;    ///< number of earlier updates
+  double grad_scale = 1;  ///< factor on the gradient: averaging, loss scale, clipping
 };
 
-/// What a method works on.
+/// What a method updates, and how it is sharded.
 struct UpdateTarget {
   dsconfig::ResolvedConfig config;
   const std::vector<layout::UnitSpec>& units;
   const layout::FlatPlan& plan;
-  std::vector<Flat*> flats;        ///< all of the plan's, frozen ones too; they outlive the method
-  comm::Collectives& collectives;  ///< of the ranks among which masters and states are cut
+  std::vector<Flat*> flats;        ///< all of the plan's, also frozen; must outlive the method
+  comm::Collectives& collectives;  ///< among which masters and states are cut
   at::Device device;
-  bool sharded = false;  ///< masters and states
+  bool sharded = false;  ///< whether masters and states are
 
   std::vector<Flat*> trained() const {
     std::vector<Flat*> trained;
@@ -53,22 +53,22 @@ class UpdateMethod {
   explicit UpdateMethod(const UpdateTarget& target) : target_(target) {}
   virtual ~UpdateMethod() = default;
 
-  /// What it needs before: whether the gradients of the step behind `updates` updates stay on their
-  /// ranks, unreduced. The same on all ranks.
+  /// Whether the gradients of the step after `updates` updates must stay on their ranks, unreduced.
+  /// The same on all ranks.
   virtual bool keeps_gradients_local(int64_t /*updates*/) const { return false; }
-  /// Updates every owned element and starts the gathers of whole copies. Collective, with what else it
-  /// sends.
+  /// Updates every owned element, sends whatever else the method needs, and starts the gathers of
+  /// whole copies. Collective.
   virtual void step(const StepNumbers& numbers) = 0;
 
-  // ---- what it saves besides the flats' states
+  // ---- saved state in addition to the flats' states
   virtual Status for_pieces(const checkpoint::EmitPiece& /*emit*/) { return {}; }
   virtual void add_extents(std::vector<checkpoint::Extent>& /*extents*/) const {}
-  /// Whether restore() needs whole flats (Flat::own): the checkpoint has masters and states of each
-  /// rank. The same on all ranks.
+  /// Whether restore() needs whole flats (Flat::own), because the checkpoint has each rank's
+  /// masters and states. The same on all ranks.
   virtual bool restores_whole(const checkpoint::SavedRun& /*saved*/) const { return false; }
-  /// After the flats'. Error: the checkpoint's.
+  /// Call it after the flats are restored. Errors: as reading the checkpoint.
   virtual Status restore(checkpoint::SavedRun& /*saved*/) { return {}; }
-  /// What the last restore() met and could not use, as a warning; empty: nothing. The same on all
+  /// A warning about saved state that the last restore() could not use, or empty. The same on all
   /// ranks.
   virtual std::string dropped() const { return ""; }
 

@@ -11,8 +11,8 @@
 namespace dsj::zero {
 namespace {
 
-// What a rank has of its own between two meetings, by its states in a checkpoint: every rank's
-// elements of a parameter, one after the other.
+// A rank's own state between two synchronizations. Names in a checkpoint; each has every rank's
+// elements of a parameter, one rank after the other.
 constexpr char kMaster[] = "local_master", kMomentum[] = "local_exp_avg",
                kMoved[] = "momentum_accumulator", kMet[] = "met_master", kRates[] = "local_rates",
                kAll[] = "all";
@@ -89,8 +89,8 @@ class ZeroOneAdam final : public OneBit {
     }
   }
 
-  /// A run of a parameter on this rank: its place, its tensors, by how much it moved since the ranks
-  /// met, and what it was then [n].
+  /// A run of a parameter on this rank: its position and tensors, its movement since the last
+  /// synchronization, and its value at that time [n].
   struct Part {
     size_t flat, slot;
     int64_t first;
@@ -115,7 +115,7 @@ class ZeroOneAdam final : public OneBit {
     }
   }
 
-  /// The same in tiles, for arithmetic.
+  /// The same in tiles.
   void for_part_tiles(bool writes, const std::function<void(const Part&)>& f) {
     for_parts(writes, [&](const Part& whole) {
       for_tiles(target_.device, whole.span.p.numel(), [&](int64_t first, int64_t count) {
@@ -130,8 +130,8 @@ class ZeroOneAdam final : public OneBit {
     });
   }
 
-  /// Calls f(state, parameter's slot, offset among all ranks' elements, tensor) for all that is this
-  /// rank's own. Stops at the first error.
+  /// Calls f(state, parameter's slot, offset among all ranks' elements, tensor) for this rank's own
+  /// state. Stops at the first error.
   using VisitOwn =
       std::function<Status(const char*, const layout::Slot&, int64_t, const at::Tensor&)>;
   Status for_own(const VisitOwn& f) {
@@ -152,8 +152,8 @@ class ZeroOneAdam final : public OneBit {
     if (span.low.defined()) at::Tensor(span.low).copy_(span.p);
   }
 
-  /// Between two updates of the variance: the momentum takes the compressed mean of the gradients.
-  /// One rank alone has none, and its momentum stays, as in DeepSpeed.
+  /// Between two updates of the variance, the momentum takes the compressed mean of the gradients.
+  /// With one rank the momentum is unchanged, as in DeepSpeed.
   void mean_gradient(const optim::OneBitUpdate& update) {
     if (alone()) return apply(update.frozen_moments());
     contribute(
@@ -168,7 +168,7 @@ class ZeroOneAdam final : public OneBit {
     });
   }
 
-  /// One step of this rank by itself.
+  /// One local step of this rank.
   void move(const optim::OneBitUpdate& update) {
     const optim::AdamRule& rule = update.rule;
     const bool begins = !apart_;
@@ -188,9 +188,9 @@ class ZeroOneAdam final : public OneBit {
     });
   }
 
-  /// The ranks take back what they did by themselves and do the mean of it instead. It also gives
-  /// the momentum. DeepSpeed takes back by addition, which leaves other last bits on every rank; here
-  /// the ranks are equal again.
+  /// Synchronizes the ranks: each undoes its local steps and applies their mean instead, which also
+  /// gives the momentum. DeepSpeed undoes them by addition, which leaves other last bits on every
+  /// rank; here all ranks are equal again.
   void meet(const optim::OneBitUpdate& update) {
     const double eps = update.rule.eps;
     for_part_tiles(true, [&](const Part& part) {
@@ -203,7 +203,7 @@ class ZeroOneAdam final : public OneBit {
     const auto means = alone() ? comm::SignMeans() : errors_.mean();
     for_part_tiles(true, [&](const Part& part) {
       if (!alone()) errors_.read(means, part.flat, part.slot, part.first, part.moved);
-      // Where every rate was 0 nothing moved, and says nothing of the momentum.
+      // If every rate was 0, nothing moved, and the momentum cannot be derived.
       if (rates_ != 0) part.span.states[0].copy_(part.moved).div_(-rates_);
       part.span.p.add_(part.moved.div(part.span.states[1].sqrt().add_(eps)));
       part.moved.zero_();
@@ -213,10 +213,10 @@ class ZeroOneAdam final : public OneBit {
     apart_ = false;
   }
 
-  std::vector<at::Tensor> moved_;  ///< [flat][numel]: by how much since the ranks met; empty: 0
-  std::vector<at::Tensor> met_;    ///< [flat][numel]: the masters when they met
-  float rates_ = 0;                ///< sum of the learning rates since the ranks met
-  bool apart_ = false;             ///< the ranks' parameters differ: they moved since they met
+  std::vector<at::Tensor> moved_;  ///< [flat][numel]: movement since the last meet(); empty means 0
+  std::vector<at::Tensor> met_;    ///< [flat][numel]: the masters at the last meet()
+  float rates_ = 0;                ///< sum of the learning rates since the last meet()
+  bool apart_ = false;  ///< the ranks' parameters differ: they moved since the last meet()
 };
 
 }  // namespace
