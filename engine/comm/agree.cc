@@ -40,7 +40,7 @@ Result<std::string> said_by_first(Collectives& collectives, at::Device device,
   const auto size = static_cast<int64_t>(
       max_over_ranks(collectives, device, {static_cast<double>(text->size())})[0]);
   if (size == 0) return text;
-  // Collectives carry numbers: each has eight bytes.
+  // Collectives carry numbers, not bytes: eight bytes go into each number.
   const at::Tensor numbers = at::zeros({(size + 7) / 8}, at::kLong);
   std::memcpy(numbers.data_ptr<int64_t>(), text->data(), text->size());
   const at::Tensor sent = numbers.to(device);
@@ -57,18 +57,18 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
   const double rank = collectives.rank(), none = collectives.world();
   const double first = -max_over_ranks(collectives, device, {mine ? -rank : -none})[0];
   if (first == none) return std::nullopt;
-  std::vector<double> bytes(2 + 3 * kBytesMax);  // the kind, the cause, then each text's bytes
+  std::vector<double> bytes(2 + 3 * kBytesMax);  // the kind, the cause, then the bytes of each text
   if (first == rank) {
     bytes[0] = static_cast<double>(mine->kind);
     bytes[1] = static_cast<double>(mine->cause);
-    size_t place = 2;
-    // The end of a path names the file.
+    size_t position = 2;
+    // Keep the end of a path: it has the file's name.
     for (const std::string& text :
          {text::first_bytes(mine->message, kBytesMax), text::last_bytes(mine->where, kBytesMax),
           text::first_bytes(mine->hint, kBytesMax)}) {
       for (size_t i = 0; i < text.size(); ++i)
-        bytes[place + i] = static_cast<unsigned char>(text[i]);
-      place += kBytesMax;
+        bytes[position + i] = static_cast<unsigned char>(text[i]);
+      position += kBytesMax;
     }
   }
   const at::Tensor sent = at::tensor(bytes, at::kDouble).to(device);
@@ -78,11 +78,11 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
   std::copy_n(host.const_data_ptr<double>(), bytes.size(), bytes.begin());
   Error error{.kind = static_cast<ErrorKind>(static_cast<int>(bytes[0])),
               .cause = static_cast<Error::Cause>(static_cast<int>(bytes[1]))};
-  size_t place = 2;
+  size_t position = 2;
   for (std::string* text : {&error.message, &error.where, &error.hint}) {
-    for (size_t i = 0; i < kBytesMax && bytes[place + i] != 0; ++i)
-      text->push_back(static_cast<char>(static_cast<unsigned char>(bytes[place + i])));
-    place += kBytesMax;
+    for (size_t i = 0; i < kBytesMax && bytes[position + i] != 0; ++i)
+      text->push_back(static_cast<char>(static_cast<unsigned char>(bytes[position + i])));
+    position += kBytesMax;
   }
   return error;
 }

@@ -1,4 +1,4 @@
-// How a group comes from a rendezvous; the CPU backends. Each maker is collective over all ranks of
+// Makes groups from a rendezvous: the CPU backends. Each maker is collective over all ranks of
 // the rendezvous. Internal to comm.
 #pragma once
 
@@ -12,25 +12,25 @@
 
 namespace dsj::comm {
 
-/// c10d's ProcessGroupGloo, the oracle of the others. An interrupt takes effect only when the
-/// running operation has ended or timed out.
+/// c10d's ProcessGroupGloo, the oracle of the other backends. An interrupt takes effect only when
+/// the running operation ends or times out.
 Result<std::unique_ptr<Transport>> make_gloo(Rendezvous& rendezvous);
 
 /// Shared memory, for ranks on one host that see each other's processes. Environment: they do not,
-/// or the memory cannot be had. Every rank gets the same verdict; another backend can then be
-/// tried.
+/// or the memory cannot be allocated. Every rank gets the same verdict, so the caller may try
+/// another backend.
 Result<std::unique_ptr<SliceTransport>> make_shm(Rendezvous& rendezvous);
 
-/// Our own TCP ring, for any number of ranks on any hosts.
+/// A TCP ring for any number of ranks on any hosts.
 Result<std::unique_ptr<SliceTransport>> make_ring(Rendezvous& rendezvous);
 
-/// Both, for a topology of levels: shared memory within each host, rings between hosts.
-/// Environment: as make_shm, for the host of any rank; the same verdict on every rank.
+/// Two levels: shared memory within each host, rings between hosts. Environment: as make_shm on any
+/// host; the same verdict on every rank.
 Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
                                                      const Topology& topology);
 
-/// What make_collectives() does once the ranks have a store: agrees on the backend, connects the
-/// ranks and finishes the rendezvous. Collective. Errors: as there.
+/// The part of make_collectives() after the ranks have a store: agrees on the backend, connects the
+/// ranks and finishes the rendezvous. Collective. Errors: as make_collectives().
 Result<std::unique_ptr<Collectives>> join(Rendezvous& rendezvous);
 
 }  // namespace dsj::comm

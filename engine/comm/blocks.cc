@@ -17,9 +17,9 @@ namespace {
 
 using wire::kWireBlock;
 
-constexpr float kTiny = 1e-36f;  // below it the factor is no finite number
+constexpr float kTiny = 1e-36f;  // below it the factor is not finite
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr std::int64_t kGrain = 32;  // blocks that are worth a thread
+constexpr std::int64_t kGrain = 32;  // blocks per thread, at least
 
 using Block = std::array<float, kWireBlock>;
 
@@ -40,15 +40,15 @@ Rows rows_of(const BlockCodes& of) {
           of.scales.size(1)};
 }
 
-/// Nearest even, for magnitudes below 2^22: vectors of every processor can add.
+/// Rounds to nearest even, for magnitudes below 2^22, by additions that every CPU can vectorise.
 float rounded(float x) {
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
   return (x + kShift) - kShift;
 }
 
-/// Codes of one block, and its scale.
+/// Quantizes one block: its codes and its scale.
 void quantize_block(const Block& x, int bits, std::uint8_t* codes, float& scale) {
-  std::uint32_t top = 0;  // as bits: a NaN is above infinity, and that above all numbers
+  std::uint32_t top = 0;  // compared as bits: NaN > infinity > all numbers
   for (const float value : x)
     top = std::max(top, std::bit_cast<std::uint32_t>(value) & 0x7fffffffu);
   const float most = std::bit_cast<float>(top);
@@ -72,7 +72,7 @@ void quantize_block(const Block& x, int bits, std::uint8_t* codes, float& scale)
     codes[i] = static_cast<std::uint8_t>((whole[2 * i] & 15) | (whole[2 * i + 1] & 15) << 4);
 }
 
-/// x = or += the numbers of one block.
+/// x = the dequantized numbers of one block, or x += these.
 template <bool kAdds>
 void read_block(const std::uint8_t* codes, int bits, float scale, Block& x) {
   const auto put = [&](std::size_t i, int code) {

@@ -23,7 +23,7 @@ void check_tensor(const at::Tensor& tensor, at::Device device, const char* name)
   DSJ_CHECK(!tensor.requires_grad(), "%s requires grad: pass it detached", name);
 }
 
-/// Checks `whole` [world * n] against `slice` [n]. They may overlap only if slice is whole's own.
+/// Checks `whole` [world * n] against `slice` [n]. Only whole's own slice may overlap it.
 void check_pair(const at::Tensor& whole, const at::Tensor& slice, int rank, int world,
                 at::Device device, const char* whole_name, const char* slice_name) {
   check_tensor(whole, device, whole_name);
@@ -45,7 +45,7 @@ struct Volume {
   std::int64_t bytes = 0;
 };
 
-/// What one rank sends, by the ring formulas of Counters.
+/// What one rank sends, by the formulas of Counters.
 Volume ring_volume(Kind kind, const ChunkPair& chunk, int world) {
   const auto volume = [&](const at::Tensor& whole, int times) {
     const std::int64_t elements = whole.numel() * times * (world - 1) / world;

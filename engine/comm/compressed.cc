@@ -10,8 +10,8 @@
 namespace dsj::comm {
 namespace {
 
-/// A message between a rank and an owner: one scale per vector, then the bits of one chunk of each.
-/// Whole words of 8 bytes, because the port carries int64.
+/// The layout of a message between a rank and an owner: one scale per vector, then the bits of one
+/// chunk of each vector. Padded to words of 8 bytes, because the port carries int64.
 class MessageLayout {
  public:
   explicit MessageLayout(std::span<const std::int64_t> chunks) : chunks_(chunks) {
@@ -23,11 +23,11 @@ class MessageLayout {
     bytes_ = (at + 7) / 8 * 8;
   }
   std::int64_t bytes() const { return bytes_; }
-  /// [1] fp32 of `message` [bytes()].
+  /// A vector's scale [1] fp32 in `message` [bytes()].
   static at::Tensor scale(const at::Tensor& message, std::size_t vector) {
     return message.narrow(0, 4 * static_cast<std::int64_t>(vector), 4).view(at::kFloat);
   }
-  /// [chunk/8] uint8
+  /// A vector's signs [chunk/8] uint8.
   at::Tensor bits(const at::Tensor& message, std::size_t vector) const {
     return message.narrow(0, offsets_[vector], chunks_[vector] / 8);
   }
@@ -38,13 +38,13 @@ class MessageLayout {
   std::int64_t bytes_ = 0;
 };
 
-/// [world, bytes], zero: the rest of a last word is sent, too.
+/// [world, bytes], zeroed, because the padding is sent too.
 at::Tensor messages(int world, const MessageLayout& layout, at::Device device) {
   return at::zeros({world, layout.bytes()}, at::TensorOptions(device).dtype(at::kByte));
 }
 
-/// Adds the mean over ranks, in their order, of what their messages `got` say of a vector's chunk. On a
-/// CPU in tiles, whose sums stay in a core's cache.
+/// Adds the mean over ranks, in rank order, of a vector's chunk in the messages `got`. On a CPU it
+/// works in tiles, whose sums stay in a core's cache.
 void add_mean(const at::Tensor& server, const at::Tensor& got, const MessageLayout& layout,
               std::size_t vector) {
   constexpr std::int64_t kTile = 1 << 14;

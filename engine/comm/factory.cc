@@ -36,9 +36,9 @@ Status check(const Options& options) {
   return {};
 }
 
-MakeNccl nccl = nullptr;  // of libdsj_cuda.so, once that is open
+MakeNccl nccl = nullptr;  // set when libdsj_cuda.so is loaded
 
-/// One rank needs no library. NCCL by name is used all the same, so that a machine with one GPU can try it.
+/// A single rank needs no backend. It still uses NCCL by name, so that one GPU suffices to try it.
 bool is_alone(const Options& options) {
   return options.world == 1 && options.backend != "nccl";
 }
@@ -86,7 +86,7 @@ Result<std::unique_ptr<Transport>> make_best_transport(Rendezvous& rendezvous,
           "hosts: " +
               because);
     }
-    // All ranks have the same verdict: either all go on to the ring or none does.
+    // All ranks have the same verdict, so all go on to the ring or none.
     if (best || best.error().kind != ErrorKind::Environment) return best;
     because = best.error().message;
   }
@@ -102,7 +102,7 @@ Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
   DSJ_TRY(const Topology topology, agree_on_topology(rendezvous));
   if (options.backend == "hierarchical") {
     if (topology.way == Way::Levels) return make_hierarchical(rendezvous, topology);
-    (void)rendezvous.finish();  // all ranks come here; rank 0 serves the store until they have
+    (void)rendezvous.finish();  // all ranks call it; rank 0 serves the store until then
     return fail(ErrorKind::Environment,
                 "backend hierarchical needs hosts of equally many "
                 "consecutive ranks, two or more: " +
@@ -111,7 +111,7 @@ Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
   return make_best_transport(rendezvous, topology);
 }
 
-/// Rank 0's answer to what all ranks want: each backend once, "RANK NAME" by its first rank.
+/// Rank 0's answer: each backend that a rank asked for, as "RANK NAME" with its first rank.
 std::string first_of_each(const std::vector<std::string>& wanted) {
   std::vector<std::string> seen;
   std::string text;
@@ -123,8 +123,8 @@ std::string first_of_each(const std::vector<std::string>& wanted) {
   return text;
 }
 
-/// Finds out who is missing, in the same words for every backend, and whether all want the same.
-/// A rank on a GPU wants nccl by auto: those on a CPU would wait for it in another backend.
+/// Checks that all ranks are here, with the same messages for every backend, and want the same
+/// backend. With "auto" a GPU rank wants nccl, and CPU ranks would wait for it in another backend.
 Status agree_on_backend(Rendezvous& rendezvous) {
   const Options& options = rendezvous.options();
   const std::string own = options.device.is_cuda() ? "nccl" : options.backend;
@@ -133,7 +133,7 @@ Status agree_on_backend(Rendezvous& rendezvous) {
   std::string rank, other;
   while (each >> rank >> other) {
     if (other == own) continue;
-    // All ranks see that there are two, and come here. Rank 0 serves the store until they have.
+    // All ranks see the difference and come here. Rank 0 serves the store until then.
     (void)rendezvous.finish();
     const std::string here = "rank " + std::to_string(rendezvous.name(options.rank));
     const std::string there = "rank " + std::to_string(rendezvous.name(std::stoi(rank)));
@@ -149,7 +149,7 @@ Status agree_on_backend(Rendezvous& rendezvous) {
   return {};
 }
 
-/// A group whose rendezvous this was can be split for as long as it keeps the store.
+/// Lets `group` split as long as it keeps the store of its rendezvous.
 void keep_splitting(Collectives& group, const Rendezvous& rendezvous) {
   group.split_by([kept = std::shared_ptr<Rendezvous>(rendezvous.again()),
                   count = 0](const Part& part) mutable -> Result<std::unique_ptr<Collectives>> {
@@ -181,7 +181,7 @@ Result<std::unique_ptr<Collectives>> join_backend(Rendezvous& rendezvous) {
 Result<std::unique_ptr<Collectives>> join(Rendezvous& rendezvous) {
   DSJ_TRY(auto group, join_backend(rendezvous));
   group->note_in(rendezvous.flight().get());
-  // A part's log lives as long as the rendezvous that is kept: parts can be split, as their group could.
+  // Keeping the rendezvous keeps a part's flight log alive; parts can be split like their group.
   if (rendezvous.options().splits) keep_splitting(*group, rendezvous);
   return group;
 }

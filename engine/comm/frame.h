@@ -1,5 +1,5 @@
-// An operation in brief. Ranks compare frames before they move data, so that a different order of
-// calls is reported as such. Internal to comm.
+// A summary of an operation. Ranks compare frames before they move data, so that ranks which call
+// different operations get an error that says so. Internal to comm.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct Frame {
   std::uint32_t chunks = 0;
   std::uint32_t shape = 0;  ///< a hash of the chunks' sizes and dtypes
   std::uint64_t sequence = 0;
-  std::uint64_t bytes = 0;  ///< of the chunks' larger sides
-  char unit[32] = {};       ///< the label's beginning, zero-terminated; for messages only
+  std::uint64_t bytes = 0;  ///< sum over chunks of the larger of in and out
+  char unit[32] = {};       ///< truncated label, zero-terminated; for messages only
 };
 static_assert(sizeof(Frame) == 64 && std::is_trivially_copyable_v<Frame>);
 

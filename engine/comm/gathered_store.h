@@ -1,6 +1,6 @@
-// What gloo sees of rank 0's store. Gloo puts one value and then asks for every rank's, one by one:
-// world^2 times two operations in all. Here the first question brings the values of all ranks at
-// once, and the others are answered from them. Internal to comm.
+// A c10d store for gloo, in front of rank 0's store. Gloo sets one value and then gets every
+// rank's, one by one: 2 world^2 store operations. Here the first get fetches the values of all
+// ranks at once, and answers the others from them. Internal to comm.
 // Tested by: tests/engine/comm/rendezvous_test.cc
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace dsj::comm {
 
-/// All ranks put something before they ask, and every rank asks. Names that no rank had put by then
-/// are looked for in the rendezvous's store, below "KEY/". One thread at a time.
+/// Every rank must set a value before its first get, and every rank must get. Names that were not
+/// set by then are looked up in the rendezvous's store, below "KEY/". One thread at a time.
 class GatheredStore final : public c10d::Store {
  public:
-  /// `rendezvous` must outlive the first question only.
+  /// `rendezvous` must outlive the first get only.
   GatheredStore(const std::string& key, Rendezvous& rendezvous);
 
   c10::intrusive_ptr<Store> clone() override;
@@ -33,13 +33,13 @@ class GatheredStore final : public c10d::Store {
             const std::chrono::milliseconds& timeout) override;
 
  private:
-  /// Collective at its first call. Throws TransportError if the ranks did not come.
+  /// Collective at its first call. Throws TransportError if a rank did not come.
   void gather();
   std::vector<std::string> unknown(const std::vector<std::string>& names);
 
   std::function<Result<std::vector<std::string>>(const std::string&)> values_of_all_;
   const c10::intrusive_ptr<c10d::Store> others_;
-  std::vector<std::string> put_;  ///< before the first question: name, value, name, value ...
+  std::vector<std::string> put_;  ///< set before the first get: name, value, name, value ...
   std::map<std::string, std::vector<std::uint8_t>> known_;
 };
 

@@ -10,9 +10,9 @@ namespace {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
-/// Torch's own recorder of collectives is one of the process, and libtorch 2.11 writes its maps without a
-/// lock: groups that begin side by side could crash a rank. The flight log (flight_log.h) has the same
-/// facts. Set before any thread runs; what the user has set stays.
+/// Disables torch's recorder of collectives. It is global, and libtorch 2.11 writes its maps
+/// without a lock: groups that start in parallel could crash a rank. The flight log (flight_log.h)
+/// has the same facts. Set before any thread runs; the user's own value is kept.
 [[maybe_unused]] const int kRecorderOff = setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
 
 c10d::ReduceOp reduce_op(Op op) {
@@ -61,7 +61,7 @@ class Gloo final : public Transport {
         return group_->broadcast(both, options);
       }
       case Kind::AllToAll: {
-        std::vector<int64_t> equal;  // no sizes: equal slices
+        std::vector<int64_t> equal;  // empty: equal slices
         return group_->alltoall_base(out, in, equal, equal);
       }
       case Kind::Barrier:
@@ -95,7 +95,7 @@ Result<std::unique_ptr<Transport>> make_gloo(Rendezvous& rendezvous) {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices = {
         c10d::ProcessGroupGloo::createDeviceForHostname(rendezvous.local_address())};
-    // Gloo connects each rank to each, and asks for every rank's address by itself.
+    // Gloo connects each pair of ranks and asks for every rank's address one by one.
     auto store = c10::make_intrusive<GatheredStore>("gloo", rendezvous);
     auto group =
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, options.rank, options.world, settings);

@@ -1,14 +1,14 @@
 // Collectives in two levels, for hosts with several ranks each: shared memory within a host, and a
-// TCP ring between the ranks of one place on each host, which is called a rail here. Rank = host *
-// each + place. A number crosses between two hosts once, along one rail.
+// TCP ring, called a rail, between the ranks with the same local rank on each host. Rank = host *
+// each + local rank. A number crosses between two hosts once, along one rail.
 //
-// all_gather: a rail gathers the slices of its place; then each host shares what its rails brought,
-// host by host. reduce_scatter: the same backwards. So sums are formed within a host first, in rank
-// order and rounded once, and then along the rail's ring. all_reduce cuts its tensor into one part
-// per place. No bytes are copied besides, but in all_to_all.
+// all_gather: a rail gathers the slices of its ranks; then each host shares what its rails
+// received, host by host. reduce_scatter: the reverse. So sums are formed within a host first, in
+// rank order and rounded once, and then along the rail's ring. all_reduce cuts its tensor into one
+// part per local rank. Only all_to_all copies bytes in addition.
 //
-// Each level notes its parts of an operation in the flight log, as those of a group of its own: who
-// reads it sees in which level a rank is, and which rank of its host or rail did not come there.
+// Each level records its parts of an operation in the flight log, as a group of its own. The log
+// then shows in which level a rank is, and which rank of its host or rail did not come.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -20,16 +20,16 @@
 namespace dsj::comm {
 namespace {
 
-constexpr std::size_t kTinyRailReduce = 16 << 10;  // bytes * world; below it every rail takes all
+constexpr std::size_t kTinyRailReduce = 16 << 10;  // bytes * world; below it each rail reduces all
 
-/// The ranks of this rank's host, or of its rail, and the parts of operations that they do.
+/// One level: the ranks of this rank's host, or of its rail, and their parts of operations.
 class Level {
  public:
   Level(std::unique_ptr<SliceTransport> transport, std::shared_ptr<FlightLog> flight)
       : flight_(std::move(flight)), transport_(std::move(transport)) {}
   SliceTransport* operator->() const { return transport_.get(); }
 
-  /// One part, noted from here to the end of the scope.
+  /// Records one part in the flight log until the end of the scope.
   class Part {
    public:
     Part(Level& level, std::string_view kind, std::string_view unit, std::size_t bytes)
@@ -65,7 +65,7 @@ class Hierarchical final : public SliceTransport {
         rail_(std::move(rail)),
         hosts_(topology.hosts),
         each_(topology.each),
-        place_(rank % topology.each) {}
+        local_rank_(rank % topology.each) {}
 
   std::string_view name() const override { return "hierarchical"; }
   std::int64_t sent() const override { return rail_->sent(); }
@@ -98,19 +98,19 @@ class Hierarchical final : public SliceTransport {
       return reduce_all(rail_, data, dtype, op);
     }
     const Slices parts = cut(data, each_, c10::elementSize(dtype));
-    const std::span<char> mine = parts[static_cast<std::size_t>(place_)];
+    const std::span<char> mine = parts[static_cast<std::size_t>(local_rank_)];
     {
       const Level::Part part(host_, name_of(Kind::ReduceScatter), unit_, data.size());
       host_->reduce(parts, mine.data(), dtype, op);
     }
-    // The part of a place is of one size on all hosts, so the whole rail skips an empty one.
+    // A local rank's part has the same size on all hosts, so the whole rail skips an empty one.
     if (!mine.empty()) reduce_all(rail_, mine, dtype, op);
     const Level::Part part(host_, name_of(Kind::AllGather), unit_, data.size());
     host_->gather(parts, mine);
   }
 
   void broadcast(std::span<char> data, int root) override {
-    if (root % each_ == place_) {
+    if (root % each_ == local_rank_) {
       const Level::Part part(rail_, name_of(Kind::Broadcast), unit_, data.size());
       rail_->broadcast(data, root / each_);
     }
@@ -118,8 +118,8 @@ class Hierarchical final : public SliceTransport {
     host_->broadcast(data, root % each_);
   }
 
-  /// A rank first gets from its host all that goes to its place on any host, then deals along the
-  /// rail. Between the two, and behind them, slices lie by host and within it by place.
+  /// Each rank first gets from its host all data for its local rank on any host, then exchanges it
+  /// along the rail. Between and after the steps, slices are ordered by host, then local rank.
   void all_to_all(const Slices& out, const Slices& in) override {
     const std::size_t slice = in.front().size();
     std::vector<char> going(slice * in.size()), coming(going.size());
@@ -138,8 +138,8 @@ class Hierarchical final : public SliceTransport {
     }
   }
 
-  /// A rank comes through its host when all of that are here, and through its rail when each rank
-  /// of it came through its own host.
+  /// A rank passes its host when all ranks of the host are there, and its rail when each rank of
+  /// the rail has passed its own host.
   void meet() override {
     meet_in(host_);
     meet_in(rail_);
@@ -180,7 +180,7 @@ class Hierarchical final : public SliceTransport {
     return {first, first + each_};
   }
   std::span<char> own(const Slices& slices, int host) const {
-    return slices[static_cast<std::size_t>(host * each_ + place_)];
+    return slices[static_cast<std::size_t>(host * each_ + local_rank_)];
   }
   Slices of_rail(const Slices& slices) const {
     Slices rail;
@@ -190,8 +190,8 @@ class Hierarchical final : public SliceTransport {
 
   Level host_, rail_;
   const int hosts_, each_;
-  const int place_;
-  std::string unit_;  // of the running operation
+  const int local_rank_;
+  std::string unit_;  // of the current operation
 };
 
 }  // namespace
@@ -211,9 +211,9 @@ Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
   if (!memory && memory.error().kind != ErrorKind::Environment) {
     return std::unexpected(memory.error());
   }
-  // One verdict for all: if one host cannot, none does.
+  // One verdict for all ranks: if one host cannot share memory, all fail.
   DSJ_TRY(const std::string problem,
-          rendezvous.settle("levels", memory ? "" : memory.error().message, first_told));
+          rendezvous.settle("levels", memory ? "" : memory.error().message, first_problem));
   if (!problem.empty()) return fail(ErrorKind::Environment, problem);
   const std::string rail_name = "rail " + std::to_string(rendezvous.name(rail.front()));
   const auto of_rail =

@@ -72,7 +72,7 @@ class Communicator {
     if (comm_ != nullptr) ncclCommAbort(comm_);
     comm_ = nullptr;
   }
-  /// Closes in good order, when nothing is in flight.
+  /// Orderly close, when nothing is in flight.
   void finish(Clock::time_point deadline) {
     if (comm_ == nullptr) return;
     settle(ncclCommFinalize(comm_), deadline, "ncclCommFinalize");
@@ -81,11 +81,11 @@ class Communicator {
   }
 
  private:
-  /// NCCL's own buffers are not libtorch's: who has no memory for them is told here.
+  /// Throws the error. libtorch does not see NCCL's allocations, so a failed one is recorded here.
   [[noreturn]] static void refuse(const std::string& text) {
     const auto bytes = refused_memory(text);
     std::size_t left = 0, all = 0;
-    // A GPU that is broken gives no memory either, and does not answer this.
+    // A broken GPU also fails to allocate, but does not answer cudaMemGetInfo.
     if (!bytes || cudaMemGetInfo(&left, &all) != cudaSuccess) throw TransportError(text);
     if (*bytes > 0) {
       const memory::MemoryScope scope(memory::Class::Buckets);
@@ -104,7 +104,7 @@ class Communicator {
   ncclComm_t comm_ = nullptr;
 };
 
-/// One communicator per lane: NCCL runs the operations of one in their order.
+/// One communicator per lane, because NCCL runs the operations of a communicator in order.
 class Nccl final : public StreamTransport {
  public:
   Nccl(std::unique_ptr<Communicator> gathers, std::unique_ptr<Communicator> others, int world,
@@ -114,7 +114,7 @@ class Nccl final : public StreamTransport {
         world_(world),
         device_(device),
         token_(at::zeros({1}, at::TensorOptions(device).dtype(at::kFloat))) {
-    device::streams(device).drain();  // the token is there for every lane
+    device::streams(device).drain();  // so that every lane can use the token
   }
 
   std::string_view name() const override { return "nccl"; }
@@ -140,8 +140,8 @@ class Nccl final : public StreamTransport {
     gathers_->check();
     others_->check();
   }
-  /// In one group: each abort waits for the device, and so for the kernels of the other communicator, which
-  /// end when that one is aborted. (NCCL's issue 1013.)
+  /// Aborts both in one NCCL group: each abort waits for the device, and so for the kernels of the
+  /// other communicator, which end only when that one is aborted. (NCCL's issue 1013.)
   void abort() override {
     const c10::cuda::CUDAGuard guard(device_);
     (void)ncclGroupStart();
@@ -187,7 +187,7 @@ class Nccl final : public StreamTransport {
     return ncclInvalidUsage;
   }
 
-  /// Within the group that launch() opens.
+  /// Called within the NCCL group that launch() opens.
   ncclResult_t all_to_all(const ChunkPair& chunk, ncclDataType_t type, const To& to) {
     const auto count = static_cast<std::size_t>(chunk.in.numel() / world_);
     const std::size_t bytes = count * chunk.in.element_size();
@@ -208,7 +208,7 @@ class Nccl final : public StreamTransport {
   const std::unique_ptr<Communicator> gathers_, others_;
   const int world_;
   const at::Device device_;
-  const at::Tensor token_;  // a barrier all-reduces it
+  const at::Tensor token_;  // all-reduced by a barrier
 };
 
 Result<std::unique_ptr<Communicator>> join(Rendezvous& rendezvous, const char* what) {

@@ -1,8 +1,8 @@
-// NCCL on one GPU per rank, through its C API. Compiled into libdsj_cuda.so alone
+// NCCL on one GPU per rank, through its C API. Compiled only into libdsj_cuda.so
 // (engine/cuda/plugin.h), which provides it to make_collectives().
 //
-// NCCL brings the operations; order, memory, timeouts and failures are streamed.h's. Each lane has a
-// communicator: NCCL runs the operations of one in their order.
+// NCCL provides the operations; streamed.h handles order, memory, timeouts and failures. Each lane
+// has a communicator, because NCCL runs the operations of one communicator in order.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ namespace dsj::comm {
 Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous& rendezvous);
 
 using MakeNccl = Result<std::unique_ptr<Collectives>> (*)(Rendezvous& rendezvous);
-/// From now on make_collectives() makes groups for CUDA tensors by this. Before the first such
-/// group.
+/// Makes make_collectives() use `make` for CUDA tensors. Call it before the first such group is
+/// made.
 void provide_nccl(MakeNccl make);
 
 }  // namespace dsj::comm

@@ -1,4 +1,4 @@
-// What NCCL's last error says, for nccl.cc. Pure, and apart from CUDA's headers, so that it can be tested without them.
+// Parses NCCL's last error for nccl.cc. Pure. No CUDA headers, so that tests can include it.
 // Tested by: tests/engine/comm/nccl_words_test.cc
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace dsj::comm {
 
-/// Bytes of the GPU that NCCL asked for in vain; 0: it does not say how many. Unset: the text tells of something else.
+/// The bytes that NCCL failed to allocate on the GPU; 0 if unknown; unset if it is another error.
 inline std::optional<std::int64_t> refused_memory(std::string_view text) {
   for (const std::string_view asked :
        {"Failed to CUDA calloc ", "Failed to CUDA calloc async ", "Failed to CUDA malloc "}) {

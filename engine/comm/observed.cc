@@ -8,7 +8,7 @@
 namespace dsj::comm {
 namespace {
 
-/// issue() has already waited for its operation.
+/// The work of an operation for which issue() has already waited.
 class DoneWork final : public Work {
  public:
   void wait() override {}
@@ -48,7 +48,7 @@ class Observed final : public Collectives {
     const auto start = Clock::now();
     const WorkPtr work = hand_on(request);
     work->wait();
-    device::streams(device_).drain();  // on a device wait() holds up its lane only
+    device::streams(device_).drain();  // on a device wait() blocks only the lane
     work->wait();
     call.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     operation_done();
@@ -58,7 +58,7 @@ class Observed final : public Collectives {
 
  private:
   WorkPtr hand_on(const Request& request) {
-    const Label label{Traffic::Control, request.unit};  // this object counts the classes
+    const Label label{Traffic::Control, request.unit};  // the outer object counts traffic
     switch (request.kind) {
       case Kind::AllGather:
         return inner_->all_gather(std::span<const ChunkPair>(request.chunks), label);

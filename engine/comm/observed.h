@@ -1,6 +1,6 @@
 // A decorator that reports how long each operation took (comms_logger). It waits for each operation
-// as soon as it is issued, as DeepSpeed's logger does: latencies are right, and nothing overlaps.
-// It is there only if a key asks for it.
+// as soon as it is issued, as DeepSpeed's logger does: latencies are exact, but nothing overlaps.
+// Only in use if a key asks for it.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct Call {
 };
 using CallObserver = std::function<void(const Call&)>;
 
-/// `observer` is called on the thread that issues. `device`: the group's.
+/// Calls `observer` on the issuing thread. `device`: the group's.
 std::unique_ptr<Collectives> observed(std::unique_ptr<Collectives> inner, CallObserver observer,
                                       at::Device device);
 

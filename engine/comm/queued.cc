@@ -26,7 +26,7 @@ std::string brief(const std::exception& error) {
 
 namespace {
 
-/// Done when the thread says so. Keeps the failure, if there is one.
+/// Done when the thread marks it. Keeps the failure, if there is one.
 class QueuedWork final : public Work {
  public:
   void wait() override {
@@ -80,7 +80,7 @@ class Queued final : public Collectives {
 
   void abort(const std::string& reason) override {
     const std::lock_guard lock(mutex_);
-    if (ended_) return;  // nothing is in flight; the transport may be gone
+    if (ended_) return;  // nothing is in flight, and the transport may be destroyed
     if (abort_reason_.empty()) abort_reason_ = reason;
     transport_->interrupt();
     changed_.notify_all();
@@ -153,7 +153,7 @@ class Queued final : public Collectives {
       if (!left_) transport_->leave(CollectiveError(facts).what());
       left_ = true;
     }
-    item.request.chunks.clear();  // frees the tensors before the waiter goes on
+    item.request.chunks.clear();  // frees the tensors before the waiter continues
     operation_done();
     item.work->finish(failure_);
   }
@@ -163,7 +163,7 @@ class Queued final : public Collectives {
     return abort_reason_;
   }
 
-  /// The reason for the failure; empty: it succeeded.
+  /// Returns the reason for the failure; empty on success.
   std::string run(const Request& request, Clock::time_point begin) {
     try {
       transport_->run(request, begin + timeout_);

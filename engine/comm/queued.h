@@ -1,4 +1,4 @@
-// Collectives over a Transport: a queue, one thread, and the first failure.
+// Makes Collectives of a Transport: a queue, a thread, and the first failure.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace dsj::comm {
 
-/// Never fails. `timeout`: per operation, from when the thread starts it.
+/// Never fails. `timeout`: per operation, from its start on the thread.
 std::unique_ptr<Collectives> make_queued(std::unique_ptr<Transport> transport, int rank, int world,
                                          std::chrono::milliseconds timeout);
 

@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements accumulated at a time: stays in the L1 cache
 
-// Loops are written for the compiler's vectoriser (the file is compiled with -O3): `wide` is a
-// block of its own, and no choice depends on the data. One element at a time, a sum in bf16 would
-// take as long as a tenth of a small model's step.
+// The loops are written for the compiler's vectoriser (compiled with -O3): `wide` is a separate
+// block, and there is no data-dependent branch. Element by element, a bf16 sum would take a tenth
+// of a small model's step.
 //
-// 16-bit elements are read and rounded by the kernels' conversions; a double or an integer is its own accumulator.
+// The kernels read and round 16-bit elements; double and int64 are their own accumulators.
 using kernels::load;
 using kernels::store;
 template <typename T>
@@ -87,7 +87,7 @@ DSJ_INLINE void reduce_any(void* out, std::span<const void* const> sources, std:
 }
 
 #ifdef DSJ_F16C
-/// Not inlined: the caller is compiled without F16C.
+/// Not inlined, because the caller is compiled without F16C.
 struct HalfBlocks {
   using Element = kernels::Half;
   using Wide = float;

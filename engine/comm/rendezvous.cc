@@ -26,8 +26,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "dsj/comm/";
 
-/// The address from which this machine would reach host:port; empty if there is none (yet). Nothing
-/// is sent: connecting a datagram socket only looks up the route.
+/// The address from which this machine would reach host:port; empty if there is none (yet). Sends
+/// nothing: connecting a datagram socket only looks up the route.
 std::string address_towards(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -56,17 +56,17 @@ std::string store_name(const Options& options) {
   return host_port_text(options.master_addr, options.master_port);
 }
 
-/// From here on this thread asks no name server. c10d looks up a name for every address that it
-/// connects to, for its log alone. A name server that does not answer, or not so many at once,
-/// holds up the join by ten seconds.
+/// Stops this thread from asking name servers. c10d looks up a name for every address that it
+/// connects to, only for its log. A name server that does not answer, or limits its rate, delays
+/// the join by ten seconds.
 void ask_no_name_server() {
   if (res_init() != 0) return;
   _res.nscount = 0;
   _res.options |= RES_NORELOAD;
 }
 
-/// If a server accepts the connection but does not run, c10d waits for its answer without limit. So
-/// it waits on a thread of its own, which is left behind when the time is over.
+/// If a server accepts the connection but does not answer, c10d waits without limit. So it waits on
+/// a thread of its own, which is abandoned after the timeout.
 c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
   c10d::TCPStoreOptions settings;
   settings.port = static_cast<std::uint16_t>(options.master_port);
@@ -87,15 +87,15 @@ c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
       promise->set_exception(std::current_exception());
     }
   }).detach();
-  // c10d's own limit, where it works, comes first: it explains more.
+  // c10d's own timeout, if it works, comes first, because its message explains more.
   if (future.wait_for(options.timeout + std::chrono::seconds(1)) != std::future_status::ready) {
     throw TransportError("it accepts connections, but does not answer");
   }
   return future.get();
 }
 
-/// Gloo and libuv write to sockets without MSG_NOSIGNAL. Python ignores the signal by itself; we
-/// must.
+/// Gloo and libuv write to sockets without MSG_NOSIGNAL. Python ignores the signal; this process
+/// must do so itself.
 void ignore_sigpipe() {
   struct sigaction current {};
   if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
@@ -103,7 +103,7 @@ void ignore_sigpipe() {
   }
 }
 
-/// A number for the group that joins by `key`, the same on all its ranks: FNV-1a, not 0.
+/// A number for the group that joins with `key`, the same on all its ranks: FNV-1a, never 0.
 std::uint64_t id_of(std::uint64_t outer, const std::string& key) {
   std::uint64_t sum = 14695981039346656037U ^ outer;
   for (const char letter : key) sum = (sum ^ static_cast<unsigned char>(letter)) * 1099511628211U;
@@ -133,7 +133,7 @@ std::vector<std::string> unpack(const std::string& packed) {
   return values;
 }
 
-std::string first_told(const std::vector<std::string>& texts) {
+std::string first_problem(const std::vector<std::string>& texts) {
   const auto found = std::ranges::find_if(texts, [](const auto& text) { return !text.empty(); });
   return found == texts.end() ? "" : *found;
 }
@@ -166,7 +166,7 @@ Rendezvous::Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> s
       store_(std::move(store)),
       local_address_(std::move(address)),
       names_(std::move(names)),
-      flight_(std::shared_ptr<void>(), options.flight) {}  // the world's outlives all groups
+      flight_(std::shared_ptr<void>(), options.flight) {}  // the world's log outlives all groups
 
 Rendezvous::~Rendezvous() = default;
 
@@ -188,7 +188,7 @@ std::unique_ptr<Rendezvous> Rendezvous::part(const std::string& key,
   Options options = options_;
   options.world = static_cast<int>(members.size());
   options.rank = static_cast<int>(std::ranges::find(members, options_.rank) - members.begin());
-  if (options.backend == "hierarchical") options.backend = "auto";  // they may be on one host
+  if (options.backend == "hierarchical") options.backend = "auto";  // the part may be on one host
   std::vector<int> names;
   for (const int rank : members) names.push_back(this->name(rank));
   auto part = std::make_unique<Rendezvous>(
@@ -202,7 +202,7 @@ std::unique_ptr<Rendezvous> Rendezvous::part(const std::string& key,
                                   .members = text_of_ranks(names),
                                   .within = level ? std::optional(id_) : std::nullopt});
   if (!part->flight_ &&
-      this->name(options_.rank) == 0) {  // for all: the others make as many groups
+      this->name(options_.rank) == 0) {  // one warning for all ranks: they make as many groups
     log::warn("the flight log holds " + std::to_string(FlightLog::kGroups) + " groups: group " +
               part->title_ + " is not in it, and a report of a stall will not name it");
   }
@@ -240,8 +240,8 @@ std::vector<int> all_ranks(int world) {
   return ranks;
 }
 
-/// Those of `ranks` that have not put `key`: halves that are whole are asked once. One more than
-/// kNamedMax are looked for.
+/// Finds the ranks that have not put `key`. Checks a half of them at once, and splits it if
+/// incomplete. Stops after kNamedMax + 1.
 void find_missing(c10d::Store& store, const std::string& key, std::span<const int> ranks,
                   std::vector<int>& found) {
   if (ranks.empty() || found.size() > Rendezvous::kNamedMax || store.check(names_of(key, ranks)))
@@ -376,7 +376,7 @@ Result<std::vector<std::string>> Rendezvous::values_of_all(const std::string& ke
 Status Rendezvous::finish() {
   DSJ_TRY_STATUS(settle("ready", "", [](const auto&) { return std::string(); }));
   try {
-    // The others read nothing more: only rank 0, the server, must wait.
+    // The other ranks read nothing more: only rank 0, the server, must wait.
     if (options_.rank == 0) {
       std::vector<int> others = all_ranks(options_.world);
       others.erase(others.begin());

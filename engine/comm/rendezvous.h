@@ -1,5 +1,5 @@
-// How ranks find each other: c10d's TCPStore behind our own class. Internal to comm.
-// What a join asks of the store, by count: docs/reports/scale.md.
+// How ranks find each other: a class around c10d's TCPStore. Internal to comm.
+// docs/reports/scale.md counts the store operations of a join.
 // Tested by: tests/engine/comm/rendezvous_test.cc
 #pragma once
 
@@ -20,76 +20,77 @@ class Store;
 
 namespace dsj::comm {
 
-/// Several values as one, each behind its length; and back. unpack() takes what pack() made.
+/// Packs several values into one, each after its length. unpack() reverses it.
 std::string pack(const std::vector<std::string>& values);
 std::vector<std::string> unpack(const std::string& packed);
 
-/// A Decide: what the lowest rank with a text told, as its problem. Empty: no rank has one.
-std::string first_told(const std::vector<std::string>& texts);
+/// A Decide: the lowest rank's problem among the non-empty texts; empty if there is none.
+std::string first_problem(const std::vector<std::string>& texts);
 
 class Rendezvous {
  public:
   static constexpr std::size_t kNamedMax = 16;  ///< ranks that a message names
 
-  /// Rank 0 serves the store; the others connect to it. All must be there within options.timeout
-  /// from now, which is also the deadline of all that follows. Environment: the port cannot be
-  /// bound. Transient: rank 0 was not reached.
+  /// Rank 0 serves the store; the others connect to it. options.timeout from now is the deadline
+  /// for all ranks to connect, and for all later calls. Environment: the port cannot be bound.
+  /// Transient: rank 0 was not reached.
   static Result<std::unique_ptr<Rendezvous>> open(const Options& options);
-  /// The same over a store that is there already; `address`: of this rank.
-  /// `names`: of the ranks in messages; empty: their numbers.
+  /// The same over an existing store. `address`: this rank's address. `names`: the ranks' numbers
+  /// in messages; empty: as they are.
   Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> store, std::string address,
              std::vector<int> names = {});
   ~Rendezvous();
 
   const Options& options() const { return options_; }
-  /// What messages call a rank of this rendezvous: its number in the world.
+  /// The number of a rank in messages: its rank in the world.
   int name(int rank) const;
   const std::vector<int>& names() const { return names_; }
-  /// Where the group of these ranks notes what it does; null: nowhere.
+  /// Where the group of these ranks records its operations; may be null.
   const std::shared_ptr<FlightLog>& flight() const { return flight_; }
   Clock::time_point deadline() const { return deadline_; }
-  /// What is left of that time, at least 1 ms.
+  /// The time to the deadline, at least 1 ms.
   std::chrono::milliseconds remaining() const;
 
-  // Each of these takes a number of store operations that does not depend on the world size; one of
-  // rank 0 carries the names and values of all ranks. A key is used once. Transient: names the
-  // ranks that did not come; only then a rank asks for each that is missing, kNamedMax at most.
+  // The number of store operations of each call is independent of the world size; one operation of
+  // rank 0 carries the names and values of all ranks. A key can be used once. Transient: names the
+  // missing ranks; only in this case a rank queries each missing rank, kNamedMax at most.
 
-  /// Rank 0's `decide` on every rank's value, in rank order; all ranks get its answer. Collective.
+  /// Rank 0 calls `decide` with all ranks' values, in rank order; all ranks get its answer.
+  /// Collective.
   using Decide = std::function<std::string(const std::vector<std::string>&)>;
   Result<std::string> settle(const std::string& key, const std::string& mine, const Decide& decide);
   /// The same with an answer for each rank, in rank order.
   using Deal = std::function<std::vector<std::string>(const std::vector<std::string>&)>;
   Result<std::string> deal(const std::string& key, const std::string& mine, const Deal& decide);
-  /// The value of rank `from`. Collective; each rank may name another one.
+  /// The value of rank `from`. Collective; `from` may differ between ranks.
   Result<std::string> value_of(const std::string& key, const std::string& mine, int from);
   /// Rank 0's value. Collective.
   Result<std::string> value_of_first(const std::string& key, const std::string& mine);
-  /// Every rank's value, in rank order. All of them go to every rank: world^2 values in total, for
-  /// what every rank does need. Collective.
+  /// Every rank's value, in rank order: world^2 values in total. Use it only if every rank needs
+  /// all values. Collective.
   Result<std::vector<std::string>> values_of_all(const std::string& key, const std::string& mine);
 
-  /// Call last: all ranks have joined, and none needs rank 0's store any more. Collective.
+  /// Call it last, when all ranks have joined and none needs rank 0's store any more. Collective.
   Status finish();
 
-  /// The same ranks over the same store, with a deadline a timeout from now.
+  /// A rendezvous of the same ranks over the same store; its deadline is one timeout from now.
   std::unique_ptr<Rendezvous> again() const;
-  /// The rendezvous of some of the ranks, in the order of `members`, this one among them. Its names
-  /// in the store begin with `key`, and its deadline is a timeout from now. Not collective by itself;
-  /// all members make it. In the flight log the group is called `name`; a `level` is one whose
-  /// operations are parts of this group's.
+  /// The rendezvous of some of the ranks, in the order of `members`, which must include this rank.
+  /// Its names in the store begin with `key`; its deadline is one timeout from now. Not collective,
+  /// but all members must make it. `name`: the group's name in the flight log. `level`: the group's
+  /// operations are parts of this group's operations.
   std::unique_ptr<Rendezvous> part(const std::string& key, const std::vector<int>& members,
                                    const std::string& name, bool level = false) const;
 
   /// The numeric address of the interface through which this rank reaches the master.
   const std::string& local_address() const { return local_address_; }
-  /// For backends that need c10d's own type.
+  /// For backends that need c10d's type.
   c10::intrusive_ptr<c10d::Store> store() const;
 
  private:
-  /// Waits for what `ranks` put under `key`.
+  /// Waits until all `ranks` have put a value under `key`.
   Status wait_for(const std::string& key, const std::vector<int>& ranks);
-  /// Waits for one name; `ranks`: who has to come before it is there.
+  /// Waits for `names`; `ranks`: the ranks that must come before these exist.
   Status wait_for(const std::string& key, const std::vector<std::string>& names,
                   const std::vector<int>& ranks);
   std::string missing(const std::string& key, const std::vector<int>& ranks);
@@ -105,8 +106,8 @@ class Rendezvous {
   const std::string local_address_;
   const std::vector<int> names_;
   std::shared_ptr<FlightLog> flight_;
-  std::uint64_t id_ = 0;  ///< of the group in the flight log; 0: the world
-  std::string title_;     ///< what it is called there; empty: the world
+  std::uint64_t id_ = 0;  ///< of the group in the flight log; 0 is the world
+  std::string title_;     ///< its name there; empty for the world
 };
 
 }  // namespace dsj::comm

@@ -1,9 +1,9 @@
 // The TCP ring: each rank sends to the next and receives from the previous one.
 //
 // reduce_scatter: slice s starts at rank s+1 and arrives, reduced, at rank s after world-1 hops.
-// all_gather: slice s starts at rank s and visits all. Sending, receiving and reducing overlap:
-// bytes that come in one hop can go out in the next at once. Every operation starts with a Frame,
-// so that ranks that issue different operations find out.
+// all_gather: slice s starts at rank s and visits all ranks. Sending, receiving and reducing
+// overlap: bytes received in one hop can be sent in the next at once. Every operation starts with a
+// Frame, so that ranks that issue different operations get an error.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -26,10 +26,10 @@
 namespace dsj::comm {
 namespace {
 
-constexpr std::int64_t kScratch = 512 << 10;    // bytes received before they are reduced
-constexpr int kWordsWaitMs = 100;               // for a leaving rank's reason, after it closed
-constexpr std::size_t kWordsMax = 500;          // of a leaving rank's reason
-constexpr std::int64_t kTinyReduce = 16 << 10;  // bytes * world; below it all gather, then reduce
+constexpr std::int64_t kScratch = 512 << 10;    // bytes received per reduction
+constexpr int kReasonWaitMs = 100;              // wait for a leaving rank's reason, after it closed
+constexpr std::size_t kReasonMax = 500;         // bytes of a leaving rank's reason
+constexpr std::int64_t kTinyReduce = 16 << 10;  // bytes * world; below it: gather all, then reduce
 
 class Ring final : public SliceTransport {
  public:
@@ -82,8 +82,8 @@ class Ring final : public SliceTransport {
     pump(flow);
   }
 
-  /// Slices travel along the ring, those of the nearest rank in front. Hop h brings what the rank h
-  /// places back sent: its first slice is this rank's, the others go on.
+  /// Slices travel along the ring, the nearest rank's first. Hop h receives what the rank h
+  /// positions back sent: its first slice is for this rank, the others are forwarded.
   void all_to_all(const Slices& out, const Slices& in) override {
     const auto at = [&](const Slices& slices, int rank) {
       return slices[static_cast<std::size_t>((rank + world_) % world_)];
@@ -105,7 +105,7 @@ class Ring final : public SliceTransport {
     }
   }
 
-  /// Brings one byte of every rank to every rank: who has them all knows that all are here.
+  /// Gathers one byte of every rank: a rank that has all bytes knows that all ranks are here.
   void meet() override {
     std::vector<char> all(static_cast<std::size_t>(world_));
     GatherFlow flow(cut(all, world_, 1), rank_);
@@ -119,9 +119,9 @@ class Ring final : public SliceTransport {
   }
 
   void leave(const std::string& reason) override {
-    const std::string words = reason.substr(0, kWordsMax);
-    for (const Fd* fd : {&links_.next_words, &links_.prev_words}) {
-      send(fd->get(), words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const std::string text = reason.substr(0, kReasonMax);
+    for (const Fd* fd : {&links_.next_reason, &links_.prev_reason}) {
+      send(fd->get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     links_ = {};  // the neighbours see the connections close
   }
@@ -132,7 +132,7 @@ class Ring final : public SliceTransport {
   int previous() const { return (rank_ + world_ - 1) % world_; }
   int next() const { return (rank_ + 1) % world_; }
 
-  /// Half as many hops as a reduce_scatter and an all_gather. Every rank adds in rank order.
+  /// Needs half as many hops as reduce_scatter plus all_gather. Every rank adds in rank order.
   void all_reduce_tiny(std::span<char> data, at::ScalarType dtype, Op op) {
     std::vector<char> all(data.size() * static_cast<std::size_t>(world_));
     const Slices slices = cut(all, world_, data.size());
@@ -196,16 +196,16 @@ class Ring final : public SliceTransport {
     if (error != 0 && error != ECONNRESET && error != EPIPE) {
       return TransportError("the connection to " + who + " broke: " + std::strerror(error));
     }
-    // It sent its last words before it closed. In a world of 2 they may come on either connection.
-    for (const Fd* fd : {&links_.prev_words, &links_.next_words}) {
-      if (rank != (fd == &links_.prev_words ? previous() : next())) continue;
+    // The peer sent its reason before it closed. With two ranks it may come on either connection.
+    for (const Fd* fd : {&links_.prev_reason, &links_.next_reason}) {
+      if (rank != (fd == &links_.prev_reason ? previous() : next())) continue;
       pollfd entry{fd->get(), POLLIN, 0};
-      std::array<char, kWordsMax> words{};
-      if (poll(&entry, 1, kWordsWaitMs) <= 0) continue;
-      const ssize_t n = recv(fd->get(), words.data(), words.size(), MSG_DONTWAIT);
+      std::array<char, kReasonMax> reason{};
+      if (poll(&entry, 1, kReasonWaitMs) <= 0) continue;
+      const ssize_t n = recv(fd->get(), reason.data(), reason.size(), MSG_DONTWAIT);
       if (n <= 0) continue;
       return TransportError(
-          who + " left the group: " + std::string(words.data(), static_cast<std::size_t>(n)));
+          who + " left the group: " + std::string(reason.data(), static_cast<std::size_t>(n)));
     }
     return TransportError(who + " closed the connection");
   }

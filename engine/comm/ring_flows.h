@@ -1,5 +1,5 @@
-// What goes through a rank of the TCP ring in one operation: which bytes it may send now, and where
-// what comes belongs. Pure: ring.cc moves the bytes. Internal to comm.
+// The data flow of one operation through a rank of the TCP ring: which bytes may be sent now, and
+// where received bytes belong. Pure; ring.cc moves the bytes. Internal to comm.
 // Tested by: tests/engine/comm/contract_test.cc
 #pragma once
 
@@ -18,20 +18,20 @@ namespace dsj::comm {
 
 inline constexpr std::int64_t kRingSendMax = 1 << 20;  // bytes per send()
 
-/// The bytes that go through this rank: what can be sent now, and where to put what comes.
+/// Decides which bytes can be sent now and where to write received bytes.
 class Flow {
  public:
   virtual ~Flow() = default;
   virtual bool send_done() const = 0;
-  virtual std::span<const char> sendable() const = 0;  ///< empty: nothing now
+  virtual std::span<const char> sendable() const = 0;  ///< empty if there is nothing to send now
   virtual void sent(std::int64_t bytes) = 0;
   virtual bool receive_done() const = 0;
   virtual std::span<char> receivable() = 0;
   virtual void received(std::int64_t bytes) = 0;
 };
 
-/// World slices in world-1 hops. Hop h sends slice (first - h) and receives slice (first - 1 - h):
-/// what hop h receives, hop h+1 sends.
+/// `world` slices in world-1 hops. Hop h sends slice (first - h) and receives slice (first - 1 -
+/// h): hop h+1 sends the slice that hop h received.
 class Hops : public Flow {
  public:
   Hops(Slices slices, int first) : slices_(std::move(slices)), first_(first) {
@@ -140,7 +140,7 @@ class ReduceFlow final : public Hops {
   std::size_t fill_ = 0;
 };
 
-/// From the root along the ring. The rank before the root sends nothing.
+/// Sends data from the root along the ring. The rank before the root sends nothing.
 class BroadcastFlow final : public Flow {
  public:
   BroadcastFlow(std::span<char> data, int rank, int world, int root) : data_(data) {
@@ -165,7 +165,7 @@ class BroadcastFlow final : public Flow {
   std::size_t received_ = 0;
 };
 
-/// Sends some bytes to the next rank and receives as many from the previous.
+/// Sends bytes to the next rank and receives bytes from the previous one.
 class HandOnFlow final : public Flow {
  public:
   HandOnFlow(std::span<const char> out, std::span<char> in) : out_(out), in_(in) {}

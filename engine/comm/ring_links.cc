@@ -18,7 +18,7 @@ namespace dsj::comm {
 
 namespace {
 
-enum class Purpose : std::int32_t { Data, Words };
+enum class Purpose : std::int32_t { Data, Reason };
 
 /// What a rank sends first on each connection to the next rank.
 struct Hello {
@@ -74,7 +74,7 @@ Result<Listening> listen_on(const std::string& host) {
   return Listening{std::move(fd), port};
 }
 
-/// Waits for any of them. False: the time to join was over first.
+/// Waits for any of the entries. Returns false if the time to join is over.
 bool ready(std::span<pollfd> entries, const Rendezvous& rendezvous) {
   while (Clock::now() < rendezvous.deadline()) {
     const int count =
@@ -107,7 +107,7 @@ Result<Fd> connect_to(const std::string& host, const std::string& port, int rank
   return fd;
 }
 
-/// Who has connected, until all of its first bytes are there. A stranger may never send any.
+/// A connection whose first bytes are still incomplete. A stranger may never send them.
 struct Caller {
   Fd fd;
   Hello hello;
@@ -115,7 +115,7 @@ struct Caller {
 };
 constexpr std::size_t kCallersMost = 16;
 
-/// Reads what has come. True: it is not heard any further, because the hello is whole or the connection has ended.
+/// Reads available bytes. Returns true if the hello is complete or the connection has ended.
 bool heard(Caller& caller) {
   char* const to = reinterpret_cast<char*>(&caller.hello) + caller.have;
   const ssize_t n = recv(caller.fd.get(), to, sizeof caller.hello - caller.have, 0);
@@ -124,7 +124,7 @@ bool heard(Caller& caller) {
   return n <= 0 || caller.have == sizeof caller.hello;
 }
 
-/// Accepts until both connections of the previous rank are there; turns strangers away, and waits for none of them.
+/// Accepts until both connections of the previous rank are there. Does not wait for strangers.
 Status accept_from(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous,
                    RingLinks& links) {
   std::vector<Caller> callers;
@@ -136,11 +136,11 @@ Status accept_from(const Fd& listener, const Hello& expected, const Rendezvous& 
       if (entries[i + 1].revents == 0 || !heard(callers[i])) continue;
       auto& [fd, hello, have] = callers[i];
       if (have == sizeof hello && hello.word == expected.word && hello.rank == expected.rank) {
-        (hello.purpose == Purpose::Data ? links.from_prev : links.prev_words) = std::move(fd);
+        (hello.purpose == Purpose::Data ? links.from_prev : links.prev_reason) = std::move(fd);
       }
       callers.erase(callers.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (links.from_prev && links.prev_words) return {};
+    if (links.from_prev && links.prev_reason) return {};
     if (entries[0].revents == 0) continue;
     if (callers.size() == kCallersMost) callers.erase(callers.begin());
     Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -161,21 +161,21 @@ Result<RingLinks> connect_ring(Rendezvous& rendezvous) {
   const std::string word = random_word();
   if (word.empty()) return system_failure("no random bytes");
   const int next = (rank + 1) % world;
-  DSJ_TRY(const std::string place,
+  DSJ_TRY(const std::string address,
           rendezvous.value_of(
               "ring", word + " " + listening.port + " " + rendezvous.local_address(), next));
-  const std::size_t second = place.find(' ', word.size() + 1);
-  if (place.size() <= word.size() || second == std::string::npos) {
-    return fail(ErrorKind::Internal, "not an address of the ring: " + place);
+  const std::size_t second = address.find(' ', word.size() + 1);
+  if (address.size() <= word.size() || second == std::string::npos) {
+    return fail(ErrorKind::Internal, "not an address of the ring: " + address);
   }
-  const std::string host = place.substr(second + 1);
-  const std::string port = place.substr(word.size() + 1, second - word.size() - 1);
+  const std::string host = address.substr(second + 1);
+  const std::string port = address.substr(word.size() + 1, second - word.size() - 1);
   RingLinks links;
-  for (const Purpose purpose : {Purpose::Data, Purpose::Words}) {
-    Fd& fd = purpose == Purpose::Data ? links.to_next : links.next_words;
+  for (const Purpose purpose : {Purpose::Data, Purpose::Reason}) {
+    Fd& fd = purpose == Purpose::Data ? links.to_next : links.next_reason;
     DSJ_TRY(fd, connect_to(host, port, next, rendezvous));
     Hello mine{.rank = rank, .purpose = purpose};
-    place.copy(mine.word.data(), mine.word.size());
+    address.copy(mine.word.data(), mine.word.size());
     if (send(fd.get(), &mine, sizeof mine, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof mine)) {
       return fail(ErrorKind::Transient,
                   "rank " + std::to_string(rendezvous.name(next)) + " closed the connection");

@@ -11,12 +11,12 @@ namespace dsj::comm {
 struct RingLinks {
   Fd to_next;
   Fd from_prev;
-  Fd next_words;  ///< idle; a rank that leaves sends its reason here
-  Fd prev_words;
+  Fd next_reason;  ///< idle; a leaving rank sends its reason here
+  Fd prev_reason;
 };
 
 /// Collective. Listens on the interface that leads to the master. The store carries the addresses
-/// and a random word that strangers do not know. Transient: a neighbour did not connect in time.
+/// and a random word by which strangers are recognised. Transient: a neighbour did not connect.
 Result<RingLinks> connect_ring(Rendezvous& rendezvous);
 
 }  // namespace dsj::comm

@@ -1,8 +1,8 @@
 // Collectives through shared memory, for ranks on one host.
 //
-// Work goes in rounds. In a round each rank fills its own slot and reads its peers' slots. It may
-// fill a slot again once all peers have read what was there kSlots rounds ago. Each number is
-// copied into a slot once and used from there. Sums are formed straight from the slots of all
+// Work is done in rounds. In a round each rank fills its own slot and reads its peers' slots. It
+// may refill a slot once all peers have read its content of kSlots rounds ago. Each number is
+// copied into a slot once and used from there. Sums are formed directly from the slots of all
 // ranks, in rank order and rounded once, so they do not depend on how the data was cut into chunks.
 #include <algorithm>
 #include <cstring>
@@ -22,9 +22,9 @@
 namespace dsj::comm {
 namespace {
 
-constexpr std::size_t kDirectReduce = 64 << 10;  // bytes; up to it, one round: all add all
-constexpr int kSpins = 64;                       // few: compute shares the cores
-constexpr std::chrono::milliseconds kNap{50};    // how often a sleeper checks that peers live
+constexpr std::size_t kDirectReduce = 64 << 10;  // bytes; up to it, one round: each rank adds all
+constexpr int kSpins = 64;                       // few, because compute shares the cores
+constexpr std::chrono::milliseconds kNap{50};    // how often a sleeper checks its peers
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -69,7 +69,7 @@ class Shm final : public SliceTransport {
            });
   }
 
-  /// A slot holds one part per peer, in rank order, without the writer's.
+  /// A slot holds one part per peer, in rank order, without the writer's part.
   void reduce(const Slices& slices, char* out, at::ScalarType dtype, Op op) override {
     const std::size_t longest = slices.front().size();
     const std::size_t share = share_of_peer();
@@ -155,7 +155,7 @@ class Shm final : public SliceTransport {
   }
 
  private:
-  /// Runs `count` rounds. It fills one slot ahead of reading, so that peers seldom wait.
+  /// Runs `count` rounds. It fills one slot ahead of reading, so that peers rarely wait.
   template <typename Fill, typename Read>
   void rounds(std::size_t count, const Fill& fill, const Read& read) {
     for (std::size_t i = 0; i <= count; ++i) {
@@ -191,7 +191,7 @@ class Shm final : public SliceTransport {
 
   int name_of_peer(int peer) const { return names_[static_cast<std::size_t>(peer)]; }
 
-  /// Part number i, of `bytes`; at the end it may be short or empty.
+  /// Part number i of size `bytes`; parts at the end may be short or empty.
   template <typename Char>
   static std::span<Char> part_of(std::span<Char> data, std::size_t i, std::size_t bytes) {
     const std::size_t begin = std::min(i * bytes, data.size());
@@ -205,18 +205,18 @@ class Shm final : public SliceTransport {
     return share;
   }
 
-  /// The place of `reader`'s part in `writer`'s slot.
+  /// The index of `reader`'s part in `writer`'s slot.
   static std::size_t place_of(int reader, int writer) {
     return static_cast<std::size_t>(reader < writer ? reader : reader - 1);
   }
 
-  /// Starts with the next rank, so that not all read the same slot at once.
+  /// Calls `action` for each peer, from the next rank on, so that not all read one slot at once.
   template <typename Do>
   void for_peers(const Do& act) {
     for (int step = 1; step < world_; ++step) act((rank_ + step) % world_);
   }
 
-  /// The peer's data of this round. Waits until it is there; checks that the operation is the same.
+  /// The peer's data of this round. Waits for it; checks that the operation is the same.
   const char* filled_slot(int peer, std::uint32_t round) {
     wait_until(segment_->block(peer).produced, round + 1, peer);
     const Slot& slot = segment_->slot(peer, round);
@@ -250,7 +250,7 @@ class Shm final : public SliceTransport {
     const RankBlock& block = segment_->block(peer);
     const bool left = block.left != 0;
     const bool died = !left && !segment_->alive(peer);
-    if ((left || died) && !counter.reached(target)) {  // its last slot may have been filled in time
+    if ((left || died) && !counter.reached(target)) {  // it may have filled its last slot in time
       if (died) throw TransportError(who + " died");
       const std::string reason = block.reason;
       throw TransportError(who + " left the group" + (reason.empty() ? "" : ": " + reason));
@@ -267,7 +267,7 @@ class Shm final : public SliceTransport {
   const int rank_;
   const int world_;
   const std::shared_ptr<FlightLog> flight_;
-  std::vector<int> names_;   // of the ranks in messages
+  std::vector<int> names_;   // the ranks' numbers in messages
   std::uint32_t round_ = 0;  // the same on all ranks between operations
   Frame frame_;
   Clock::time_point deadline_;

@@ -32,7 +32,7 @@ std::size_t total_bytes(int world) {
          static_cast<std::size_t>(world) * ShmSegment::kSlots * sizeof(Slot);
 }
 
-/// What each rank tells before anything is mapped. host "-": unknown.
+/// What each rank publishes before anything is mapped. host "-" means unknown.
 struct Facts {
   std::string host = "-";
   pid_t pid = 0;
@@ -49,9 +49,9 @@ struct Facts {
   }
 };
 
-constexpr char kNotShared[] = "no ";  // before the reason, in rank 0's answer
+constexpr char kNotShared[] = "no ";  // precedes the reason in rank 0's answer
 
-/// Rank 0's answer: kNotShared and the reason, or its memory and every rank's process. `own`: what messages call rank 0.
+/// Rank 0's answer: kNotShared and the reason, or its memory and all process ids. `own`: its name.
 std::string one_host(const std::vector<std::string>& texts, const std::string& own) {
   const Facts first = Facts::parse(texts.front());
   if (first.fd < 0) return std::string(kNotShared) + own + " got no memory";
@@ -65,7 +65,7 @@ std::string one_host(const std::vector<std::string>& texts, const std::string& o
   return answer;
 }
 
-/// one_host()'s answer, read.
+/// The parsed answer of one_host().
 struct Host {
   int fd = -1;
   std::string word;
@@ -153,7 +153,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
   if (rank == 0) {
     memory = Fd(memfd_create("dsj-comm", MFD_CLOEXEC));
     if (std::string word = random_word(); memory && !word.empty()) {
-      // Fresh memory is zero, which is where every counter starts.
+      // New memory is zero, which is every counter's initial value.
       if (ftruncate(memory.get(), static_cast<off_t>(total_bytes(world))) == 0 &&
           pwrite(memory.get(), word.data(), word.size(), 0) == static_cast<ssize_t>(word.size())) {
         mine.fd = memory.get();
@@ -193,9 +193,9 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
   };
 
   auto segment = attach();
-  // One verdict for all: if any rank cannot, none does.
+  // One verdict for all ranks: if any rank cannot share memory, all fail.
   const std::string own = segment ? "" : segment.error().message + " (" + name(rank) + ")";
-  DSJ_TRY(const std::string problem, rendezvous.settle("shm verdict", own, first_told));
+  DSJ_TRY(const std::string problem, rendezvous.settle("shm verdict", own, first_problem));
   if (!problem.empty()) return fail(ErrorKind::Environment, problem);
   return segment;
 }

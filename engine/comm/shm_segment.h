@@ -1,7 +1,7 @@
-// The memory that ranks on one host share, and how they wait in it. Internal to comm.
+// The memory that ranks on one host share, and how they wait on it. Internal to comm.
 //
-// It is a memfd of rank 0: it has no name in a file system, so kill -9 leaves nothing behind and
-// /dev/shm's limit does not apply. A peer's death shows in its pidfd.
+// It is a memfd of rank 0. It has no name in a file system, so kill -9 leaves nothing behind and
+// the limit of /dev/shm does not apply. Ranks detect a peer's death by its pidfd.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace dsj::comm {
 
-/// A number that only grows (modulo 2^32). Other processes can sleep on it.
+/// A number that only increases (modulo 2^32). Other processes can sleep on it.
 struct alignas(64) Counter {
   std::atomic<std::uint32_t> value;
   std::atomic<std::uint32_t> sleepers;
@@ -26,14 +26,14 @@ struct alignas(64) Counter {
   }
   void publish(std::uint32_t now);  ///< also wakes the sleepers
   void wake();
-  /// Sleeps until the value is no longer `seen`, or for at most `time`. May wake early.
+  /// Sleeps until the value differs from `seen`, at most for `time`. May wake early.
   void sleep(std::uint32_t seen, std::chrono::milliseconds time);
 };
 
-/// What one rank tells the others.
+/// One rank's state, as the others read it.
 struct RankBlock {
-  Counter produced;  ///< rounds whose slot this rank has filled
-  Counter consumed;  ///< rounds whose slots, of all ranks, it has read
+  Counter produced;  ///< rounds for which this rank has filled its slot
+  Counter consumed;  ///< rounds for which it has read all ranks' slots
   alignas(64) std::atomic<std::uint32_t> left;
   std::atomic<std::uint64_t> sequence;  ///< of its current or last operation
   char reason[232];                     ///< written before `left`
@@ -46,20 +46,20 @@ struct Slot {
   alignas(64) char data[kBytes];
 };
 
-/// Equal on two ranks if they run under one kernel and see each other's process ids; "-": not known.
+/// Equal on two ranks if they share a kernel and see each other's process ids; "-" if unknown.
 std::string host_identity();
 
 class ShmSegment {
  public:
-  static constexpr std::uint32_t kSlots = 4;  ///< rounds a rank may be ahead of the slowest
+  static constexpr std::uint32_t kSlots = 4;  ///< rounds that a rank may be ahead of the slowest
 
-  /// Collective. Failures: see make_shm.
+  /// Collective. Errors: as make_shm.
   static Result<std::unique_ptr<ShmSegment>> open(Rendezvous& rendezvous);
   ~ShmSegment();
 
   RankBlock& block(int rank) const;
   Slot& slot(int rank, std::uint32_t round) const;
-  /// False: that rank's process has ended.
+  /// Whether that rank's process is running.
   bool alive(int rank) const;
 
  private:

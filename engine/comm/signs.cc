@@ -15,10 +15,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "pack() takes the first flag as lowest");
 
 constexpr std::uint32_t kMinus = 0x80000000u;
-constexpr std::int64_t kBlock = 64;    // numbers whose flags are packed together
-constexpr std::int64_t kGrain = 4096;  // bytes of signs that are worth a thread
+constexpr std::int64_t kBlock = 64;    // numbers per loop
+constexpr std::int64_t kGrain = 4096;  // bytes of signs per thread, at least
 
-/// [byte][number]: what turns +scale into the number that its bit says.
+/// [byte][number]: the mask that gives +scale the sign that the bit says.
 constexpr auto kSignsOf = [] {
   std::array<std::array<std::uint32_t, 8>, 256> of{};
   for (std::size_t byte = 0; byte < 256; ++byte)
@@ -26,15 +26,15 @@ constexpr auto kSignsOf = [] {
   return of;
 }();
 
-/// Eight flags of 0 or 1 as the bits of a byte, the first one highest: the product puts flag i, which
-/// stands at bit 8 i, also at bit 63 - i, and no two of its terms meet.
+/// Packs eight flags of 0 or 1 into a byte, the first one highest. The product copies flag i from
+/// bit 8 i to bit 63 - i, and no two of its terms overlap.
 std::uint8_t pack(const std::uint8_t* flags) {
   std::uint64_t eight;
   std::memcpy(&eight, flags, sizeof eight);
   return static_cast<std::uint8_t>(eight * 0x8040201008040201u >> 56);
 }
 
-/// Writes the signs of up to kBlock numbers, a multiple of 8, and leaves what they do not say.
+/// Writes the signs of up to kBlock numbers, a multiple of 8, and leaves the errors in `numbers`.
 void compress_block(float* numbers, std::int64_t count, std::uint8_t* bytes, std::uint32_t scale) {
   std::array<std::uint8_t, kBlock> flags;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -46,7 +46,7 @@ void compress_block(float* numbers, std::int64_t count, std::uint8_t* bytes, std
     bytes[i / 8] = pack(&flags[static_cast<std::size_t>(i)]);
 }
 
-/// Calls f(number, its signed scale) for n numbers, whose signs begin at number `first`.
+/// Calls f(index, signed scale) for n numbers, whose signs begin at number `first`.
 template <typename F>
 void for_signs(const std::uint8_t* bytes, std::int64_t first, std::int64_t n, float scale, F f) {
   const auto plus = std::bit_cast<std::uint32_t>(scale);
@@ -76,8 +76,8 @@ class CpuSigns final : public Signs {
     const std::int64_t n = x.numel();
     auto* numbers = x.data_ptr<float>();
     auto* bytes = bits.data_ptr<std::uint8_t>();
-    // DeepSpeed's own operations: a number near 0 may get another sign where the scale is rounded
-    // otherwise.
+    // DeepSpeed's own operations, because another rounding of the scale could change the sign of a
+    // number near 0.
     scale.copy_(at::norm(x).div(std::sqrt(static_cast<double>(n))));
     const auto s = std::bit_cast<std::uint32_t>(*scale.const_data_ptr<float>());
     at::parallel_for(0, n / 8, kGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -1,8 +1,8 @@
-// Vectors as one bit per number and one scale: what a compressed mean sends (compressed.h). A set
-// bit is plus. Zero counts as plus, NaN too. The first number's bit is the highest of its byte.
+// Vectors as one bit per number and one scale, as a compressed mean sends them (compressed.h). A
+// set bit means plus; zero and NaN count as plus. The first number is the highest bit of its byte.
 //
-// On a CPU these are loops that compilers turn into vectors, over libtorch's threads. On any other
-// device, and in tests as their oracle, they are libtorch's operations. Nothing waits for a device.
+// On a CPU these are vectorised loops on libtorch's threads. On other devices, and as the tests'
+// oracle, they are libtorch operations. Nothing waits for a device.
 // Internal to comm.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace dsj::comm {
 
-/// The interface to the two. Tensors are contiguous, on one device; x, sum and out are fp32.
+/// Interface of the two implementations. Tensors are contiguous, on one device; floats are fp32.
 class Signs {
  public:
   virtual ~Signs() = default;
   /// x [n], n a multiple of 8: writes bits [n/8] uint8 and scale [1] fp32, which is ||x|| / sqrt(n).
-  /// Leaves in x what they do not say: x - scale * sign(x).
+  /// Replaces x by the compression error x - scale * sign(x).
   virtual void compress(const at::Tensor& x, const at::Tensor& bits,
                         const at::Tensor& scale) const = 0;
   /// sum [n] += scale / world * sign.
   virtual void add(const at::Tensor& sum, const at::Tensor& bits, const at::Tensor& scale,
                    int world) const = 0;
-  /// out [n] = scale * sign, of the signs from number `first` on.
+  /// out [n] = scale * sign, for the signs from number `first` on.
   virtual void read(const at::Tensor& out, const at::Tensor& bits, std::int64_t first,
                     const at::Tensor& scale) const = 0;
 };

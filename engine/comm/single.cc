@@ -7,7 +7,7 @@
 namespace dsj::comm {
 namespace {
 
-/// What the issuing lane held is part of the operation, as with other ranks.
+/// Done when the issuing lane's work is done, as with other ranks.
 struct LaneWork final : Work {
   explicit LaneWork(device::Streams& streams)
       : streams(streams), mark(streams.record(streams.current())) {}
@@ -65,7 +65,7 @@ class Single final : public Collectives {
 
 std::unique_ptr<Collectives> make_single(at::Device device) {
   auto group = std::make_unique<Single>(device);
-  // Its number in the world stays: a part of a part is the same rank.
+  // A split of a split is the same rank of the world.
   group->split_by(
       [device, self = group.get()](const Part& part) -> Result<std::unique_ptr<Collectives>> {
         if (part.colour < 0) return std::unique_ptr<Collectives>();

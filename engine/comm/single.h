@@ -7,7 +7,7 @@
 
 namespace dsj::comm {
 
-/// Never fails. Can be split: into itself, or nothing.
+/// Never fails. A split returns a group of this rank or null.
 std::unique_ptr<Collectives> make_single(at::Device device);
 
 }  // namespace dsj::comm

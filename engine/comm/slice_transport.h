@@ -1,5 +1,5 @@
-// A transport that moves slices, which may lie anywhere. What an operation does with its tensors is
-// told here once; ring, shm and hierarchical move the slices. Internal to comm.
+// A transport that moves slices, which may be anywhere in memory. It translates operations on
+// tensors into moves of slices, which ring, shm and hierarchical implement. Internal to comm.
 // Tested by: tests/engine/comm/contract_test.cc
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace dsj::comm {
 
-/// Slices have whole elements, one per rank and in rank order. The first is the longest; others may
-/// be shorter or empty, the same on all ranks. Each call is a collective, and throws as run() does.
+/// There is one slice per rank, in rank order, of whole elements. The first is the longest; others
+/// may be shorter or empty, the same on all ranks. Each call is collective; throws as run().
 class SliceTransport : public Transport {
  public:
   void run(const Request& request, Clock::time_point deadline) final;
 
-  /// Before the moves of an operation. They may find that another rank is in another operation.
+  /// Called before an operation's moves. These may find that another rank runs another operation.
   virtual void begin(const Request& request, Clock::time_point deadline) = 0;
-  /// Slice r becomes rank r's `in`, which may be its own slice.
+  /// Slice r = rank r's `in`, which may be its own slice.
   virtual void gather(const Slices& slices, std::span<const char> in) = 0;
   /// `out` = the sum (or maximum) over ranks of this rank's slice; it may be that slice. Overwrites
   /// all slices.
@@ -28,9 +28,9 @@ class SliceTransport : public Transport {
   /// Every rank gets the same bits.
   virtual void all_reduce(std::span<char> data, at::ScalarType dtype, Op op) = 0;
   virtual void broadcast(std::span<char> data, int root) = 0;
-  /// out[r] = the slice that rank r has for this rank. All slices are equal in size.
+  /// out[r] = rank r's slice for this rank. All slices have equal sizes.
   virtual void all_to_all(const Slices& out, const Slices& in) = 0;
-  /// Returns when all ranks are here.
+  /// Returns when all ranks have called it.
   virtual void meet() = 0;
 
  protected:

@@ -15,8 +15,8 @@ inline std::span<char> bytes_of(const at::Tensor& tensor) {
   return {static_cast<char*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-/// Cuts `data` into `world` parts of whole elements. All are equal if that divides; else the last
-/// ones are shorter or empty.
+/// Cuts `data` into `world` slices of whole elements. If the elements do not divide evenly, the
+/// last slices are shorter or empty.
 inline Slices cut(std::span<char> data, int world, std::size_t element) {
   const std::size_t elements = data.size() / element;
   const auto parts = static_cast<std::size_t>(world);

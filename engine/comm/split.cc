@@ -16,13 +16,13 @@ Part parse_part(const std::string& text) {
   std::istringstream fields(text);
   Part part;
   fields >> part.colour >> part.key;
-  fields.get();  // one space; the name may begin with another
+  fields.get();  // one separator; the name may begin with a space
   std::getline(fields, part.name, '\0');
   return part;
 }
 
-constexpr char kNotSplit[] = "no ";  // before the reason, in rank 0's answer
-constexpr char kOk[] = "ok ";        // before the members
+constexpr char kNotSplit[] = "no ";  // precedes the reason in rank 0's answer
+constexpr char kOk[] = "ok ";        // precedes the members
 
 /// Rank 0's answer to each rank.
 std::vector<std::string> answers(const std::vector<std::string>& texts) {

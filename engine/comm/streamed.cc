@@ -18,7 +18,7 @@
 namespace dsj::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{2};  // how often the watchdog looks while work runs
+constexpr std::chrono::milliseconds kLook{2};  // polling period of the watchdog while work runs
 
 /// Shared between the group, its works and the watchdog.
 struct State {
@@ -49,9 +49,9 @@ class StreamedWork final : public Work {
       return;
     }
     if (!held) streams_.hold(lane, *mark);
-    std::vector<ChunkPair> kept;  // by the caller from now on; declared first: dropped last
+    std::vector<ChunkPair> kept;  // declared before the lock: freed after it
     const std::lock_guard lock(state_->mutex);
-    held_[static_cast<size_t>(lane)] = true;  // not before: another thread would go on without
+    held_[static_cast<size_t>(lane)] = true;  // only now: another thread must not skip the wait
     kept.swap(request_.chunks);
   }
   bool done() override {
@@ -76,9 +76,9 @@ class StreamedWork final : public Work {
 
   const std::shared_ptr<State> state_;
   device::Streams& streams_;
-  Request request_;  ///< its chunks: until wait(), or until nobody has the work any more
+  Request request_;  ///< keeps its chunks until wait(), or until the work is destroyed
   device::MarkPtr mark_;
-  std::array<bool, device::kLaneCount> held_{};  ///< lanes that wait already
+  std::array<bool, device::kLaneCount> held_{};  ///< lanes that already wait
   bool done_ = false, failed_ = false;
 };
 using StreamedWorkPtr = std::shared_ptr<StreamedWork>;
@@ -138,7 +138,7 @@ class Streamed final : public Collectives {
   /// The operations in flight on a lane, the oldest first.
   struct Flight {
     std::deque<StreamedWorkPtr> works;
-    Clock::time_point begin;  ///< when the oldest became the oldest
+    Clock::time_point begin;  ///< when the first of them became the oldest
   };
 
   void launch(const StreamedWorkPtr& work) {
@@ -158,8 +158,8 @@ class Streamed final : public Collectives {
 
   void watch() {
     const memory::CountDevice counts;
-    // A thread begins with GPU 0. What it asks of another one would give this process a context there,
-    // half a gigabyte of a GPU that belongs to another rank.
+    // A new thread's device is GPU 0. CUDA calls from it would create a context of this process
+    // there, half a gigabyte on a GPU that belongs to another rank.
     const c10::DeviceGuard guard(device_);
     std::unique_lock lock(state_->mutex);
     while (!closing_ || !idle()) {
@@ -169,7 +169,7 @@ class Streamed final : public Collectives {
         continue;
       }
       bool ended = false;
-      // Work that nobody waits for frees its tensors when it is dropped: not under the lock.
+      // Work without a waiter frees its tensors when it is destroyed: not under the lock.
       std::vector<StreamedWorkPtr> dropped;
       for (Flight& flight : flights_) ended |= !flight.works.empty() && look(flight, dropped);
       if (!ended) state_->changed.wait_for(lock, kLook);
@@ -180,7 +180,7 @@ class Streamed final : public Collectives {
     end();
   }
 
-  /// True: the lane's oldest operation is done or failed, and no longer in flight.
+  /// Whether the lane's oldest operation is done or failed; if so, removes it from the lane.
   bool look(Flight& flight, std::vector<StreamedWorkPtr>& dropped) {
     StreamedWork& work = *flight.works.front();
     if (!state_->failure && !succeeded(work, flight.begin) && !state_->failure) return false;
@@ -217,7 +217,7 @@ class Streamed final : public Collectives {
          dynamic_cast<const DeviceMemoryError*>(&error) != nullptr);
   }
 
-  /// Call with the mutex held. Aborting ends the operations, so lanes that wait for them go on.
+  /// Call with the mutex held. Aborts the operations, so that lanes that wait for them continue.
   void fail(const Request& request, Clock::time_point begin, std::string reason,
             bool out_of_memory = false) {
     if (state_->failure) return;
@@ -237,7 +237,7 @@ class Streamed final : public Collectives {
     try {
       if (!state_->failure && abort_reason_.empty()) transport_->finish(Clock::now() + timeout_);
     } catch (const std::exception&) {
-      // Nothing was in flight; the peers left first. abort() frees the rest.
+      // Nothing was in flight: the peers left first. abort() frees the rest.
     }
     transport_->abort();
   }

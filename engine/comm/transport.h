@@ -1,4 +1,4 @@
-// What a CPU backend implements: run one operation at a time, blocking, on a caller's thread.
+// The interface of a CPU backend: runs one operation at a time, blocking, on a caller's thread.
 // queued.h makes Collectives of it. Internal to comm.
 #pragma once
 
@@ -22,7 +22,7 @@ class TransportError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The deadline has passed. what() says what it waited for: "waiting for rank 0".
+/// The deadline has passed. what() names what was awaited: "waiting for rank 0".
 class TransportTimeout : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -32,16 +32,16 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
-  /// Runs the operation to its end. Throws TransportError or TransportTimeout; after that only
-  /// leave() and the destructor are called.
+  /// Runs the operation to its end. Throws TransportError or TransportTimeout; after a throw only
+  /// leave() and the destructor may be called.
   virtual void run(const Request& request, Clock::time_point deadline) = 0;
   /// Makes the current run() and every later one throw soon. Any thread.
   virtual void interrupt() = 0;
-  /// Tells the peers that this rank runs nothing more, if the backend can tell them. `reason` is
-  /// empty at an orderly end. Called once, when no run() is active.
+  /// Tells the peers that this rank runs no more operations, if the backend can. `reason` is empty
+  /// at an orderly end. Called once, when no run() is active.
   virtual void leave(const std::string& reason) = 0;
-  /// Bytes that this rank has put on network connections so far. 0: the backend does not count.
-  /// Any thread.
+  /// Bytes that this rank has sent on network connections; 0 if the backend does not count. Any
+  /// thread.
   virtual std::int64_t sent() const { return 0; }
 };
 
