@@ -1,5 +1,5 @@
-// Where a rank computes: it chooses (engine/cuda/choice.h), opens libdsj_cuda.so where a GPU is
-// chosen, and makes the GPU the calling thread's own.
+// Chooses the device of a rank (engine/cuda/choice.h), loads libdsj_cuda.so if it is a GPU, and
+// makes the GPU current on the calling thread.
 // Tested by: tests/engine/cuda/choice_test.cc, tests/engine/cuda/open_test.cc, tests/run/train_run_test.cc
 #pragma once
 
@@ -17,8 +17,8 @@ struct Place {
   std::string said;  ///< "cpu (no CUDA driver (libcuda.so.1) is here)"
 };
 
-/// Call on the thread that trains, before anything asks libtorch for CUDA. Environment: the job
-/// asks for a GPU and this rank can have none.
+/// Call it on the training thread, before any CUDA call of libtorch. Environment: the job asks for
+/// a GPU and this rank has none.
 Result<Place> choose_place(const TrainingArgs& training, int local_rank);
 
 }  // namespace dsj::train

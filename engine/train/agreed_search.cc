@@ -26,8 +26,8 @@ Result<AgreedSearch> AgreedSearch::begin(Files& files, const JobFile& job,
   return search;
 }
 
-/// Ranks on one file system see one directory. If one sees other checkpoints, or none, no rank
-/// continues.
+/// Ranks on one file system see one directory. If a rank sees other checkpoints, or none, all ranks
+/// stop.
 Status AgreedSearch::same_list() const {
   if (same_everywhere(*collectives_, device_, search_.fingerprint())) return {};
   return fail(ErrorKind::Environment, "ranks see different checkpoints", directory_,

@@ -1,5 +1,5 @@
-// checkpoint::Search over all ranks: each lists and opens on its own, and all go on with one list. Called by what decides
-// the layout (frozen.h) and by what loads (loading.h).
+// checkpoint::Search over all ranks: each lists and opens by itself, and all continue with one
+// list. Used to decide the layout (frozen.h) and to load (loading.h).
 // Tested by: tests/engine/train/loading_test.cc, tests/engine/deepspeed/train/frozen_test.cc
 #pragma once
 
@@ -18,22 +18,23 @@
 
 namespace dsj::train {
 
-/// Its functions are Search's. Those that say "collective" give every rank the same answer, or an error: this rank's own,
-/// or Transient where another rank has one, or Environment where ranks see other checkpoints than others.
+/// The functions are Search's. Collective ones give every rank the same answer, or an error: this
+/// rank's own; Transient if another rank failed; Environment if ranks see different checkpoints.
 class AgreedSearch {
  public:
-  /// The checkpoints of the job's output directory with which its next attempt may begin: where the arguments name one, or
-  /// ask for the model's weights, only those that this run has saved since. Newest first. A problem that any rank met is
-  /// known to all. Once per start. Collective.
+  /// Finds the checkpoints of the job's output directory with which its next attempt may begin,
+  /// newest first. If the arguments name a checkpoint, or ask for the model's weights, only
+  /// checkpoints that this run saved count. All ranks know a problem that any met. Once per start.
+  /// Collective.
   static Result<AgreedSearch> begin(Files& files, const JobFile& job,
                                     comm::Collectives& collectives, at::Device device);
 
   int count() const { return search_.count(); }
   bool any_readable() const { return search_.any_readable(); }
-  /// The index of the first one that all ranks could open, from `index` on. Collective.
+  /// The index of the first checkpoint, from `index` on, that all ranks could open. Collective.
   Result<int> open(int index);
   checkpoint::Reader& reader() { return search_.reader(); }
-  /// Has every rank know why `index` is passed over: what the lowest rank with a reason says.
+  /// Tells every rank why `index` is skipped: the reason of the lowest rank that has one.
   /// Collective.
   void reject(int index, const std::optional<Error>& mine);
   std::vector<checkpoint::Search::Passed> passed_over() const { return search_.passed_over(); }
@@ -46,7 +47,7 @@ class AgreedSearch {
         directory_(std::move(directory)),
         collectives_(&collectives),
         device_(device) {}
-  /// Error: not all ranks have the same names. Call it before Search::settle(). Collective.
+  /// Error: the ranks have different names. Call it before Search::settle(). Collective.
   Status same_list() const;
   void share_problems();
 
@@ -56,7 +57,7 @@ class AgreedSearch {
   at::Device device_;
 };
 
-/// Whether all ranks give the same number. Collective.
+/// Whether all ranks pass the same number. Collective.
 bool same_everywhere(comm::Collectives& collectives, at::Device device, double number);
 
 }  // namespace dsj::train

@@ -10,7 +10,7 @@ bool count_evaluation(const dsconfig::BestConfig& config, int64_t step, double l
   if (!config.on()) return false;
   const bool better =
       best.loss ? (config.greater ? loss > *best.loss : loss < *best.loss) : std::isfinite(loss);
-  // The first evaluation is no failure, whatever it finds.
+  // The first evaluation is never a failure.
   const bool improves = best.evaluations++ == 0 ||
                         (better && (!best.loss || std::abs(loss - *best.loss) > config.threshold));
   best.failures = improves ? 0 : best.failures + 1;

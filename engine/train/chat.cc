@@ -32,7 +32,7 @@ constexpr char kHelp[] =
     "  A line that ends with \\ goes on in the next one. A line that begins with a space is no "
     "command.\n";
 
-/// Ctrl-C as something that can be asked and waited for. Made before any thread, so that all block it.
+/// Ctrl-C as a file descriptor that can be polled. Made before any thread, so that all block it.
 class Interrupts {
  public:
   Interrupts() {
@@ -40,7 +40,7 @@ class Interrupts {
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     signal(SIGINT,
-           SIG_DFL);  // a shell's background job ignores it, and what is ignored does not arrive
+           SIG_DFL);  // background jobs of a shell ignore it, and ignored signals do not arrive
     sigprocmask(SIG_BLOCK, &set, nullptr);
     fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   }
@@ -49,7 +49,7 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 
   int fd() const { return fd_; }
-  /// Whether one came since the last call.
+  /// Whether a Ctrl-C came since the last call.
   bool came() {
     signalfd_siginfo info;
     return read(fd_, &info, sizeof(info)) == sizeof(info);
@@ -64,7 +64,7 @@ class Lines {
  public:
   explicit Lines(Interrupts& interrupts) : interrupts_(interrupts) {}
 
-  /// nullopt: the input has ended, or Ctrl-C came.
+  /// nullopt at the end of the input, or on Ctrl-C.
   std::optional<std::string> next() {
     size_t end = 0;
     while ((end = ahead_.find('\n')) == std::string::npos) {
@@ -78,7 +78,7 @@ class Lines {
       if (got > 0) {
         ahead_.append(chunk, static_cast<size_t>(got));
       } else if (got == 0 && !ahead_.empty()) {
-        return std::exchange(ahead_, {});  // a last line without its end
+        return std::exchange(ahead_, {});  // the last line, without a line end
       } else if (got == 0 || errno != EINTR) {
         return std::nullopt;
       }
@@ -95,7 +95,7 @@ class Lines {
   bool interrupted_ = false;
 };
 
-/// The text of a growing completion as it becomes certain: a character's first bytes wait for the others.
+/// Prints a growing completion as far as its text is final: a character may span several tokens.
 class Printer {
  public:
   explicit Printer(const data::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -104,7 +104,7 @@ class Printer {
     std::string text = tokenizer_.decode(ids, /*skip_special=*/true);
     if (!text.ends_with("\uFFFD")) print(std::move(text));
   }
-  /// The whole text, its end printed.
+  /// Prints the rest and returns the whole text.
   std::string end(std::span<const int32_t> ids) {
     std::string text = tokenizer_.decode(ids, /*skip_special=*/true);
     print(text);
@@ -115,7 +115,7 @@ class Printer {
 
  private:
   void print(std::string text) {
-    if (!text.starts_with(shown_)) return;  // a later token changed what an earlier one looks like
+    if (!text.starts_with(shown_)) return;  // a later token changed the text of an earlier one
     std::fwrite(text.data() + shown_.size(), 1, text.size() - shown_.size(), stdout);
     std::fflush(stdout);
     shown_ = std::move(text);
@@ -125,7 +125,7 @@ class Printer {
   std::string shown_;
 };
 
-/// BadInput: the model would not see a system message.
+/// BadInput: the model cannot take a system message.
 Status takes_system(AnsweringModel& model, const std::string& text) {
   DSJ_TRY(const bool turns, model.asker().takes_turns());
   if (turns || text.empty()) return {};
@@ -145,8 +145,8 @@ class Chat {
     set_system(arguments.system);
   }
 
-  /// Reads turns and commands to the end of the input, to /exit, or to a Ctrl-C.
-  /// False: the Ctrl-C.
+  /// Reads turns and commands until the end of the input, /exit, or Ctrl-C. Returns false on
+  /// Ctrl-C.
   bool talk() {
     while (const auto line = read_turn()) {
       if (line->empty()) continue;
@@ -165,7 +165,7 @@ class Chat {
     if (!text.empty()) turns_.push_back({"system", text});
   }
 
-  /// nullopt: the input has ended, or Ctrl-C.
+  /// nullopt at the end of the input, or on Ctrl-C.
   std::optional<std::string> read_turn() {
     std::string turn;
     do {
@@ -179,7 +179,7 @@ class Chat {
     return turn;
   }
 
-  /// False: the conversation is over.
+  /// Returns false if the conversation ends.
   bool command(const std::string& line) {
     const size_t space = line.find(' ');
     const std::string name = line.substr(0, space);
@@ -253,7 +253,7 @@ class Chat {
   std::vector<data::Turn> turns_;
 };
 
-/// The model's own settings; null: it has none.
+/// The model's own settings; null if it has none.
 Result<json> generation_config(Files& files, const std::string& path) {
   DSJ_TRY(const bool there, files.exists(path));
   if (!there) return json();
@@ -263,7 +263,7 @@ Result<json> generation_config(Files& files, const std::string& path) {
   return config;
 }
 
-/// Whether it came to its end; false: a Ctrl-C ended it.
+/// Returns false if Ctrl-C ended the chat.
 Result<bool> chat(const ChatArguments& arguments, Interrupts& interrupts) {
   PosixFiles files;
   DSJ_TRY(const auto model,

@@ -1,5 +1,5 @@
-// The step clock's marks on a device: events on the current stream. Setting one does not hold up
-// the step; reading one waits for it.
+// The step clock's marks on a device: events on the current stream. Setting one does not delay the
+// step; reading one waits for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace dsj::train {
 
-/// On a CPU: readings of the host clock. Else: events of the device.
+/// On a CPU, marks are times of the host clock; on another device, events.
 std::unique_ptr<observe::Marks> marks_for(at::Device device);
 
 }  // namespace dsj::train

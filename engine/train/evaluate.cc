@@ -48,7 +48,7 @@ void Stepper::forward_alone(const models::MicroBatch& batch, models::RouterBalan
         break;
       case Action::Kind::Backward:
       case Action::Kind::Reduce:
-        break;  // not part of a forward schedule
+        break;  // not in a forward schedule
     }
   }
 }
@@ -66,7 +66,7 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
     const auto head = models::head_loss(state_.unit(unit), model_, x, batch, options_.pieces,
                                         options_.label_smoothing);
     result = {head.loss_sum, head.targets};
-    // The batch's mean is its loss and the auxiliary one, as in training.
+    // The batch's mean includes the auxiliary loss, as in training.
     if (balance)
       result.loss_sum.add_(
           balance->loss().mul_(model_.experts.balance * static_cast<double>(head.targets)));
@@ -84,7 +84,7 @@ at::Tensor Stepper::answer_losses(const models::MicroBatch& batch, const Answers
 
 namespace {
 
-/// Whether a label stands behind a token that can predict it.
+/// Whether any label has a token before it that can predict it.
 bool has_target(const data::Sample& sample) {
   return std::any_of(sample.labels.begin() + 1, sample.labels.end(),
                      [](int32_t label) { return label != data::kIgnoredLabel; });
@@ -96,16 +96,16 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
                             int64_t batch_size, at::Device device,
                             const std::function<bool()>& stop) {
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
-  // By token, the batches that the ranks run side by side have one mean; else each has its own.
+  // By token, the batches that the ranks run in parallel have one mean; else each has its own.
   const bool by_token = stepper.normalization() == dsconfig::LossNormalization::Token;
   const zero::Groups& groups = stepper.groups();
   const int64_t together = by_token ? groups.data_ranks() : 1;
   const int64_t means = (batches + together - 1) / together;
   const at::Tensor losses = at::zeros({means}, at::TensorOptions(device).dtype(at::kDouble));
-  // By mean; exact in double: counts stay far below 2^53.
+  // One column per mean. Exact in double: counts are far below 2^53.
   const at::Tensor counts = at::zeros({2, means}, at::kDouble);
   auto* targets = counts.mutable_data_ptr<double>();
-  double* learned = targets + means;  // rows that have targets
+  double* learned = targets + means;  // number of rows with targets
   for (int64_t round = 0; round < batches; round += groups.data_ranks()) {
     if (stop && comm::max_over_ranks(collectives, device, {stop() ? 1.0 : 0.0})[0] > 0)
       return EvalResult{.stopped = true};
@@ -115,10 +115,10 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
       DSJ_TRY(data::Sample sample, rows.at(i));
       samples.push_back(std::move(sample));
     }
-    // Of ranks that share a batch one counts its rows.
+    // Only one of the ranks that share a batch counts its rows.
     const auto with_target =
         groups.sequence_rank() == 0 ? std::ranges::count_if(samples, has_target) : 0;
-    // A rank without a batch of its own still takes part in the gathers.
+    // A rank without a batch still takes part in the gathers.
     if (samples.empty()) samples.push_back({{0}, {data::kIgnoredLabel}});
     const auto got =
         stepper.evaluate(on_device(data::collate(samples), device, token_part(groups)));

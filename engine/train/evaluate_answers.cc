@@ -12,7 +12,7 @@
 namespace dsj::train {
 namespace {
 
-/// Rows of a token each, without a target: for a rank that has no batch of its own in a round.
+/// One-token rows without a target, for a rank that has no batch in a round.
 data::Sample no_answers(const dsconfig::Objective& objective) {
   using Kind = dsconfig::Objective::Kind;
   if (objective.kind == Kind::Kto) {
@@ -38,8 +38,8 @@ Answers answers_seen(Stepper& stepper, const data::Batch& batch, at::Device devi
   return answers;
 }
 
-/// Walks `rows` in rounds of a batch per rank. visit(first row of this rank's batch, its answers with
-/// their log-probabilities, and those beside them). False: all ranks stop.
+/// Walks `rows` in rounds of one batch per rank. Calls visit(first row of this rank's batch, its
+/// answers and the mismatched ones, with log-probabilities). Returns false if all ranks stop.
 Result<bool> each_batch(
     Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows, int64_t batch_size,
     at::Device device, const std::function<bool()>& stop,
@@ -89,7 +89,7 @@ Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collect
   const dsconfig::Objective& objective = stepper.objective();
   const int64_t together = batch_size * collectives.world();
   const int64_t rounds = (rows.count + together - 1) / together;
-  std::vector<Answers> seen;  // this rank's, of each round
+  std::vector<Answers> seen;  // this rank's, per round
   const at::Tensor moved = at::zeros({rounds, 2}, at::kDouble);
   auto* mean = moved.mutable_data_ptr<double>();
   DSJ_TRY(const bool whole, each_batch(stepper, collectives, rows, batch_size, device, stop,
@@ -106,7 +106,7 @@ Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collect
   if (objective.estimates_kl()) means = summed_over_ranks(collectives, device, moved, "kl");
   const auto* sum = means.const_data_ptr<double>();
   const int64_t tallies = std::ssize(optim::tally_names(objective)), columns = 2 * tallies + 3;
-  // Of each round: sum and count of each tally; the loss over what was judged, how much that is, targets.
+  // Per round: sum and count of each tally; the loss over judged items, their number, targets.
   const at::Tensor own = at::zeros({rounds, columns}, at::kDouble);
   auto* to = own.mutable_data_ptr<double>();
   for (size_t round = 0; round < seen.size(); ++round) {
@@ -155,7 +155,7 @@ Result<std::optional<ReferenceLogps>> reference_logps(Stepper& stepper,
   DSJ_TRY(const bool whole,
           each_batch(stepper, collectives, rows, batch_size, device, stop,
                      [&](int64_t first, const Answers& answers, const Answers& beside) {
-                       if (first >= rows.count) return;  // no batch of its own
+                       if (first >= rows.count) return;  // this rank has no batch
                        const auto row = static_cast<size_t>(first);
                        for (size_t i = 0; i < answers.size(); ++i)
                          logps[row + (pairs ? i / 2 : i)][pairs ? i % 2 : 0] = answers[i].logp;

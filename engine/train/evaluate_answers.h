@@ -1,9 +1,9 @@
-// An evaluation of an objective that judges whole answers, forward only, shared among the ranks as
-// evaluate.h's.
+// Evaluates an objective that judges whole answers, forward only, divided among the ranks as in
+// evaluate.h.
 //
-// As TRL's trainers: eval_loss is the mean over all pairs, or marked answers, of the loss. A metric is
-// first the mean over those that the ranks run side by side, and then the mean of those means. kto's KL
-// term is that of the rows side by side.
+// As in TRL's trainers, eval_loss is the mean of the loss over all pairs or marked answers. A
+// metric is the mean over the rounds of its mean over the batches that the ranks run in parallel.
+// kto's KL term is that of these batches.
 // Tested by: tests/engine/train/preference_test.cc
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace dsj::train {
 
-/// The answers of a batch of pairs or marked rows. Empty: it has none.
+/// The answers of a batch of pairs or marked rows; empty for other batches.
 Answers answers_of(const data::Batch& batch);
 
 /// As evaluate(). Collective.
@@ -20,8 +20,8 @@ Result<EvalResult> evaluate_answers(Stepper& stepper, comm::Collectives& collect
                                     const EvalRows& rows, int64_t batch_size, at::Device device,
                                     const std::function<bool()>& stop);
 
-/// Of each row of `dataset` the answers' log-probabilities under the weights as they are: the same on all
-/// ranks. nullopt: a rank was asked to stop. Error: a row cannot be read. Collective.
+/// For each row of `dataset`, the log-probabilities of its answers under the current weights: the
+/// same on all ranks. nullopt: a rank was asked to stop. Error: a row cannot be read. Collective.
 Result<std::optional<ReferenceLogps>> reference_logps(Stepper& stepper,
                                                       comm::Collectives& collectives,
                                                       const data::Dataset& dataset,

@@ -9,8 +9,8 @@ namespace dsj::train {
 
 class Events {
  public:
-  /// fd -1: events are dropped. A reader that went away is no error: the agent's death ends the
-  /// rank, not this.
+  /// If fd is -1, events are dropped. A closed pipe is not an error: the agent's death ends the
+  /// rank by other means.
   explicit Events(int fd) : fd_(fd) {}
   /// Any thread: a line is written by one call.
   void emit(const report::Event& event) const;

@@ -1,4 +1,4 @@
-// The least and the greatest of what the ranks saw: metrics of a step or an evaluation that are no sums.
+// Minimum and maximum over the ranks, for metrics of a step or an evaluation that are not sums.
 // Tested by: tests/engine/train/preference_test.cc
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace dsj::train {
 
-/// Puts the least and the greatest values over the ranks (optim::extreme_of) into `joined`, sums over the ranks;
-/// `own`: this rank's. Collective.
+/// Overwrites the minima and maxima in `joined` (optim::extreme_of), whose other values are sums
+/// over the ranks, with those of all ranks. `own`: this rank's values. Collective.
 void join_extremes(const dsconfig::Objective& objective, comm::Collectives& collectives,
                    at::Device device, std::span<const optim::Tally> own,
                    std::span<optim::Tally> joined);

@@ -1,5 +1,5 @@
-// Numbers that are not finite: when they end a run, and what is kept from them. A run that went
-// wrong says so, leaves the last sound checkpoint, and exports no model that cannot answer.
+// Decides when infinity and NaN end a run, and what is saved then: the last sound checkpoint is
+// kept, and a broken model is not exported.
 // Tested by: tests/run/not_finite_run_test.cc, tests/engine/train/finite_guard_test.cc
 #pragma once
 
@@ -19,34 +19,34 @@ class FiniteGuard {
   FiniteGuard(const TrainingArgs& args, const dsconfig::ResolvedConfig& config,
               zero::ModelState& state, const Events& events);
 
-  /// Before the first step of an attempt: rank 0 warns of weights that are not finite, frozen ones (a
-  /// base under adapters) included, which are looked at here alone. Collective.
+  /// Call it before the first step of an attempt. Rank 0 warns of weights that are not finite.
+  /// Frozen ones (the base of adapters) are checked only here. Collective.
   void begin();
-  /// After each step.
+  /// Call it after each step.
   void took(const StepResult& result);
-  /// Why the run ends with step `step`; empty: it goes on. It ends after training.maxSkippedSteps
-  /// steps in a row whose loss or gradient is not finite, skipped or not. With a loss scale it is
-  /// as in DeepSpeed: a dynamic one ends it at its smallest (StepResult::scale_exhausted), a fixed
-  /// one goes on unless the argument is given. The same on all ranks.
+  /// The reason to end the run after step `step`, or empty. The run ends after
+  /// training.maxSkippedSteps steps in a row, skipped or not, with a loss or gradient that is not
+  /// finite. With a loss scale, as in DeepSpeed, a dynamic one ends it at its smallest value
+  /// (StepResult::scale_exhausted), a fixed one only if the argument is given. The same on all
+  /// ranks.
   std::string gives_up(int64_t step) const;
-  /// Whether a checkpoint may be saved: an older one, which is sound, may be removed for it. False:
-  /// weights are not finite, and rank 0 has warned. Weights that were not finite before the first
-  /// step and are trained with a finite loss all the same (rows of the embedding that no token
-  /// uses) are saved. Collective.
+  /// Whether a checkpoint may be saved, which may remove an older, sound one. False if weights are
+  /// not finite; rank 0 has then warned. Weights that were not finite before the first step, but
+  /// give finite losses (embedding rows that no token uses), may be saved. Collective.
   bool may_save(int64_t step);
-  /// Once, after the last step, before the model is replaced by a better one: whether the weights give
-  /// a finite loss on rows of that step. True where they did not before it, either.
+  /// Call it once after the last step, before a better model replaces this one: whether the weights
+  /// give a finite loss on rows of that step. Ignored if the step itself was not finite.
   void tried(bool finite) { broken_by_last_step_ = !finite && bad_steps_ == 0; }
-  /// The weights are those of an earlier checkpoint now.
+  /// Call it when the weights were replaced by an earlier checkpoint's.
   void replaced() { broken_by_last_step_ = false; }
-  /// Why the model is not exported; empty: it is. Its weights are not finite, or its last step broke
-  /// it. training.exportNotFinite exports it with a warning. Collective.
+  /// The reason not to export the model, or empty: its weights are not finite, or its last step
+  /// broke it. With training.exportNotFinite it warns and returns empty. Collective.
   std::string keeps_back();
 
  private:
   void warn(const std::string& text) const;
   const bool exports_all_;
-  const int64_t most_bad_steps_;  ///< 0: any number
+  const int64_t most_bad_steps_;  ///< 0 means any number
   zero::ModelState& state_;
   const Events& events_;
   bool began_finite_ = true;

@@ -26,7 +26,7 @@ Names names_in(const json& run_state) {
   return frozen.is_array() ? frozen.get<Names>() : Names();
 }
 
-/// `folder`: of DeepSpeed's, if it is one.
+/// `folder`: set if the checkpoint is DeepSpeed's.
 Result<Names> frozen_in(Files& files, const std::string& path,
                         const std::optional<deepspeed::Folder>& folder) {
   if (folder) {
@@ -37,13 +37,13 @@ Result<Names> frozen_in(Files& files, const std::string& path,
   return names_in(ours.run_state());
 }
 
-/// `values` as a run in `type` has them.
+/// `values` rounded to `type`.
 at::Tensor rounded(std::vector<float>& values, at::ScalarType type) {
   return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat).to(type);
 }
 
-/// `mine` where all ranks have the same names. Else every rank's error is that of the lowest rank with another reading than
-/// rank 0's, or with none. Collective.
+/// Returns `mine` if all ranks have the same names. Else every rank gets the error of the lowest
+/// rank that failed or has other names than rank 0. Collective.
 Result<Names> agreed(comm::Collectives& collectives, at::Device device, const Result<Names>& mine,
                      const std::string& where) {
   std::string text;
@@ -67,7 +67,7 @@ Result<Names> agreed(comm::Collectives& collectives, at::Device device, const Re
     problem->message = "on rank " + std::to_string(collectives.rank()) + ": " + problem->message;
   const auto told = comm::first_error(collectives, device, problem);
   if (!told) return mine;
-  // What may pass is blamed on the rank that met it: the others only heard of it.
+  // A Transient error is reported by its own rank; the others get a Transient one of their own.
   if (told->kind != ErrorKind::Transient) return std::unexpected(*told);
   if (problem) return std::unexpected(*problem);
   return fail(ErrorKind::Transient, told->where + ": " + told->message);
@@ -80,7 +80,7 @@ Result<Names> frozen_in_checkpoint(Files& files, AgreedSearch& search, const Job
                                    comm::Collectives& collectives, at::Device device) {
   if (search.any_readable()) {
     DSJ_TRY(const int newest, search.open(0));
-    if (newest == search.count()) return Names();  // loading says why
+    if (newest == search.count()) return Names();  // loading reports why
     return agreed(collectives, device, names_in(search.reader().run_state()),
                   search.reader().path());
   }
@@ -133,8 +133,9 @@ Status check_names(const Names& before, const Names& now, const std::string& pat
   return {};
 }
 
-/// Whether the checkpoint's values are the model directory's, in this rank's share of the elements. (DeepSpeed's stage 3
-/// deals each parameter in equal shares to the files of its ranks: of as many ranks each opens one file.)
+/// Whether the checkpoint's values equal the model directory's in this rank's share of the
+/// elements. (DeepSpeed's stage 3 cuts each parameter into equal shares, in one file per rank; a
+/// rank opens one.)
 Result<bool> same_values(checkpoint::SavedRun& saved, const weights::WeightSource& source,
                          const std::string& name, at::ScalarType type,
                          const comm::Collectives& ranks) {

@@ -1,7 +1,8 @@
-// Parameters that stay as they are: because the job says so (layout/trained_part.h), or because they were frozen in the
-// checkpoint that a run goes on from, such as DeepSpeed's of a model with requires_grad False. The checkpoint has no
-// moments for them. Which ones they are is layout, so it is asked before the flats are made. Their values are the model
-// directory's, as those of LoRA's base are, and are held against the checkpoint's.
+// Parameters that are not trained: the job freezes them (layout/trained_part.h), or they were
+// frozen in the checkpoint that the run continues, such as DeepSpeed's of a model with
+// requires_grad False. Such a checkpoint has no moments for them. The names decide the layout, so
+// they are read before the flats are made. Values come from the model directory, as a LoRA base,
+// and must equal the checkpoint's.
 // Tested by: tests/engine/deepspeed/train/frozen_test.cc
 #pragma once
 
@@ -18,27 +19,28 @@
 
 namespace dsj::train {
 
-/// The names that were frozen in the checkpoint with which the next attempt begins, sorted: the newest readable one of the
-/// output directory that this run saved, else the one that the arguments name. Empty: there is no checkpoint, or all are
-/// trained. Error, on every rank and with the reason: one cannot open the named one, or finds others frozen than rank 0
-/// does. Collective.
+/// The sorted names of the parameters that were frozen in the checkpoint with which the next
+/// attempt begins: the newest readable one that this run saved, else the one that the arguments
+/// name. Empty if there is none or all are trained. Error, on every rank and with the reason: a
+/// rank cannot open the named one, or finds other names than rank 0. Collective.
 Result<std::vector<std::string>> frozen_in_checkpoint(Files& files, AgreedSearch& search,
                                                       const JobFile& job,
                                                       const dsconfig::ResolvedConfig& config,
                                                       comm::Collectives& collectives,
                                                       at::Device device);
 
-/// What a run trains, as ModelState takes it: what the job says (Inputs::trained); else every module but `frozen`, those of
-/// the checkpoint, without adapters. BadInput: the model has no such parameter, all are frozen, or only a part of a module is.
+/// What a run trains, as ModelState takes it: the job's choice (Inputs::trained), else every module
+/// but `frozen`, the names of the checkpoint, without adapters. BadInput: the model has no such
+/// parameter, all are frozen, or only a part of a module is.
 Result<std::optional<LoraArgs>> trained_part(const Inputs& in,
                                              const std::vector<std::string>& frozen);
 
-/// The names that `state` does not train, sorted. Empty with LoRA, whose base is another matter.
+/// The sorted names that `state` does not train. Empty with LoRA.
 std::vector<std::string> frozen_of(const Inputs& in, const zero::ModelState& state);
 
-/// BadInput: what was frozen in `saved` is not what `state` freezes, or has other values there than in the model directory,
-/// both rounded to the type that the run computes in. (Our own checkpoints do not hold them.) Each rank reads its share of
-/// every parameter.
+/// Checks the frozen parameters of `saved`. BadInput: `state` freezes other parameters, or their
+/// values differ from the model directory's, both rounded to the type that the run computes in.
+/// (Our own checkpoints do not contain values.) Each rank reads its share of every parameter.
 Status check_frozen(Files& files, const Inputs& in, checkpoint::SavedRun& saved,
                     zero::ModelState& state);
 

@@ -25,7 +25,7 @@ using Options = GenerateArguments;
 constexpr char kName[] = "dsj generate";
 
 struct Prompt {
-  json row;  ///< null: it is no row's
+  json row;  ///< null if it is not from a row
   data::Question question;
   std::string completion;
 };
@@ -55,7 +55,7 @@ void print(const std::vector<Prompt>& prompts, const Options& options) {
       std::printf("> %s\n%s\n", prompt.question.asked.c_str(), prompt.completion.c_str());
     }
   }
-  if (judged == 0 && options.output != "json") return;  // nothing to compare with
+  if (judged == 0 && options.output != "json") return;  // no row has an answer
   const std::string summary =
       json{{"prompts", prompts.size()}, {"judged", judged}, {"exact", exact}}.dump();
   std::printf(options.output == "json" ? "%s\n" : "exact matches: %s\n", summary.c_str());
@@ -69,7 +69,7 @@ Result<std::string> standard_input() {
   return text;
 }
 
-/// One line end at the end is the shell's.
+/// Removes one line end, which the shell adds.
 std::string without_line_end(std::string text) {
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
@@ -99,8 +99,8 @@ Result<std::vector<Prompt>> of_rows(const std::vector<json>& rows, const std::st
   return prompts;
 }
 
-/// What the command line asks: --prompt, --data, else standard input, which holds rows if it begins
-/// as JSON.
+/// Reads the prompts of --prompt, --data, or standard input, which contains rows if it begins as
+/// JSON.
 Result<std::vector<Prompt>> read_prompts(Files& files, const Options& options, data::Asker& asker) {
   constexpr char kStandardInput[] = "standard input";
   if (!options.prompt.empty() && options.prompt != "-")
@@ -118,7 +118,7 @@ Result<std::vector<Prompt>> read_prompts(Files& files, const Options& options, d
   return of_rows(read, kStandardInput, asker);
 }
 
-/// Prompts that run together: neighbours in length, because attention runs once for each length.
+/// Groups prompts of similar length into batches, because attention runs once per length.
 std::vector<std::vector<size_t>> batches_of(const std::vector<Prompt>& prompts, int64_t batch,
                                             bool one_length) {
   std::vector<size_t> order(prompts.size());

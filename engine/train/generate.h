@@ -6,9 +6,9 @@
 
 namespace dsj::train {
 
-/// `args`: job/generate_arguments.h. Without --data and --prompt it reads rows or a text from standard
-/// input. Prints the completions; where rows have an answer of their own, also how many are exactly
-/// equal to it. Exit code 0, or 2 on bad input.
+/// `args`: job/generate_arguments.h. Without --data and --prompt it reads rows or a text from
+/// standard input. Prints the completions and, if rows have an answer, how many completions equal
+/// it exactly. Exit code: 0, or 2 on bad input.
 int run_generate(const std::vector<std::string>& args);
 
 }  // namespace dsj::train

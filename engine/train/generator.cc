@@ -10,7 +10,7 @@
 namespace dsj::train {
 namespace {
 
-/// A completion ends where learned positions end.
+/// The last position of a completion: learned positions limit it.
 int64_t end_of(const layout::ModelConfig& model, int64_t wanted) {
   return model.learned_positions ? std::min(wanted, model.max_position) : wanted;
 }
@@ -74,7 +74,7 @@ at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows,
         .layer = i, .rows = &rows, .rope = ropes_.of(i, rows.positions_end())};
     x = layer_->forward_cached(state_.unit(i + 1), x, call, cache[i].keys, cache[i].values);
   }
-  std::vector<int64_t> last;  // token of each row
+  std::vector<int64_t> last;  // last token of each row
   for (int64_t row = 0; row < rows.rows(); ++row) last.push_back(rows.starts()[row + 1] - 1);
   const int head = static_cast<int>(model_.num_layers) + 1;
   return models::head_logits(state_.unit(head), model_, x.index_select(0, at::tensor(last)))
@@ -105,7 +105,7 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
   models::RowBounds rows(lengths, at::kCPU);
   while (std::ranges::count(done, false) > 0) {
     const at::Tensor logits = next(tokens, rows, cache);
-    // A row that is done still takes part; what it gives is not looked at.
+    // A finished row still takes part; its output is ignored.
     std::vector<int64_t> chosen(count, 0), firsts;
     for (size_t row = 0; row < count; ++row) {
       if (done[row]) continue;
@@ -128,12 +128,12 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
 std::vector<int32_t> Generator::go_on(const std::vector<int32_t>& prompt, int64_t fresh,
                                       std::span<const int32_t> stops, const Choose& choose,
                                       const std::function<bool(std::span<const int32_t>)>& heard) {
-  // The last token of the prompt is computed in any case: it has the logits.
+  // The last token of the prompt is always computed, because its logits are needed.
   const auto most = std::min(known_.size(), prompt.size() - 1);
   const auto same =
       std::mismatch(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(most), known_.begin());
   int64_t kept = takes_one_length(model_) ? 0 : same.first - prompt.begin();
-  // A state cannot go back to fewer tokens.
+  // The delta rule's state cannot be truncated to fewer tokens.
   if (model_.delta.key_heads > 0 && kept < std::ssize(known_)) kept = 0;
   const int64_t end = end_of(model_, std::ssize(prompt) + fresh);
   reserve(end, kept);

@@ -30,7 +30,7 @@ Result<JobFile> read_job(const std::string& path) {
   return job_file_from_json(json);
 }
 
-/// Error: every finding that keeps the run from starting, in one message.
+/// Error: all findings that prevent the start, in one message.
 Status accept(const dsconfig::Resolution& resolution, const std::string& source) {
   std::string text;
   for (const auto& finding : resolution.findings) {
@@ -44,8 +44,8 @@ Status accept(const dsconfig::Resolution& resolution, const std::string& source)
   return {};
 }
 
-/// Measures the rows to train on where packs or groups are made of their lengths. Every rank
-/// tokenizes all rows for it.
+/// Measures the rows to train on if packs or length groups need it. Every rank tokenizes all rows
+/// for this.
 Status measure_rows(Inputs& in, int64_t max_seq_length) {
   const TrainingArgs& training = in.job.training;
   const auto packing =
@@ -53,7 +53,7 @@ Status measure_rows(Inputs& in, int64_t max_seq_length) {
   const bool groups = training.group_by_length.value_or(false);
   const int64_t first = dsconfig::held_out_rows(in.dataset->rows(), training);
   const int64_t count = in.dataset->rows() - first;
-  if ((!packing && !groups) || count < 1) return {};  // resolve() says what is wrong with no rows
+  if ((!packing && !groups) || count < 1) return {};  // resolve() reports an empty data set
   DSJ_TRY(auto sizes,
           data::row_sizes(*in.dataset, first, count, at::get_num_threads(),
                           packing ? data::cut_of(*packing) : data::RowCut::AtMaxLength));

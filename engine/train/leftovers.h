@@ -1,5 +1,6 @@
-// What dead attempts left, cleared once when an attempt starts, before it reads or writes anything: a
-// process that was killed in mid-save leaves a whole checkpoint's bytes, and the next save needs them.
+// Removes what dead attempts left, once at the start of an attempt, before it reads or writes
+// anything. A process killed during a save leaves a whole checkpoint's bytes, and the next save
+// needs them.
 // Tested by: tests/engine/train/leftovers_test.cc
 #pragma once
 
@@ -14,9 +15,9 @@
 
 namespace dsj::train {
 
-/// Checkpoints that were being saved, replaced or deleted, and half an export. Rank 0 clears them; the
-/// offload files of a rank are cleared by its own aio::Scratch. No error: what could not be removed is
-/// a warning, of this rank. Collective: when it returns, all ranks see the same directory.
+/// Removes checkpoints that were being saved, replaced or deleted, and incomplete exports. Rank 0
+/// does it; each rank's aio::Scratch removes the rank's offload files. Returns this rank's warnings
+/// about what could not be removed. Collective: afterwards all ranks see the same directory.
 std::vector<std::string> clear_leftovers(Files& files, const JobFile& job,
                                          comm::Collectives& collectives, at::Device device);
 

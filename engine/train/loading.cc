@@ -17,8 +17,8 @@ using nlohmann::json;
 
 namespace {
 
-/// `aside`: the checkpoint's new name; empty: it could not be renamed. Its file is named within it,
-/// because the path that was read is gone.
+/// `aside`: the checkpoint's new name; empty if it could not be renamed. The message names the file
+/// relative to the checkpoint, because the path that was read no longer exists.
 std::string told_of(const checkpoint::Search::Passed& passed, const std::string& aside) {
   const std::string inside = passed.name + "/";
   const size_t at = passed.problem.where.rfind(inside);
@@ -124,7 +124,7 @@ void Loading::set_aside(AgreedSearch& search) {
 }
 
 Loading::Verdict Loading::verdict(const Status& restored, bool damaged) {
-  // The error of a rank that only heard of another one's is Transient.
+  // Transient means that another rank failed.
   const bool own = !restored && restored.error().kind != ErrorKind::Transient;
   const double code = damaged ? 1 : own ? 2 : 0;
   const double worst = comm::max_over_ranks(state_.collectives(), device_, {code})[0];
@@ -178,7 +178,7 @@ void Loading::drop_lost_best(Best& best) {
 
 Progress Loading::resumed(const checkpoint::SavedRun& from) {
   const json& saved = from.run_state();
-  // Rank 0 alone knows the data; on the others it is what was saved, which is not larger.
+  // Only rank 0 knows the data; the others take the saved value, which is not larger.
   const auto dealt = static_cast<double>(dealt_from(saved, in_, from.step()));
   Progress progress{.step = from.step(),
                     .skipped = saved.value("skipped", int64_t{0}),

@@ -1,4 +1,4 @@
-// Says at the start how many rows are cut.
+// Warns at the start how many rows are truncated.
 // Tested by: tests/run/not_finite_run_test.cc
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace dsj::train {
 
-/// Warns of rows of the training data that are longer than what is trained on of a row, and reports
-/// them. A row that cannot be read is the loader's to refuse. Rank 0.
+/// Warns of and reports training rows that are longer than the trained length. Ignores rows that
+/// cannot be read, which the loader refuses. Rank 0.
 void tell_long_rows(const Inputs& in, const Events& events);
 
 }  // namespace dsj::train

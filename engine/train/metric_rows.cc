@@ -7,7 +7,7 @@
 namespace dsj::train {
 namespace {
 
-/// As many places as the run has, in their own order.
+/// As many positions as the run has, in order.
 data::SamplerOptions all_places(data::SamplerOptions options, int64_t steps) {
   options.rows =
       std::max<int64_t>(1, steps) * options.accumulation * options.world * options.micro_batch;

@@ -1,5 +1,5 @@
-// The rows that a curriculum by metrics lets a run train on, and their order: from the ds_config and
-// the files that it names.
+// The rows that a curriculum by metrics admits, and their order, from the ds_config and the files
+// that it names.
 // Tested by: tests/run/curriculum_run_test.cc, tests/engine/data/batches/cluster_order_test.cc
 #pragma once
 
@@ -20,24 +20,24 @@ namespace dsj::train {
 
 class MetricRows {
  public:
-  /// nullopt: the job has no such curriculum. BadInput: a file is not there, or of other data.
+  /// nullopt if the job has no such curriculum. BadInput: a file is missing, or is of other data.
   static Result<std::optional<MetricRows>> read(const Inputs& in);
 
-  /// What the step `step`, counted from 1, goes by.
+  /// The difficulties of step `step`, counted from 1.
   std::map<std::string, int64_t> difficulties(int64_t step) const {
     return dsconfig::difficulties(metrics_, step);
   }
-  /// Tells of rows that no step comes to.
+  /// Warns of rows that no step admits.
   void warn(const Inputs& in, const Events& events) const;
 
-  /// The rows of a run with these options. A sampler deals places; row() says what lies there. One
-  /// thread at a time. It must not outlive the MetricRows.
+  /// The order of rows of a run with these options. A sampler deals positions; row() maps them to
+  /// rows. One thread at a time. Must not outlive the MetricRows.
   class Order {
    public:
     Order(const MetricRows& rows, const data::SamplerOptions& options);
-    /// Deals the places of all steps in order.
+    /// Deals the positions of all steps in order.
     const data::Sampler& places() const { return places_; }
-    /// Counted from the first row that is trained on.
+    /// The row at a position, counted from the first trained row.
     int64_t row(int64_t place) { return order_.row(place / batch_, place % batch_); }
 
    private:

@@ -1,4 +1,4 @@
-// From a loader's batch to the model's input.
+// Converts a loader's batch to the model's input.
 // Tested by: tests/engine/train/evaluate_test.cc, tests/engine/train/rows_test.cc
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace dsj::train {
 
-/// Which part of its micro-batches a rank has.
+/// The part of its micro-batches that a rank has.
 inline models::TokenPart token_part(const zero::Groups& groups) {
   return {groups.sequence_rank(), groups.sequence_ranks()};
 }
 
-/// The batch's rows, end to end, on `device`, without waiting for it. `part`: only this part of them.
+/// The batch's rows, concatenated, on `device`, without waiting for it. `part`: only this part.
 models::MicroBatch on_device(const data::Batch& batch, at::Device device,
                              models::TokenPart part = {});
 

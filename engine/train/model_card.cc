@@ -22,12 +22,12 @@ std::string last_part(std::string path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-/// A scalar in YAML: JSON's text of a string is one.
+/// A YAML scalar: a JSON string is one.
 std::string quoted(const std::string& text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// "alpaca" of "data/alpaca.jsonl.gz"; of a pattern its directory.
+/// "alpaca" for "data/alpaca.jsonl.gz"; for a pattern, its directory.
 std::string data_name(std::string path) {
   std::string name = last_part(path);
   while (name.find_first_of("*?[") != name.npos && path.find('/') != path.npos) {
@@ -115,7 +115,7 @@ class Card {
   }
   void item(const std::string& name, int64_t value) { item(name, std::to_string(value)); }
 
-  /// By the names of transformers' cards, where they have one.
+  /// Uses the names of transformers' cards if these have one.
   void hyperparameters() {
     const auto& config = in_.config();
     const TrainingArgs& training = in_.job.training;

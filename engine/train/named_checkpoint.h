@@ -1,5 +1,6 @@
-// A checkpoint that the arguments name, which may be DeepSpeed's. Rank 0 looks which of both it is and lists its files; the
-// others are told, so that a directory with two names for each rank is not listed by each rank.
+// Opens a checkpoint that the arguments name and that may be DeepSpeed's. Only rank 0 lists its
+// files and tells the others, because it has two files per rank, and listing it on every rank is
+// slow.
 // Tested by: tests/engine/deepspeed/train/frozen_test.cc
 #pragma once
 
@@ -15,7 +16,8 @@
 
 namespace dsj::train {
 
-/// nullopt: it is none of DeepSpeed's. `universal`: find_folder's. Error: rank 0's own; on the others Transient. Collective.
+/// nullopt if not DeepSpeed's. `universal`: as find_folder's. Collective. Error: rank 0's; on
+/// others Transient.
 Result<std::optional<deepspeed::Folder>> deepspeed_folder(Files& files, const std::string& path,
                                                           bool universal,
                                                           comm::Collectives& collectives,

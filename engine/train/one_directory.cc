@@ -20,7 +20,7 @@ std::string fresh_name() {
   return text::format(".one-directory-%08x%08x", random(), random());
 }
 
-/// A network volume that fails to answer is not another directory: its own error stands.
+/// A network volume that does not answer is not another directory: returns its own error.
 std::optional<Error> not_seen(Files& files, const std::string& output_dir, const std::string& name,
                               int rank) {
   const auto there = files.exists(path_join(output_dir, name));

@@ -1,5 +1,5 @@
-// That every node writes into one directory: without it the first checkpoint, hours later, would lack
-// the parts of the other nodes.
+// Checks that all nodes write to one directory. Otherwise the first checkpoint, hours later, would
+// lack the parts of the other nodes.
 // Tested by: tests/engine/train/one_directory_test.cc
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace dsj::train {
 
-/// Rank 0 puts a file with a fresh name into `output_dir`, every rank looks for it, rank 0 removes it.
-/// BadInput on every rank: the lowest rank that does not see it, and its host. Collective.
+/// Rank 0 creates a file with a new name in `output_dir`, every rank looks for it, rank 0 removes
+/// it. BadInput on every rank: names the lowest rank that lacks it, and its host. Collective.
 Status check_one_directory(Files& files, const std::string& output_dir,
                            comm::Collectives& collectives, at::Device device);
 

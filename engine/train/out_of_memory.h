@@ -1,5 +1,5 @@
-// GPU memory that ran out, as an error for people: which class of memory asked for how much, and
-// what `dsj plan` would change.
+// Turns an out-of-memory failure of a GPU into an error for users: which class of memory asked for
+// how much, and what `dsj plan` would change.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace dsj::train {
 
-/// What the memory model counts for this run, as `dsj plan` does.
+/// The memory model's input for this run, as in `dsj plan`.
 plan::FitInput fit_input(const Inputs& in, const RankEnv& env);
 
-/// Environment. `shortage` unset: the allocator told nothing but `what`. `plan` unset: the run's
-/// inputs were not read yet. The hint is the first change that makes the memory model fit into the
-/// device; where the model fits already, what has no model: other processes on the GPU, and longer
-/// rows than planned.
+/// Kind Environment. `shortage`: unset if the allocator gave only `what`. `plan`: unset if the
+/// inputs were not read yet. The hint is the first change with which the memory model fits into the
+/// device. If the model fits already, it names what the model does not count: other processes on
+/// the GPU, and longer rows than planned.
 Error out_of_device_memory(const std::optional<memory::Shortage>& shortage, const std::string& what,
                            const std::optional<plan::FitInput>& plan);
 

@@ -24,7 +24,7 @@ Result<int> number(const char* name, int fallback) {
   return value;
 }
 
-/// A day is longer than any collective, and short enough for milliseconds in every clock.
+/// One day: longer than any collective, and within the range of every clock in milliseconds.
 constexpr double kCollectiveTimeoutMax = 24 * 3600;
 
 Result<std::chrono::milliseconds> collective_timeout(std::chrono::milliseconds fallback) {

@@ -17,7 +17,7 @@ std::string reference_path(const Inputs& in) {
   return path_join(in.job.output_dir, dsconfig::kReferenceFile);
 }
 
-/// The model's configuration and weights, as far as they are there: each file's mark.
+/// The model's configuration and weight files that exist, each with its fingerprint.
 json model_key(Files& files, const std::string& directory) {
   json marks = json::object();
   const auto entries = files.list_dir(directory);
@@ -33,7 +33,7 @@ json model_key(Files& files, const std::string& directory) {
   return marks;
 }
 
-/// Whether no file of the model has changed since. Weights that were removed are not needed any more.
+/// Whether no file of the model has changed since. Removed weights are fine: nothing needs them.
 bool is_same_model(const json& saved, const json& now) {
   if (!saved.is_object()) return false;
   for (const auto& [name, mark] : now.items())
@@ -41,7 +41,7 @@ bool is_same_model(const json& saved, const json& now) {
   return true;
 }
 
-/// What the numbers follow from beside the model. Of rank 0, which alone knows the data.
+/// What the numbers depend on besides the model. On rank 0, which alone knows the data.
 json reference_key(const Inputs& in) {
   return {{"data", in.data_record},
           {"max_prompt_length", in.objective.max_prompt_length},
@@ -69,7 +69,7 @@ int64_t eval_rows_of(const Inputs& in) {
   return in.eval_dataset ? in.eval_dataset->rows() : 0;
 }
 
-/// nullopt: there is no such file, or it is of other rows or another model, or damaged: they are computed again.
+/// nullopt if there is no such file, or if it is damaged or of other rows or another model.
 std::optional<References> read_references(Files& files, const Inputs& in) {
   const std::string path = reference_path(in);
   if (!files.exists(path).value_or(false)) return std::nullopt;
@@ -113,7 +113,7 @@ Result<std::optional<References>> find_references(Files& files, const Inputs& in
     if (known) shared = std::move(*known);
     shared.train.resize(static_cast<size_t>(in.dataset->rows()));
     shared.eval.resize(static_cast<size_t>(eval_rows_of(in)));
-    sum_over_ranks(collectives, device, shared.train);  // the other ranks have zeros
+    sum_over_ranks(collectives, device, shared.train);  // the other ranks pass zeros
     sum_over_ranks(collectives, device, shared.eval);
     tell("the reference's log-probabilities are read from " + reference_path(in));
     return shared;

@@ -111,7 +111,7 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
                                .total_steps = in.config().total_steps});
 }
 
-/// Warns where a limit is below one unit: the unit is gathered whole anyway.
+/// Warns if a limit is below one unit, which is gathered whole anyway.
 void warn_of_limits(const zero::ModelState& state, const dsconfig::ResolvedConfig& config,
                     int world, const Events& events) {
   if (!plan::effective_stage(config, world).shards_parameters()) return;
@@ -127,8 +127,8 @@ void warn_of_limits(const zero::ModelState& state, const dsconfig::ResolvedConfi
   }
 }
 
-/// What this rank's own files refused for a reason that may pass is no lost peer: the agent blames
-/// this rank, and another attempt may help. An error that only tells of a peer names no place.
+/// Turns Transient errors of this rank's own files into Internal: no peer was lost, so the agent
+/// must blame this rank; another attempt may help. Errors about a peer have no `where`.
 template <typename T>
 Result<T> by_itself(Result<T> result) {
   if (!result && result.error().kind == ErrorKind::Transient && !result.error().where.empty())
@@ -136,9 +136,9 @@ Result<T> by_itself(Result<T> result) {
   return result;
 }
 
-/// Error: the run would destroy what it reads, or what somebody keeps in its output directory. An
-/// operator's jobs have been checked by nobody who sees the files. A run that has checkpoints does
-/// not end because something was put into its model/ meanwhile: the export keeps that.
+/// Error: the run would overwrite its inputs, or foreign files in its output directory. (On a
+/// cluster nothing else checks this, because the operator does not see the files.) A run with
+/// checkpoints does not end because of foreign files in model/: the export keeps these.
 Status check_output_place(const Inputs& in) {
   PosixFiles files;
   const std::string& out = in.job.output_dir;
@@ -152,7 +152,7 @@ Status check_output_place(const Inputs& in) {
   return {};
 }
 
-/// Null: layer inputs stay on the device, or none are kept.
+/// Null if layer inputs stay on the device, or none are kept.
 std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv& env,
                                                 at::Device device, const zero::OffloadHost& host) {
   const TrainingArgs& training = in.job.training;
@@ -170,7 +170,7 @@ std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv&
       host);
 }
 
-/// `fit`: set once the inputs are known, for an error that needs it.
+/// `fit`: set once the inputs are known, for out-of-memory errors.
 Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                   std::optional<plan::FitInput>& fit) {
   DSJ_TRY(const Inputs in, by_itself(read_inputs(env)));
@@ -248,7 +248,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
     flight.enter(FlightPhase::Evaluating, 0);
     DSJ_TRY(references,
             by_itself(find_references(files, in, state, stepper, events, device, stop_requested)));
-    if (!references) {  // a stop was asked for; there is nothing to save
+    if (!references) {  // a stop was requested; there is nothing to save
       groups.shutdown();
       collectives->shutdown();
       return static_cast<int>(contract::kExitPreempted);
@@ -317,7 +317,7 @@ int run_rank() {
     return failed({ErrorKind::Transient, error.what(), {}, {}});
   } catch (const zero::StorageError& error) {
     return failed(error.error());
-  } catch (const comm::DeviceMemoryError& error) {  // of a group that could not be made
+  } catch (const comm::DeviceMemoryError& error) {  // a group could not be made
     return no_memory(error.what());
   } catch (const c10::OutOfMemoryError& error) {
     return no_memory(error.what_without_backtrace());

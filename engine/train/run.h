@@ -1,9 +1,9 @@
 // One rank's training run, from its environment to its exit code.
 //
-// DSJ_COLLECTIVE_TIMEOUT_SECONDS: how long joining and each collective may take, in seconds (a
-// fraction is allowed). Default 600; a value that is not a number above 0 is bad input. When the
-// time is over, the message names the operation, the rank ends with kExitPeerLost, and the attempt
-// is over; another attempt may succeed.
+// DSJ_COLLECTIVE_TIMEOUT_SECONDS: timeout of the join and of each collective, in seconds (a
+// fraction is allowed). Default 600; a value that is not a number above 0 is bad input. On a
+// timeout the message names the operation, and the rank exits with kExitPeerLost, which ends the
+// attempt; another attempt may succeed.
 #pragma once
 
 namespace dsj::train {

@@ -44,17 +44,17 @@ bool saved_by(const json& begun, const json& run_state) {
 
 namespace {
 
-/// How rows are dealt. 1, of older programs: what an epoch leaves of its last batch is filled with the
+/// The rule by which rows are dealt. 1 (older versions): an epoch's last batch is filled with the
 /// next epoch's first rows. 2: engine/data/batches/sampler.h.
 constexpr int kOrderRule = 2;
 
-/// The rule by which the run that `saved` dealt; nullopt: it was not one of ours.
+/// The rule of the run that saved `saved`; nullopt if it was not one of ours.
 std::optional<int> order_rule(const json& saved) {
   if (!saved.contains("shuffle")) return std::nullopt;
   return saved.value("order_rule", saved.contains("loss_normalization") ? kOrderRule : 1);
 }
 
-/// Whether each epoch of `run` ends with a whole batch, so that every rule deals alike.
+/// Whether each epoch of `run` ends with a full batch, so that all rules deal alike.
 bool fills_batches(const json& run) {
   const json data = run.value("data", json());
   const int64_t packed = run.value("packed_rows", int64_t{0});
@@ -78,7 +78,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
       {"updates", stepper.updates()},
       {"lr",
        optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped)
-           .lr},  // of the next step
+           .lr},  // the next step's
       {"optimizer", dsconfig::name_of(config.optimizer)},
       {"train_batch_size", config.train_batch_size},
       {"loss_normalization", dsconfig::name_of(dsconfig::loss_normalization(in.job.training))},
@@ -93,7 +93,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
       {"seed", in.data_seed()},
       {"shuffle", in.shuffle()},
       {"packed_rows", in.packs ? in.packs->count() : 0},
-      {"rows_per_group_batch",  // what group_by_length orders by
+      {"rows_per_group_batch",  // the unit of group_by_length's order
        in.lengths ? config.micro_batch_size * config.gradient_accumulation_steps : 0},
       {"world_size", state.collectives().world()},
       {"stage", config.zero.stage},

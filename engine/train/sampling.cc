@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kDropped = -std::numeric_limits<double>::infinity();
 
-/// Keskar et al., "CTRL" (2019): a seen token's score moves towards less likely.
+/// Keskar et al., "CTRL" (2019): makes seen tokens less likely.
 void penalise(std::vector<double>& scores, std::span<const int32_t> seen, double penalty) {
   std::vector<int32_t> once(seen.begin(), seen.end());
   std::ranges::sort(once);
@@ -22,7 +22,7 @@ void penalise(std::vector<double>& scores, std::span<const int32_t> seen, double
   }
 }
 
-/// Tokens below the k-th best score are dropped; those equal to it stay.
+/// Drops tokens below the k-th best score; keeps those equal to it.
 void keep_best(std::vector<double>& scores, int64_t k) {
   if (k >= std::ssize(scores)) return;
   std::vector<double> sorted = scores;
@@ -41,8 +41,8 @@ std::vector<double> softmax(const std::vector<double>& scores) {
   return out;
 }
 
-/// Holtzman et al. (2020): the unlikeliest tokens whose probabilities sum to at most 1 - p are
-/// dropped, never the best one.
+/// Holtzman et al. (2020): drops the least likely tokens whose probabilities sum to at most 1 - p,
+/// but never the best one.
 void keep_nucleus(std::vector<double>& scores, double p) {
   const std::vector<double> probabilities = softmax(scores);
   std::vector<size_t> order;
@@ -57,7 +57,7 @@ void keep_nucleus(std::vector<double>& scores, double p) {
   }
 }
 
-/// Tokens below this share of the best one's probability are dropped.
+/// Drops tokens below this share of the best one's probability.
 void keep_above_share(std::vector<double>& scores, double share) {
   const double least = std::ranges::max(scores) + std::log(share);
   for (double& score : scores)
@@ -84,7 +84,7 @@ std::vector<double> token_probabilities(const Sampling& sampling, std::span<cons
 
 int32_t draw_token(std::span<const double> probabilities, double uniform) {
   double below = 0;
-  size_t last = 0;  // rounding: `uniform` may lie above the sum
+  size_t last = 0;  // by rounding, `uniform` may be above the sum
   for (size_t i = 0; i < probabilities.size(); ++i) {
     if (probabilities[i] <= 0) continue;
     last = i;
@@ -110,7 +110,7 @@ int32_t choose_token(const Sampling& sampling, std::span<const float> logits,
                      std::span<const int32_t> prompt, std::span<const int32_t> completion,
                      uint64_t stream) {
   const bool penalises = sampling.repetition_penalty != 1;
-  if (sampling.temperature == 0 && !penalises)  // as token_probabilities, without its copy
+  if (sampling.temperature == 0 && !penalises)  // as token_probabilities(), without its copy
     return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
   std::vector<int32_t> seen;
   if (penalises) {

@@ -1,5 +1,5 @@
-// Which token follows: the best one, or one drawn from the probabilities that temperature, top-k, top-p,
-// min-p and the repetition penalty leave. The rules and their order are those of transformers'
+// Chooses the next token: the best one, or one drawn from the probabilities that temperature,
+// top-k, top-p, min-p and the repetition penalty leave. Rules and order are those of transformers'
 // generate(): penalty, temperature, top-k, top-p, min-p.
 // Tested by: tests/engine/train/sampling_test.cc
 #pragma once
@@ -12,17 +12,17 @@
 
 namespace dsj::train {
 
-/// The probabilities [V] that are left of `logits` [V]: 0 for a token that is dropped. `seen`: the
-/// ids of prompt and completion, which the penalty concerns.
-/// temperature 0: all of it on the first of the best tokens.
+/// The probabilities [V] for `logits` [V]; 0 for a dropped token. `seen`: the ids of prompt and
+/// completion, to which the penalty applies.
+/// With temperature 0, the first of the best tokens has probability 1.
 std::vector<double> token_probabilities(const Sampling& sampling, std::span<const float> logits,
                                         std::span<const int32_t> seen);
 
-/// The token that `uniform` (at least 0, below 1) falls on.
+/// The token at which the cumulated probabilities exceed `uniform`, which is in [0, 1).
 int32_t draw_token(std::span<const double> probabilities, double uniform);
 
-/// A number that follows from these alone: neither from the batch nor from the order of calls. At
-/// least 0, below 1. `stream`: the prompt's or the turn's number; `position`: the token's.
+/// A number in [0, 1) that depends only on the arguments, not on the batch or the order of calls.
+/// `stream`: the prompt's or the turn's number; `position`: the token's.
 double token_uniform(uint64_t seed, uint64_t stream, uint64_t position);
 
 /// The next token of a prompt's completion. `stream`: see token_uniform().

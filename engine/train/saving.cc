@@ -47,7 +47,7 @@ Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Steppe
 
 namespace {
 
-/// With all threads of a step: they have nothing else to do then.
+/// Uses all threads, which are idle at this time.
 void copy_in_parallel(std::span<float> to, std::span<const float> from) {
   constexpr int64_t kGrain = 1 << 16;  // elements
   at::parallel_for(0, static_cast<int64_t>(from.size()), kGrain, [&](int64_t begin, int64_t end) {
@@ -59,7 +59,7 @@ void copy_alone(std::span<float> to, std::span<const float> from) {
   kernels::copy_past_caches(to.data(), from.data(), static_cast<int64_t>(from.size()));
 }
 
-/// A tensor of `bytes` in host memory; undefined if there is no room.
+/// A host tensor of `bytes`; undefined if memory is short.
 at::Tensor host_buffer(int64_t bytes) {
   memory::MemoryScope scope(memory::Class::Host);
   try {
@@ -225,7 +225,7 @@ Status Saver::take_back(int64_t step) {
 
 namespace {
 
-/// What an export copies from the model directory: buffers, and where only the text part was trained,
+/// What an export copies from the model directory: buffers, and if only the text part was trained,
 /// the weights that no unit has.
 struct RestOfModel {
   std::optional<weights::WeightSource> source;
@@ -240,13 +240,13 @@ struct RestOfModel {
       for (const layout::Parameter& buffer : unit.buffers) buffers.insert(buffer.name);
     if (!model.is_text_part && buffers.empty()) return rest;
     DSJ_TRY(rest.source, weights::WeightSource::open(files, directory));
-    // A tied head's old copy would be read back as a head of its own.
+    // The old copy of a tied head would be read as a separate head.
     std::set<std::string> ours = {std::string(model.names.head) + ".weight"};
     for (const layout::UnitSpec& unit : units)
       for (const layout::Parameter& parameter : unit.parameters)
         if (const auto* found = rest.source->find(parameter.name)) ours.insert(found->name);
     for (const weights::TensorInfo& tensor : rest.source->tensors()) {
-      const bool made_again = !weights::is_weight_dtype(tensor.dtype);  // by transformers
+      const bool made_again = !weights::is_weight_dtype(tensor.dtype);  // recomputed on load
       const bool copied = model.is_text_part ? !made_again && !ours.contains(tensor.name)
                                              : buffers.contains(tensor.name);
       if (copied) rest.tensors.push_back(tensor);
@@ -254,7 +254,7 @@ struct RestOfModel {
     return rest;
   }
 
-  /// Copies the tensors of this rank's files, unchanged.
+  /// Copies the tensors of this rank's files unchanged.
   Status append_to(weights::ModelExport& model) const {
     constexpr int64_t kPiece = 1 << 20;  // elements
     for (const weights::TensorInfo& tensor : tensors) {
@@ -276,7 +276,7 @@ std::vector<weights::ExportTensor> Saver::exported_tensors(
     std::span<const weights::TensorInfo> rest) const {
   std::vector<weights::ExportTensor> tensors;
   for (const auto& flat : state_.plan().flats) {
-    if (flat.frozen() && in_.lora) continue;  // the base stays where it is
+    if (flat.frozen() && in_.lora) continue;  // the base is not exported
     for (const auto& slot : flat.slots()) tensors.push_back({slot.name, slot.shape});
   }
   for (const auto& tensor : rest) tensors.push_back({tensor.name, tensor.shape, tensor.dtype});
@@ -348,7 +348,7 @@ Result<std::string> Saver::export_to(const std::string& target, const CardFigure
   auto options = export_options(target, file_bytes_max);
   options.card = model_card(in_, figures, state_.collectives().world(), version());
   const auto rest = in_.lora
-                        ? Result<RestOfModel>()  // the base has it
+                        ? Result<RestOfModel>()  // the base has them
                         : RestOfModel::open(files_, options.source_dir, in_.model, state_.units());
   DSJ_TRY_STATUS(agree(rest));
   auto begun = weights::ModelExport::begin(files_, options, exported_tensors(rest->tensors));

@@ -1,4 +1,4 @@
-// A run's checkpoints and exported model: what is saved, and when the steps wait for it.
+// Saves a run's checkpoints and exported model, and decides when the steps wait for it.
 // Tested by: tests/engine/train/saving_test.cc
 #pragma once
 
@@ -27,57 +27,56 @@ class Saver {
   Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
         const Events& events, at::Device device);
 
-  /// From now on a save that steps follow is written behind them, from a copy of `snapshot.bytes`,
-  /// if that fits on every rank. If it does not, rank 0 says so, and the steps wait for each save.
-  /// Collective.
+  /// Enables saving in the background: a save before further steps is written while they run, from
+  /// a copy of `snapshot.bytes`, if that fits on every rank. If not, rank 0 warns, and the steps
+  /// wait for each save. Collective.
   void save_behind(const plan::Snapshot& snapshot);
-  /// Saves `progress`. `last`: no step follows; then it is published when this returns. Else it may
-  /// be written behind the steps. A save in flight is waited for. Collective: all ranks succeed or
-  /// all fail.
+  /// Saves `progress`. `last`: no step follows, and the checkpoint is published when this returns.
+  /// Else it may be written while the steps run. Waits for a save in flight. Collective: all ranks
+  /// succeed or all fail.
   Status save(const Progress& progress, bool last);
-  /// What a step carries for the save in flight. Call votes() before each step, settle() before it
-  /// updates, and advance() after it, with the sums. Error: the save failed, on this rank or on
-  /// another. All ranks.
+  /// What a step all-reduces for the save in flight. Call votes() before each step, settle() before
+  /// it updates, and advance() after it, with the sums. Error: the save failed on any rank.
   StepVotes votes();
   void settle();
   Status advance(const StepVotes& all);
   /// Waits until the save in flight is published. Collective: all ranks succeed or all fail.
   Status finish();
-  /// The attempt begins with the checkpoint of `step`.
+  /// Call it if the attempt begins with the checkpoint of `step`.
   void begins_with(int64_t step) { confirmed_.saved(step); }
   /// Call it after each step, before advance(): whether its loss and gradient were finite. Older
-  /// checkpoints go only when a newer one is confirmed (checkpoint/confirmed.h).
+  /// checkpoints are removed only after a newer one is confirmed (checkpoint/confirmed.h).
   void took(bool finite);
-  /// Which checkpoints there are, and which of them are known to be good.
+  /// The existing checkpoints, and which of them are known to be good.
   const checkpoint::Confirmed& confirmed() const { return confirmed_; }
-  /// Reads the checkpoint of `step` back, whose run this is: its parameters, and the states. Collective,
-  /// one verdict for all ranks. Any error of a checkpoint that is damaged or gone.
+  /// Restores parameters and states from this run's checkpoint of `step`. Error: it is damaged or
+  /// gone. Collective, one verdict for all ranks.
   Status take_back(int64_t step);
-  /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout, and a model card. A model of several
-  /// files is written by several ranks, each its files, if all see the directory; if not, rank 0
-  /// says so and writes all. `file_bytes_max`: of a file. Collective.
+  /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout, and a model card. If
+  /// all ranks see the directory, each writes some of a model's files; otherwise rank 0 warns and
+  /// writes all files. `file_bytes_max`: per file. Collective.
   Status export_model(const CardFigures& figures, int64_t file_bytes_max = weights::kShardBytesMax);
-  /// The same as OUT/models/checkpoint-STEP; older ones beyond save_total_limit go. Collective.
+  /// The same to OUT/models/checkpoint-STEP; removes those beyond save_total_limit. Collective.
   Status save_model(const CardFigures& figures);
 
  private:
-  /// Exports to `target`. Returns where the model is, on rank 0. Collective.
+  /// Exports to `target`. Returns the model's path, on rank 0. Collective.
   Result<std::string> export_to(const std::string& target, const CardFigures& figures,
                                 int64_t file_bytes_max);
   checkpoint::WriteOptions write_options(const Progress& progress) const;
   checkpoint::Publication publication(const Progress& progress) const;
-  /// With what is copied of the model that the run started from (`rest`).
+  /// Includes what is copied of the initial model (`rest`).
   std::vector<weights::ExportTensor> exported_tensors(
       std::span<const weights::TensorInfo> rest) const;
   weights::ExportOptions export_options(const std::string& target, int64_t file_bytes_max) const;
-  /// Leaves all files to rank 0 if a rank does not see the directory. Collective.
+  /// Assigns all files to rank 0 if a rank does not see the directory. Collective.
   void deal(weights::ModelExport& model);
   /// Writes and publishes while the steps wait. Collective.
   Status save_now(const Progress& progress, bool last);
-  /// Rank 0 tells that a checkpoint is published.
+  /// Rank 0 reports that a checkpoint is published.
   void tell(const report::Checkpoint& saved, const std::vector<std::string>& warnings) const;
   Status tell(const checkpoint::BackgroundSave::Saved& saved);
-  /// Removes what the newest checkpoint's publication left in place, once that is confirmed.
+  /// Removes what the newest checkpoint's publication kept, once that checkpoint is confirmed.
   void prune_confirmed();
   template <typename T>
   Status agree(const Result<T>& mine) {
@@ -92,9 +91,9 @@ class Saver {
   const at::Device device_;
   const std::string checkpoints_;
   at::Tensor snapshot_;                                 ///< [elements] float, on the host
-  std::unique_ptr<checkpoint::BackgroundSave> behind_;  ///< null: the steps wait for each save
+  std::unique_ptr<checkpoint::BackgroundSave> behind_;  ///< null if the steps wait for each save
   checkpoint::Confirmed confirmed_;
-  /// What the last publication left in place until its checkpoint is confirmed.
+  /// What the last publication keeps until its checkpoint is confirmed.
   std::optional<checkpoint::PruneOptions> to_prune_;
 };
 

@@ -1,4 +1,4 @@
-// Whether saving behind the steps fits on this machine (job/plan/snapshot.h decides it).
+// Whether saving in the background fits on this machine (job/plan/snapshot.h decides it).
 // Tested by: tests/run/train_run_test.cc
 #pragma once
 

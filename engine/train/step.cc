@@ -19,21 +19,21 @@ namespace dsj::train {
 
 using layout::Action;
 
-/// What lives from a micro-step's forward to its backward.
+/// The state of a micro-step from its forward to its backward.
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
-  models::RowCut cut;                     ///< where ranks share the micro-batch
-  const Answers* answers = nullptr;       ///< null: nothing is judged
+  models::RowCut cut;                     ///< if ranks share the micro-batch
+  const Answers* answers = nullptr;       ///< null if nothing is judged
   double kl = 0;                          ///< kto's
   double weight = 0;                      ///< of its mean loss (optim::loss_weights)
-  uint64_t dropout_key = 0;               ///< made of step, micro-step and rank
+  uint64_t dropout_key = 0;               ///< from step, micro-step and rank
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
   std::vector<at::Tensor> boundaries;     ///< recompute: input of each layer
-  std::vector<models::LayerSaved> saved;  ///< otherwise: what each layer's backward needs
-  std::vector<std::optional<models::KeptTokens>> kept;  ///< random-LTD: nullopt: all tokens
+  std::vector<models::LayerSaved> saved;  ///< otherwise: the input of each layer's backward
+  std::vector<std::optional<models::KeptTokens>> kept;  ///< random-LTD; nullopt means all tokens
   int64_t step = 0;
-  int64_t first_row = 0;  ///< the place of its first row among all rows of the step
-  std::optional<models::RouterBalance> balance;  ///< nullopt: the model has no auxiliary loss
+  int64_t first_row = 0;  ///< index of its first row among all rows of the step
+  std::optional<models::RouterBalance> balance;  ///< nullopt if there is no auxiliary loss
 };
 
 Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
@@ -87,7 +87,7 @@ models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
 
 at::Tensor Stepper::embedding_noise(const MicroStep& micro) const {
   if (options_.neftune_alpha == 0) return {};
-  constexpr int64_t kNoise = -1;  // no unit has this number
+  constexpr int64_t kNoise = -1;  // not a unit's number
   const auto& rows = micro.batch->rows();
   const int64_t longest = std::max<int64_t>(1, micro.batch->all_rows().longest());
   const double most =
@@ -147,19 +147,19 @@ void Stepper::backward(int unit, MicroStep& micro) {
     micro.x = layer_->backward(p, std::move(micro.x), layer_call, std::move(saved));
     return;
   }
-  if (const at::Tensor* outputs = wanted(unit, micro)) {  // the head gave those gradients alone
+  if (const at::Tensor* outputs = wanted(unit, micro)) {  // the head gave only these gradients
     const at::Tensor all = micro.x.new_zeros({micro.batch->rows().tokens(), model_.hidden_size});
     all.index_copy_(0, *outputs, micro.x);
     micro.x = all;
   }
   at::Tensor dy = micro.x.index_select(0, kept->indices);
   const at::Tensor dx = layer_->backward(p, std::move(dy), layer_call, std::move(saved));
-  micro.x.index_copy_(0, kept->indices, dx);  // the other gradients pass around the layer
+  micro.x.index_copy_(0, kept->indices, dx);  // the other gradients bypass the layer
   kept.reset();
 }
 
 const at::Tensor* Stepper::wanted(int unit, const MicroStep& micro) const {
-  if (micro.balance) return nullptr;  // all tokens pass the last layer's router
+  if (micro.balance) return nullptr;  // all tokens go through the last layer's router
   return unit == model_.num_layers ? micro.batch->last_outputs() : nullptr;
 }
 
@@ -183,7 +183,7 @@ void Stepper::forward(int unit, MicroStep& micro) {
   }
   draw_kept(unit, micro);
   const auto& kept = micro.kept[static_cast<size_t>(unit)];
-  // Below the lowest trained unit there is no backward, so nothing is kept for it.
+  // Below the lowest trained unit there is no backward, so nothing is saved for it.
   const bool backward = unit >= lowest_;
   at::Tensor in = kept ? micro.x.index_select(0, kept->indices) : micro.x;
   if (backward && options_.recompute) keep_input(unit, in, micro);
@@ -193,7 +193,7 @@ void Stepper::forward(int unit, MicroStep& micro) {
     micro.x = std::move(out);
     return;
   }
-  // Nothing else holds x: what an earlier layer saved is its input, a tensor of its own.
+  // Nothing else uses x: earlier layers saved their inputs, which are other tensors.
   micro.x.index_copy_(0, kept->indices, out);
   if (const at::Tensor* outputs = wanted(unit, micro)) micro.x = micro.x.index_select(0, *outputs);
 }
@@ -258,7 +258,7 @@ void Stepper::judge_turn(int unit, MicroStep& micro, const at::Tensor& loss) {
     weight =
         std::fill_n(weight, answers[i].targets,
                     static_cast<float>(-judged.slopes[i] * micro.weight * loss_scaler_.scale()));
-  if (options_.objective.scores()) {  // the weights are of minus the scores
+  if (options_.objective.scores()) {  // the losses are minus the scores
     micro.x = models::head_score_turn(p, model_, micro.x, *micro.batch,
                                       device::upload(weights.neg(), device_));
     return;
@@ -270,9 +270,9 @@ void Stepper::judge_turn(int unit, MicroStep& micro, const at::Tensor& loss) {
 
 namespace {
 
-/// Whether a norm that is not finite skips the step, as in DeepSpeed 0.19. Its ZeRO optimizers look
-/// at the norm in every precision; in bf16 check_grad_overflow turns that off, but not at stage 3,
-/// nor at stage 1 with fp32 accumulation. Without ZeRO, fp32 ignores the norm.
+/// Whether a norm that is not finite skips the step, as in DeepSpeed 0.19. Its ZeRO optimizers
+/// check the norm in every precision; in bf16 check_grad_overflow turns this off, except at stage 3
+/// and at stage 1 with fp32 accumulation. Without ZeRO, fp32 ignores the norm.
 bool skips_bad_norm(const dsconfig::ResolvedConfig& config) {
   using dsconfig::Precision;
   const int stage = config.zero.stage;
@@ -300,9 +300,9 @@ void Stepper::update(StepResult& result, const optim::Rates& rates, bool finite)
     result.bad_gradient = state_.first_bad_gradient();
     return;
   }
-  // DeepSpeed divides by the scale after its update. In the step that doubles the scale the
-  // gradient is therefore half as long, unless clipping hides it. Recorded losses follow that.
-  // torch's GradScaler divides before it.
+  // DeepSpeed divides by the scale after its update. So in the step that doubles the scale the
+  // gradient is halved, unless clipping hides it. Recorded losses depend on that. torch's
+  // GradScaler divides before it.
   const double divisor = config_.loss_scale.like_torch ? loss_scale : loss_scaler_.scale();
   double scale = (state_.gradients_are_local() ? 1 : averaging_.at_update) / divisor;
   if (config_.gradient_clipping > 0) {
@@ -422,16 +422,16 @@ StepResult Stepper::run(const StepInput& input) {
       static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0,
       input.next_targets ? static_cast<double>(input.next_targets()) : 0.0};
   numbers.insert(numbers.end(), input.votes.begin(), input.votes.end());
-  const size_t first_tally = 2 + numbers.size();  // behind loss and squares
+  const size_t first_tally = 2 + numbers.size();  // after loss and squares
   for (const optim::Tally& tally : tallies_)
     numbers.insert(numbers.end(), {tally.sum, tally.count});
   const at::Tensor counts = at::tensor(numbers, at::kDouble);
   const at::Tensor sums = at::cat({loss.view({1}), squares, device::upload(counts, device_)});
   const auto summed = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"});
   summed->wait();
-  device::HostRead read(local ? at::cat({sums, squares}) : sums);  // the only one of a step
+  device::HostRead read(local ? at::cat({sums, squares}) : sums);  // the only host read of a step
   const double* sum = read.get().const_data_ptr<double>();
-  summed->wait();  // no step whose sums were cut short is told
+  summed->wait();  // do not report a step whose sum was aborted
   const double world = collectives.world();
   StepResult result{.loss = sum[0] / world,
                     .grad_norm = std::sqrt(local ? sum[sums.numel()] : sum[1]) *
@@ -451,7 +451,7 @@ StepResult Stepper::run(const StepInput& input) {
   update(result, input.rates, std::isfinite(sum[1]));
   state_.clear_grad();
   if (observer_) observer_->after(observe::StepPart::Update);
-  state_.begin_step();  // of the next step: reads ahead meanwhile
+  state_.begin_step();  // of the next step: reads ahead during the rest
   return result;
 }
 

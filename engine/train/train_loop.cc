@@ -96,7 +96,7 @@ class Loop {
       const bool due = is_due(config.save, progress) || (is_best && config.eval.best.save);
       if (stop || (!only_model && (saves_last || due))) {
         DSJ_TRY(saved, save(progress, stop || last));
-      } else if (due && !last) {  // model/ is the last one
+      } else if (due && !last) {  // the last one goes to model/
         DSJ_TRY_STATUS(save_model(progress));
       }
       if (stop || last) watching_.finish();
@@ -105,7 +105,7 @@ class Loop {
                      : give_up("stopped on request, and step " + std::to_string(progress.step) +
                                " is not saved: its weights are not finite");
     }
-    DSJ_TRY_STATUS(saver_.finish());  // "best" need not save the last step, which waits for none
+    DSJ_TRY_STATUS(saver_.finish());  // with "best", the last step may save nothing
     report_memory();
     try_last_weights();
     if (progress.best.stopped) tell_early_stop(progress);
@@ -123,7 +123,7 @@ class Loop {
     return cadence.due(progress.step, config.steps_per_epoch, config.total_steps);
   }
 
-  /// As Hugging Face's DefaultFlowCallback: the last step is evaluated, too.
+  /// As Hugging Face's DefaultFlowCallback: the last step is also evaluated.
   bool evaluates_now(const Progress& progress) const {
     const auto& config = in_.config();
     const dsconfig::EvalConfig& eval = config.eval;
@@ -135,7 +135,7 @@ class Loop {
            eval.delay * static_cast<double>(config.steps_per_epoch) <= step;
   }
 
-  /// Rank 0 tells all that is said of the whole run.
+  /// Rank 0 reports facts about the whole run.
   void note(const std::string& text) const {
     if (collectives_.rank() != 0) return;
     log::info(text);
@@ -147,7 +147,7 @@ class Loop {
          " evaluations; the run ends after step " + std::to_string(progress.step));
   }
 
-  /// Of the model that is exported.
+  /// The figures of the exported model.
   CardFigures figures(const Progress& progress) const {
     const auto best = in_.config().eval.best.load ? progress.best.checkpoint : std::nullopt;
     if (best && *best != progress.step)
@@ -159,7 +159,7 @@ class Loop {
             .eval_metrics = last_evaluation_.metrics};
   }
 
-  /// Where load_best_model_at_end asks for it: the model becomes the best checkpoint's.
+  /// If load_best_model_at_end asks for it, loads the best checkpoint.
   Status load_best(const Progress& progress) {
     const Best& best = progress.best;
     if (!in_.config().eval.best.load) return {};
@@ -174,8 +174,8 @@ class Loop {
     return saver_.take_back(*best.checkpoint);
   }
 
-  /// No step will use the last weights and show whether they are of use. So they are tried on the last
-  /// micro-batch: that confirms the last checkpoint, and may keep the model from being exported.
+  /// No step follows that shows whether the last weights are sound. So this evaluates a micro-batch
+  /// of the last step: that confirms the last checkpoint, or may prevent the export of the model.
   void try_last_weights() {
     if (!tried_) return;
     const double bad = at::isfinite(stepper_.evaluate(*tried_).loss_sum).item<bool>() ? 0 : 1;
@@ -184,7 +184,7 @@ class Loop {
     guard_.tried(finite);
   }
 
-  /// No loss: there are no rows to evaluate on, or none with a target, or all ranks stop now.
+  /// There is no loss if there are no evaluation rows or targets, or if all ranks stop now.
   Result<EvalResult> evaluate(const Progress& progress) {
     EvalRows rows = in_.eval_rows();
     if (!rows.dataset) return EvalResult{};
@@ -210,27 +210,27 @@ class Loop {
   Result<Evaluated> evaluate_step(Progress& progress) {
     DSJ_TRY(const EvalResult seen, evaluate(progress));
     progress.evaluation_due = seen.stopped;
-    // No later one could be better than nan.
+    // NaN must not be the best: no later loss would be better.
     const bool is_best =
         seen.loss && std::isfinite(*seen.loss) &&
         count_evaluation(in_.config().eval.best, progress.step, *seen.loss, progress.best);
     return Evaluated{seen.stopped, is_best};
   }
 
-  /// The step of a checkpoint that is there, now with what is known since.
+  /// Saves an existing checkpoint's step again, with what is known since.
   Status save_again(Progress& progress) {
     const auto saved = save(progress, false);
     return saved ? Status{} : std::unexpected(saved.error());
   }
 
-  /// A model alone, if its weights are finite.
+  /// Saves only a model, if its weights are finite.
   Status save_model(const Progress& progress) {
     flight_.enter(FlightPhase::Exporting, progress.step);
     if (!guard_.may_save(progress.step)) return {};
     return saver_.save_model(figures(progress));
   }
 
-  /// False: it is not saved, because its weights are not finite.
+  /// Returns false if it is not saved because its weights are not finite.
   Result<bool> save(Progress& progress, bool last) {
     flight_.enter(FlightPhase::Saving, progress.step);
     if (!guard_.may_save(progress.step)) {
@@ -242,7 +242,7 @@ class Loop {
     return true;
   }
 
-  /// Ends the run for numbers that are not finite.
+  /// Ends the run because of infinity or NaN.
   Result<int> give_up(std::string why) {
     DSJ_TRY_STATUS(saver_.finish());
     const auto good = saver_.confirmed().step();
@@ -257,13 +257,13 @@ class Loop {
     return static_cast<int>(contract::kExitNotFinite);
   }
 
-  /// Where the rows come from, and how many micro-batches each step has.
+  /// The source of the rows, and the number of micro-batches per step.
   struct Rows {
     data::Loader& loader;
     const data::Sampler& sampler;
-    int64_t dealt_from;  ///< the step that is dealt the sampler's first rows
+    int64_t dealt_from;  ///< the step that gets the sampler's first rows
   };
-  /// One step's rows on this rank. Tokens and targets: 0 where another rank counts them.
+  /// One step's rows on this rank. Tokens and targets are 0 if another rank counts them.
   struct StepRows {
     std::vector<data::Batch> micro_batches;
     int64_t tokens = 0, targets = 0;
@@ -277,7 +277,7 @@ class Loop {
       if (const auto& length = in_.config().data_efficiency.row_length)
         next.batch = data::cut_rows(next.batch, length->schedule.at(step + 1));
       warn_of_no_targets(next.batch, step + 1);
-      if (groups_.groups().sequence_rank() == 0) {  // of ranks that share it one counts
+      if (groups_.groups().sequence_rank() == 0) {  // only one of the ranks that share it counts
         out.tokens += next.batch.tokens();
         out.targets += data::targets(next.batch);
       }
@@ -286,7 +286,7 @@ class Loop {
     return out;
   }
 
-  /// The targets of the step after `step` on this rank. An error of reading them is that step's.
+  /// This rank's targets of the step after `step`. That step reports an error of reading them.
   int64_t read_ahead(const Rows& rows, int64_t step) {
     if (step + 1 == in_.config().total_steps) return 0;
     flight_.enter(FlightPhase::Reading, step + 1);
@@ -295,14 +295,14 @@ class Loop {
     return *ahead_ ? (*ahead_)->targets : 0;
   }
 
-  /// Runs one step. True: all ranks stop after it.
+  /// Runs one step. Returns whether all ranks stop after it.
   Result<bool> step(const Rows& rows, Progress& progress) {
     const auto start = Clock::now();
     const auto& config = in_.config();
     flight_.enter(FlightPhase::Reading, progress.step + 1);
     if (!ahead_) ahead_ = read(rows, progress.step);
     DSJ_TRY(const StepRows own, *std::exchange(ahead_, std::nullopt));
-    tried_.reset();  // a step holds its own rows alone, as the plan counts
+    tried_.reset();  // the memory plan counts only one step's rows
     std::vector<models::MicroBatch> batches, beside;
     std::vector<Answers> answers, beside_answers;
     for (const data::Batch& batch : own.micro_batches) {
@@ -346,13 +346,13 @@ class Loop {
     tried_ = std::move(batches.front());
     DSJ_TRY_STATUS(saver_.advance(result.votes));
     if (const Status judged = judge_skipped(progress, result); !judged) {
-      DSJ_TRY_STATUS(saver_.finish());  // the run ends here, on all ranks
+      DSJ_TRY_STATUS(saver_.finish());  // the run ends on all ranks
       return std::unexpected(judged.error());
     }
     return result.stop;
   }
 
-  /// Warns once of a micro-batch with nothing to learn.
+  /// Warns once of a micro-batch without targets.
   void warn_of_no_targets(const data::Batch& batch, int64_t step) {
     if (warned_of_targets_ || data::targets(batch) > 0) return;
     warned_of_targets_ = true;
@@ -366,8 +366,8 @@ class Loop {
     events_.warn("step " + std::to_string(step) + ": " + why);
   }
 
-  /// Tells which gradient made the step be skipped. Error, the same on all ranks: the loss scale
-  /// has nothing left to try, and no other attempt would get further.
+  /// Reports which gradient caused the skip. Error, the same on all ranks: the loss scale is at its
+  /// minimum, and another attempt would not get further.
   Status judge_skipped(const Progress& progress, const StepResult& result) {
     if (!result.skipped) return {};
     const bool scaled = dsconfig::scales_loss(in_.config());
@@ -386,7 +386,7 @@ class Loop {
     return {};
   }
 
-  /// Reports the memory that the run took, to compare with `dsj plan`.
+  /// Reports the memory that the run used, to compare with `dsj plan`.
   void report_memory() {
     const memory::Ledger& ledger = memory::process_ledger();
     report::Memory memory{.total = ledger.peak()};
@@ -425,7 +425,7 @@ class Loop {
   }
 
   const Inputs& in_;
-  const MetricRows* chosen_;  ///< null: no curriculum by a metric
+  const MetricRows* chosen_;  ///< null without a curriculum by metrics
   const References* references_;
   Stepper& stepper_;
   Saver& saver_;
@@ -436,11 +436,11 @@ class Loop {
   zero::RunGroups& groups_;
   const at::Device device_;
   FlightLog& flight_;
-  std::optional<models::MicroBatch> tried_;  ///< the last step's first one
-  std::optional<Result<StepRows>> ahead_;    ///< of the next step, once they are read
-  std::optional<int64_t> targets_;           ///< of all ranks in that step
-  std::optional<double> last_loss_;          ///< of the last step of this attempt
-  EvalResult last_evaluation_;               ///< of this attempt
+  std::optional<models::MicroBatch> tried_;  ///< the last step's first micro-batch
+  std::optional<Result<StepRows>> ahead_;    ///< the next step's rows, once read
+  std::optional<int64_t> targets_;           ///< the next step's targets on all ranks
+  std::optional<double> last_loss_;          ///< of this attempt's last step
+  EvalResult last_evaluation_;               ///< this attempt's
   int64_t evaluated_step_ = 0;
   bool warned_of_targets_ = false;
   const std::string startup_file_;

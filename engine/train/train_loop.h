@@ -1,5 +1,5 @@
-// The loop over a run's steps, from its first rows to the exported model: it reads, trains, evaluates, saves
-// and stops.
+// The loop over a run's steps, from its first rows to the exported model: reads, trains, evaluates,
+// saves and stops.
 // Tested by: tests/run/train_run_test.cc
 #pragma once
 
@@ -23,11 +23,11 @@
 
 namespace dsj::train {
 
-/// What the steps work with. All outlive the loop.
+/// The objects that the steps use. All must outlive the loop.
 struct RunParts {
   const Inputs& inputs;
-  const MetricRows* chosen;      ///< null: no curriculum by a metric
-  const References* references;  ///< null where the objective has none
+  const MetricRows* chosen;      ///< null without a curriculum by metrics
+  const References* references;  ///< null if the objective has none
   Stepper& stepper;
   Saver& saver;
   FiniteGuard& guard;
@@ -41,7 +41,7 @@ struct RunParts {
 };
 
 /// Trains from `progress` to the planned end. Returns the exit code: done, preempted, or not finite. Error:
-/// the run cannot go on. Collective: all ranks.
+/// the run cannot continue. Collective: all ranks.
 Result<int> run_steps(const RunParts& parts, const Progress& progress);
 
 }  // namespace dsj::train

@@ -61,7 +61,7 @@ Watching::~Watching() {
 Status Watching::begin(const Progress& progress) {
   const auto& config = in_.config();
   if (!speaks_) return {};
-  // Continue behind the samples of the loaded checkpoint: those of its step stay.
+  // Continue after the samples of the loaded checkpoint, whose own sample stays.
   const int64_t from = progress.step == 0 ? 0 : progress.step * config.train_batch_size + 1;
   if (config.observe.tensorboard.enabled) {
     DSJ_TRY(auto monitor, observe::open_tensorboard(files_, config.observe.tensorboard, from));
@@ -98,7 +98,7 @@ void Watching::note(const std::string& text) const {
   events_.emit(report::Note{.text = text});
 }
 
-/// A monitor that cannot be written is closed; the run goes on.
+/// Closes a monitor that cannot be written; the run continues.
 void Watching::write(const std::vector<observe::Scalar>& scalars) {
   std::erase_if(monitors_, [&](auto& monitor) {
     const Status written = monitor->write(scalars);

@@ -1,6 +1,6 @@
-// What a run shows besides metrics.jsonl: monitors, breakdowns, profiles, the log lines of
-// logging_steps. It reads what the step leaves behind and changes nothing. Rank 0 reports; other
-// ranks only count their collectives (comms_logger).
+// A run's reports besides metrics.jsonl: monitors, breakdowns, profiles, the log lines of
+// logging_steps. Only observes the steps. Rank 0 reports; the other ranks only count their
+// collectives (comms_logger).
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@
 
 namespace dsj::train {
 
-/// `group` itself, or with comms_logger a decorator that counts its calls into `log`. `log` must
+/// Returns `group`, or with comms_logger a decorator that counts its calls into `log`, which must
 /// outlive it.
 std::unique_ptr<comm::Collectives> watched(std::unique_ptr<comm::Collectives> group,
                                            observe::CommsLog& log,
@@ -29,19 +29,19 @@ std::unique_ptr<comm::Collectives> watched(std::unique_ptr<comm::Collectives> gr
 
 class Watching {
  public:
-  /// From now on observes `stepper`, if a key asks for times. All references must outlive it.
+  /// Observes `stepper` from now on if a key asks for times. All references must outlive it.
   Watching(Files& files, const Inputs& inputs, Stepper& stepper, const zero::ModelState& state,
            const Events& events, observe::CommsLog& comms, int rank, at::Device device);
   ~Watching();
   Watching(const Watching&) = delete;
 
-  /// Call before the first step of an attempt: opens the monitors, dumps what dump_state asks for.
+  /// Call it before an attempt's first step: opens the monitors, dumps what dump_state asks for.
   Status begin(const Progress& progress);
-  /// Call after each step, with rank 0's report of it; `batch` is one of its micro-batches.
+  /// Call it after each step, with rank 0's report of it; `batch` is one of its micro-batches.
   void after_step(const report::Step& step, const Progress& progress,
                   const models::MicroBatch& batch);
   void after_evaluation(int64_t step, const EvalResult& result, double seconds);
-  /// Call after the last step of an attempt.
+  /// Call it after the last step of an attempt.
   void finish();
 
  private:
@@ -68,7 +68,7 @@ class Watching {
   observe::StepTimes interval_times_;
   double interval_seconds_ = 0, logged_loss_ = 0;
   int64_t interval_steps_ = 0, logged_steps_ = 0;
-  /// Since the last log: of the steps that have a metric, its sum and their number.
+  /// Since the last log: each metric's sum over the steps that have it, and their number.
   std::map<std::string, optim::Tally> logged_metrics_;
   bool warned_of_targets_ = false;
 };
