@@ -9,7 +9,7 @@
 namespace dsj::models {
 namespace {
 
-/// Dropout sites of adapters start here; a unit's other sites lie below.
+/// Dropout sites of adapters start here; all other sites of a unit are smaller.
 constexpr int64_t kFirstSite = 1 << 16;
 
 /// An adapter of a projection, and the output columns that it adds to.
@@ -52,8 +52,8 @@ void add_scaled(at::Tensor out, const at::Tensor& z, const at::Tensor& b, double
   out.add_(update.mul_(s));
 }
 
-/// z [N, count r] of all adapters in one product. Undefined unless their A are neighbours and read
-/// the same x.
+/// z [N, count r] of all adapters in one product. Undefined unless their A are adjacent and have
+/// the same input x.
 at::Tensor down_together(const zero::UnitParameters& p, const std::vector<Part>& parts,
                          const at::Tensor& x) {
   const int count = static_cast<int>(parts.size());

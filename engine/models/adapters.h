@@ -1,6 +1,6 @@
-// LoRA in a projection: y += s (dropout(x) A^T) B^T, forward and backward by hand (Hu et al. 2021,
-// in PEFT's order of operations). Each product rounds as gemm's do. Backward computes the low-rank
-// activations again: that is cheaper than keeping them.
+// LoRA in a projection: y += s (dropout(x) A^T) B^T, forward and hand-written backward (Hu et al.
+// 2021, in PEFT's order of operations). Each product rounds as in gemm.h. Backward recomputes the
+// low-rank activations, which is cheaper than keeping them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ namespace dsj::models {
 bool has_adapters(const zero::UnitParameters& p, const Projection& projection);
 
 /// Adds the adapters' output for x [N, in] to out [N, width]. `dropout_key`: as in LayerCall;
-/// nullopt: no dropout.
+/// nullopt means no dropout.
 void adapters_forward(const zero::UnitParameters& p, const Projection& projection,
                       const at::Tensor& x, std::optional<uint64_t> dropout_key, at::Tensor out);
 

@@ -1,9 +1,9 @@
-// Attention by the device's flash kernels, through their forward and backward operators: they keep
-// the log-sum-exp and never the scores. Where they take rows laid end to end a micro-batch is one
-// call (engine/device/attention.h). Others take rectangles: each run of rows of one length is then
-// a call of its own, and shared keys and values are copied to all heads. With dropout on the
-// probabilities or a cap on the scores a plain form runs, which holds the scores of some queries of
-// one row: flash kernels have no cap, and the CPU's no dropout. How many at a time,
+// Attention by the device's flash kernels, by their forward and backward operators, which keep the
+// log-sum-exp and never the scores. If the kernels take concatenated rows, a micro-batch is one
+// call (engine/device/attention.h). Otherwise they take rectangles: each run of rows of equal
+// length is one call, and shared keys and values are copied to all heads. With dropout on the
+// probabilities or a cap on the scores a plain form runs, because flash kernels have no cap, and
+// the CPU's no dropout. It materialises the scores of a block of one row's queries, whose size
 // job/layout/row_pieces.h decides.
 #include <ATen/ATen.h>
 
@@ -36,7 +36,7 @@ at::Tensor merge(const at::Tensor& heads, const Run& run) {
   return heads.transpose(1, 2).reshape({run.tokens(), heads.size(1) * heads.size(3)});
 }
 
-/// A key and value head serves heads / kv_heads query heads. The kernels want one per query head.
+/// A key and value head serves heads / kv_heads query heads. The kernels need one per query head.
 at::Tensor repeat_heads(const at::Tensor& x, int64_t times) {
   if (times == 1) return x;
   return x.unsqueeze(2).expand({x.size(0), x.size(1), times, x.size(2), x.size(3)}).flatten(1, 2);
@@ -62,7 +62,7 @@ void join(const at::Tensor& dqkv, const Run& run, const Attention& s, const at::
   all.narrow(1, s.heads + s.kv_heads, s.kv_heads).copy_(fold(dv));
 }
 
-/// On a CPU without 16-bit units the kernel's products run in fp32, like all others.
+/// Without 16-bit units of the CPU the kernel's products run in fp32, as all others.
 at::Tensor widen(const at::Tensor& x) {
   return gemm::native(x) ? x : x.to(at::kFloat);
 }
@@ -71,8 +71,8 @@ bool windowed(const Run& run, const Attention& s) {
   return s.window > 0 && s.window < run.length;
 }
 
-/// The queries [first, first + count) of each row of a run, and the keys that they see: those from
-/// `from` to the last query's own.
+/// A block: queries [first, first + count) of each row of a run, and the keys that they see, from
+/// `from` to the last query.
 struct Block {
   int64_t first = 0, count = 0, from = 0;
   int64_t keys() const { return first + count - from; }
@@ -80,7 +80,7 @@ struct Block {
   at::Tensor keys_of(const at::Tensor& heads) const { return heads.narrow(2, from, keys()); }
 };
 
-/// `matrices`: how many matrices of scores are held together.
+/// `matrices`: the number of score matrices that are in memory together.
 std::vector<Block> blocks_of(const Run& run, const Attention& s, int64_t matrices) {
   const int64_t seen = windowed(run, s) ? s.window : run.length;
   const int64_t most = s.queries > 0 ? s.queries : layout::query_block(run.length, seen, matrices);
@@ -89,7 +89,7 @@ std::vector<Block> blocks_of(const Run& run, const Attention& s, int64_t matrice
     blocks.push_back({first, count, std::max<int64_t>(0, first - seen + 1)});
   return blocks;
 }
-/// Only a window needs a mask; without one the kernels take whole rows.
+/// Only a window needs a mask, and so blocks. Otherwise the kernels take whole rows.
 std::vector<Block> flash_blocks(const Run& run, const Attention& s) {
   if (!windowed(run, s)) return {{.count = run.length}};
   return blocks_of(run, s, 1);
@@ -104,7 +104,7 @@ at::Tensor causal_mask(const Block& block, const Run& run, const Attention& s,
   return at::zeros(seen.sizes(), options).masked_fill_(seen.logical_not_(), -INFINITY);
 }
 
-/// What the flash kernels take of a block. Without a window their own causal mask is enough.
+/// The flash kernels' input for a block. Without a window their own causal mask suffices.
 device::AttentionInput flash_input(const Heads& h, const Block& block, const Run& run,
                                    const Attention& s) {
   device::AttentionInput in{block.queries_of(h.q), block.keys_of(h.k), block.keys_of(h.v),
@@ -114,7 +114,7 @@ device::AttentionInput flash_input(const Heads& h, const Block& block, const Run
   return in;
 }
 
-/// Gradients of the heads that split() gives. Keys get theirs from several blocks: the sum is fp32.
+/// Gradients of the heads from split(). Several blocks add to a key's gradient, so the sum is fp32.
 struct HeadSums {
   at::Tensor q, k, v;
   explicit HeadSums(const Heads& h)
@@ -128,7 +128,7 @@ struct HeadSums {
   }
 };
 
-/// Whether the device takes all rows at once.
+/// Whether the device's kernel takes concatenated rows.
 bool by_rows(const at::Tensor& qkv, const Attention& s) {
   return device::of(qkv).attention_choice(qkv.scalar_type(), s.dim).by_rows;
 }
@@ -139,8 +139,8 @@ device::RowAttention rows_input(const at::Tensor& qkv, const RowBounds& rows, co
 
 // ---- sinks
 
-/// A sink is a key with this score and no value. The kernels know none: their sums and results are
-/// corrected. Given the corrected ones, their backward is that of queries, keys and values.
+/// A sink is a key with this score and no value. The kernels have no sinks, so this corrects their
+/// sums and results. With corrected inputs, their backward is right for queries, keys and values.
 /// logsumexp and `out` [..., D] have the heads in dimension `head`.
 void add_sinks(const at::Tensor& sinks, int64_t head, at::Tensor& logsumexp, at::Tensor& out) {
   std::vector<int64_t> shape(static_cast<size_t>(logsumexp.dim()), 1);
@@ -150,12 +150,12 @@ void add_sinks(const at::Tensor& sinks, int64_t head, at::Tensor& logsumexp, at:
   logsumexp = all;
 }
 
-/// The same of one of a run's calls: logsumexp [rows, heads, queries], out [rows, heads, queries, D].
+/// The same for one call of a run: logsumexp [rows, heads, queries], out [rows, heads, queries, D].
 void add_sinks(const Attention& s, at::Tensor& logsumexp, at::Tensor& out) {
   if (s.sinks.defined()) add_sinks(s.sinks, 1, logsumexp, out);
 }
 
-/// dsinks += gradient. dout, out [rows, heads, queries, D]: corrected, as logsumexp is.
+/// dsinks += gradient. dout, out [rows, heads, queries, D]; out and logsumexp are corrected.
 void sinks_backward(const Attention& s, const at::Tensor& dout, const at::Tensor& out,
                     const at::Tensor& logsumexp) {
   if (!s.dsinks.defined()) return;
@@ -164,7 +164,7 @@ void sinks_backward(const Attention& s, const at::Tensor& dout, const at::Tensor
   s.dsinks.sub_((lost * sums).sum(at::IntArrayRef{0, 2}));
 }
 
-/// Of a device that takes all rows at once: logsumexp [heads, N], out [N, heads D].
+/// For a device that takes concatenated rows: logsumexp [heads, N], out [N, heads D].
 void add_sinks_by_rows(const Attention& s, at::Tensor& logsumexp, at::Tensor& out) {
   if (!s.sinks.defined()) return;
   at::Tensor heads = out.view({-1, s.heads, s.dim}).transpose(0, 1);
@@ -174,7 +174,7 @@ void add_sinks_by_rows(const Attention& s, at::Tensor& logsumexp, at::Tensor& ou
 
 // ---- the plain form
 
-/// A row by itself, with its own dropout key.
+/// One row with its own dropout key.
 struct OneRow {
   Run run;
   Attention shape;
@@ -190,14 +190,14 @@ std::vector<OneRow> one_by_one(const RowBounds& rows, const Attention& shape) {
   return all;
 }
 
-/// Scaled scores in fp32, [1, heads, queries, keys]; under a cap, their tanh.
+/// Scaled scores in fp32, [1, heads, queries, keys]; with a cap, their tanh.
 at::Tensor scores_of(const Heads& h, const Block& block, const Attention& s) {
   at::Tensor scores =
       at::matmul(block.queries_of(h.q), block.keys_of(h.k).transpose(2, 3)).mul_(s.scale);
   return s.cap > 0 ? scores.div_(s.cap).tanh_() : scores;
 }
 
-/// softmax of the scores that scores_of gives, which are overwritten.
+/// The softmax of scores_of()'s result, which it overwrites.
 at::Tensor probabilities(at::Tensor scores, const Block& block, const Run& run,
                          const Attention& s) {
   if (s.cap > 0) scores.mul_(s.cap);
@@ -209,7 +209,7 @@ at::Tensor probabilities(at::Tensor scores, const Block& block, const Run& run,
   return at::cat({scores, sinks}, -1).softmax(-1).narrow(-1, 0, keys);
 }
 
-/// The draws of a block. A row of one block has its own.
+/// The dropout of a block, with its own key; the first block of a row has the row's key.
 Dropout dropout_of(const Block& block, const Attention& s) {
   if (block.first == 0) return s.dropout;
   return {s.dropout.p, dropout_key(s.dropout.key, block.first)};
@@ -279,8 +279,8 @@ at::Tensor flash_run(const at::Tensor& qkv, const Run& run, const Attention& s,
   return out;
 }
 
-/// Writes the gradient of the run's part of qkv into it. `sums`: of the run's calls; left at the
-/// next run's.
+/// Writes the gradient of the run's part of qkv into it. `sums`: points to the run's calls;
+/// advanced to the next run's.
 void flash_run_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
                         const Run& run, const Attention& s,
                         std::vector<Attended::Sums>::const_iterator& sums) {
@@ -356,7 +356,8 @@ at::Tensor attention_backward(const at::Tensor& dout, at::Tensor qkv, const Atte
 
 namespace {
 
-/// Which of the keys from position `from` on the tokens of `run` see [length, keys] bool. Undefined: all of them.
+/// Mask [length, keys] bool: the keys from position `from` on that `run`'s tokens see; undefined:
+/// all.
 at::Tensor seen_by(const Run& run, int64_t from, int64_t window) {
   if (run.length == 1) return {};
   const at::Tensor asks = at::arange(run.first, run.first + run.length).unsqueeze(1);

@@ -15,7 +15,7 @@ using layout::Role;
 
 namespace {
 
-/// by_group [N, groups, each + 2, D] and the three parts of by_kind, as neighbours in memory.
+/// Views of by_group [N, groups, each + 2, D], and of its three parts, adjacent in by_kind.
 struct QkvParts {
   at::Tensor groups, queries, keys, values;
   QkvParts(const at::Tensor& by_group, const at::Tensor& by_kind, int64_t heads, int64_t kv_heads,
@@ -162,7 +162,7 @@ void DecoderLayer::head_norms(const zero::UnitParameters& p, const at::Tensor& q
   if (saved) saved->q_rstd = q_rstd, saved->k_rstd = k_rstd;
 }
 
-/// In which head norms and rope work.
+/// The type of head norms and rope.
 at::ScalarType DecoderLayer::heads_type(const zero::UnitParameters& p) const {
   return config_.qk_norm && rounds_once(config_) ? at::kFloat : p.stream_type();
 }

@@ -17,8 +17,8 @@ using layout::Role;
 
 DecoderLayer::DecoderLayer(const layout::ModelConfig& config, bool delta)
     : LayerInPieces(config.parallel), config_(config), index_(layout::kRoles, -1) {
-  // Of a model with plain MLPs beside experts the roles of attention are the same in both. Only a norm
-  // behind the MLP lies elsewhere.
+  // In a model with both plain MLPs and experts the roles of attention are equal in both kinds of
+  // layers. Only a norm after the MLP has another index.
   const bool behind_experts = config.post_norms && config.experts.count > 0;
   DSJ_CHECK(!behind_experts || config.experts.dense.empty());
   const auto roles = layout::decoder_roles(config, behind_experts, delta);

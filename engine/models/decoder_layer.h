@@ -1,7 +1,7 @@
-// The decoder layer (layout::Block::Llama). The config says which norms, biases, positions, windows
-// and activation it has, what the MLP reads, and what is done to what attention and the MLP give
-// before it is added to the residual. A hybrid model has layers of two kinds: with attention, and with
-// the gated delta rule in its place.
+// The decoder layer (layout::Block::Llama). The config selects its norms, biases, positions,
+// windows and activation, the input of the MLP, and how the outputs of attention and the MLP are
+// transformed before they are added to the residual. A hybrid model has two kinds of layers: with
+// attention, and with the gated delta rule instead.
 #pragma once
 
 #include <optional>
@@ -19,64 +19,65 @@ namespace dsj::models {
 
 class DecoderLayer : public LayerInPieces {
  public:
-  /// `delta`: with the delta rule in place of attention.
+  /// `delta`: the layer has the delta rule instead of attention.
   explicit DecoderLayer(const layout::ModelConfig& config, bool delta = false);
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                             const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
 
  private:
-  /// Index of a parameter in the unit; -1: the model has none.
+  /// Index of a parameter in the unit; -1 if the model does not have it.
   int at(layout::Role role) const { return index_[static_cast<size_t>(role)]; }
-  /// A way from a projection's input to the residual.
+  /// A path from a projection's input to the residual.
   struct Branch {
     const Projection& projection;
     layout::Role post_norm;
-    int64_t site;  ///< of its dropout
+    int64_t site;  ///< dropout site
   };
   Branch attention_branch() const { return {o_, layout::Role::PostAttentionNorm, 1}; }
   Branch mlp_branch() const { return {down_, layout::Role::PostMlpNorm, 2}; }
-  /// residual + what the branch makes of h.
+  /// residual + the branch's output for h.
   at::Tensor add_branch(const zero::UnitParameters& p, const Branch& branch, const at::Tensor& h,
                         const at::Tensor& residual, const LayerCall& call,
                         LayerSaved::Branch* saved) const;
-  /// residual + out, the branch's result, in the stream's type; `out` may become the sum.
+  /// residual + out, in the stream's type; `out` may be overwritten with the sum.
   at::Tensor add_result(const zero::UnitParameters& p, const Branch& branch, at::Tensor out,
                         const at::Tensor& residual, const LayerCall& call,
                         LayerSaved::Branch* saved) const;
-  /// dy: of the sum. Returns the gradient of what is scaled and dropped; maybe dy itself.
+  /// dy: gradient of the sum. Returns the gradient before scaling and dropout; may be dy itself.
   at::Tensor scaled_back(const Branch& branch, const at::Tensor& dy, const LayerCall& call) const;
-  /// dy: of the sum, which is also the residual's. Returns the gradient of h. What `saved` lacks is
-  /// computed again.
+  /// dy: gradient of the sum and of the residual. Returns the gradient of h. Recomputes what
+  /// `saved` does not have.
   at::Tensor branch_backward(const zero::UnitParameters& p, const Branch& branch,
                              const at::Tensor& dy, const at::Tensor& h, const LayerCall& call,
                              LayerSaved::Branch saved) const;
   at::Tensor branch_norm(const zero::UnitParameters& p, const Branch& branch, const at::Tensor& out,
                          LayerSaved::Branch* saved) const;
-  /// The gradient of what branch_norm() read, from that of its result.
+  /// From the gradient of branch_norm()'s result to that of its input.
   at::Tensor branch_norm_backward(const zero::UnitParameters& p, const Branch& branch,
                                   const at::Tensor& dy, LayerSaved::Branch saved) const;
   ops::Dropout dropout(const LayerCall& call, const Branch& branch) const;
   ops::Attention shape(const zero::UnitParameters& p, const LayerCall& call) const;
-  /// Columns of a product of keys, and values if they have one → of keys and values; and back.
+  /// If keys serve as values, appends a copy of the key columns as values; and the backward of
+  /// that.
   at::Tensor with_values(const at::Tensor& columns) const;
   at::Tensor without_values(const at::Tensor& dcolumns) const;
-  /// The result of a layer, in place.
+  /// Applies the layer's output scale to y, in place.
   at::Tensor scaled(const zero::UnitParameters& p, at::Tensor y) const;
   at::Tensor backward_sum(const zero::UnitParameters& p, at::Tensor dy) const override;
-  /// Heads that have a norm or turn: all but values without a norm.
+  /// The columns of heads with a norm or rotation: all but values without a norm.
   at::Tensor worked_on(const at::Tensor& qkv) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
-  /// `gate` becomes the gate, if the model has one.
+  /// Sets `gate` if the model has one.
   at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                           LayerSaved* saved, at::Tensor& gate) const;
-  /// Writes the gradients of the three; returns that of h.
+  /// Writes the gradients of the three projections; returns that of h.
   at::Tensor qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
                           const at::Tensor& dgate, const at::Tensor& h, const LayerCall& call,
                           const LayerSaved& saved) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved, at::Tensor& gate) const;
-  /// [N, heads 2 D], each head's query and gate, or only queries ← and → [N, heads D] of each.
+  /// Splits [N, heads 2 D], each head's query and gate, into [N, heads D] of each; and the reverse.
   at::Tensor queries_of(const at::Tensor& product, at::Tensor& gate) const;
   at::Tensor with_gates(const at::Tensor& queries, const at::Tensor& gates) const;
   MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
@@ -85,10 +86,10 @@ class DecoderLayer : public LayerInPieces {
                        LayerSaved* saved) const override;
   at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                  LayerSaved* saved) const override;
-  /// The gradient of what the experts, or the MLP's first product, read.
+  /// Returns the gradient of the input of the experts, or of the MLP's first product.
   at::Tensor backward_experts(const zero::UnitParameters& p, const at::Tensor& dy,
                               const LayerCall& call, LayerSaved& saved) const;
-  /// Of experts beside the MLP: both results, normed, added up; of dy, all gradients.
+  /// For experts in parallel with the MLP: the sum of both normed results, and its backward.
   Branch plain_branch() const { return {down_, layout::Role::PostPlainNorm, 2}; }
   Branch experts_branch() const { return {down_, layout::Role::PostExpertsNorm, 2}; }
   NormAt router_norm() const;
@@ -100,48 +101,48 @@ class DecoderLayer : public LayerInPieces {
                             const LayerCall& call, LayerSaved& saved) const;
   void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const at::Tensor& dread,
                     const LayerCall& call, LayerSaved& saved) const override;
-  /// Of a plain MLP.
+  /// The activation of a plain MLP.
   at::Tensor activated(const zero::UnitParameters& p, const at::Tensor& inner) const;
   /// inner becomes its own gradient. Writes the gradients of the activation's parameters.
   void activated_backward(const zero::UnitParameters& p, const at::Tensor& da,
                           at::Tensor inner) const;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, at::Tensor dread,
                                 const LayerCall& call, LayerSaved& saved) const override;
-  /// Columns by group (ModelConfig::qkv_by_group) → all query heads, key heads, value heads; and
-  /// back. x itself where both are one order.
+  /// Reorders columns by group (ModelConfig::qkv_by_group) into all query, key and value heads; and
+  /// the reverse. Returns x itself if the orders are equal.
   at::Tensor from_groups(const at::Tensor& x) const;
   at::Tensor to_groups(const at::Tensor& x) const;
   at::ScalarType heads_type(const zero::UnitParameters& p) const;
-  /// Turns queries and keys, in place.
+  /// Rotates queries and keys (rope), in place.
   void turn(const at::Tensor& qk, const LayerCall& call, bool inverse) const;
-  /// Multiplies queries, the first columns, by what their positions say (ModelConfig::query_growth), in
-  /// place. Of their gradient the same.
+  /// Multiplies queries, the first columns, by a factor of their positions
+  /// (ModelConfig::query_growth), in place. The backward of their gradient is the same call.
   void grow_queries(const at::Tensor& qk, const LayerCall& call) const;
-  /// Of queries and keys, and of values if these have one (value_norm), in place.
+  /// Norms queries and keys, and values if they have a norm (value_norm), in place.
   void head_norms(const zero::UnitParameters& p, const at::Tensor& qk, LayerSaved* saved) const;
-  /// dqk: of the same; becomes the gradient of what their head norms read.
+  /// dqk: gradient of the same; becomes the gradient of the head norms' input.
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk, LayerSaved& saved) const;
-  /// What the output projection reads of attention's result and gate, rows as the outputs.
+  /// The output projection's input from attention's result and gate; one row per output.
   at::Tensor branch_input(const at::Tensor& attended, const at::Tensor& gate,
                           const LayerCall& call) const;
-  /// The gradient of what attention's norm gives, from that of branch_input()'s result. `dy`: of the
-  /// residual behind it.
+  /// From the gradient of branch_input()'s result to that of the output of attention's norm. `dy`:
+  /// gradient of the residual after attention.
   at::Tensor backward_attended(const zero::UnitParameters& p, const at::Tensor& dy,
                                const LayerCall& call, LayerSaved& saved) const;
   at::Tensor backward_delta(const zero::UnitParameters& p, const at::Tensor& dy,
                             const LayerCall& call, LayerSaved& saved) const;
-  /// What is saved, or else computed again.
+  /// The saved norm, recomputed if it was not saved.
   const at::Tensor& normed_input(const zero::UnitParameters& p, LayerSaved& saved) const;
-  /// A value head's elements of attention's result [N, heads D], and back.
+  /// The value elements of attention's result [N, heads D]; and the reverse.
   at::Tensor values_of(const at::Tensor& attended) const;
   at::Tensor from_values(const at::Tensor& dvalues) const;
-  /// The gradient of what attention reads becomes that of the projections' output.
+  /// Turns the gradient of attention's input into that of the projections' output.
   void rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv, const LayerCall& call,
                    LayerSaved& saved) const;
   NormAt norm_at(layout::Role role) const;
-  /// What a product reads of x: its norm, or x itself where there is none; in the products' type.
+  /// A product's input from x: its norm, or x if there is none, in the products' type.
   ops::Normed before(const zero::UnitParameters& p, layout::Role role, const at::Tensor& x) const;
-  /// dx (+)= the gradient of x, dh that of what before() gave.
+  /// dx (+)= the gradient of x, from dh, the gradient of before()'s result.
   void backward_before(const zero::UnitParameters& p, layout::Role role, const at::Tensor& dh,
                        const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const;
 

@@ -1,4 +1,4 @@
-// What the layer has behind its attention: an MLP, experts, or both beside each other. Methods of decoder_layer.h.
+// The layer after its attention: an MLP, experts, or both in parallel. Methods of decoder_layer.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -73,7 +73,7 @@ at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const MlpInput& in,
   return scaled(p, add_result(p, mlp_branch(), out, in.residual, call, branch));
 }
 
-// ---- experts beside an MLP
+// ---- experts in parallel with an MLP
 
 NormAt DecoderLayer::router_norm() const {
   return {.weight = at(Role::RouterScale),
@@ -152,7 +152,7 @@ void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor&
   }
   const at::Tensor dh = config_.has_experts(call.layer) ? backward_experts(p, dy, call, saved)
                                                         : backward_inner(p, dy, call, saved);
-  // A norm that attention reads too takes both gradients at once, in backward_attention().
+  // If attention shares the norm, backward_attention() takes both gradients together.
   if (config_.shared_norm)
     dread.add_(dh);
   else

@@ -18,14 +18,14 @@ using layout::Role;
 
 namespace {
 
-/// Of the squares' sum of a query or key head, as in transformers.
+/// Added to the sum of squares of a query or key head, as in transformers.
 constexpr double kLengthEps = 1e-6;
 
 at::Tensor wide(const at::Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// Columns [N, key_heads, parts, ...] of the products by key head, and the places of each part.
+/// The columns [N, key_heads, parts, ...] of the products by key head, as views of each part.
 struct GroupedColumns {
   at::Tensor queries, keys, values, gates;  ///< [N, key_heads, elements]
   GroupedColumns(const at::Tensor& product, const layout::DeltaConfig& c) {
@@ -38,7 +38,7 @@ struct GroupedColumns {
   }
 };
 
-/// The columns of all products in their one order.
+/// The columns of all products in the common order.
 struct Columns {
   at::Tensor conv, queries, keys, values, strengths, decays, gates;
   Columns(const at::Tensor& products, const layout::DeltaConfig& c) {
@@ -67,7 +67,7 @@ at::Tensor from_heads(const at::Tensor& x) {
   return x.transpose(1, 2).reshape({x.size(0) * x.size(2), x.size(1) * x.size(3)});
 }
 
-/// Each key head serves `times` value heads, its neighbours.
+/// Each key head serves `times` adjacent value heads.
 at::Tensor repeat_heads(const at::Tensor& x, int64_t times) {
   if (times == 1) return x;
   return x.unsqueeze(2)
@@ -95,36 +95,36 @@ std::vector<int64_t> lengths_of(const RowBounds& rows) {
   return lengths;
 }
 
-at::Tensor indices(const std::vector<int64_t>& values, at::Device place) {
-  return device::upload(at::tensor(values), place);
+at::Tensor indices(const std::vector<int64_t>& values, at::Device device) {
+  return device::upload(at::tensor(values), device);
 }
 
 }  // namespace
 
-/// The small parameters, as what reads them takes them.
+/// The small parameters, converted for their use.
 struct DeltaMixer::Weights {
   at::Tensor conv;           ///< [columns, kernel] fp32, rounded to the products' type
   at::Tensor rates, shifts;  ///< [heads] fp32: exp(A_log), dt_bias
   at::Tensor norm;           ///< [D]
 };
 
-/// Where a piece's tokens lie. A chunk's convolution reads also `halo` tokens before it.
+/// The indices of a piece's tokens. A chunk's convolution also reads the `halo` tokens before it.
 struct DeltaMixer::Piece {
-  std::span<const int64_t> rows;  ///< of each step
+  std::span<const int64_t> rows;  ///< per step
   int64_t chunks = 0, chunk = 0;
-  at::Tensor tokens, places;  ///< [n] int64: a token, and its place in [C T]
-  /// The same for [C (halo + T)], with the tokens before each chunk that its row has.
+  at::Tensor tokens, places;  ///< [n] int64: a token, and its index in [C T]
+  /// The same for [C (halo + T)], including the row's tokens before each chunk.
   at::Tensor seen, seen_places;
 };
 
-/// What the rule reads, and what backward needs of how that came about.
+/// The input of the rule, and the intermediate results that backward needs.
 struct DeltaMixer::Read {
   at::Tensor seen;                ///< [C, halo + T, columns], the convolution's input
-  at::Tensor mixed;               ///< [C T, columns], its result before SiLU
+  at::Tensor mixed;               ///< [C T, columns], the convolution's result before SiLU
   at::Tensor q, k;                ///< [C, key heads, T, D] of length 1
-  at::Tensor q_length, k_length;  ///< what they were multiplied by for it
+  at::Tensor q_length, k_length;  ///< their inverse lengths before that
   at::Tensor strengths;           ///< [n, value heads], sigmoid in the products' type
-  at::Tensor steps;               ///< [n, value heads] fp32: what softplus reads
+  at::Tensor steps;               ///< [n, value heads] fp32: the input of softplus
   at::Tensor decays;              ///< [n, value heads] fp32
   ops::DeltaChunks chunks;
 };
@@ -210,14 +210,14 @@ DeltaMixer::Piece DeltaMixer::piece_of(const DeltaGroup& group, const DeltaPiece
       }
     }
   }
-  const at::Device place = rows.positions().device();
+  const at::Device device = rows.positions().device();
   return {.rows = cut.rows,
           .chunks = chunk,
           .chunk = group.chunk,
-          .tokens = indices(tokens, place),
-          .places = indices(places, place),
-          .seen = indices(seen, place),
-          .seen_places = indices(seen_places, place)};
+          .tokens = indices(tokens, device),
+          .places = indices(places, device),
+          .seen = indices(seen, device),
+          .seen_places = indices(seen_places, device)};
 }
 
 DeltaMixer::Read DeltaMixer::read(const at::Tensor& products, const at::Tensor& conv,
@@ -252,7 +252,7 @@ DeltaMixer::Read DeltaMixer::read(const at::Tensor& products, const at::Tensor& 
   r.chunks.k = repeat_heads(r.k, times);
   r.chunks.v = heads(2 * key, config_.value_size(), config_.value_heads);
 
-  // A token that fills a chunk up has 0 of both.
+  // Padding tokens of a chunk have 0.
   const auto filled_up = [&](const at::Tensor& x) {
     const at::Tensor all = at::zeros({filled, config_.value_heads}, x.options());
     all.index_copy_(0, piece.places, x);
@@ -286,7 +286,7 @@ struct GatedNorm {
 
 }  // namespace
 
-/// The rule's result of the piece's tokens, [n, heads, D] in the products' type.
+/// The rule's result for the piece's tokens, [n, heads, D] in the products' type.
 static at::Tensor rows_of(const at::Tensor& out, const at::Tensor& places, at::ScalarType type) {
   const at::Tensor all = out.transpose(1, 2).flatten(0, 1);
   return all.index_select(0, places).to(type);
@@ -305,7 +305,7 @@ void DeltaMixer::forward_piece(const at::Tensor& products, const at::Tensor& con
 
 namespace {
 
-/// dy: of y = x * length, the inverse length of x. Returns the gradient of x.
+/// dy: gradient of y = x * length, where length is the inverse length of x. Returns that of x.
 at::Tensor length_backward(const at::Tensor& dy, const at::Tensor& y, const at::Tensor& length) {
   return (dy - y * (dy * y).sum(-1, true)).mul_(length);
 }
@@ -419,7 +419,7 @@ at::Tensor DeltaMixer::backward(const zero::UnitParameters& p, const at::Tensor&
             .shifts = sum_of(weights.shifts),
             .norm = sum_of(weights.norm)};
   const at::Tensor dproducts = at::zeros_like(saved.products);
-  auto state = saved.states.begin();  // of the group's second piece
+  auto state = saved.states.begin();  // state of the group's second piece
   for (const DeltaGroup& group : layout::delta_groups(lengths_of(rows))) {
     const at::Tensor dstate = zero_state(std::ssize(group.rows), h);
     for (size_t i = group.pieces.size(); i-- > 0;) {
@@ -450,7 +450,7 @@ at::Tensor DeltaMixer::forward_cached(const zero::UnitParameters& p, const at::T
     cache.keys.zero_();
     cache.values.zero_();
   }
-  // Each row behind what the convolution has seen of it.
+  // Each row follows the convolution's earlier input of that row.
   const int64_t history = config_.kernel - 1;
   std::vector<at::Tensor> parts;
   for (int64_t row = 0; row < rows.rows(); ++row) {

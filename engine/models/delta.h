@@ -1,10 +1,10 @@
-// A layer's gated delta rule in place of attention (layout::DeltaConfig): from the hidden state to what
-// the output projection reads, and back. Queries, keys and values go through a causal convolution of each
-// column and SiLU; queries and keys have length 1; the rule (delta_rule.h) carries a state along each row;
-// its result has an RMS norm for each head and is multiplied by SiLU of a gate. All behind the products
-// runs piece by piece (job/layout/delta_pieces.h), and backward computes it again from the products and
-// the states between pieces. Rows do not see each other. Roundings are transformers': what is between the
-// products is fp32 or the products' type.
+// A layer's gated delta rule (layout::DeltaConfig), used instead of attention: from the hidden
+// state to the input of the output projection, and back. Queries, keys and values go through a
+// causal convolution per column and SiLU; queries and keys are normalised to length 1; the rule
+// (delta_rule.h) carries a state along each row; an RMS norm per head follows, times SiLU of a
+// gate. All after the projections runs in pieces (job/layout/delta_pieces.h). Backward recomputes
+// it from the projections' results and the states between pieces. Rows are independent. Roundings
+// are those of transformers: fp32 or the products' type.
 // Tested by: tests/engine/models/delta_test.cc
 #pragma once
 
@@ -23,10 +23,10 @@ class DeltaMixer {
   /// h [N, H], normed → [N, value heads * value elements], in h's type.
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& h, const RowBounds& rows,
                      DropoutKey key, LayerSaved::Delta* saved) const;
-  /// dout: of forward's result. Writes the parameters' gradients; returns that of h.
+  /// dout: gradient of forward's result. Writes the parameters' gradients; returns that of h.
   at::Tensor backward(const zero::UnitParameters& p, const at::Tensor& dout, const at::Tensor& h,
                       const RowBounds& rows, LayerSaved::Delta saved, DropoutKey key) const;
-  /// Inference: rows go on from the cache where they do not begin at position 0. Updates it.
+  /// Inference. Rows that do not begin at position 0 continue from the cache. Updates the cache.
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& h,
                             const RowBounds& rows, const LayerCache& cache) const;
 
@@ -36,14 +36,15 @@ class DeltaMixer {
   struct Read;
   struct Sums;
   Weights weights_of(const zero::UnitParameters& p) const;
-  /// In one order for all models: the convolution's columns, strengths, decays, gates.
+  /// The projections' results, in every model's order of columns: convolution, strengths, decays,
+  /// gates.
   at::Tensor products(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key) const;
   at::Tensor products_backward(const zero::UnitParameters& p, const at::Tensor& dproducts,
                                const at::Tensor& h, DropoutKey key) const;
-  /// `history`: before each row's tokens the convolution's input has so many older ones.
+  /// `history`: number of older tokens before each row in the convolution's input.
   Piece piece_of(const layout::DeltaGroup& group, const layout::DeltaPiece& cut,
                  const RowBounds& rows, int64_t history) const;
-  /// [rows, value heads, key elements, value elements], 0.
+  /// Zeros [rows, value heads, key elements, value elements].
   at::Tensor zero_state(int64_t rows, const at::Tensor& like) const;
   Read read(const at::Tensor& products, const at::Tensor& conv, const Piece& piece,
             const Weights& weights) const;
@@ -59,7 +60,7 @@ class DeltaMixer {
   const double eps_;
   int conv_ = -1, rates_ = -1, shifts_ = -1, norm_ = -1;
   Projection grouped_, pairs_;  ///< by_group: two products
-  Projection all_;              ///< else: four weights as one
+  Projection all_;              ///< otherwise: four weights as one
 };
 
 }  // namespace dsj::models

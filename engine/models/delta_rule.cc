@@ -7,13 +7,13 @@
 namespace dsj::models::ops {
 namespace {
 
-/// x [C, H, T, D] times a factor of each token [C, H, T].
+/// x [C, H, T, D] times a factor per token [C, H, T].
 at::Tensor by_token(const at::Tensor& x, const at::Tensor& factor) {
   return x * factor.unsqueeze(-1);
 }
 
-/// X of M X = right, M [C, H, T, T] unit lower triangular: what lies on and above its diagonal is not
-/// read. Transposed: of M^T X = right.
+/// Solves M X = right, M [C, H, T, T] unit lower triangular, or M^T X = right if transposed. Does
+/// not read M's diagonal and what is above it.
 at::Tensor solve(const at::Tensor& m, const at::Tensor& right, bool transposed) {
   return at::linalg_solve_triangular(transposed ? m.mT() : m, right, /*upper=*/transposed,
                                      /*left=*/true, /*unitriangular=*/true);
@@ -41,7 +41,7 @@ DeltaRule::DeltaRule(const DeltaChunks& chunks, std::span<const int64_t> rows)
   ending_ = by_token(c_.k, to_end_);
 }
 
-/// Calls f(x → its part of the step's chunks, rows) for each step, or from the last to the first.
+/// Calls f(x → its part of the step's chunks, rows) for each step, in order or in reverse.
 template <typename F>
 void DeltaRule::each_step(bool backwards, F f) const {
   int64_t first = backwards ? c_.k.size(0) : 0;
@@ -73,7 +73,7 @@ at::Tensor DeltaRule::forward(at::Tensor state, bool keep) {
 }
 
 DeltaChunks DeltaRule::backward(const at::Tensor& dout, at::Tensor dstate) {
-  // Through the states: of each chunk the gradients of what it writes and of the state behind it.
+  // Through the states: the gradients of each chunk's writes and of the state after it.
   at::Tensor dwritten = at::matmul(scores_.mT(), dout);
   at::Tensor dbehind = at::empty_like(states_);
   each_step(true, [&](const auto& of, int64_t count) {

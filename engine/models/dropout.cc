@@ -17,7 +17,7 @@ uint64_t dropout_key(uint64_t key, int64_t part) {
 namespace ops {
 namespace {
 
-/// A generator of our own: nobody here may advance the process's default one.
+/// A separate generator, so that the process's default one does not advance.
 at::Generator generator(at::Device device, uint64_t key) {
   at::Generator made = at::globalContext().defaultGenerator(device).clone();
   made.set_current_seed(key);

@@ -13,13 +13,13 @@ ops::Dropout dropout_of(const layout::ModelConfig& config, const EmbeddingCall& 
                           : ops::Dropout{};
 }
 
-/// The factor on the rows.
+/// The model's factor on the embeddings.
 double scale_of(const layout::ModelConfig& config, const at::Tensor& x) {
   if (!config.rounds_embedding_scale) return config.embedding_scale;
   return at::scalar_tensor(config.embedding_scale, at::dtype(x.scalar_type())).item<double>();
 }
 
-/// The rows of the tokens' positions.
+/// The learned embeddings of the tokens' positions.
 at::Tensor positions_of(const layout::ModelConfig& config, const EmbeddingCall& call) {
   DSJ_CHECK(call.rows->positions_end() <= config.max_position);
   const at::Tensor& positions = call.rows->positions();
@@ -30,7 +30,7 @@ at::Tensor positions_of(const layout::ModelConfig& config, const EmbeddingCall& 
 
 at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                              const at::Tensor& ids, const EmbeddingCall& call) {
-  // A table that was gathered in the products' type gives the rows that others give.
+  // A table gathered in the products' type gives the same rows as any other.
   at::Tensor x = p.weight(kTokens).index_select(0, ids).to(p.stream_type());
   if (call.noise) x.add_(*call.noise);
   if (config.embedding_scale != 1) x.mul_(scale_of(config, x));

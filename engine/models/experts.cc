@@ -27,7 +27,7 @@ void each_expert(const Routing& routing, F f, None none) {
   }
 }
 
-/// Adds each token's rows of x [N K, H], by weight where there are weights, to out [N, H] fp32.
+/// Adds each token's rows of x [N K, H] to out [N, H] fp32, weighted if `weights` is defined.
 void add_choices(const at::Tensor& x, const Routing& routing, const at::Tensor& weights,
                  at::Tensor out) {
   for (int64_t choice = 0; choice < routing.places.size(1); ++choice) {
@@ -39,7 +39,7 @@ void add_choices(const at::Tensor& x, const Routing& routing, const at::Tensor& 
   }
 }
 
-/// <a, b> of each row, [rows] fp32, over the factor that a was multiplied by; 0 where that is 0.
+/// <a, b> of each row, [rows] fp32, divided by the factor on a; 0 if the factor is 0.
 at::Tensor row_products(const at::Tensor& a, const at::Tensor& b, const at::Tensor& factor) {
   const at::Tensor sums = (a.to(at::kFloat) * b).sum(-1);
   return at::where(factor == 0, at::zeros_like(sums), sums / factor);
@@ -196,14 +196,14 @@ ExpertInput ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor&
   const Routing& routing = saved.routing;
   const at::Tensor d = dy.to(h.scalar_type());
   const auto fp32 = h.options().dtype(at::kFloat);
-  // By row, as routing.tokens: the weights, then their gradients.
+  // In the order of routing.tokens: the weights, then their gradients.
   const at::Tensor weights =
       at::empty({inner.size(0)}, fp32)
           .scatter_(0, routing.places.reshape({-1}), routing.weights.reshape({-1}));
   const at::Tensor dweights = at::empty({inner.size(0)}, fp32);
   at::Tensor drows = at::empty({inner.size(0), hidden_}, h.options());
   const bool stacked = config_.stacked || config_.alternates;
-  if (stacked)  // each expert then adds its own slice
+  if (stacked)  // each expert adds its own slice afterwards
     for (const Projection& all : {up(0), down(0)}) no_gradient(p, all);
   each_expert(
       routing,
@@ -217,7 +217,7 @@ ExpertInput ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor&
         const at::Tensor da = project_backward(p, down(expert), dout, a, key);
         const at::Tensor dweight = dweights.narrow(0, first, count);
         dweight.copy_(row_products(da, a, weight));
-        if (const int bias = down(expert).bias; bias >= 0)  // which was weighted, too
+        if (const int bias = down(expert).bias; bias >= 0)  // the bias was also weighted
           dweight.add_(
               of_tokens.to(at::kFloat).mv(p.weight(bias).select(0, expert).to(at::kFloat)));
         activated_backward(da, of_expert);

@@ -20,13 +20,13 @@ at::Tensor wide(const at::Tensor& tensor) {
 
 using Scratch = memory::MemoryScope;
 
-/// Whether this gradient passes through `type`, that of the product, before it is added up:
-/// torch_autocast in fp16. There torch's autograd writes it in fp16, so it overflows from 65,520 on.
+/// Whether this gradient is rounded to `type`, the product's, before it is added: torch_autocast in
+/// fp16. There torch's autograd writes it in fp16, so it overflows from 65,520 on.
 bool narrows(const zero::GradView& grad, at::ScalarType type) {
   return type == at::kHalf && grad.tensor.scalar_type() == at::kFloat && !grad.part;
 }
 
-/// sum [m, n] fp32 += a [m, k] b [k, n], which libtorch rounds to their type.
+/// sum [m, n] fp32 += a [m, k] b [k, n], where libtorch rounds the product to their type.
 void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
   if (device::multiplies_itself(a, a.size(0), b.size(1), a.size(1))) {
     device::multiply(sum, a, b, {}, sum);
@@ -44,25 +44,25 @@ void for_tiles(const at::Tensor& w, F f) {
     f(first, std::min(rows, w.size(0) - first));
 }
 
-/// out fp32 += term of 16 bits. A CPU's operation on both types would widen the term, uncounted.
+/// out fp32 += 16-bit term. A CPU operation on both types would widen the term in uncounted memory.
 void add_rounded(const at::Tensor& out, const at::Tensor& term) {
   const Scratch scratch(memory::Class::Buckets);
   out.add_(out.is_cpu() ? wide(term) : term);
 }
 
-/// Whether dw = dy^T x is the engine's own product.
+/// Whether the engine's own product computes dw = dy^T x.
 bool own_grad_weight(const at::Tensor& dy, const at::Tensor& x) {
   return device::multiplies_itself(dy, dy.size(1), x.size(1), dy.size(0));
 }
 
-/// dw fp32 (+)= dy^T x, rounded to their type before: a tile of it at a time.
+/// dw fp32 (+)= dy^T x, rounded to the operands' type first, one tile at a time.
 void rounded_grad_weight(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x,
                          bool accumulate) {
   const bool own = own_grad_weight(dy, x);
   for_tiles(dw, [&](int64_t first, int64_t count) {
     at::Tensor product;
     {
-      const Scratch scratch(memory::Class::Buckets);  // not what the library packs
+      const Scratch scratch(memory::Class::Buckets);  // not the library's packing buffers
       product = at::empty({count, x.size(1)}, x.options());
     }
     const at::Tensor columns = dy.narrow(1, first, count).t();

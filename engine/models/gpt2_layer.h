@@ -1,7 +1,7 @@
 // GPT-2's decoder layer (layout::Block::Gpt2): LayerNorm, one fused q, k, v projection, gelu_new,
-// weights stored [in, out], dropout on probabilities and on both branches. Positions are learned
-// and lie in the embedding unit. The fused projection gives queries of all tokens, also where few
-// outputs are wanted.
+// weights stored as [in, out], dropout on probabilities and on both branches. The embedding unit
+// has the learned positions. The fused projection computes queries of all tokens even if few
+// outputs are needed.
 #pragma once
 
 #include "engine/models/norms.h"
@@ -25,7 +25,7 @@ class Gpt2Layer : public LayerInPieces {
   at::Tensor branch(const zero::UnitParameters& p, const Projection& projection,
                     const at::Tensor& h, const at::Tensor& x, const LayerCall& call,
                     Site site) const;
-  /// Gradient of h; that of x is dy itself.
+  /// Returns the gradient of h; that of x is dy itself.
   at::Tensor branch_backward(const zero::UnitParameters& p, const Projection& projection,
                              const at::Tensor& dy, const at::Tensor& h, const LayerCall& call,
                              Site site) const;
@@ -39,7 +39,7 @@ class Gpt2Layer : public LayerInPieces {
                     const LayerCall& call, LayerSaved& saved) const override;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, at::Tensor dread,
                                 const LayerCall& call, LayerSaved& saved) const override;
-  /// In the products' type. Its bias follows its weight.
+  /// The norm of x in the products' type. The norm's bias follows its weight.
   ops::Normed before(const zero::UnitParameters& p, int weight, const at::Tensor& x) const;
 
   const layout::ModelConfig config_;

@@ -27,7 +27,7 @@ int head_index(const layout::ModelConfig& config) {
 int bias_index(const layout::ModelConfig& config) {
   return config.norm_parameters() + (config.tied ? 0 : 1);
 }
-/// In the products' type; undefined: the head has none.
+/// The bias in the products' type; undefined if the head has none.
 at::Tensor bias_of(const zero::UnitParameters& p, const layout::ModelConfig& config) {
   return config.head_bias ? p.weight(bias_index(config)).to(p.product_type()) : at::Tensor();
 }
@@ -45,8 +45,8 @@ at::Tensor rows_backward(const zero::UnitParameters& p, const layout::ModelConfi
   return dx;
 }
 
-/// What the model makes of a product's result, in place: scaled, then capped. Returns the slope of
-/// the cap where there is one and `slope` asks for it.
+/// Scales and then caps the product's result, in place, as the model says. Returns the slope of the
+/// cap if there is one and `slope` asks for it.
 at::Tensor shape_logits(const layout::ModelConfig& config, at::Tensor logits, bool slope) {
   if (config.logits_scale != 1) logits.mul_(config.logits_scale);
   if (config.logits_cap <= 0) return {};
@@ -60,8 +60,8 @@ zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
   return tied ? p.embedding() : p;
 }
 
-/// Whether x has the rows of the targets alone. A row's last token has no target, so the targets
-/// are always fewer than the tokens.
+/// Whether x has only the rows of the targets. There are always fewer targets than tokens, because
+/// a row's last token has no target.
 bool has_targets_alone(const at::Tensor& x, const MicroBatch& batch) {
   const bool alone = x.size(0) == batch.targets().count;
   DSJ_CHECK(alone || x.size(0) == batch.rows().tokens());
@@ -72,15 +72,15 @@ at::Tensor no_loss(const at::Tensor& x) {
   return at::zeros({}, x.options().dtype(at::kDouble));
 }
 
-/// Rows whose logits are held at a time, of n.
+/// The number of rows, of n, whose logits are in memory at a time.
 int64_t logit_rows(int64_t n, const at::Tensor& x, int64_t vocab, const layout::PieceRule& pieces) {
   const int64_t limit = logits_limit_;
   return layout::logit_rows(
       n, vocab, limit > 0 ? limit : layout::logit_elements(!x.device().is_cpu()), pieces);
 }
 
-/// ops::cross_entropy() where each label is the share `smoothing` of all labels alike: the loss is
-/// that of the label, and `smoothing` times how much its logit is above the mean of all.
+/// ops::cross_entropy() with label smoothing: the loss of the label, plus `smoothing` times the
+/// difference between its logit and the mean logit.
 void smoothed_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double scale,
                             double smoothing, const at::Tensor& loss) {
   if (smoothing == 0) return ops::cross_entropy(logits, labels, scale, loss);
@@ -93,21 +93,21 @@ void smoothed_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, 
   logits.sub_(scale * smoothing / static_cast<double>(logits.size(1)));
 }
 
-/// One turn's sums and sizes, as its pieces need them.
+/// The state of one head_turn() that its pieces share.
 struct Turn {
   const zero::UnitParameters& p;
   const layout::ModelConfig& config;
   at::Tensor w;  ///< the projection's weight, in the products' type
   gemm::WeightSum dw;
-  at::Tensor bias;  ///< as bias_of
-  at::Tensor db;    ///< [V] fp32, the sum of its gradient; undefined: it has none
+  at::Tensor bias;  ///< see bias_of()
+  at::Tensor db;    ///< [V] fp32, the sum of its gradient; undefined without one
   const Targets& targets;
-  double scale;        ///< of a target's loss
-  at::Tensor weights;  ///< in its place, [targets] float; undefined: they have none of their own
+  double scale;        ///< on each target's loss
+  at::Tensor weights;  ///< [targets] float: a further factor per target; may be undefined
   double smoothing;
   at::Tensor loss;
 
-  /// The products of some targets' rows h, and their loss. Writes the gradient of h.
+  /// The products of rows h of some targets, and their loss. Writes the gradient of h.
   void project(const layout::RowPiece& piece, const at::Tensor& h, const at::Tensor& dh) {
     at::Tensor logits = at::empty({piece.count, w.size(0)}, h.options());
     gemm::linear(logits, h, w, bias);
@@ -123,7 +123,7 @@ struct Turn {
   }
 };
 
-/// `x`: of all tokens, or of the targets alone. Returns its gradient.
+/// `x`: rows of all tokens, or of the targets only. Returns its gradient.
 at::Tensor turn_whole(Turn& turn, const at::Tensor& x, bool alone, int64_t rows) {
   at::Tensor picked = alone ? x : x.index_select(0, turn.targets.tokens);
   ops::Normed normed = normed_rows(turn.p, turn.config, picked);
@@ -157,7 +157,7 @@ at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t r
   return dx;
 }
 
-/// `scale`: of each target's loss; 1 beside `weights`.
+/// `scale`: on each target's loss; 1 with `weights`.
 HeadResult turn_head(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, double scale,
                      const at::Tensor& weights, const layout::PieceRule& pieces, double smoothing) {
@@ -218,8 +218,8 @@ HeadResult head_turn_weighted(const zero::UnitParameters& p, const layout::Model
 
 namespace {
 
-/// Adds the loss of targets begin, begin + 1 ... n of them, to `loss` [] double: the forward pass alone,
-/// in pieces.
+/// Adds the loss of n targets, from `begin` on, to `loss` [] double: only the forward pass, in
+/// pieces.
 void add_losses(const zero::UnitParameters& p, const layout::ModelConfig& config,
                 const at::Tensor& x, const MicroBatch& batch, int64_t begin, int64_t n,
                 const layout::PieceRule& pieces, double smoothing, const at::Tensor& loss) {

@@ -30,7 +30,7 @@ uint64_t kept_key(uint64_t seed, int64_t step, int64_t layer, int64_t first_row)
 }
 
 std::optional<KeptTokens> keep_tokens(const RowBounds& rows, int64_t most, uint64_t key,
-                                      at::Device place) {
+                                      at::Device device) {
   DSJ_CHECK(most >= 1);
   std::vector<int64_t> indices, positions, lengths;
   for (int64_t row = 0; row < rows.rows(); ++row) {
@@ -43,8 +43,8 @@ std::optional<KeptTokens> keep_tokens(const RowBounds& rows, int64_t most, uint6
     }
   }
   if (std::ssize(indices) == rows.tokens()) return std::nullopt;
-  return KeptTokens{device::upload(at::tensor(indices), place),
-                    RowBounds(lengths, positions, place)};
+  return KeptTokens{device::upload(at::tensor(indices), device),
+                    RowBounds(lengths, positions, device)};
 }
 
 }  // namespace dsj::models

@@ -12,7 +12,7 @@ using layout::Role;
 
 namespace {
 
-/// Of both norms, whatever config.json says of the others, as in transformers.
+/// The epsilon of both norms, as in transformers; config.json's is for the other norms.
 constexpr double kEps = 1e-6;
 
 /// qkv [N, 3 heads D] as [N, 3, heads, D].
@@ -20,7 +20,7 @@ at::Tensor by_kind(const at::Tensor& qkv, int64_t heads, int64_t dim) {
   return qkv.view({qkv.size(0), 3, heads, dim});
 }
 
-/// A head's elements, where `first` of them come before the others.
+/// A head's first `first` elements, and the others.
 struct HeadParts {
   at::Tensor first, rest;
   HeadParts(const at::Tensor& heads, int64_t first_count)
@@ -103,7 +103,7 @@ at::Tensor LatentQkv::backward(const zero::UnitParameters& p, const at::Tensor& 
       at::cat({dk.rest, kinds.select(1, 2).narrow(2, 0, config_.value)}, 2).view({tokens, -1});
   const at::Tensor dlatent = norm_backward(
       p, norm_, project_backward(p, up_, dup, saved.norm.y, key), saved.keys, saved.norm);
-  // The rotated part is every head's.
+  // All heads share the rotated part.
   const at::Tensor shared = dk.first.sum(1, false, at::kFloat);
   at::Tensor dh = project_backward(
       p, down_, at::cat({dlatent.to(h.scalar_type()), shared.to(h.scalar_type())}, 1), h, key);

@@ -1,7 +1,7 @@
-// Multi-head latent attention's projections (layout::LatentConfig; DeepSeek-AI 2024, section 2.1): from
-// the hidden state to queries, keys and values of all heads, as attention takes them, and back.
-// Attention then runs over heads of rotated + plain elements, the rotated ones first: a permutation
-// of both queries and keys that changes no score. A value head has zeros behind its elements.
+// The projections of multi-head latent attention (layout::LatentConfig; DeepSeek-AI 2024, section
+// 2.1): from the hidden state to queries, keys and values of all heads, as attention takes them,
+// and back. A head has rotated + plain elements, the rotated ones first. This permutes queries and
+// keys alike, so scores do not change. A value head is padded with zeros.
 // Tested by: tests/engine/train/model_oracle_test.cc
 #pragma once
 
@@ -16,10 +16,10 @@ namespace dsj::models {
 class LatentQkv {
  public:
   explicit LatentQkv(const layout::ModelConfig& config);
-  /// h [N, H], normed → [N, 3 heads D], not rotated yet.
+  /// h [N, H], normed → [N, 3 heads D], not yet rotated.
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& h, DropoutKey key,
                      LayerSaved::Latents* saved) const;
-  /// dqkv: of forward's result. Writes the parameters' gradients; returns that of h.
+  /// dqkv: gradient of forward's result. Writes the parameters' gradients; returns that of h.
   at::Tensor backward(const zero::UnitParameters& p, const at::Tensor& dqkv, const at::Tensor& h,
                       const LayerSaved::Latents& saved, DropoutKey key) const;
 

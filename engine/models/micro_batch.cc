@@ -12,12 +12,12 @@
 namespace dsj::models {
 namespace {
 
-/// Picking rows copies them and splits a product in two. One part in so many must be left out.
+/// Picking rows copies them and splits a product in two. At least one in so many must be left out.
 constexpr int64_t kWorthLeavingOut = 16;
 
-/// Of the tokens from `first` to before `end`; `all`: of all tokens.
+/// The targets of tokens [first, end). `all`: set to the number of targets of all tokens.
 Targets targets_of(const int64_t* label, const RowBounds& rows, int64_t first, int64_t end,
-                   at::Device place, int64_t& all) {
+                   at::Device device, int64_t& all) {
   const auto& starts = rows.starts();
   std::vector<int64_t> tokens, wanted;
   all = 0;
@@ -30,12 +30,12 @@ Targets targets_of(const int64_t* label, const RowBounds& rows, int64_t first, i
       wanted.push_back(label[t + 1]);
     }
   }
-  return {std::ssize(tokens), device::upload(at::tensor(tokens), place),
-          device::upload(at::tensor(wanted), place)};
+  return {std::ssize(tokens), device::upload(at::tensor(tokens), device),
+          device::upload(at::tensor(wanted), device)};
 }
 
-/// What the tokens from `first` to before `end` have of each row.
-RowBounds bounds_of(const RowBounds& rows, int64_t first, int64_t end, at::Device place) {
+/// The rows that tokens [first, end) form.
+RowBounds bounds_of(const RowBounds& rows, int64_t first, int64_t end, at::Device device) {
   std::vector<int64_t> lengths, positions;
   for (int64_t row = 0; row < rows.rows(); ++row) {
     const int64_t start = rows.starts()[row];
@@ -44,10 +44,10 @@ RowBounds bounds_of(const RowBounds& rows, int64_t first, int64_t end, at::Devic
     lengths.push_back(to - from);
     positions.push_back(from - start);
   }
-  return RowBounds(lengths, place, std::span<const int64_t>(positions));
+  return RowBounds(lengths, device, std::span<const int64_t>(positions));
 }
 
-/// x and `count` times `value`.
+/// x followed by `count` times `value`.
 at::Tensor longer(const at::Tensor& x, int64_t count, int64_t value) {
   return count == 0 ? x : at::cat({x, at::full({count}, value, x.options())});
 }
@@ -67,7 +67,8 @@ MicroBatch::MicroBatch(at::Tensor input_ids, at::Tensor labels, RowBounds rows)
 }
 
 MicroBatch MicroBatch::part_of(const at::Tensor& input_ids, const at::Tensor& labels,
-                               std::span<const int64_t> lengths, TokenPart part, at::Device place) {
+                               std::span<const int64_t> lengths, TokenPart part,
+                               at::Device device) {
   DSJ_CHECK(input_ids.device().is_cpu() && labels.device().is_cpu() && labels.is_contiguous() &&
             input_ids.size(0) == labels.size(0) && part.index >= 0 && part.index < part.count);
   const int64_t tokens = input_ids.size(0), each = (tokens + part.count - 1) / part.count;
@@ -75,15 +76,16 @@ MicroBatch MicroBatch::part_of(const at::Tensor& input_ids, const at::Tensor& la
   const int64_t more = each * part.count - tokens;
   if (more > 0) all_lengths.push_back(more);
   const auto whole = std::make_shared<Whole>();
-  whole->rows = RowBounds(all_lengths, place);
+  whole->rows = RowBounds(all_lengths, device);
   DSJ_CHECK(whole->rows.tokens() == each * part.count);
   const int64_t first = part.index * each;
   MicroBatch own;
-  own.input_ids_ = device::upload(longer(input_ids, more, 0).narrow(0, first, each).clone(), place);
-  own.rows_ = bounds_of(whole->rows, first, first + each, place);
+  own.input_ids_ =
+      device::upload(longer(input_ids, more, 0).narrow(0, first, each).clone(), device);
+  own.rows_ = bounds_of(whole->rows, first, first + each, device);
   const at::Tensor all_labels = longer(labels, more, -100);
   own.targets_ = targets_of(all_labels.const_data_ptr<int64_t>(), whole->rows, first, first + each,
-                            place, whole->targets);
+                            device, whole->targets);
   own.whole_ = whole;
   return own;
 }

@@ -1,4 +1,4 @@
-// What one micro-step of a model computes: tokens, where their rows end, and what they predict.
+// The input of one micro-step: tokens, row bounds and targets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,50 +11,51 @@
 
 namespace dsj::models {
 
-/// The tokens that predict something: token t of a row predicts label t + 1, unless that is -100.
-/// The last token of a row predicts nothing.
+/// The tokens with a target: token t of a row predicts label t + 1, unless that is -100. The last
+/// token of a row has no target.
 struct Targets {
   int64_t count = 0;
-  at::Tensor tokens;  ///< [count] int64, ascending, on the device: which tokens
-  at::Tensor labels;  ///< [count] int64, on the device: what each of them predicts
+  at::Tensor tokens;  ///< [count] int64, ascending, on the device: token indices
+  at::Tensor labels;  ///< [count] int64, on the device: the label of each
 };
 
-/// Which part of a micro-batch's tokens a rank has, where ranks share it.
+/// This rank's part of a micro-batch's tokens, if ranks share it.
 struct TokenPart {
   int index = 0, count = 1;
 };
 
-/// Rows' tokens, end to end. N: how many tokens.
+/// The tokens of rows, concatenated. N: the number of tokens.
 class MicroBatch {
  public:
   /// `input_ids` [N] int64, on the device. `labels` [N] int64, aligned with input_ids, on the host,
-  /// where the targets are counted without waiting for the device. `rows`: of these N tokens, at
-  /// least 1 (DSJ_CHECK: nothing may run on tokens whose rows are not known).
+  /// so that targets are counted without waiting for the device. `rows`: must cover these N >= 1
+  /// tokens (DSJ_CHECK).
   MicroBatch(at::Tensor input_ids, at::Tensor labels, RowBounds rows);
-  /// One of `part.count` equal parts of rows of `lengths`: neighbouring tokens, with their positions in
-  /// their rows and the targets of the whole rows. `input_ids` and `labels` of all tokens, on the host.
-  /// Where the parts would not be equal a row of less than part.count tokens without targets follows.
+  /// Makes one of `part.count` equal parts of rows of `lengths`: adjacent tokens, with their
+  /// positions in their rows and the targets of the whole rows. `input_ids` and `labels`: of all
+  /// tokens, on the host. For equal parts, a row of less than part.count tokens without targets may
+  /// be appended.
   static MicroBatch part_of(const at::Tensor& input_ids, const at::Tensor& labels,
-                            std::span<const int64_t> lengths, TokenPart part, at::Device place);
+                            std::span<const int64_t> lengths, TokenPart part, at::Device device);
 
-  /// Rows of which a reward model scores the tokens `scored`, ascending, at most one of each row: they are
-  /// the targets, without labels.
+  /// Makes rows of which a reward model scores the tokens `scored`, ascending, at most one per row.
+  /// These are the targets, without labels.
   static MicroBatch of_scored(at::Tensor input_ids, RowBounds rows,
                               const std::vector<int64_t>& scored);
 
   const at::Tensor& input_ids() const { return input_ids_; }
-  /// [N], on the host; undefined of a part.
+  /// [N], on the host; undefined for a part.
   const at::Tensor& labels() const { return labels_; }
-  /// Of these tokens: a row of which other ranks have tokens is here with its own part alone.
+  /// The rows of these tokens: a row that is cut has only this rank's tokens.
   const RowBounds& rows() const { return rows_; }
-  /// Of all tokens, which attention sees; rows() unless this is a part.
+  /// The rows of all tokens, as attention sees them; equals rows() unless this is a part.
   const RowBounds& all_rows() const { return whole_ ? whole_->rows : rows_; }
   bool is_part() const { return whole_ != nullptr; }
   const Targets& targets() const { return targets_; }
-  /// Of all parts.
+  /// The number of targets of all parts.
   int64_t all_targets() const { return whole_ ? whole_->targets : targets_.count; }
-  /// The tokens whose output the last layer gives: those that have a target. Null: all tokens,
-  /// because no token has a target, or nearly all have one.
+  /// The tokens for which the last layer computes an output: those with a target. Null means all
+  /// tokens, because no token, or nearly every token, has a target.
   const at::Tensor* last_outputs() const;
 
  private:
@@ -67,7 +68,7 @@ class MicroBatch {
   at::Tensor input_ids_, labels_;
   RowBounds rows_;
   Targets targets_;
-  std::shared_ptr<const Whole> whole_;  ///< of a part
+  std::shared_ptr<const Whole> whole_;  ///< set for a part
 };
 
 }  // namespace dsj::models

@@ -18,7 +18,7 @@ at::Tensor factor(const layout::ModelConfig& config, const at::Tensor& weight,
   return plus_one ? w.add(1) : w;
 }
 
-/// A LayerNorm without a weight multiplies by 1.
+/// The weight; ones for a LayerNorm without weight.
 at::Tensor factor_of(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const NormAt& at, const at::Tensor& x) {
   if (at.weight < 0) return at::ones({x.size(1)}, x.options());
@@ -26,7 +26,7 @@ at::Tensor factor_of(const zero::UnitParameters& p, const layout::ModelConfig& c
   return at.factor == 1 ? w : w.mul(at.factor);
 }
 
-/// dw (+)= factor times what `backward` writes into the tensor that it is given.
+/// dw (+)= factor times what `backward` writes into its argument.
 template <typename F>
 void with_factor(double factor, const at::Tensor& w, const zero::GradView& dw, F backward) {
   if (factor == 1 || !dw.tensor.defined()) return backward(dw.tensor, dw.accumulate);
@@ -36,7 +36,7 @@ void with_factor(double factor, const at::Tensor& w, const zero::GradView& dw, F
   dw.accumulate ? dw.tensor.add_(own) : dw.tensor.copy_(own);
 }
 
-/// A LayerNorm without a bias adds nothing.
+/// The bias; zeros for a LayerNorm without bias.
 at::Tensor bias_of(const zero::UnitParameters& p, const NormAt& at, const at::Tensor& x) {
   return at.bias >= 0 ? p.weight(at.bias) : at::zeros({x.size(1)}, x.options());
 }

@@ -1,5 +1,5 @@
-// The norms of layers and of the head, of whichever kind the model has (layout::NormKind). Kinds
-// that round once work in fp32 where x has 16 bits: a copy of x while they run.
+// The norms of layers and of the head, of the model's kind (layout::NormKind). Kinds that round
+// once compute 16-bit x in fp32, with a temporary copy of x.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,16 +10,16 @@
 
 namespace dsj::models {
 
-/// Where a norm's parameters are in its unit. -1: it has none.
+/// The indices of a norm's parameters in its unit; -1 if it has none.
 struct NormAt {
   int weight = 0, bias = -1;
-  double factor = 1;  ///< on the weight; RMS norms alone
+  double factor = 1;  ///< on the weight; RMS norms only
 };
 
 /// x [N, H] in the stream's type → y in the same type.
 ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& config, const NormAt& at,
                  const at::Tensor& x);
-/// dy: of the norm's output, in any type. dx [N, H] += gradient of x. Writes the parameters' gradients.
+/// dy: gradient of the output, in any type. dx [N, H] += gradient of x. Writes parameter gradients.
 void norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                    const NormAt& at, const at::Tensor& dy, const at::Tensor& x,
                    const ops::Normed& normed, at::Tensor dx);
@@ -27,7 +27,7 @@ void norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& con
 /// The weight of a head norm as its kernel takes it, in x's type.
 at::Tensor head_norm_weight(const layout::ModelConfig& config, const at::Tensor& weight,
                             const at::Tensor& x);
-/// Whether norms of 16-bit tensors work in fp32.
+/// Whether norms of 16-bit tensors are computed in fp32.
 inline bool rounds_once(const layout::ModelConfig& config) {
   return config.norm == layout::NormKind::RmsOnce || config.norm == layout::NormKind::RmsPlusOne;
 }

@@ -12,12 +12,12 @@ using device::On;
 using device::values_of;
 using kernels::Rows;
 
-/// Rows that follow each other without a gap.
+/// Contiguous rows.
 Rows whole(const at::Tensor& tensor) {
   DSJ_CHECK(!tensor.defined() || tensor.is_contiguous());
   return device::rows_of(tensor);
 }
-/// The heads of each row, a part of it.
+/// The heads of each row, which are a part of it.
 Rows heads(const at::Tensor& tensor) {
   return device::rows_of(tensor);
 }
@@ -119,7 +119,7 @@ void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
 
 namespace {
 
-/// A part of each head, or neighbours that turn together: no kernel of ours does it.
+/// Rotates a part of each head, or adjacent elements, by libtorch operations.
 void rope_parts(const at::Tensor& x, const RopeTable& table, const at::Tensor& positions,
                 int64_t count, int64_t dim, bool inverse) {
   const int64_t half = table.cos.size(1);

@@ -7,9 +7,9 @@
 namespace dsj::models {
 namespace {
 
-/// The call of a piece of its rows: with its own draws of dropout.
+/// The call for a piece of its rows, with its own dropout key.
 LayerCall piece_call(const LayerCall& call, const layout::RowPiece& piece) {
-  constexpr int64_t kFirstSite = int64_t{1} << 32;  // a unit's other sites lie below
+  constexpr int64_t kFirstSite = int64_t{1} << 32;  // all other sites of a unit are smaller
   LayerCall one = call;
   if (one.dropout_key) one.dropout_key = dropout_key(*one.dropout_key, kFirstSite + piece.first);
   return one;

@@ -1,6 +1,5 @@
-// A layer's MLP piece by piece (job/layout/row_pieces.h): only where nothing of it is kept for
-// backward, which is where there is no backward, or where backward computes it again. So pieces
-// cost no product more than whole rows do.
+// Runs a layer's MLP piece by piece (job/layout/row_pieces.h) if backward keeps nothing of it:
+// without backward, or if backward recomputes it. So pieces need no more products than whole rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +8,8 @@
 
 namespace dsj::models {
 
-/// What an MLP reads, and what its result is added to: one tensor, unless attention and the MLP read
-/// the same input (layout::ModelConfig::parallel).
+/// The input of an MLP, and the residual to which its result is added. They are one tensor, unless
+/// attention and the MLP have the same input (layout::ModelConfig::parallel).
 struct MlpInput {
   at::Tensor read, residual;  ///< [N, H]
   MlpInput rows(const layout::RowPiece& piece) const {
@@ -18,7 +17,7 @@ struct MlpInput {
   }
 };
 
-/// A layer of two halves: attention, then an MLP that runs in pieces where the call's rule cuts.
+/// A layer of two halves: attention, then an MLP, in pieces if the call's rule says so.
 class LayerInPieces : public Layer {
  public:
   explicit LayerInPieces(bool parallel) : parallel_(parallel) {}
@@ -30,14 +29,14 @@ class LayerInPieces : public Layer {
                       LayerSaved saved) const final;
 
  private:
-  /// The MLP is computed again, a piece at a time.
+  /// Recomputes the MLP, one piece at a time.
   void backward_mlp_in_pieces(const zero::UnitParameters& p, const at::Tensor& dy,
                               const at::Tensor& dread, const LayerCall& call,
                               LayerSaved& saved) const;
 
-  /// The gradient of what attention and the MLP added up to, from that of the result; maybe dy itself.
+  /// From the gradient of the layer's result to that of its sum; may be dy itself.
   virtual at::Tensor backward_sum(const zero::UnitParameters&, at::Tensor dy) const { return dy; }
-  /// All before the MLP.
+  /// Everything before the MLP.
   virtual MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                           LayerSaved* saved) const = 0;
   /// The MLP's first half: the input of its activation.
@@ -45,12 +44,12 @@ class LayerInPieces : public Layer {
                                const LayerCall& call, LayerSaved* saved) const = 0;
   virtual at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                          LayerSaved* saved) const = 0;
-  /// dread [N, H] += gradient of what the MLP reads. It is dy itself, unless the layer is parallel.
+  /// dread [N, H] += gradient of the MLP's input. It is dy itself, unless the layer is parallel.
   virtual void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
                             const at::Tensor& dread, const LayerCall& call,
                             LayerSaved& saved) const = 0;
-  /// dy: gradient of the residual behind attention; dread: as backward_mlp left it. Returns that of
-  /// x. Where norm1 was not kept, it is computed again.
+  /// dy: gradient of the residual after attention; dread: as backward_mlp left it. Returns the
+  /// gradient of x. Recomputes norm1 if it was not saved.
   virtual at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy,
                                         at::Tensor dread, const LayerCall& call,
                                         LayerSaved& saved) const = 0;

@@ -11,7 +11,7 @@
 namespace dsj::models {
 namespace {
 
-/// The weight as [out, in], however it is stored.
+/// The weight as [out, in], independent of how it is stored.
 at::Tensor oriented(const Projection& projection, const at::Tensor& weight) {
   const at::Tensor one = projection.slice < 0 ? weight : weight.select(0, projection.slice);
   return projection.transposed ? one.t() : one;
@@ -29,7 +29,7 @@ void grad_weight(const Projection& projection, const zero::GradView& grad, const
   }
 }
 
-/// Calls f with the gradients of `count` neighbours: with one of all where they lie together.
+/// Calls f with the gradient of `count` neighbours together if they are adjacent, else with each.
 template <typename F>
 void each_gradient(const zero::UnitParameters& p, int first, int count, F f) {
   const auto all = p.trained(first) ? p.stacked_grad(first, count) : zero::GradView{};

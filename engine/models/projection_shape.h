@@ -1,4 +1,4 @@
-// Which parameters of a unit make one linear projection (projection.h, adapters.h).
+// The parameters of a unit that form one linear projection (projection.h, adapters.h).
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ struct Projection {
   int bias = -1;               ///< first of as many biases, or -1
   std::vector<int64_t> sizes;  ///< output columns of each
   bool transposed = false;     ///< stored [in, out] (GPT-2's Conv1D); one weight only
-  /// Of one weight [slices, out, in] and one bias [slices, out]: which slice; -1: they have none.
+  /// The slice of a weight [slices, out, in] and a bias [slices, out]; -1 if they have no slices.
   int64_t slice = -1;
 
-  /// All output columns.
+  /// The number of output columns.
   int64_t width() const { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 };
 
-/// Of the unit in this micro-step (LayerCall): what an adapter drops of its input.
+/// The key of an adapter's dropout, for the unit in this micro-step (LayerCall).
 using DropoutKey = std::optional<uint64_t>;
 
 }  // namespace dsj::models

@@ -85,7 +85,7 @@ const RopeTable& RopeTables::below(int64_t length) {
   if (config_.scaling == Scaling::LongRope) scaled_for = length > config_.original_max ? 1 : 0;
   if (table_.cos.defined() && table_.cos.size(0) >= length && scaled_for == scaled_for_)
     return table_;
-  table_ = {};  // before the new one is made
+  table_ = {};  // frees the old table before the new one is made
   table_ = rope_table(config_, dim_, length, options_);
   table_.in_pairs = in_pairs_;
   scaled_for_ = scaled_for;
@@ -94,7 +94,7 @@ const RopeTable& RopeTables::below(int64_t length) {
 
 namespace {
 
-/// Elements of a head that are rotated in layers that take the one rope or the other.
+/// The number of rotated elements of a head, by kind of rope.
 int64_t rotary_size(const layout::ModelConfig& model, bool local) {
   for (int64_t layer = 0; layer < model.num_layers; ++layer)
     if (model.rotates_locally(layer) == local) return model.of_layer(layer).rotary_size();

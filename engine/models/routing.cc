@@ -13,7 +13,7 @@ using layout::ExpertsConfig;
 
 namespace {
 
-/// [N, E]: what the choice goes by; -inf where an expert's group is not taken.
+/// [N, E]: the scores for the choice; -inf for experts of groups that are not chosen.
 at::Tensor choosing_scores(const ExpertsConfig& config, const at::Tensor& scores,
                            const at::Tensor& correction) {
   const at::Tensor corrected = correction.defined() ? scores + correction : scores;
@@ -26,7 +26,7 @@ at::Tensor choosing_scores(const ExpertsConfig& config, const at::Tensor& scores
       .view_as(corrected);
 }
 
-/// Of each token's weights, [N, 1].
+/// The sum of each token's weights, [N, 1].
 at::Tensor sum_of(const ExpertsConfig& config, const at::Tensor& weights) {
   return weights.sum(-1, true).clamp_min_(config.least_sum);
 }

@@ -22,15 +22,15 @@ void RowBounds::add_row(int64_t length, int64_t first) {
 }
 
 RowBounds::RowBounds(std::span<const int64_t> lengths, const std::vector<int64_t>& positions,
-                     at::Device place) {
+                     at::Device device) {
   for (const int64_t length : lengths) add_row(length, 0);
   DSJ_CHECK(tokens() == std::ssize(positions));
   for (const int64_t position : positions) positions_end_ = std::max(positions_end_, position + 1);
-  positions_ = device::upload(at::tensor(positions), place);
-  starts_there_ = device::upload_starts(starts_, place);
+  positions_ = device::upload(at::tensor(positions), device);
+  starts_there_ = device::upload_starts(starts_, device);
 }
 
-RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
+RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device device,
                      std::span<const int64_t> firsts) {
   DSJ_CHECK(firsts.empty() || firsts.size() == lengths.size());
   for (size_t i = 0; i < lengths.size(); ++i) {
@@ -44,8 +44,8 @@ RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
     for (int64_t row = 0; row < run.rows; ++row, next += run.length)
       std::iota(next, next + run.length, run.first);
   }
-  positions_ = device::upload(positions, place);
-  starts_there_ = device::upload_starts(starts_, place);
+  positions_ = device::upload(positions, device);
+  starts_there_ = device::upload_starts(starts_, device);
 }
 
 }  // namespace dsj::models

@@ -11,7 +11,7 @@
 namespace dsj::models {
 namespace {
 
-/// How a model's heads are dealt to ranks.
+/// How a model's heads are distributed over ranks.
 struct Dealt {
   Dealt(const ops::Attention& shape, int ranks)
       : ranks(ranks),
@@ -24,14 +24,14 @@ struct Dealt {
     DSJ_CHECK(shape.heads % ranks == 0);
   }
   const int64_t ranks;
-  const int64_t heads;     ///< query heads of a rank
-  const int64_t copies;    ///< of each key head
-  const int64_t kv_heads;  ///< of a rank, copies among them
+  const int64_t heads;     ///< query heads per rank
+  const int64_t copies;    ///< copies of each key head
+  const int64_t kv_heads;  ///< key heads per rank, including copies
   const int64_t dim, all_heads, all_kv_heads;
   int64_t width() const { return (heads + 2 * kv_heads) * dim; }
 };
 
-/// Slice s of `sent` goes to rank s; what rank s sent here is slice s of the result.
+/// Sends slice s of `sent` to rank s. Slice s of the result is what rank s sent here.
 at::Tensor exchanged(const RowCut& cut, const at::Tensor& sent) {
   at::Tensor came = at::empty(sent.sizes(), sent.options());
   cut.ranks->all_to_all(came.view({-1}), sent.view({-1}), {comm::Traffic::Heads, "attention"})
@@ -44,12 +44,12 @@ at::Tensor by_rank(const at::Tensor& x, const Dealt& d) {
   return x.view({x.size(0), d.ranks, d.heads, d.dim}).transpose(0, 1);
 }
 
-/// The columns of heads first to first + count of tokens x.
+/// The columns of heads [first, first + count) of tokens x.
 at::Tensor columns(const at::Tensor& x, const Dealt& d, int64_t first, int64_t count) {
   return x.narrow(1, first * d.dim, count * d.dim);
 }
 
-/// Key or value heads of all tokens, each as often as ranks ask for it: [N, W kv_heads, D].
+/// Key or value heads of all tokens, copied for the ranks that need them: [N, W kv_heads, D].
 at::Tensor copied(const at::Tensor& keys, const Dealt& d) {
   return keys.unflatten(1, {d.all_kv_heads, 1, d.dim})
       .expand({keys.size(0), d.all_kv_heads, d.copies, d.dim})
@@ -93,7 +93,7 @@ at::Tensor heads_back(const at::Tensor& dheads, const RowCut& cut, const Dealt& 
   return dqkv;
 }
 
-/// What of a layer's attention is this rank's.
+/// This rank's share of a layer's attention.
 ops::Attention own_shape(const ops::Attention& shape, const RowCut& cut, const Dealt& d) {
   ops::Attention own = shape;
   own.heads = d.heads;

@@ -11,7 +11,7 @@
 
 namespace dsj::models {
 
-/// On each element. alpha_p, alpha_n, beta, eps [1], on x's device.
+/// The elementwise function's parameters alpha_p, alpha_n, beta, eps [1], on x's device.
 struct XieluNumbers {
   at::Tensor alpha_p, alpha_n, beta, eps;
 };
@@ -23,7 +23,7 @@ struct XieluGradients {
 /// x becomes its own gradient.
 XieluGradients xielu_backward(const at::Tensor& dy, at::Tensor x, const XieluNumbers& numbers);
 
-/// Of a unit: where its two parameters are.
+/// xIELU of a unit, by the indices of its two parameters.
 class Xielu {
  public:
   Xielu(int positive, int negative) : positive_(positive), negative_(negative) {}
