@@ -24,7 +24,7 @@ at::Tensor view(const void* data, at::IntArrayRef sizes, at::IntArrayRef strides
       .make_tensor();
 }
 
-/// [rows, heads, dim] of the first heads of each row.
+/// The first heads of each row as [rows, heads, dim].
 at::Tensor heads_of(const at::Tensor& x, int64_t heads, int64_t dim) {
   return x.narrow(1, 0, heads * dim).unflatten(1, {heads, dim});
 }
@@ -33,7 +33,7 @@ struct Normed {
   at::Tensor y, rstd;
 };
 
-/// Over the last dimension.
+/// RMS norm over the last dimension.
 Normed rms_normed(const at::Tensor& x, const at::Tensor& w, double eps) {
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor rstd = wide.square().mean(-1).add_(eps).rsqrt_();
@@ -206,8 +206,8 @@ void compute(at::Device on, const kernels::ScatterRows& op) {
     to.index_add_(0, rows, from);
     return;
   }
-  // The rows that go to one place are added up at one of them, in fp32. Then each of them writes
-  // the whole sum there: the same value, so it does not matter which comes last.
+  // Rows with the same index are added up in fp32 at one of them. Then each of them writes the
+  // whole sum to the output: the values are equal, so the order of writes does not matter.
   const at::Tensor one_of_them = at::zeros({op.out.rows}, rows.options())
                                      .index_copy_(0, rows, at::arange(op.x.rows, rows.options()))
                                      .index_select(0, rows);
@@ -220,7 +220,7 @@ void compute(at::Device on, const kernels::SumOfSquares& op) {
   number_of(op.sum, on).add_(vector_of(op.x, on).to(at::kDouble).square().sum());
 }
 
-using device::compute;  // those of aten_update.cc too
+using device::compute;  // including those of aten_update.cc
 
 class AtenPort final : public kernels::UniformPort<AtenPort> {
  public:

@@ -1,4 +1,4 @@
-// What the two files of the port by libtorch's operations share. Callers take aten_port() of
+// Shared by the two files of the port that runs libtorch's operations. Callers use aten_port() of
 // device.h.
 #pragma once
 
@@ -11,10 +11,10 @@
 namespace dsj::device {
 
 at::ScalarType scalar_type(kernels::Type type);
-/// A view of memory on `place`: [rows, width], or [width] for one row.
+/// A view of device memory: [rows, width], or [width] for one row.
 at::Tensor tensor_of(const kernels::Rows& rows, at::Device place);
 at::Tensor vector_of(const kernels::Rows& row, at::Device place);
-/// A view of values one after the other.
+/// A view of contiguous values.
 at::Tensor vector_of(std::span<const float> values, at::Device place);
 at::Tensor vector_of(std::span<const double> values, at::Device place);
 at::Tensor vector_of(std::span<const int64_t> values, at::Device place);

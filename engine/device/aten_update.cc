@@ -1,5 +1,5 @@
-// The rules of engine/optim/optimizer.h as libtorch's operations, in the order written there: a
-// second telling on purpose, which the kernels' one text (optim/element_rules.h) is compared with.
+// The rules of engine/optim/optimizer.h as libtorch operations, in the order written there. This
+// second implementation is deliberate: tests compare the kernels' (optim/element_rules.h) with it.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -18,12 +18,12 @@ using namespace optim;  // NOLINT: the rules
 
 constexpr int64_t kPiece = 1 << 22;  ///< elements at a time: bounds the temporaries
 
-/// What a rule sees. The fp32 gradient is a copy that the rule may change.
+/// The operands of a rule. The fp32 gradient is a copy that the rule may change.
 struct Elements {
   at::Tensor p, g;
   std::vector<at::Tensor> states;
   bool first;
-  at::Tensor coefficient = {};  ///< LAMB's, [1] double; undefined: 1
+  at::Tensor coefficient = {};  ///< LAMB's, [1] double; undefined means 1
 };
 
 void decay(const Elements& e, double weight_decay) {
@@ -101,7 +101,7 @@ at::Tensor lamb_direction(const LambRule& r, const at::Tensor& p,
   return at::div_out(denominator, states[0], denominator).add_(p, r.weight_decay);
 }
 
-/// The second pass.
+/// LAMB's second pass.
 void apply(const LambRule& r, const Elements& e) {
   at::Tensor direction = lamb_direction(r, e.p, e.states);
   if (e.coefficient.defined()) direction.mul_(e.coefficient);
@@ -175,7 +175,7 @@ Elements elements_of(const Update& update, const kernels::Span& span, int64_t fi
   return elements;
 }
 
-/// Calls f(span, first element, how many) tile by tile.
+/// Calls f(span, first element, count) tile by tile.
 template <typename F>
 void for_pieces(kernels::Spans spans, F f) {
   for (const kernels::Span& span : spans)

@@ -9,7 +9,7 @@
 namespace dsj::device {
 namespace {
 
-/// As the kernels count: how many tokens before its own a token sees. None: all.
+/// The window as the kernels count it: visible tokens before a token's own; nullopt means all.
 std::optional<int64_t> before(const RowAttention& in) {
   if (in.window == 0 || in.window >= in.longest) return std::nullopt;
   return in.window - 1;

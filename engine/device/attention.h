@@ -1,6 +1,6 @@
-// Attention on accelerators over rows laid end to end: libtorch's flash kernels take where each row
-// begins, and heads that share keys and values. So a micro-batch is one call, whatever its rows,
-// and nothing is copied on the way in. Which calls can take them is decided here.
+// Attention on accelerators over concatenated rows. libtorch's flash kernels take the bounds of
+// rows, and key and value heads that several query heads share. So a micro-batch is one call for
+// any rows, and nothing is copied before it. This file decides which calls can use them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +10,13 @@
 
 namespace dsj::device {
 
-/// Which form of attention a call takes, and why, in words for the log.
+/// The form of attention for a call, and the reason, for the log.
 struct AttentionChoice {
-  bool by_rows = false;  ///< false: Device::attention(), a call for each run of rows of one length
+  bool by_rows = false;  ///< if false: Device::attention(), a call per run of rows of equal length
   std::string because;
 };
-/// `capability`: the GPU's compute capability, 90 is 9.0; 0: not known. Pure. The limits are those
-/// of the kernels in libtorch 2.11.
+/// `capability`: the GPU's compute capability, 90 for 9.0, or 0 if unknown. Pure. The limits are
+/// those of the kernels in libtorch 2.11.
 AttentionChoice choose_attention(at::ScalarType type, int64_t dim, int capability);
 
 /// Causal attention within rows. Shapes: N tokens of all rows.
@@ -26,14 +26,14 @@ struct RowAttention {
   at::Tensor starts;    ///< [rows + 1] int32, on qkv's device: each row's first token, then N
   int64_t longest = 0;  ///< tokens of the longest row
   double scale = 1;     ///< on the scores
-  int64_t window = 0;   ///< how many tokens a token sees, itself included; 0: all before it
+  int64_t window = 0;   ///< number of visible tokens, including itself; 0: all earlier
 };
 /// [N, heads, dim], [N, kv_heads, dim] twice: views of in.qkv.
 struct RowHeads {
   at::Tensor q, k, v;
 };
 RowHeads heads_of(const RowAttention& in);
-/// What the backward needs of the forward.
+/// The forward's results that the backward needs.
 struct RowAttended {
   at::Tensor out;  ///< [N, heads * dim]
   at::Tensor logsumexp, generator_state, unused;

@@ -1,5 +1,5 @@
-// The device port on a CPU: the tables of engine/kernels, split over libtorch's threads. How work
-// is split never changes a result, whatever the number of threads.
+// The device port on a CPU: the tables of engine/kernels, split over libtorch's threads. Results do
+// not depend on the split or on the number of threads.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -22,23 +22,23 @@ using kernels::Span;
 using kernels::Stream;
 using kernels::Type;
 
-/// Elements per task of an update: large enough to hide the cost of a task, small enough that the
-/// temporaries of a tile stay in L2.
+/// Elements per task of an update: large enough to amortise the cost of a task, small enough that a
+/// tile's temporaries stay in L2.
 constexpr int64_t kTile = 1 << 15;
 /// Elements per partial sum of squares; a multiple of the kernels' 4096.
 constexpr int64_t kBlock = 1 << 16;
 
-/// Rows per task: enough work to hide the cost of a task.
+/// Rows per task: enough work to amortise the cost of a task.
 int64_t grain(int64_t width) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1));
 }
 
-/// Row i as rows of one.
+/// Row i as Rows with one row.
 Rows row_of(const Rows& rows, int64_t i) {
   const int64_t bytes = i * rows.stride * (rows.type == Type::F32 ? 4 : 2);
   return {static_cast<char*>(rows.data) + bytes, rows.type, 1, rows.width, rows.stride};
 }
-/// The heads of row i as rows.
+/// The heads of row i as Rows.
 Rows heads_of(const Rows& rows, int64_t i, int64_t heads, int64_t dim) {
   return {row_of(rows, i).data, rows.type, heads, dim, dim};
 }
@@ -51,7 +51,7 @@ void split(const Op& op, int64_t rows, int64_t width) {
                    [&](int64_t begin, int64_t end) { table.run(op, begin, end); });
 }
 
-/// Calls f(first row, the row after the last, i) for the i-th share of the rows, in parallel.
+/// Calls f(first row, end row, i) for the i-th share of the rows, in parallel.
 template <typename F>
 void for_shares(int64_t rows, int64_t shares, F f) {
   const int64_t share = (rows + shares - 1) / shares;
@@ -67,7 +67,7 @@ Rows cleared(const Rows& partial, int64_t i) {
   return row;
 }
 
-/// The span from element `first` on. `states` takes the pointers.
+/// The span from element `first` on. `states` receives the pointers.
 Span tile_of(const Span& span, int64_t first, int64_t n, std::vector<float*>& states) {
   const auto forward = [&](const void* data, Type type) {
     const int64_t bytes = first * (type == Type::F32 ? 4 : 2);
@@ -85,7 +85,7 @@ Span tile_of(const Span& span, int64_t first, int64_t n, std::vector<float*>& st
   return tile;
 }
 
-/// Calls f(tile, its index) on all threads.
+/// Calls f(tile, index) on all threads.
 template <typename F>
 void for_tiles(const Span& span, F f) {
   at::parallel_for(0, (span.n + kTile - 1) / kTile, 1, [&](int64_t begin, int64_t end) {
@@ -101,8 +101,8 @@ class CpuPort final : public kernels::PartialPort {
   const char* name() const override { return kernels::table().isa; }
   using PartialPort::run;
 
-  /// Of the rows alone, so the result does not depend on the number of threads. It bounds how many
-  /// of them share the work.
+  /// Depends only on the rows, so the result does not depend on the number of threads. It limits
+  /// how many threads share the work.
   int64_t partials(int64_t rows) const override { return std::clamp<int64_t>(rows / 16, 1, 128); }
 
   void run(Stream, const kernels::RmsNorm& op) override { split(op, op.x.rows, op.x.width); }
@@ -175,11 +175,11 @@ class CpuPort final : public kernels::PartialPort {
   }
 
   void run(Stream, const kernels::ScatterRows& op) override {
-    // The rows of x by where they go, in their order.
+    // The rows of x, sorted by index; equal ones in order.
     std::vector<int64_t> order(static_cast<size_t>(op.x.rows));
     std::iota(order.begin(), order.end(), int64_t{0});
     std::ranges::stable_sort(order, {}, [&](int64_t row) { return op.index[row]; });
-    std::vector<int64_t> groups;  // where in `order` another row of `out` begins
+    std::vector<int64_t> groups;  // positions in `order` where a new row of `out` starts
     for (int64_t i = 0; i < op.x.rows; ++i)
       if (i == 0 || op.index[order[i]] != op.index[order[i - 1]]) groups.push_back(i);
     groups.push_back(op.x.rows);
@@ -225,7 +225,7 @@ class CpuPort final : public kernels::PartialPort {
     const auto scale = static_cast<float>(op.update->grad_scale);
     const auto rule = optim::lamb_moments(std::get<optim::LambRule>(op.update->rule));
     for (const Span& span : op.spans) {
-      // One pair per tile, added in order.
+      // One pair of sums per tile, added in order.
       std::vector<double> tiles(static_cast<size_t>(2 * ((span.n + kTile - 1) / kTile)));
       for_tiles(span, [&](const Span& tile, int64_t i) {
         kernels::table().lamb_moments(rule, scale, tile, tiles.data() + 2 * i);

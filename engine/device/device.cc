@@ -15,7 +15,7 @@
 namespace dsj::device {
 namespace {
 
-/// What install() brought, by kind of device.
+/// The ports of install(), by kind of device.
 std::array<std::atomic<kernels::Port*>, kDeviceKinds> installed;
 std::array<std::atomic<int>, kDeviceKinds> capabilities;
 
@@ -49,7 +49,7 @@ class Cpu final : public Device {
   }
 };
 
-/// CUDA, and whatever else libtorch runs attention's flash and memory-efficient kernels on.
+/// CUDA, and any other device with libtorch's flash and memory-efficient attention kernels.
 class Accelerator final : public Device {
  public:
   explicit Accelerator(at::DeviceType kind) : kind_(kind) {}
@@ -62,7 +62,7 @@ class Accelerator final : public Device {
   AttentionChoice attention_choice(at::ScalarType type, int64_t dim) const override {
     return choose_attention(type, dim, capabilities[static_cast<size_t>(kind_)]);
   }
-  /// The kernel wants rows aligned to 16 elements and a mask per head (a view).
+  /// The kernel needs rows aligned to 16 elements and a mask per head (a view).
   at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const override {
     const int64_t queries = mask.size(0), keys = mask.size(1), padded = (keys + 15) / 16 * 16;
     at::Tensor aligned = at::zeros({queries, padded}, mask.options()).narrow(1, 0, keys);
@@ -163,7 +163,7 @@ HostRead::~HostRead() {
   try {
     streams(place_).wait(*copied_);  // the copy writes into host_
   } catch (const std::exception&) {
-    // The device has failed, and nothing writes any more. Whoever waits next says so.
+    // The device has failed, so nothing writes any more. The next wait reports it.
   }
 }
 

@@ -1,9 +1,9 @@
-// What differs by the kind of device, behind one look-up: the kernels (engine/kernels/port.h), and
-// which of libtorch's own kernels to use for attention and for 16-bit products. models/, zero/ and
-// train/ ask a tensor's Device and never which kind it is.
+// One look-up for everything that depends on the kind of device: the kernels
+// (engine/kernels/port.h), and libtorch's kernels for attention and 16-bit products. models/, zero/
+// and train/ use a tensor's Device and never check its kind.
 //
-// A CPU has the tables of engine/kernels. Any other device runs libtorch's operations until
-// install() brings kernels of its own.
+// A CPU has the tables of engine/kernels. Other devices run libtorch's operations until install()
+// provides kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,14 +21,14 @@
 
 namespace dsj::device {
 
-/// Queries, keys and values [batch, heads, seq, D], views or not. Causal: by the kernel, with as
-/// many queries as keys; with a mask by the mask alone.
+/// Queries, keys and values [batch, heads, seq, D], may be views. Without a mask the kernel is
+/// causal, with as many queries as keys; with a mask only the mask counts.
 struct AttentionInput {
   at::Tensor q, k, v;
-  std::optional<at::Tensor> mask;  ///< from Device::mask(): which keys a query sees
+  std::optional<at::Tensor> mask;  ///< from Device::mask(): the keys that each query sees
   double scale = 1;                ///< on the scores
 };
-/// What attention's backward needs of its forward.
+/// The results of attention's forward that its backward needs.
 struct AttentionResult {
   at::Tensor out;  ///< [batch, heads, seq, D]
   at::Tensor logsumexp;
@@ -41,38 +41,38 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual kernels::Port& kernels() const = 0;
-  /// The calling thread's current stream on `place`.
+  /// The calling thread's current stream on a device.
   virtual kernels::Stream stream(at::Device place) const = 0;
   /// Whether products of this type run natively. DSJ_NATIVE_BF16=0 turns bf16's off on the CPU.
   virtual bool multiplies(at::ScalarType type) const = 0;
-  /// Which form of attention it has for heads of this type and size. By rows: attention.h's calls;
-  /// else the three methods below.
+  /// The form of attention for heads of this type and size: by rows with the calls of attention.h,
+  /// else with the three methods below.
   virtual AttentionChoice attention_choice(at::ScalarType type, int64_t dim) const = 0;
-  /// `mask` [queries, keys], 0 or -inf, in the form that attention wants for batch x heads.
+  /// Converts `mask` [queries, keys], 0 or -inf, to attention's form for batch x heads.
   virtual at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const = 0;
-  /// libtorch's flash attention of this kind of device. It never keeps the scores.
+  /// libtorch's flash attention for this kind of device. It never keeps the scores.
   virtual AttentionResult attention(const AttentionInput& in) const = 0;
   /// The gradients of q, k and v. `dout`, `result.out`: [batch, heads, seq, D], of q's type.
   virtual std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
       const at::Tensor& dout, const AttentionInput& in, const AttentionResult& result) const = 0;
 };
 
-/// The Device of a tensor or of a place.
+/// The Device of a tensor or of an at::Device.
 const Device& of(at::Device place);
 inline const Device& of(const at::Tensor& tensor) {
   return of(tensor.device());
 }
 
-/// libtorch's operations as a port for devices of one kind: the oracle of other ports, and what a
-/// PartialPort falls back on.
+/// libtorch's operations as a port for devices of one kind: the oracle of other ports, and the
+/// fallback of PartialPort.
 kernels::Port& aten_port(at::DeviceType kind);
 /// The CPU's kernels.
 kernels::Port& cpu_port();
-/// From now on devices of this kind run `port`, which must live until the process ends or another
-/// one is installed. Returns the one before. Not while tensors of this kind are in use elsewhere.
+/// Makes devices of this kind run `port`, which must live until the process ends or another one is
+/// installed. Returns the previous one. Do not call it while other threads use such tensors.
 kernels::Port& install(at::DeviceType kind, kernels::Port& port);
-/// The compute capability of all devices of this kind, 90 for 9.0: what attention_choice() goes by.
-/// 0, the initial value: not known. When install() is called, too.
+/// Sets the compute capability of all devices of this kind, 90 for 9.0, for attention_choice().
+/// Initially 0, unknown. Call it together with install().
 void set_capability(at::DeviceType kind, int capability);
 
 /// A port and its stream for tensors of one device: `On(x).run(kernels::Swiglu{...})`.
@@ -92,12 +92,12 @@ class On {
   kernels::Port& port_;
 };
 
-/// A 1-d or 2-d tensor as rows; neighbours in a row are adjacent in memory. Undefined: left out.
-/// fp32, bf16 or fp16.
+/// A 1-d or 2-d tensor, fp32, bf16 or fp16, as rows, which must be contiguous; an undefined tensor
+/// gives data null.
 kernels::Rows rows_of(const at::Tensor& tensor);
-/// The same, of all elements as one row. Contiguous.
+/// The same, with all elements of a contiguous tensor as one row.
 kernels::Rows row_of(const at::Tensor& tensor);
-/// All elements of a contiguous tensor of type T; a const T: to read them. Undefined: none.
+/// All elements of a contiguous tensor of type T, or const T to read them; empty if undefined.
 template <typename T>
 std::span<T> values_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
@@ -110,14 +110,14 @@ std::span<T> values_of(const at::Tensor& tensor) {
 }
 kernels::Type type_of(at::ScalarType type);
 
-/// Host values on a device, without waiting for it.
+/// Copies host values to a device without waiting for it.
 at::Tensor upload(const at::Tensor& host, at::Device place);
-/// Where each of several rows begins, int32, for kernels that take all rows at once. Undefined on
-/// the CPU, whose attention goes row by row.
+/// The start of each row, int32, for kernels that take concatenated rows. Undefined on the CPU,
+/// whose attention takes rows one by one.
 at::Tensor upload_starts(const std::vector<int64_t>& starts, at::Device place);
 
-/// A device tensor on its way to the host. The copy begins with the object and overlaps with what
-/// the device has queued; get() waits for it.
+/// Copies a device tensor to the host. The copy starts with the object and overlaps with queued
+/// work of the device; get() waits for it.
 class HostRead {
  public:
   explicit HostRead(const at::Tensor& tensor);
@@ -129,7 +129,7 @@ class HostRead {
  private:
   at::Tensor host_;
   const at::Device place_;
-  MarkPtr copied_;  ///< null: nothing is under way
+  MarkPtr copied_;  ///< null if no copy is in flight
 };
 
 }  // namespace dsj::device

@@ -13,8 +13,8 @@
 namespace dsj::device {
 namespace {
 
-/// Locking pages stops a device. Small blocks, which every step asks for, are kept for the next one
-/// of their size.
+/// Locking pages stalls a device. So small blocks, which every step needs, are kept for reuse by
+/// requests of the same size.
 constexpr size_t kSmall = size_t{1} << 20, kKeptPerSize = 4;
 
 std::array<HostPages, kDeviceKinds>& all_pages() {

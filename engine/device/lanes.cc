@@ -49,7 +49,7 @@ const c10::Event& event_of(const Mark& mark) {
   return static_cast<const Event&>(mark).event;
 }
 
-/// Any device that libtorch has streams for: CUDA's are in libc10_cuda, behind libdsj_cuda.so.
+/// Any device with libtorch streams. CUDA's are in libc10_cuda, loaded with libdsj_cuda.so.
 class Queued final : public Streams {
  public:
   explicit Queued(at::Device place)

@@ -1,4 +1,4 @@
-// The lanes (streams.h) of the devices that this process has.
+// The lanes (streams.h) of this process's devices.
 // Tested by: tests/engine/device/streams_test.cc, tests/engine/simulated/late_test.cc
 #pragma once
 

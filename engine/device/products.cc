@@ -15,7 +15,7 @@
 namespace dsj::device {
 namespace {
 
-/// `kept` holds the copy of a tensor whose neighbours are nowhere adjacent.
+/// `kept` owns a contiguous copy if the tensor has no unit stride.
 kernels::Operand operand(const at::Tensor& tensor, at::Tensor& kept) {
   const bool adjacent = tensor.stride(0) == 1 || tensor.stride(1) == 1;
   kept = adjacent ? tensor : tensor.contiguous();
@@ -55,7 +55,7 @@ void multiply(at::Tensor out, const at::Tensor& a, const at::Tensor& b, const at
               const at::Tensor& addend) {
   DSJ_CHECK(out.size(1) <= 1 || out.stride(1) == 1);
   DSJ_CHECK(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1));
-  if (a.size(1) == 0) {  // a sum of nothing
+  if (a.size(1) == 0) {  // an empty sum
     addend.defined() ? out.copy_(addend) : out.zero_();
     if (bias.defined()) out.add_(bias);
     return;
