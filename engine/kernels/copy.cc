@@ -18,7 +18,7 @@ void copy_through_caches(float* to, const float* from, int64_t n) {
 
 #ifdef DSJ_KERNELS_X86
 
-// SSE alone: every x86-64 has it, and wider stores leave the core in the same lines.
+// Only SSE: every x86-64 CPU has it, and wider stores produce the same cache-line writes.
 void copy_past_caches(float* to, const float* from, int64_t n) {
   constexpr int64_t kLine = 16, kShort = 4096;  // elements
   if (n < kShort) return copy_through_caches(to, from, n);
@@ -34,7 +34,7 @@ void copy_past_caches(float* to, const float* from, int64_t n) {
     _mm_stream_ps(to + i + 8, c);
     _mm_stream_ps(to + i + 12, d);
   }
-  _mm_sfence();  // a thread that is told of the copy sees it
+  _mm_sfence();  // orders the copy before a later notification of another thread
   copy_through_caches(to + end, from + end, n - end);
 }
 

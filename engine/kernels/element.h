@@ -1,5 +1,5 @@
-// How an element is read as fp32 and rounded back, in integer arithmetic: the same bits on every
-// instruction set. In an unnamed namespace, because each instruction set compiles a copy of its own.
+// Converts elements to fp32 and back with integer arithmetic: the same bits on every instruction
+// set. In an unnamed namespace, because each instruction set compiles its own copy.
 // Tested by: tests/engine/kernels/kernels_test.cc
 #pragma once
 
@@ -17,8 +17,8 @@ inline float load(const float* p, int64_t i) {
 inline float load(const Bf16* p, int64_t i) {
   return std::bit_cast<float>(static_cast<uint32_t>(p[i].bits) << 16);
 }
-/// One select per case and no branch: every element takes the same instructions. A subnormal half
-/// is a whole multiple of 2^-24.
+/// Uses selects and no branches, so that it vectorises. A subnormal half is a multiple of
+/// 2^-24.
 inline float load(const Half* p, int64_t i) {
   const uint32_t magnitude = p[i].bits & 0x7fffu, sign = (p[i].bits & 0x8000u) << 16;
   const uint32_t shifted = magnitude << 13;
@@ -27,16 +27,16 @@ inline float load(const Half* p, int64_t i) {
   const uint32_t bits = magnitude < 0x0400u ? std::bit_cast<uint32_t>(small) : normal;
   return std::bit_cast<float>(sign | bits);
 }
-/// Rounds to nearest even; NaN stays NaN. The choice is arithmetic: of a conditional the compiler
-/// makes a branch where roundings follow each other, and the loop around it stays scalar.
+/// Rounds to nearest even; NaN stays NaN. Selects by arithmetic, because GCC turns a conditional
+/// into a branch when roundings are chained, and the surrounding loop then stays scalar.
 inline uint16_t bf16_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const uint32_t is_nan = -static_cast<uint32_t>((bits & 0x7fffffffu) > 0x7f800000u);
   return static_cast<uint16_t>((rounded & ~is_nan) | (0x7fc0u & is_nan));
 }
-/// Rounds to nearest even, to infinity from 65520 on; NaN stays NaN. Below 2^-14 adding 0.5, whose
-/// last bit is 2^-24, does the rounding.
+/// Rounds to nearest even, to infinity from 65520 on; NaN stays NaN. Below 2^-14, adding 0.5, whose
+/// last bit is 2^-24, rounds.
 inline uint16_t half_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const int32_t x = static_cast<int32_t>(bits & 0x7fffffffu);

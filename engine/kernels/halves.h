@@ -1,5 +1,5 @@
-// Halves eight at a time, by the processor's own conversions (F16C): element.h's bits. x86-64 alone. In an unnamed
-// namespace, as element.h.
+// Converts eight halves at a time with F16C, with the same bits as element.h. x86-64 only. In an
+// unnamed namespace, as element.h.
 // Tested by: tests/engine/kernels/kernels_test.cc, tests/engine/comm/reduce_test.cc
 #pragma once
 
@@ -10,8 +10,8 @@
 
 #include "engine/kernels/kernels.h"
 
-// A file that is compiled without F16C calls them from functions that have this themselves, where the processor has
-// it; there they are inlined.
+// A file compiled without F16C may call these from functions with this attribute, if the CPU has
+// F16C; they are inlined there.
 #ifdef __F16C__
 #define DSJ_F16C
 #else
@@ -36,7 +36,7 @@ DSJ_F16C __attribute__((always_inline)) inline void narrow_halves(const float* w
                                                                   Half* to) {
   for (int64_t i = 0; i < n; i += kHalves) {
     const __m256 x = _mm256_loadu_ps(wide + i);
-    // A NaN keeps its sign alone, as in half_bits().
+    // A NaN keeps only its sign, as in half_bits().
     const __m256 nan = _mm256_or_ps(_mm256_and_ps(x, _mm256_set1_ps(-0.0f)),
                                     _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)));
     const __m256 plain = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));

@@ -15,7 +15,7 @@ extern const Table& table_baseline;
 const Table* table(const char* isa) {
 #ifdef DSJ_KERNELS_X86
   __builtin_cpu_init();
-  // What both are compiled with. A hypervisor can hide any of it.
+  // The instruction sets that both are compiled with. A hypervisor can hide each of them.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                     __builtin_cpu_supports("f16c");
   if (!std::strcmp(isa, "avx512")) {

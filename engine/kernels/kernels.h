@@ -1,10 +1,10 @@
-// The engine's CPU kernels other than matrix products. Plain pointers, torch-free. Each call does an
-// operation of port.h for a range of its rows or elements and is single-threaded: the caller splits
-// the work. There is one table per instruction set, chosen at run time.
+// The engine's CPU kernels other than matrix products. Plain pointers, torch-free. Each call runs
+// an operation of port.h on a range of its rows or elements, single-threaded: the caller splits the
+// work. There is one table per instruction set, chosen at run time.
 //
-// Sums and transcendental functions are fp32. 16-bit values are rounded where Hugging Face's code
-// under PyTorch rounds, after every named operation, so that losses agree. Who calls them, and their
-// oracle: port.h.
+// Sums and transcendental functions are fp32. 16-bit values are rounded after every named
+// operation, as in Hugging Face's code under PyTorch, so that losses agree. For callers and oracle
+// see port.h.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +25,18 @@ struct Half {
   uint16_t bits;
 };
 
-/// out [1, H] += the rows x[rows[0]], x[rows[1]] ..., one after the other in fp32; rounded once.
+/// out [1, H] += the rows x[rows[0]], x[rows[1]] ..., in this order in fp32; rounded once.
 struct AddRows {
   In x;
   std::span<const int64_t> rows;
   Rows out;
 };
 
-/// What a table has a kernel of: run(operation, begin, end) does it for the rows [begin, end) of its
-/// first operand; for the elements, where there is nothing but elements (gelu, squares); for
-/// out's columns in AddRows. A norm's backward adds its share to dw and db [1, H]. A sum of squares
-/// is fp32 lanes over each 4096 elements, double above: ranges that begin at multiples of 4096 give
-/// the same sum.
+/// The operations that have a kernel in a table. run(operation, begin, end) processes rows [begin,
+/// end) of the first operand, or elements if the operation is elementwise (gelu, squares), or
+/// columns of out in AddRows. A norm's backward adds its share to dw and db [1, H]. A sum of
+/// squares uses fp32 lanes over each 4096 elements and double above that: ranges that begin at
+/// multiples of 4096 give the same sum.
 #define DSJ_CPU_OPERATIONS(_)                                                            \
   _(RmsNorm)                                                                             \
   _(RmsNormBackward)                                                                     \
@@ -53,11 +53,11 @@ class Table {
   DSJ_CPU_OPERATIONS(DSJ_KERNEL)
 #undef DSJ_KERNEL
 
-  /// Applies a rule to a span. `rule`: the one of optim::ElementRules with the number `which`, its
-  /// coefficient included.
+  /// Applies a rule to a span. `rule`: the rule number `which` of optim::ElementRules, including
+  /// its coefficient.
   virtual void update(size_t which, const void* rule, float grad_scale, const Span& span) const = 0;
-  /// Adds to sums[0], sums[1] in double; the span's own `sums` are left alone. Writes span.direction,
-  /// if there is one; the update takes it from there.
+  /// Adds to sums[0], sums[1] in double and ignores the span's own `sums`. Writes span.direction if
+  /// it is set, for the update.
   virtual void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
                             double* sums) const = 0;
 
@@ -65,9 +65,9 @@ class Table {
   ~Table() = default;
 };
 
-/// The best table that this processor runs. DSJ_ISA=avx2|baseline asks for a lower one.
+/// The best table for this CPU. DSJ_ISA=avx2|baseline selects a lower one.
 const Table& table();
-/// The table of that name; nullptr: this processor or build lacks it. For tests.
+/// The table of that name; nullptr if this CPU or build lacks it. For tests.
 const Table* table(const char* isa);
 
 }  // namespace dsj::kernels

@@ -1,6 +1,6 @@
-// The one text of the kernels, compiled once per instruction set: each kernels_*.cc defines
+// The source of the kernels, compiled once per instruction set: each kernels_*.cc defines
 // DSJ_KERNELS_ISA and includes it. Loops are written for the compiler's vectoriser: no calls, no
-// branches on data, sums in lanes of a fixed number.
+// data-dependent branches, sums in a fixed number of lanes.
 #pragma once
 
 #include <bit>
@@ -182,7 +182,7 @@ void kernel(const SwigluBackward& op, int64_t begin, int64_t end) {
     const T* const da = row_of<T>(op.da, row);
     T* const gate = row_of<T>(op.gate_up, row);
     T* const up = gate + width;
-// They lie apart, but for the compiler too near each other to see it when it runs.
+// gate and up do not overlap, but may be too close for the compiler's overlap check.
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; ++i) {
       const float g = load(gate, i), u = load(up, i), d = load(da, i);
@@ -243,7 +243,7 @@ void kernel(const CrossEntropy& op, int64_t begin, int64_t end) {
     for (; i < width; ++i) peak = load(logits, i) > peak ? load(logits, i) : peak;
     for (const float value : peaks) peak = value > peak ? value : peak;
     const float sum = lane_sum(width, [&](int64_t j) { return fast_exp(load(logits, j) - peak); });
-    // A NaN anywhere must show in the loss. The maximum above skips it; the sum does not.
+    // The loss must be NaN if any logit is. The maximum above skips NaN; the sum does not.
     const float target = load(logits, label);
     loss += std::log(sum) + peak - target;
     const float inverse = op.scale / sum;
@@ -283,14 +283,14 @@ void kernel(const SumOfSquares& op, int64_t begin, int64_t end) {
   *op.sum += total;
 }
 
-// ---- updates: step by step, so that what lies between two loops stays in L1
+// ---- updates: in steps whose intermediate results stay in L1
 
-/// Elements of a step: its loops have a fixed length. (Asking for memory ahead of it made updates
-/// slower: the processor's own guesses are enough.)
+/// Elements of a step: its loops have a fixed length. (Software prefetching made updates slower
+/// than the CPU's own.)
 inline constexpr int64_t kUpdateStep = 64;
 
-// What a step calls is always inlined: a call, and a length that is no constant there, would cost
-// as much as the step.
+// Functions that a step calls are always inlined: a call, or a length that is not a constant, would
+// cost as much as the step.
 #define DSJ_INLINE __attribute__((always_inline))
 
 /// Calls f with a null pointer that carries the element type.
@@ -349,7 +349,7 @@ DSJ_INLINE inline void store_low(const Span& span, int64_t first, int64_t n) {
   });
 }
 
-/// Up to three states: a, b, c. Each lies apart from all else.
+/// Up to three states a, b, c. No arguments overlap.
 template <typename Rule>
 inline void update_step(const Rule& rule, float* __restrict p, const float* __restrict g,
                         float* __restrict a, float* __restrict b, float* __restrict c, int64_t n) {
@@ -367,7 +367,7 @@ inline void update_step(const Rule& rule, float* __restrict p, const float* __re
   }
 }
 
-/// Calls f(first, n) for each step; n is kUpdateStep, as a constant, but for the last.
+/// Calls f(first, n) for each step; n is the constant kUpdateStep, except in the last step.
 template <typename F>
 inline void for_steps(int64_t n, F f) {
   int64_t first = 0;
@@ -379,10 +379,10 @@ inline void for_steps(int64_t n, F f) {
 template <typename Rule>
 inline constexpr bool kIsLamb = std::is_same_v<Rule, optim::LambElement>;
 
-/// kPlain: a gradient in fp32 and no copy. Its loop has registers for itself.
+/// kPlain: an fp32 gradient and no 16-bit copy, so that the loop needs fewer registers.
 template <typename Rule, bool kPlain>
 void update_all(const Rule own, float grad_scale, const Span& span) {
-  constexpr bool kGradient = !kIsLamb<Rule>;  // its first pass took it
+  constexpr bool kGradient = !kIsLamb<Rule>;  // LAMB's first pass used it
   alignas(64) float grad[kUpdateStep] = {};
   for_steps(span.n, [&](int64_t first, auto n) {
     if constexpr (kGradient && kPlain) scaled_gradient<float>(span, first, n, grad_scale, grad);
@@ -393,14 +393,14 @@ void update_all(const Rule own, float grad_scale, const Span& span) {
   });
 }
 
-/// p[0..n) along u, which lies apart from it.
+/// Moves p[0..n) along u, which does not overlap it.
 inline void along_step(const optim::LambElement& rule, float* __restrict p,
                        const float* __restrict u, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) rule.along(p[i], u[i]);
 }
 
-/// LAMB's second pass over what the first left: a root and a quotient less for each element.
+/// LAMB's second pass with the direction of the first: saves a root and a division per element.
 template <bool kPlain>
 void lamb_along(const optim::LambElement own, const Span& span) {
   for_steps(span.n, [&](int64_t first, auto n) {
@@ -422,7 +422,7 @@ void update(const void* rule, float grad_scale, const Span& span) {
     update_all<Rule, false>(own, grad_scale, span);
 }
 
-/// Writes the moments, and u of a step. The states and u lie apart from all else.
+/// Writes the moments, and u of a step. The arguments do not overlap.
 inline void lamb_step(const optim::LambMoments& rule, const float* __restrict p,
                       const float* __restrict g, float* __restrict m, float* __restrict v,
                       float* __restrict u, int64_t n) {
@@ -435,10 +435,10 @@ inline void lamb_step(const optim::LambMoments& rule, const float* __restrict p,
   }
 }
 
-/// Four doubles side by side.
+/// Four doubles in a vector.
 using Doubles = double __attribute__((vector_size(32)));
 
-/// sums += the squares of x[0..4). (GCC makes more instructions of a loop that widens.)
+/// sums += the squares of x[0..4). (GCC generates more instructions for a widening loop.)
 DSJ_INLINE inline void add_squares(Doubles& sums, const float* x) {
 #ifdef __AVX__
   const Doubles wide = _mm256_cvtps_pd(_mm_loadu_ps(x));
@@ -473,7 +473,7 @@ struct Squares {
 template <typename Gradient>
 void lamb_moments_of(const optim::LambMoments own, float grad_scale, const Span& span,
                      double* sums) {
-  constexpr int64_t kBlock = 1024;  // the lanes are added up after each: it decides the sum's bits
+  constexpr int64_t kBlock = 1024;  // the lanes are summed after each: this decides the sum's bits
   alignas(64) float grad[kUpdateStep], u[kUpdateStep];
   Squares of_p, of_u;
   for_steps(span.n, [&](int64_t first, auto n) {

@@ -1,23 +1,23 @@
-// The device port: what the engine asks of a device besides matrix products, attention and
-// collectives, which libtorch and engine/comm bring. The model (engine/models/ops.h), the gradient
-// norm and the optimizers (engine/zero/update.h) call nothing else.
+// The device port: all operations of a device except matrix products, attention and collectives,
+// which libtorch and engine/comm provide. The model (engine/models/ops.h), the gradient norm and
+// the optimizers (engine/zero/update.h) use only this.
 //
-// An operation is a struct of its arguments. It is declared here, once, and named in
-// DSJ_OPERATIONS, from which every port's methods are made. Who passes an operation on passes the
-// struct: only who computes it, or asks for it, names its arguments.
+// An operation is a struct of its arguments. It is declared here once and listed in DSJ_OPERATIONS,
+// from which every port's methods are generated. Forwarding code passes the struct; only callers
+// and implementations name the arguments.
 //
-// Plain pointers, sizes, types and a stream: torch-free and C++20, so that a file for nvcc can
-// include it. Every pointer, results among them, is memory of the device. A call queues its work on
-// the stream and returns without waiting for the device; it keeps no pointer to the struct. One port
-// serves all devices of a kind and any thread.
+// Plain pointers, sizes, types and a stream: torch-free and C++20, so that files for nvcc can
+// include it. All pointers, including those to results, are device memory. A call queues its work
+// on the stream, returns without waiting for the device, and keeps no pointer to the struct. One
+// port serves all devices of a kind and any thread.
 //
-// Casts and copies are libtorch's copy_(), one launch on any device; an update casts as it goes.
-// What stands beside each other is one call: an update takes the parameters of a whole flat, so
-// that the number of launches does not grow with the number of parameters.
+// Casts and copies are libtorch's copy_(), one launch on any device; an update casts by itself. One
+// call takes all parallel work: an update takes the parameters of a whole flat, so that the number
+// of launches does not grow with the number of parameters.
 //
-// Implementations: engine/device/cpu_port.cc, the tables of kernels.h; engine/device/aten_port.cc,
-// libtorch's operations on any device, slow and readable: the oracle of the others. A device with
-// some kernels of its own overrides a PartialPort and installs it (engine/device/device.h).
+// Implementations: engine/device/cpu_port.cc, with the tables of kernels.h;
+// engine/device/aten_port.cc, libtorch's operations on any device, slow and readable: the oracle. A
+// device with some kernels overrides a PartialPort and installs it (engine/device/device.h).
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ namespace dsj::kernels {
 
 enum class Type : uint8_t { F32, BF16, F16 };
 
-/// Where work is queued. On a CPU there is no handle: the caller's threads do the work at once.
+/// The queue for work. On a CPU it has no handle: the caller's threads do the work at once.
 struct Stream {
   void* handle = nullptr;  ///< cudaStream_t
-  int device = 0;          ///< which of its kind
+  int device = 0;          ///< index among its kind
 };
 
-/// Rows of elements that a call writes. Element i of row r is data[r * stride + i]. data null: left
-/// out.
+/// Rows of elements that a call writes. Element i of row r is data[r * stride + i]. data is null
+/// for an absent operand.
 struct Rows {
   void* data = nullptr;
   Type type = Type::F32;
@@ -51,7 +51,7 @@ struct In : Rows {
   In(const Rows& rows) : Rows(rows) {}
 };
 
-/// n elements of one parameter or of a shard, as an optimizer sees them: contiguous.
+/// n contiguous elements of one parameter or of a shard, for an optimizer.
 struct Span {
   int64_t n = 0;
   float* p = nullptr;          ///< master
@@ -59,20 +59,21 @@ struct Span {
   Type grad_type = Type::F32;
   float* const* states = nullptr;  ///< in the order of optim::states_of()
   int state_count = 0;
-  void* low = nullptr;  ///< of low_type: the 16-bit copy of p, written too; null: none
+  void* low = nullptr;  ///< of low_type: 16-bit copy of p, also written; may be null
   Type low_type = Type::BF16;
-  const double* coefficient = nullptr;  ///< LAMB's for this parameter; null: 1
+  const double* coefficient = nullptr;  ///< LAMB's for this parameter; null means 1
   double* sums = nullptr;               ///< [2] of this parameter, for LambMoments
-  /// [n], LAMB's u: LambMoments may leave it here for UpdateSpans, which else computes it once more.
-  /// It may be where an fp32 gradient is. Null: UpdateSpans computes it.
+  /// [n], LAMB's u: LambMoments may write it here for UpdateSpans. May be the memory of an fp32
+  /// gradient. If null, UpdateSpans computes it again.
   float* direction = nullptr;
 };
 using Spans = std::span<const Span>;
 
-// ---- the operations. Shapes: N rows, H width, D head dimension, I intermediate size, V vocabulary.
-// Rows have the compute type unless a comment says otherwise. They are contiguous (stride = width)
-// except in head norms and rope, where the heads are a part of each row. A std::span has an element
-// per row, unless its shape is given; of const elements it is only read. "+=" adds to what is there.
+// ---- the operations. Shapes: N rows, H width, D head dimension, I intermediate size, V
+// vocabulary. Rows have the compute type unless a comment says otherwise. They are contiguous
+// (stride = width) except in head norms and rope, where the heads are a part of each row. A
+// std::span has an element per row unless its shape is given; const elements are only read. "+="
+// adds to the old value.
 
 /// y [N, H] = w [1, H] * round(x * rstd); rstd fp32 = 1 / sqrt(mean(x^2) + eps).
 struct RmsNorm {
@@ -82,7 +83,7 @@ struct RmsNorm {
   float eps = 0;
 };
 
-/// dx [N, H] += gradient. dw [partials(N), H] fp32: the sum of its rows becomes dw's gradient.
+/// dx [N, H] += gradient. dw [partials(N), H] fp32: partial sums of dw's gradient, by rows.
 struct RmsNormBackward {
   In dy, x, w;
   std::span<const float> rstd;
@@ -97,7 +98,7 @@ struct LayerNorm {
   float eps = 0;
 };
 
-/// dx [N, H] += gradient. dw, db [partials(N), H] fp32: the same.
+/// dx [N, H] += gradient. dw, db [partials(N), H] fp32: partial sums, as above.
 struct LayerNormBackward {
   In dy, x, w;
   std::span<const float> mean, rstd;
@@ -113,7 +114,7 @@ struct HeadNorm {
   float eps = 0;
 };
 
-/// dy (the same heads) becomes the gradient of x. dw [partials(N), D] fp32: the same.
+/// dy (the same heads) becomes the gradient of x. dw [partials(N), D] fp32: partial sums, as above.
 struct HeadNormBackward {
   Rows dy;
   In x, w;
@@ -178,7 +179,7 @@ struct ScatterRows {
   Rows out;
 };
 
-/// *sum += the sum of the squares of x [1, n], in an order that does not depend on threads.
+/// *sum += the sum of the squares of x [1, n], in an order independent of threads.
 struct SumOfSquares {
   In x;
   double* sum = nullptr;
@@ -218,7 +219,7 @@ class Port {
  public:
   virtual ~Port() = default;
   virtual const char* name() const = 0;
-  /// How many partial sums a norm's backward wants for N rows. It decides the order of addition.
+  /// The number of partial sums of a norm's backward for N rows; sets the order of addition.
   virtual int64_t partials(int64_t rows) const = 0;
 #define DSJ_METHOD(Op) virtual void run(Stream, const Op&) = 0;
   DSJ_OPERATIONS(DSJ_METHOD)
@@ -238,8 +239,8 @@ class UniformPort : public Base {
 #undef DSJ_METHOD
 };
 
-/// A port that runs what it does not override on `rest`: the first kernel of a device is one
-/// override. `rest` must outlive it.
+/// A port that forwards operations that it does not override to `rest`, so that a device can start
+/// with one kernel. `rest` must outlive it.
 class PartialPort : public Port {
  public:
   explicit PartialPort(Port& rest) : rest_(rest) {}

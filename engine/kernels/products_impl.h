@@ -1,15 +1,15 @@
-// The one text of the products, compiled once per instruction set: each products_*.cc defines
+// The source of the products, compiled once per instruction set: each products_*.cc defines
 // DSJ_PRODUCTS_ISA and includes it.
 //
-// A block of `out` is summed one stretch of k after the other: each stretch from zero, then added to
-// what is there. a's part of a stretch is packed whole, b's a panel at a time, in 32-bit cells: an
-// fp32 value, or with bf16 units two bf16 values that are neighbours along k. The inner loop keeps
-// kTile rows of kPanel columns in registers, loads a row of b's panel and multiplies it with one
-// cell of each of a's rows. Meanwhile the next panel's source is asked for: weights come from DRAM.
-// Scratch stays in a core's L2.
+// A block of `out` is summed over stretches of k in sequence: each stretch is summed from zero and
+// added to the previous sum. a's part of a stretch is packed whole, b's one panel at a time, in
+// 32-bit cells: an fp32 value, or with bf16 units two bf16 values adjacent along k. The inner loop
+// keeps kTile rows of kPanel columns in registers, loads a row of b's panel and multiplies it by
+// one cell of each of a's rows. Meanwhile it prefetches the source of the next panel, because
+// weights come from DRAM. Scratch fits a core's L2.
 //
-// fp32 sums are kept in `out` itself. A 16-bit `out` has scratch for them, unless there is one
-// stretch alone.
+// fp32 sums are kept in `out` itself. A 16-bit `out` has scratch for them, unless there is only one
+// stretch.
 #pragma once
 
 #include <algorithm>
@@ -37,17 +37,17 @@ inline constexpr int kTile = 6, kVectors = 2;  // 12 sums, 2 of b, 1 of a: of 16
 using Vector = float __attribute__((vector_size(16), may_alias));
 inline constexpr int kTile = 6, kVectors = 2;
 #endif
-/// The same where addresses are any.
+/// The same for unaligned addresses.
 using Loose = float __attribute__((vector_size(sizeof(Vector)), may_alias, aligned(4)));
 using Order = int32_t __attribute__((vector_size(sizeof(Vector))));
 inline constexpr int kLanesOf = sizeof(Vector) / sizeof(float);
 inline constexpr int kPanel = kLanesOf * kVectors;
-/// Cells of a stretch of k. Stretches of a sum are equal up to kLine cells, whatever the processor.
+/// Cells of a stretch of k. Stretches of a sum are equal up to kLine cells, on every CPU.
 inline constexpr int64_t kCells = 256, kLine = 16;
-/// The most rows and columns of a block, and of one whose sums are in scratch. Multiples of every
+/// The maximum of rows and columns of a block, and of one with sums in scratch. Multiples of every
 /// kTile and kPanel.
 inline constexpr int64_t kRows = 384, kColumns = 3072, kSumRows = 240, kSumColumns = 192;
-/// Cells from one row of packed a to the next: apart in the cache's sets.
+/// Cells from one row of packed a to the next; padded, so that rows are in different cache sets.
 inline constexpr int64_t kStride = kCells + 16;
 static_assert(kRows % kTile == 0 && kSumRows % kTile == 0);
 static_assert(kColumns % kPanel == 0 && kSumColumns % kPanel == 0);
@@ -63,8 +63,8 @@ inline Scratch& scratch() {
   return *mine;
 }
 
-/// v, kLanesOf rows of a square, becomes its columns. Each step deals the halves of the rows like
-/// cards, which rotates the bits of an element's place by one.
+/// Transposes v, kLanesOf rows of a square. Each step interleaves the halves of the rows, which
+/// rotates the bits of an element's index by one.
 inline void transpose(Vector* v) {
   Order low, high;
   for (int i = 0; i < kLanesOf; ++i) {
@@ -88,12 +88,12 @@ inline void transpose(Vector* v) {
 template <typename T>
 struct Floats {
   using Element = T;
-  static constexpr int64_t kDeep = 1;  ///< values of k in a cell
-  /// Cell `cell` of a row whose values of k are neighbours.
+  static constexpr int64_t kDeep = 1;  ///< values of k per cell
+  /// Cell `cell` of a row that is contiguous along k.
   static uint32_t along(const T* row, int64_t cell, int64_t) {
     return std::bit_cast<uint32_t>(load(row, cell));
   }
-  /// Cell `cell` of column i, of columns that are neighbours.
+  /// Cell `cell` of column i, if columns are adjacent in memory.
   static uint32_t across(const T* first, int64_t stride, int64_t cell, int64_t, int64_t i) {
     return std::bit_cast<uint32_t>(load(first + cell * stride, i));
   }
@@ -111,7 +111,7 @@ struct Floats {
 };
 
 #ifdef __AVX512BF16__
-/// Cells are two bf16 values, the first in the low half; a last odd one is beside a zero.
+/// Cells are two bf16 values, the first in the low half; an odd last one is paired with zero.
 struct Pairs {
   using Element = Bf16;
   static constexpr int64_t kDeep = 2;
@@ -144,7 +144,7 @@ struct Stretch {
   int64_t first, depth, cells;
 };
 
-/// Values of k in each stretch of a sum, but the last.
+/// Values of k in each stretch of a sum except the last.
 template <typename Unit>
 int64_t stretch_of(int64_t k) {
   constexpr int64_t kMost = kCells * Unit::kDeep, kStep = kLine * Unit::kDeep;
@@ -157,7 +157,7 @@ const T* at(const Operand& operand, int64_t row, int64_t column) {
   return static_cast<const T*>(operand.data) + row * operand.row + column * operand.column;
 }
 
-/// Where packed a has cell c of row r of a tile: tile[r * row + c * cell].
+/// The layout of packed a: cell c of row r of a tile is at tile[r * row + c * cell].
 struct PackedRows {
   int64_t tile, row, cell;
 };
@@ -234,7 +234,7 @@ void pack_panel(const Operand& b, int64_t first, int64_t count, const Stretch& k
   }
 }
 
-/// Asks the caches for a panel of b in as many turns as there are tiles.
+/// Prefetches a panel of b in as many turns as there are tiles.
 class Ahead {
  public:
   template <typename T>
@@ -294,7 +294,7 @@ __attribute__((noinline)) void multiply(const uint32_t* a, int64_t row, int64_t 
     }
 }
 
-/// A row of out: sums, bias and addend, rounded once. addend may be out.
+/// Writes a row of out: sums + bias + addend, rounded once. addend may be out.
 template <typename T, typename Out>
 void finish(const float* sums, const T* bias, const Out* addend, Out* out, int64_t n) {
   if (!bias && !addend) {
@@ -316,12 +316,12 @@ bool sums_apart(const Product& p) {
 inline int64_t parts_of(int64_t n, int64_t most) {
   return (n + most - 1) / most;
 }
-/// The size of each of so many parts of n, in whole steps.
+/// The size of each of `parts` parts of n, a multiple of `step`.
 inline int64_t part_of(int64_t n, int64_t parts, int64_t step) {
   return parts_of(parts_of(n, std::max<int64_t>(parts, 1)), step) * step;
 }
 
-/// At least so many blocks of p.
+/// Cuts p into at least down x across blocks.
 inline Blocks cut(const Product& p, int64_t down, int64_t across) {
   Blocks b{.rows = part_of(p.m, down, kTile), .columns = part_of(p.n, across, kPanel)};
   b.down = b.rows > 0 ? parts_of(p.m, b.rows) : 0;
@@ -329,7 +329,7 @@ inline Blocks cut(const Product& p, int64_t down, int64_t across) {
   return b;
 }
 
-/// The blocks that leave the least to the busiest thread; of those, the largest.
+/// The blocks that minimise the work of the busiest thread; the largest of equals.
 template <typename Unit>
 Blocks product_blocks(const Product& p, int64_t threads) {
   const bool apart = sums_apart<Unit>(p);
@@ -347,7 +347,7 @@ Blocks product_blocks(const Product& p, int64_t threads) {
   return best;
 }
 
-/// A block of `Out`, and where its sums are.
+/// Computes a block of `Out`.
 template <typename Unit, typename Out>
 class Block {
  public:
@@ -401,7 +401,7 @@ class Block {
       return multiplied(first ? nullptr : sums, kSumColumns, sums, kSumColumns);
     }
     Out* const out = out_at(r, c);
-    const Out* const from = first ? addend_at(r, c) : out;  // of several stretches only in fp32
+    const Out* const from = first ? addend_at(r, c) : out;  // has several stretches only in fp32
     const int64_t from_row = first ? p_.addend_row : p_.out_row;
     const T* const bias = first ? bias_at(c) : nullptr;
     if constexpr (kWide) {

@@ -1,6 +1,5 @@
-// Sums over a block of threads. Every thread of the block calls them, and gets the result. The
-// order of additions depends on the number of threads alone, so a result does not depend on what
-// else runs.
+// Sums over a block of threads. Every thread of the block must call them and gets the result. The
+// order of additions depends only on the number of threads, so results are reproducible.
 #pragma once
 
 #include "engine/kernels/cuda/gpu.h"
@@ -10,7 +9,7 @@ namespace dsj::kernels::cuda {
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 inline constexpr int kWarpsMax = 32;
 
-/// Two sums at the price of one barrier pair.
+/// Two sums with one pair of barriers.
 template <typename V>
 struct Two {
   V a, b;
@@ -22,7 +21,7 @@ __device__ __forceinline__ V warp_sum(V v) {
   return v;
 }
 
-/// `part`: kWarpsMax values of shared memory, free to use again afterwards.
+/// `part`: kWarpsMax values of shared memory, reusable afterwards.
 template <typename V>
 __device__ __forceinline__ V block_sum(V v, V* part) {
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;

@@ -21,7 +21,7 @@ void run(Stream s, const LambCoefficients& op, Scratch&) {
   lamb_coefficients(s, op.rule->min_coeff, op.rule->max_coeff, op);
 }
 
-/// Runs an operation by its kernel, or else on `rest`.
+/// Runs an operation with its kernel, else on `rest`.
 template <typename Op>
 void run_here(Stream s, const Op& op, Scratch& scratch, Port& rest) {
   if constexpr (requires { run(s, op, scratch); })

@@ -1,5 +1,5 @@
-// Elements of the three types on a device: packs of 16 bytes, fp32 in between, rounding as the
-// CPU's kernels round.
+// Elements of the three types on a device: packs of 16 bytes, fp32 arithmetic, and the rounding of
+// the CPU's kernels.
 #pragma once
 
 #include "engine/kernels/cuda/gpu.h"
@@ -43,13 +43,13 @@ inline T rounded(float x) {
 }
 #endif
 
-/// x as T holds it.
+/// x rounded to T.
 template <typename T>
 __device__ __forceinline__ float round_as(float x) {
   return value_of(rounded<T>(x));
 }
 
-/// N neighbours, read and written at once.
+/// N adjacent elements, read and written at once.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
@@ -64,11 +64,11 @@ __device__ __forceinline__ void write(T* to, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// How many elements 16 bytes hold.
+/// The number of elements in 16 bytes.
 template <typename T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
-/// Whether every row of these begins at 16 bytes and has whole packs.
+/// Whether every row of these is aligned to 16 bytes and consists of whole packs.
 template <typename... Rest>
 bool packs(const Rows& rows, const Rest&... rest) {
   const int64_t size = rows.type == Type::F32 ? 4 : 2;
@@ -92,7 +92,7 @@ void with_type(Type type, F f) {
   }
 }
 
-/// The same, and with whether packs of 16 bytes fit: f(type, integral_constant<int, N>).
+/// The same, with the elements per pack, 1 if packs do not fit: f(type, integral_constant<int, N>).
 template <typename F>
 void with_pack(Type type, bool packs, F f) {
   with_type(type, [&](auto* element) {
@@ -107,7 +107,7 @@ T* data_of(const Rows& rows) {
   return static_cast<T*>(rows.data);
 }
 
-/// Threads of a block that walks over `count` packs: all work in the first round, if 512 can.
+/// Threads of a block that processes `count` packs: one round if 512 threads suffice.
 inline int threads_for(int64_t count) {
   const int64_t whole = (count + 31) / 32 * 32;
   return static_cast<int>(whole < 32 ? 32 : whole > 512 ? 512 : whole);

@@ -1,4 +1,4 @@
-// Kernels whose elements do not meet: rope and activations. A block per row and per piece of a row.
+// Elementwise kernels: rope and activations. A block per row and per piece of a row.
 #include "engine/kernels/cuda/elements.h"
 #include "engine/kernels/cuda/launchers.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// The piece of a row that is this thread's: where it begins. Not below width: it has none.
+/// The first element of this thread's pack of a row; at or beyond width if it has none.
 template <int N>
 __device__ __forceinline__ int64_t piece() {
   return (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * N;

@@ -1,12 +1,12 @@
-// One text of a kernel for two compilers: nvcc, for a device, and g++, for the emulated block of
-// tests/engine/kernels/emulated. Kernels write CUDA's own names. Only shared memory and launches
-// have names of ours:
+// One source of a kernel for two compilers: nvcc, for a device, and g++, for the emulated block of
+// tests/engine/kernels/emulated. Kernels use CUDA's own names. Only shared memory and launches have
+// our names:
 //
 //   DSJ_SHARED(float, part, 32);           a static array of shared memory
 //   DSJ_DYNAMIC_SHARED(float, sums);       the launch says how many bytes
 //   launch({rows, threads}, stream, kernel<T>, argument...);
 //
-// C++20, without libtorch's headers: they cost half a minute of nvcc's time per file.
+// C++20, without libtorch's headers, which cost half a minute of nvcc's time per file.
 #pragma once
 
 #include <cstddef>
@@ -35,15 +35,15 @@ namespace dsj::kernels::cuda {
 /// The shape of a launch.
 struct Grid {
   int64_t blocks = 0;
-  int threads = 32;          ///< of a block; a multiple of 32, since warps shuffle with all lanes
+  int threads = 32;          ///< per block; a multiple of 32, since warps shuffle with all lanes
   int64_t rows = 1;          ///< the grid's second dimension, at most 65535
   int64_t shared_bytes = 0;  ///< dynamic shared memory, at most kDynamicShared
 };
-/// What every device gives without asking.
+/// The dynamic shared memory that every device has by default.
 inline constexpr int64_t kDynamicShared = 48 * 1024;
 
-/// Queues kernel(arguments...) on the stream. Without blocks: nothing. Throws runtime_error when
-/// the device refuses the launch; what goes wrong in a kernel shows later, at the next wait.
+/// Queues kernel(arguments...) on the stream; nothing if there are no blocks. Throws runtime_error
+/// if the device refuses the launch; errors inside a kernel appear at the next wait.
 template <typename... P, typename... A>
 void launch(const Grid& at, [[maybe_unused]] Stream stream, void (*kernel)(P...), A... arguments) {
   if (at.blocks == 0 || at.rows == 0) return;

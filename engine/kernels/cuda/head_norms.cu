@@ -1,5 +1,5 @@
-// RMS norm of the heads of each row, forward and backward: a warp per head, so that its sums need
-// no barrier of the block.
+// RMS norm of the heads of each row, forward and backward: a warp per head, so that sums need no
+// block barrier.
 #include "engine/kernels/cuda/block.h"
 #include "engine/kernels/cuda/elements.h"
 #include "engine/kernels/cuda/launchers.h"
@@ -9,14 +9,14 @@ namespace {
 
 constexpr int kWarps = 8;
 
-/// Calls f(i) for each pack of a head that is this lane's.
+/// Calls f(i) for each of this lane's packs of a head.
 template <int N, typename F>
 __device__ __forceinline__ void for_lane(int64_t dim, F f) {
 #pragma unroll 1
   for (int64_t i = static_cast<int64_t>(threadIdx.x % 32) * N; i < dim; i += 32 * N) f(i);
 }
 
-/// Which heads, and where they lie: head h of row r begins at r * stride + h * dim.
+/// The heads: head h of row r begins at r * stride + h * dim.
 struct Heads {
   int64_t rows, heads, dim, x_stride, dy_stride;
 };
@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(32 * kWarps)
   });
 }
 
-/// A block per row of dw. Each of its warps walks over heads, and adds dw up in a row of shared
-/// memory of its own; `in_place`: in the row of dw itself, by the block's one warp.
+/// A block per row of dw. Each of its warps loops over heads and sums dw in its own row of shared
+/// memory, or, if `in_place`, directly in the row of dw, with one warp per block.
 template <typename T, int N>
 __global__ void __launch_bounds__(32 * kWarps)
     head_norm_backward_kernel(T* dy, const T* x, const T* w, const float* rstd, float* dw,

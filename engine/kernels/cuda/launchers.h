@@ -1,5 +1,5 @@
-// The CUDA kernels of the device port: run() queues an operation of port.h on a stream. Shapes without
-// elements queue nothing. Each runtime_error is a launch that the device refused. An operation that
+// The CUDA kernels of the device port: run() queues an operation of port.h on a stream, or nothing
+// if there are no elements. Throws runtime_error if the device refuses a launch. An operation that
 // is not declared here has no kernel.
 // Tested by: tests/engine/kernels/cuda/kernels_test.cc
 #pragma once
@@ -14,13 +14,13 @@ struct LambMoments;
 
 namespace dsj::kernels::cuda {
 
-/// Memory of a device for the length of one call. Any thread.
+/// Device memory for the duration of one call. Any thread.
 class Scratch {
  public:
   virtual ~Scratch() = default;
-  /// At least `bytes`, aligned to 16, for work of this stream alone.
+  /// At least `bytes`, aligned to 16, for work of this stream only.
   virtual void* take(Stream stream, size_t bytes) = 0;
-  /// Given back when the work has been queued: the stream's own order keeps later users away.
+  /// Called when the work has been queued: the stream's order protects the memory from later users.
   virtual void give(Stream stream, void* memory) = 0;
 };
 
@@ -63,9 +63,9 @@ void run(Stream, const GeluNewBackward&, Scratch&);
 void run(Stream, const CrossEntropy&, Scratch&);
 void run(Stream, const ScatterRows&, Scratch&);
 void run(Stream, const SumOfSquares&, Scratch&);
-// The operations on optimizers, by what elements.h makes of them (cuda_port.cc). A few launches,
-// whatever the number of spans.
-/// `rule`: the one of optim::ElementRules with the number `which`.
+// The operations on optimizers, in the form of elements.h (cuda_port.cc). The number of launches
+// does not depend on the number of spans.
+/// `rule`: the rule number `which` of optim::ElementRules.
 void update(Stream, size_t which, const void* rule, float grad_scale, Spans spans);
 void lamb_moments(Stream, const optim::LambMoments& rule, float grad_scale, Spans spans, Scratch&);
 void lamb_coefficients(Stream, double least, double most, const LambCoefficients&);

@@ -1,5 +1,5 @@
-// Norms over rows, forward and backward. Forward a block per row. Backward a block per partial sum:
-// it walks over its rows, and a thread always has the same columns, so that the sums over rows need
+// Norms over rows, forward and backward. Forward: a block per row. Backward: a block per partial
+// sum, which loops over its rows; a thread always has the same columns, so that sums over rows need
 // no barrier.
 #include "engine/kernels/cuda/block.h"
 #include "engine/kernels/cuda/elements.h"
@@ -8,9 +8,8 @@
 namespace dsj::kernels::cuda {
 namespace {
 
-/// Calls f(i) for each pack that is this thread's: it begins at column i. Not unrolled: 512 threads
-/// walk over 4,096 columns of 16 bits in one round, and four rounds at a time take registers that
-/// spill.
+/// Calls f(i) for each of this thread's packs, which begins at column i. Not unrolled: 512 threads
+/// process 4,096 columns of 16 bits in one round, and an unrolling by four would spill registers.
 template <int N, typename F>
 __device__ __forceinline__ void for_packs(int64_t width, F f) {
 #pragma unroll 1
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(512)
   });
 }
 
-/// Rows [first, last) that belong to this block.
+/// This block's rows [first, last).
 struct Share {
   int64_t first, last;
 };
@@ -91,7 +90,7 @@ __device__ __forceinline__ Share share_of(int64_t rows) {
   return {first, first + share < rows ? first + share : rows};
 }
 
-/// Where a block adds up a row of sums: in shared memory if it fits, else in the result itself.
+/// The memory for a block's row of sums: shared memory if it fits, else the result itself.
 __device__ __forceinline__ float* begin_sums(float* shared, float* result, bool fits,
                                              int64_t width) {
   float* const sums = fits ? shared : result;
@@ -112,8 +111,8 @@ struct NormGrid {
   bool shared_sums;
 };
 
-// Two blocks at once: with 64 registers nothing spills; left to itself ptxas takes 40, for three,
-// and spills.
+// Two blocks per SM: with 64 registers nothing spills. By default ptxas uses 40 registers, for
+// three blocks, and spills.
 template <typename T, int N>
 __global__ void __launch_bounds__(512, 2)
     rms_norm_backward_kernel(const T* dy, const T* x, const T* w, const float* rstd, T* dx,
@@ -198,7 +197,7 @@ __global__ void __launch_bounds__(512, 2)
   end_sums(db_sums, db, at.shared_sums, at.width);
 }
 
-/// A thread per column: the rows are few, and neighbours read neighbours.
+/// A thread per column: there are few rows, and adjacent threads read adjacent memory.
 template <typename T>
 __global__ void __launch_bounds__(256)
     sum_rows_kernel(const float* partial, int64_t stride, int64_t rows, T* out, int64_t width,

@@ -1,6 +1,6 @@
-// The gradient of an embedding, without atomics: rows are sorted by where they go, then the first
-// of each group adds the group up in fp32, in the rows' order, and rounds once. So a result is the
-// same in every run, and the same as the CPU's.
+// The gradient of an embedding, without atomics: rows are sorted by index, then the first row of
+// each group sums the group in fp32, in row order, and rounds once. So results are reproducible and
+// equal to the CPU's.
 #include "engine/kernels/cuda/elements.h"
 #include "engine/kernels/cuda/launchers.h"
 
@@ -9,9 +9,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// order[place of row n among all rows, by index and then by number] = n. A thread per row counts
-/// the rows before its own: n^2 comparisons, in tiles that the block shares. A micro-batch has some
-/// ten thousand tokens, 10^8 comparisons: less than the launches of a radix sort.
+/// order[rank of row n by (index, n)] = n. A thread per row counts the rows before its own: n^2
+/// comparisons, in tiles that the block shares. A micro-batch has some ten thousand tokens, so 10^8
+/// comparisons, which take less time than the launches of a radix sort.
 __global__ void __launch_bounds__(kThreads)
     sort_rows_kernel(const int64_t* index, int64_t rows, int64_t* order) {
   DSJ_SHARED(int64_t, tile, kThreads);
@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(kThreads)
   if (row < rows) order[before] = row;
 }
 
-/// A block per place in the order and per piece of a row. One that is not the first of its group
-/// has nothing to do.
+/// A block per position in the order and per piece of a row. Only the first position of a group
+/// works.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     add_groups_kernel(const T* x, int64_t x_stride, const int64_t* index, const int64_t* order,

@@ -1,6 +1,5 @@
-// Sums that end in one number of the device: the loss and the squares of a gradient. Blocks write
-// partial sums, and one block adds them in their order. So a result is the same in every run, and
-// the host waits for nothing.
+// Sums to one number on the device: the loss and the squares of a gradient. Blocks write partial
+// sums, and one block adds these in order. So results are reproducible, and the host does not wait.
 #include <cfloat>
 
 #include "engine/kernels/cuda/block.h"
@@ -23,8 +22,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *sum += all;
 }
 
-/// The sum of e^(x - peak) over some x, and their peak. No element yet: {-FLT_MAX, 0}, which gives
-/// no NaN of its own.
+/// The sum of e^(x - peak) over some x, and their peak. {-FLT_MAX, 0} for no elements, which gives
+/// no NaN.
 struct Exps {
   float peak = -FLT_MAX, sum = 0;
 };
@@ -43,7 +42,7 @@ __device__ __forceinline__ Exps warp_joined(Exps mine) {
   return mine;
 }
 
-/// Over the block, the same on every thread. `part`: 2 * kWarpsMax values.
+/// Joins over the block; all threads get the result. `part`: 2 * kWarpsMax values.
 __device__ __forceinline__ Exps block_joined(Exps mine, float* part) {
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   mine = warp_joined(mine);
@@ -56,7 +55,7 @@ __device__ __forceinline__ Exps block_joined(Exps mine, float* part) {
   return warp_joined(mine);
 }
 
-/// A block per row: one pass for peak and sum, one that writes the gradient. losses[row] = -log
+/// A block per row: one pass for peak and sum, one for the gradient. losses[row] = -log
 /// softmax[label].
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
@@ -76,11 +75,11 @@ __global__ void __launch_bounds__(kThreads)
       if (value > mine.peak) {
         mine = {value, mine.sum * expf(mine.peak - value) + 1.0f};
       } else {
-        mine.sum += expf(value - mine.peak);  // a NaN comes here, and stays in the sum
+        mine.sum += expf(value - mine.peak);  // also for NaN, which stays in the sum
       }
     }
   }
-  const Exps all = block_joined(mine, part);  // its barrier: everyone has read the target
+  const Exps all = block_joined(mine, part);  // its barrier: all have read the target
   if (threadIdx.x == 0) losses[row] = logf(all.sum) + all.peak - target;
   const float inverse = scale / all.sum;
   for (int64_t i = begin; i < width; i += step) {

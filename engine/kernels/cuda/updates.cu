@@ -1,5 +1,5 @@
-// Optimizer updates over many tensors at once: one launch takes as many spans as fit into a kernel's
-// parameters. The formulas are optim/element_rules.h's.
+// Optimizer updates over many tensors at once: one launch takes as many spans as fit in a kernel's
+// parameters. The formulas are those of optim/element_rules.h.
 #include "engine/kernels/cuda/block.h"
 #include "engine/kernels/cuda/elements.h"
 #include "engine/kernels/cuda/launchers.h"
@@ -9,9 +9,9 @@ namespace dsj::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256, kMany = 44;
-constexpr int64_t kPiece = 4096;  // elements of a block
+constexpr int64_t kPiece = 4096;  // elements per block
 
-/// A span as a block sees it. States past the rule's are null.
+/// A span for a block. States beyond the rule's are null.
 struct Part {
   int64_t n;
   float* p;
@@ -20,9 +20,9 @@ struct Part {
   float* states[3];
   const double* coefficient;
   Type grad_type, low_type;
-  bool packs;  // packs of four elements fit everywhere
+  bool packs;  // all pointers allow packs of four elements
 };
-/// A kernel's parameters may take 4,096 bytes.
+/// A kernel's parameters are limited to 4,096 bytes.
 struct Parts {
   Part all[kMany];
   int first_block[kMany + 1];  // of each part; then the number of blocks
@@ -61,7 +61,7 @@ __device__ __forceinline__ void write_parameter(const Part& part, int64_t i,
   write_low<Half>(part, i, p);
 }
 
-/// The part whose piece is this block's, and which piece.
+/// This block's part, and its piece of that part.
 __device__ __forceinline__ int part_of_block(const Parts& parts, int64_t& piece) {
   int which = 0;
   while (static_cast<int>(blockIdx.x) >= parts.first_block[which + 1]) ++which;
@@ -69,8 +69,8 @@ __device__ __forceinline__ int part_of_block(const Parts& parts, int64_t& piece)
   return which;
 }
 
-/// Calls f(p, g, states) for each element of a piece that is this thread's, N at a time, and writes
-/// states back; kParameter: p, too.
+/// Calls f(p, g, states) for each of this thread's elements of a piece, N at a time. Writes back
+/// states, and p if kParameter.
 template <bool kParameter, int kStates, int N, typename F>
 __device__ __forceinline__ void for_piece(const Part& part, int64_t piece, float scale, F f) {
   const int64_t first = piece * kPiece,
@@ -128,14 +128,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Where each part's sums go.
+/// The destination of each part's sums.
 struct SumsOf {
   double* to[kMany];
   int first_block[kMany + 1];
   int count;
 };
 
-/// One block: parts may share their sums, so they are added one after the other.
+/// One block, because parts may share their sums, which must be added in order.
 __global__ void __launch_bounds__(kThreads) add_sums_kernel(SumsOf of, const double* sums) {
   DSJ_SHARED(double, shared, 2 * kWarpsMax);
   for (int which = 0; which < of.count; ++which) {
@@ -184,7 +184,7 @@ Part part_of(const Span& span) {
   return part;
 }
 
-/// Calls f(parts, their spans) for as many spans at once as fit.
+/// Calls f(parts, spans) for as many spans at a time as fit.
 template <typename F>
 void for_many(Spans spans, F f) {
   while (!spans.empty()) {
