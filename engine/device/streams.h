@@ -3,7 +3,7 @@
 // work late and find missing synchronization (tests/engine/simulated/late.h).
 //
 // - Work is queued on the calling thread's current lane: Compute, unless a WithLane exists.
-// - Memory belongs to the lane that was current when it was allocated. Freed memory may be reused at
+// - Memory belongs to the lane that was current at its allocation. Freed memory may be reused at
 //   once by later work of that lane. If another lane uses it, the owning lane must be held (hold)
 //   until that use is done, before the memory is freed.
 // - A CPU does everything at once: its marks are reached when they are made.
