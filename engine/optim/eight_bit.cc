@@ -11,8 +11,8 @@
 namespace dsj::optim {
 namespace {
 
-/// Decade i below 1, from the lowest: 2^i values, or twice as many without a sign. They are the means of
-/// neighbours among numbers that divide [0.1, 1] evenly.
+/// Decade i below 1, from the lowest: 2^i values, or twice as many if unsigned. They are the means
+/// of adjacent numbers that divide [0.1, 1] evenly.
 DynamicMap::Values dynamic_values(bool with_sign) {
   constexpr int kDecades = 7;
   DynamicMap::Values values;
@@ -33,7 +33,7 @@ DynamicMap::Values dynamic_values(bool with_sign) {
   return values;
 }
 
-/// Finite floats in their order as whole numbers, and back.
+/// Maps finite floats to integers in the same order, and back.
 int32_t ordinal(float x) {
   const auto bits = std::bit_cast<int32_t>(x);
   return bits >= 0 ? bits : std::numeric_limits<int32_t>::min() - bits;
@@ -65,7 +65,7 @@ DynamicMap::DynamicMap(const Values& values)
     if (std::isnan(least) || std::isnan(most)) continue;
     const auto at = std::ranges::upper_bound(edges_, least);
     (*first_)[key] = static_cast<uint8_t>(at - edges_.begin());
-    // One comparison more finds the code.
+    // One more comparison finds the code.
     DSJ_CHECK(at == edges_.end() || at + 1 == edges_.end() || at[1] > most);
   }
 }
@@ -86,7 +86,7 @@ uint8_t DynamicMap::code(float x) const {
 }
 
 float pack_block(const DynamicMap& map, const float* x, int64_t n, uint8_t* codes) {
-  uint32_t most = 0;  // of the bits without a sign: in the order of absolute values, NaN last
+  uint32_t most = 0;  // compared as bits without sign: ordered by absolute value, NaN last
   for (int64_t i = 0; i < n; ++i) most = std::max(most, std::bit_cast<uint32_t>(x[i]) & 0x7fffffff);
   const float absmax = std::bit_cast<float>(most);
   const float scale = !std::isfinite(absmax) ? std::numeric_limits<float>::quiet_NaN()

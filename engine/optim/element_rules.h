@@ -1,18 +1,18 @@
-// The rules of optimizer.h for one element: the one text of a formula in fp32, which the CPU's
-// kernels (engine/kernels/kernels_impl.h) and the CUDA kernels (engine/kernels/cuda/updates.cu)
-// compile. elements.h makes them of an update's doubles. C++20 and without any room's headers, so
-// that nvcc reads it.
+// The rules of optimizer.h for one element, in fp32: the only source of the formulas for the CPU's
+// kernels (engine/kernels/kernels_impl.h) and the CUDA kernels (engine/kernels/cuda/updates.cu).
+// elements.h makes them from an update's doubles. C++20 and without headers of other rooms, so that
+// nvcc can compile it.
 //
 // A rule takes a parameter p, its gradient g (already scaled) and its states in the descriptor's
-// order, and writes p and states. Branches are on the rule's own numbers, which are the same for
-// every element.
+// order, and writes p and states. Branches depend only on the rule's own numbers, which are the
+// same for every element.
 // Tested by: tests/engine/zero/update_test.cc, tests/engine/zero/optimizers_oracle_test.cc
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-// Always inlined: each instruction set compiles a copy of its own, and none may be shared.
+// Always inlined, because each instruction set compiles its own copy, and none may be shared.
 #ifdef __CUDACC__
 #define DSJ_ELEMENT __host__ __device__ __forceinline__
 #else
@@ -21,12 +21,12 @@
 
 namespace dsj::optim {
 
-/// g + decay * p; without decay g itself, also where p is not finite.
+/// g + decay * p; without decay exactly g, even if p is not finite.
 DSJ_ELEMENT float decayed(float g, float p, float decay) {
   return decay != 0 ? g + decay * p : g;
 }
 
-/// Both moments, as Adam has them.
+/// Adam's two moments.
 struct Moments {
   float rest1, beta2, rest2;  ///< 1 - beta1, beta2, 1 - beta2
   DSJ_ELEMENT void operator()(float g, float* s) const {
@@ -106,7 +106,7 @@ struct LionElement {
   }
 };
 
-/// u of LAMB, of moments that are up to date.
+/// LAMB's u, from updated moments.
 struct LambDirection {
   float eps, weight_decay;
   bool inside;  ///< eps is added below the root
@@ -116,7 +116,7 @@ struct LambDirection {
   }
 };
 
-/// The first pass: writes the moments and returns u.
+/// LAMB's first pass: writes the moments and returns u.
 struct LambMoments {
   static constexpr int kStates = 2;
   Moments moments;
@@ -127,7 +127,7 @@ struct LambMoments {
   }
 };
 
-/// The second pass.
+/// LAMB's second pass.
 struct LambElement {
   static constexpr int kStates = 2;
   double lr;
@@ -157,7 +157,7 @@ struct AdamaxElement {
     g = decayed(g, p, decay);
     s[0] = s[0] + rest1 * (g - s[0]);
     const float kept = beta2 * s[1], now = fabsf(g) + eps;
-    s[1] = kept > now || kept != kept ? kept : now;  // a NaN of either stays
+    s[1] = kept > now || kept != kept ? kept : now;  // keeps a NaN of either
     p -= lr * (s[0] / s[1]);
   }
 };
@@ -211,7 +211,7 @@ struct RpropElement {
     step = step < step_min ? step_min : step;
     step = step > step_max ? step_max : step;
     g = turn < 0 ? 0.0f : g;
-    p -= g > 0 ? step : g < 0 ? -step : g;  // a NaN stays
+    p -= g > 0 ? step : g < 0 ? -step : g;  // keeps NaN
     s[0] = g;
     s[1] = step;
   }
@@ -223,7 +223,7 @@ DSJ_ELEMENT double lamb_coefficient(double least, double most, double parameter_
                                     double update_squares) {
   if (parameter_squares == 0 || update_squares == 0) return 1;
   const double ratio = sqrt(parameter_squares / update_squares);
-  const double below = ratio < most ? ratio : most;  // of a NaN: most
+  const double below = ratio < most ? ratio : most;  // NaN gives most
   return below < least ? least : below;
 }
 

@@ -1,12 +1,11 @@
-// Frozen weights in 4 bits (QLoRA, Dettmers et al. 2023), by the rules of bitsandbytes 0.50. A block's
-// scale is its largest absolute value, and a number is the code whose value, times the
-// scale, is nearest. Two numbers share a byte: the first has the upper four bits. On the second level
-// (its "nested" or "double" quantisation) the scales, less their mean, are kept in 8 bits by groups, with
-// the numbers of eight_bit.h. bitsandbytes' mean and map differ in the last bit from one machine to
-// the next, as torch rounds them by the machine's vectors; here both are rounded once. All else is the
-// same to the bit. How long blocks and groups are is job/layout/packing.h's. Pure, torch-free.
-//
-// Numbers are finite: whoever packs others refuses them by name.
+// Frozen weights in 4 bits (QLoRA, Dettmers et al. 2023), by the rules of bitsandbytes 0.50. A
+// block's scale is its largest absolute value, and a number's code is the one whose value times the
+// scale is nearest. Two numbers share a byte; the first has the upper four bits. With two levels
+// ("nested" or "double" quantisation) the scales minus their mean are stored in 8 bits by groups,
+// with the numbers of eight_bit.h. bitsandbytes' mean and map differ in the last bit between
+// machines, because torch's vectorised rounding differs; here both are rounded once. All else has
+// the same bits. job/layout/packing.h defines the sizes of blocks and groups. Pure, torch-free.
+// Numbers must be finite: callers refuse others and name the parameter.
 #pragma once
 
 #include <array>
@@ -34,18 +33,18 @@ inline constexpr std::array<float, 16> kNf4 = {-1.0f,
                                                0.7229568362236023f,
                                                1.0f};
 
-/// Packs x[n] into (n + 1) / 2 bytes and returns the scale. `whole`: the block has its full length; a
-/// shorter one, at a parameter's end, is scaled by division, and its scale is at least 1e-38.
+/// Packs x[n] into (n + 1) / 2 bytes and returns the scale. `whole`: the block has its full length.
+/// A shorter one, at a parameter's end, is scaled by division and has a scale of at least 1e-38.
 float pack_nf4(const float* x, int64_t n, bool whole, uint8_t* codes);
-/// The numbers again, into x[n].
+/// Unpacks the numbers into x[n].
 void unpack_nf4(float scale, const uint8_t* codes, int64_t n, float* x);
 
 /// The mean of scales[n], summed in double and rounded once.
 float mean_of_scales(const float* scales, int64_t n);
-/// The second level of a group of scales[n], n > 0: their codes, and the group's scale.
+/// Packs a group of scales[n], n > 0, on the second level. Returns the group's scale.
 float pack_scales(const DynamicMap& map, const float* scales, int64_t n, float mean,
                   uint8_t* codes);
-/// One scale again.
+/// Unpacks one scale.
 float unpacked_scale(const DynamicMap& map, float of_group, float mean, uint8_t code);
 
 }  // namespace dsj::optim

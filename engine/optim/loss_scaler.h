@@ -1,5 +1,5 @@
-// The factor on fp16's loss: a state machine over "did this step overflow?". It is DeepSpeed 0.19's
-// DynamicLossScaler, at every stage; under torch_autocast and amp it is torch's GradScaler.
+// The factor on fp16's loss: a state machine driven by whether a step overflowed. Follows DeepSpeed
+// 0.19's DynamicLossScaler at every stage; under torch_autocast and amp, torch's GradScaler.
 // Torch-free.
 #pragma once
 
@@ -25,19 +25,19 @@ class LossScaler {
     double scale = 1;
     int64_t hysteresis = 0;      ///< h
     int64_t step = 0;            ///< updates so far
-    int64_t last_overflow = -1;  ///< its step; -1: none
+    int64_t last_overflow = -1;  ///< its step, or -1
     friend bool operator==(const State&, const State&) = default;
   };
 
   /// For fp16. Other precisions use a config with fixed = 1.
   explicit LossScaler(const dsconfig::LossScaleConfig& config);
-  /// Products in fp16: the config's loss scale. Other types: a fixed 1.
+  /// With fp16 products, the config's loss scale; otherwise a fixed 1.
   static LossScaler of(const dsconfig::ResolvedConfig& config);
 
   double scale() const { return state_.scale; }
   bool dynamic() const { return config_.fixed == 0; }
-  /// Call after each step. False: it overflowed at the smallest scale, nothing is left to try, and
-  /// the state did not change.
+  /// Call it after each step. Returns false, without a change of state, if the step overflowed at
+  /// the smallest scale: then nothing is left to try.
   [[nodiscard]] bool update(bool overflow);
 
   const State& state() const { return state_; }

@@ -1,6 +1,6 @@
-// Learning-rate schedules as pure functions of the steps done: no state to save. The trainer calls
-// rates_at() before every optimizer step. A step that is skipped (overflow) does not count.
-// resolve() refuses schedules that follow a metric or take Python objects.
+// Learning-rate schedules as pure functions of the number of steps: no state to save. The trainer
+// calls rates_at() before every optimizer step. Skipped steps (overflow) do not count. resolve()
+// refuses schedules that follow a metric or take Python objects.
 #pragma once
 
 #include <cstdint>
@@ -53,10 +53,10 @@ namespace dsj::optim {
 /// resolve() lets no other type through, and steps_done is never negative (DSJ_CHECK).
 double learning_rate(const dsconfig::SchedulerConfig& config, double base_lr, int64_t steps_done);
 
-/// The same rate, with the rate of the step before, and with the momentum that OneCycle, CyclicLR
+/// The same rate, with the previous step's, and with the momentum that OneCycle, CyclicLR
 /// and OneCycleLR cycle against the rate.
 Rates rates_at(const dsconfig::SchedulerConfig& config, double base_lr, int64_t steps_done);
-/// Those of a run, from all rates of its optimizer.
+/// The rates of a run, from all rates of its optimizer.
 Rates rates_at(const dsconfig::ResolvedConfig& config, int64_t steps_done);
 
 }  // namespace dsj::optim

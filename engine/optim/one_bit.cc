@@ -10,8 +10,8 @@ namespace {
 
 using dsconfig::OptimizerKind;
 
-/// k of the step with this count. It doubles after `scaler` variance updates, which fall on its
-/// multiples.
+/// k of the step with this count. It doubles after `scaler` variance updates, which happen at
+/// multiples of k.
 int64_t variance_interval(int64_t scaler, int64_t count) {
   int64_t k = 1;
   for (int64_t begin = 1;; k *= 2) {

@@ -17,12 +17,12 @@ constexpr bool has_rule(OptimizerKind kind) {
   return false;
 }
 
-/// Muon's rule is that of the parameters that it leaves to AdamW.
+/// Muon's rule is AdamW's, for the parameters that AdamW updates.
 constexpr OptimizerKind rule_kind(OptimizerKind kind) {
   return kind == OptimizerKind::Muon ? OptimizerKind::Adam : kind;
 }
 
-/// Those that communicate have phases instead, each with another's rule (one_bit.h).
+/// Optimizers that communicate have phases instead, each with another optimizer's rule (one_bit.h).
 constexpr bool needs_rule(const dsconfig::Optimizer& one) {
   return one.refusal.empty() && !one.communicates;
 }
@@ -89,7 +89,7 @@ RAdamRule RAdamRule::of(const RuleInput& in) {
   return rule;
 }
 
-/// eta and mu are those that the previous update left, at its rate.
+/// Uses eta and mu of the previous update, at its rate.
 AsgdRule AsgdRule::of(const RuleInput& in) {
   const OptimizerConfig& c = in.config;
   AsgdRule rule{.eta = in.lr, .mu = 1, .lambd = c.lambd, .weight_decay = c.weight_decay};

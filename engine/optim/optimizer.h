@@ -1,8 +1,8 @@
 // The rules: the numbers of one update of each kind of optimizer. The host computes them from the
-// update count, the rate and the momentum (of), and makes of them the formula for one element
-// (element_rules.h) in fp32 (element): doubles are combined first and rounded once, as PyTorch does.
-// What else an optimizer is: its descriptor (job/dsconfig/optimizers.h). Pure, torch-free.
-// Formulas: PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
+// update count, the rate and the momentum (of), and converts them to the formula for one element
+// (element_rules.h) in fp32 (element): doubles are combined first and rounded once, as in PyTorch.
+// job/dsconfig/optimizers.h describes an optimizer's other properties. Pure, torch-free. Formulas:
+// PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
 #pragma once
 
 #include <cmath>
@@ -20,13 +20,13 @@ using dsconfig::OptimizerKind;
 using dsconfig::states_of;
 using dsconfig::StateSpec;
 
-/// What a rule is made of.
+/// The inputs of a rule.
 struct RuleInput {
   const OptimizerConfig& config;
   double lr, previous_lr;  ///< Rates
   double beta1, beta2;     ///< the config's, or the schedule's
   double momentum;         ///< the config's, or the schedule's
-  int64_t updates;         ///< applied before this one
+  int64_t updates;         ///< number of earlier updates
 
   /// t: this update's number, from 1.
   double t() const { return static_cast<double>(updates + 1); }
@@ -37,9 +37,9 @@ struct RuleInput {
 
 using ElementRule = ElementRules::As<std::variant>;
 
-/// What an element rule is made of besides its numbers.
+/// The inputs of an element rule besides the rule's numbers.
 struct ElementInput {
-  int states;  ///< vectors that the parameter keeps; a schedule may set a momentum of 0
+  int states;  ///< vectors of the parameter; a schedule may set a momentum of 0
   bool first;  ///< update number 1
 };
 
@@ -317,25 +317,25 @@ struct Update {
   double grad_scale = 1;  ///< on the gradient: averaging, loss scale, clipping, maximize
   bool first = false;     ///< update number 1
 
-  /// Whether it needs sums over whole parameters first: what the rule's descriptor says.
+  /// Whether it needs sums over whole parameters first, by the rule's descriptor.
   bool parameter_sums() const;
 };
 
 /// The rates of a step, from rates_at() in lr_schedule.h.
 struct Rates {
   double lr = 0;
-  double previous_lr = 0;          ///< of the previous update; at the first: lr
+  double previous_lr = 0;          ///< of the previous update; lr at the first one
   std::optional<double> momentum;  ///< of the schedule: Adam's beta1, SGD's momentum
   std::optional<double> beta2;     ///< OneCycle writes both betas
-  std::optional<double> adam_lr;   ///< Muon: of what AdamW updates; unset: lr
+  std::optional<double> adam_lr;   ///< Muon: AdamW's rate; unset means lr
 };
 
-/// `updates`: how many were applied before this one. Not for a 1-bit optimizer (one_bit.h). Of Muon:
-/// the update of what AdamW takes (engine/zero/methods.h). Pure.
+/// `updates`: number of earlier updates. Not for 1-bit optimizers (one_bit.h). For Muon: the update
+/// of the parameters that AdamW updates (engine/zero/methods.h). Pure.
 Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 
-/// The same update of parameters on which weight decay does not act.
+/// The same update for parameters without weight decay.
 Update without_decay(Update update);
 
 /// LAMB's trust coefficient: ||p|| / ||u||, clamped; 1 if either norm is 0. Takes the sums of

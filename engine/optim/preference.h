@@ -1,5 +1,5 @@
-// Objectives that judge whole answers: loss, its slopes and TRL's metrics as functions of the answers'
-// log-probabilities. Pure, torch-free. Source of the formulas: TRL 1.16, the trainers' _compute_loss.
+// Objectives that judge whole answers: loss, its derivatives and TRL's metrics as functions of the
+// answers' log-probabilities. Pure, torch-free. Formulas: TRL 1.16, the trainers' _compute_loss.
 //
 //   s  an answer's log-probability minus the reference's; c the chosen one, r the rejected one
 //   n  an answer's tokens;  b beta;  e label smoothing;  h = b (s_c - s_r);  g(x) = 1 / (1 + exp(-x))
@@ -23,15 +23,16 @@
 // o = m_c - m_r - log(1 - exp(m_c)) + log(1 - exp(m_r)): the mean loss of all targets of the chosen rows,
 // prompts too, minus b times the mean of log g(o).
 //
-// kto (KTOTrainer), of an answer that is marked good or bad, with w its weight and k the KL term: how far
-// the model has moved from the reference, in log-probability, on answers beside the prompts of other rows;
-// the mean of the ranks' means over a micro-step's rows, at least 0. It has no slope.
+// kto (KTOTrainer), for an answer marked good or bad, with w its weight and k the KL term: how far
+// the model has moved from the reference, in log-probability, on answers paired with prompts of
+// other rows. k is the mean of the ranks' means over a micro-step's rows, at least 0, without
+// derivative.
 //
 //   kto                good: w (1 - g(b (s - k)))   bad: w (1 - g(b (k - s)))
 //   apo_zero_unpaired  good: w (1 - g(b s))         bad: w g(b s)
 //
-// reward (RewardTrainer), of a pair's scores c and r with margin m: -log g(c - r - m) + a (c + r)^2, a its
-// Objective::center_rewards.
+// reward (RewardTrainer), for a pair's scores c and r with margin m:
+// -log g(c - r - m) + a (c + r)^2, with a = Objective::center_rewards.
 #pragma once
 
 #include <cstdint>
@@ -44,55 +45,56 @@
 
 namespace dsj::optim {
 
-/// An answer of a micro-batch, or a prompt before it.
+/// An answer of a micro-batch, or the prompt before it.
 struct Answer {
   double logp = 0;       ///< the sum over its targets
-  double reference = 0;  ///< the same of the model that the run starts from
+  double reference = 0;  ///< the same under the initial model
   int64_t tokens = 0;    ///< of the answer
-  int64_t targets = 0;   ///< of them, those that another token predicts
-  bool good = true;      ///< of kto
-  double margin = 0;     ///< of reward, of the chosen answer; its `logp` is a score
+  int64_t targets = 0;   ///< tokens among them that have a predecessor
+  bool good = true;      ///< kto only
+  double margin = 0;     ///< reward only, of the chosen answer; `logp` is a score
 };
 
-/// Of each.
+/// The targets of each answer.
 std::vector<int64_t> targets_of(std::span<const Answer> answers);
 
-/// What a rank's micro-batch adds to a metric: over the ranks it is sum / count. Count 0: it has none.
+/// A rank's contribution to a metric, which is sum / count over the ranks. Count 0: none.
 struct Tally {
   double sum = 0, count = 0;
   bool operator==(const Tally&) const = default;
 };
 
 struct Judged {
-  double loss = 0;             ///< the mean over the pairs; kto: over the answers
-  std::vector<double> slopes;  ///< of each answer: the derivative of `loss` by its logp
-  std::vector<Tally> tallies;  ///< as tally_names()
-  int64_t judged = 0;          ///< pairs, or answers of kto
+  double loss = 0;             ///< the mean over pairs, or kto's answers
+  std::vector<double> slopes;  ///< per answer: the derivative of `loss` by its logp
+  std::vector<Tally> tallies;  ///< in the order of tally_names()
+  int64_t judged = 0;          ///< number of pairs, or of kto's answers
 };
 
-/// `answers`: chosen and rejected in turn; orpo: before them the chosen row's prompt; kto: one of each
-/// row. A pair that was cut before its answers has no part in the means: neither answer has a target,
-/// under orpo one has none; nor has such an answer of kto. TRL leaves such rows out of the data. None
-/// left: everything is 0. `kl`: kto's k; 0 where its loss has none. An objective that judges no answers: DSJ_CHECK.
+/// `answers`: chosen and rejected alternately; for orpo the chosen row's prompt before them; for
+/// kto one per row. A pair truncated before its answers is left out of the means: neither answer
+/// has a target (orpo: one has none); so is such an answer of kto. TRL removes such rows from the
+/// data. If none is left, everything is 0. `kl`: kto's k; 0 for losses without. DSJ_CHECK: it
+/// judges no answers.
 Judged judge(const dsconfig::Objective& objective, std::span<const Answer> answers, double kl = 0);
-/// What is counted of each micro-batch, sorted: rewards/chosen, rewards/rejected, logps/chosen,
-/// logps/rejected; of pairs also rewards/accuracies; orpo: nll_loss, log_odds_ratio, log_odds_chosen, and
-/// its logps are means over an answer's targets; kto: kl. reward:
-/// accuracy, margin, max_reward, mean_reward, min_reward.
+/// The tallies of each micro-batch, sorted: rewards/chosen, rewards/rejected, logps/chosen,
+/// logps/rejected; pairs also rewards/accuracies; orpo: nll_loss, log_odds_ratio, log_odds_chosen,
+/// and logps that are means over an answer's targets; kto: kl; reward: accuracy, margin,
+/// max_reward, mean_reward, min_reward.
 const std::vector<std::string>& tally_names(const dsconfig::Objective& objective);
-/// Whether the tally is the least or the greatest of a micro-batch's values: over the ranks not a sum. -1: the
-/// least; 1: the greatest; 0: neither.
+/// Whether the tally is an extreme of a micro-batch's values, not a sum: -1 for the minimum, 1 for
+/// the maximum, 0 for a sum.
 int extreme_of(const std::string& name);
-/// TRL's metrics of some micro-steps, whose `tallies` follow each other, summed over the ranks: of each the
-/// mean over those micro-steps that have it. rewards/margins, too: of those with both rewards, their
-/// difference. A metric that none of them has is left out.
+/// TRL's metrics of some micro-steps, from their concatenated `tallies`, summed over the ranks: for
+/// each the mean over the micro-steps that have it. Also rewards/margins: the mean difference, over
+/// those with both rewards. A metric that no micro-step has is left out.
 std::map<std::string, double> metrics_of(const dsconfig::Objective& objective,
                                          std::span<const Tally> tallies);
 
-/// kto's k of a rank's micro-batch, before the ranks' mean and its clamp at 0: of the answers that have
-/// targets. Count 0: there are none.
+/// kto's k of a rank's micro-batch, before the mean over ranks and the clamp at 0: over the answers
+/// with targets. Count 0 if there are none.
 Tally moved(std::span<const Answer> answers);
-/// k, of the sums over the ranks of their means and of how many have one.
+/// k, from the sums over the ranks of their means and of the number of ranks with one.
 double kl_of(const Tally& means);
 
 }  // namespace dsj::optim
