@@ -11,12 +11,12 @@
 namespace dsj::memory {
 namespace {
 
-/// What malloc() keeps at the end of its heap, at least. glibc keeps twice the largest map that was
-/// freed, by itself often 2 MiB. A step frees and asks for blocks of a megabyte some dozen times,
-/// and each time their pages would come back one by one, cleared.
+/// The minimum that malloc() keeps at the end of its heap. By default glibc keeps twice the largest
+/// freed mapping, often 2 MiB. A step frees and allocates megabyte blocks some dozen times, and
+/// each time their pages would be faulted in and cleared one by one.
 constexpr size_t kHeapKept = size_t{32} << 20;
 
-/// mallopt() would fix both of glibc's bounds for ever: larger maps still raise them.
+/// mallopt() would fix both of glibc's thresholds; this way larger mappings still raise them.
 void keep_freed_heap() {
   void* volatile map = std::malloc(kHeapKept / 2);
   std::free(map);
@@ -47,7 +47,7 @@ void give(void* block, size_t size) {
   size >= kLarge ? large_blocks().give(block, size) : std::free(block);
 }
 
-/// Precedes every tensor's data, so that a bare data pointer can be freed, as oneDNN asks.
+/// Precedes every tensor's data, so that a bare data pointer can be freed, as oneDNN requires.
 struct alignas(kAlignment) Header {
   size_t size;  ///< of the whole block
   int64_t bytes;

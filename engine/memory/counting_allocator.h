@@ -1,9 +1,9 @@
 // The engine's CPU allocator: it counts live bytes by class and reuses freed pages.
 //
-// After install() every at::Tensor of the process on the CPU comes from here. Class and ledger are
-// those of the allocating thread's innermost MemoryScope. Freeing, on any thread, gives the bytes
-// back to the ledger they came from. Blocks of 1 MiB and more are of a heap that keeps its pages for
-// the next step (engine/memory/page_heap.h). Pages that are kept are not live.
+// After install() every CPU tensor of the process is allocated here. Class and ledger are those of
+// the allocating thread's innermost MemoryScope. Freeing, on any thread, subtracts the bytes from
+// the ledger that counted them. Blocks of 1 MiB and more are in a heap that keeps their pages for
+// the next step (engine/memory/page_heap.h). Kept pages of freed blocks are not live.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ enum class Class {
   Gradients,    ///< whole or sharded
   Optimizer,    ///< fp32 masters and moments
   Buckets,      ///< communication and conversion scratch
-  Activations,  ///< all else; the default
+  Activations,  ///< everything else; the default
   Host,         ///< state offloaded to host memory; staging for state in files
 };
 inline constexpr int kClassCount = 6;
@@ -30,10 +30,10 @@ class Ledger {
   int64_t peak(Class klass) const { return peak_[static_cast<int>(klass)]; }
   int64_t live() const { return total_; }
   int64_t peak() const { return total_peak_; }
-  /// Peaks restart from what is live now.
+  /// Sets the peaks to the current live bytes.
   void reset_peaks();
 
-  void add(Class klass, int64_t bytes);  ///< negative: freed
+  void add(Class klass, int64_t bytes);  ///< negative if freed
 
  private:
   std::array<std::atomic<int64_t>, kClassCount> live_{}, peak_{};
@@ -47,7 +47,7 @@ Ledger& process_ledger();
 class MemoryScope {
  public:
   explicit MemoryScope(Class klass);
-  /// Also switches the ledger: in tests, ranks are threads and have one each.
+  /// Also switches the ledger. In tests, ranks are threads with a ledger each.
   MemoryScope(Class klass, Ledger& ledger);
   ~MemoryScope();
   MemoryScope(const MemoryScope&) = delete;
@@ -61,9 +61,9 @@ class MemoryScope {
 Ledger& current_ledger();
 Class current_class();
 
-/// Makes this the process's CPU allocator. Idempotent. Call before the first tensor.
+/// Makes this the process's CPU allocator. Idempotent. Call it before the first tensor.
 void install();
-/// The most bytes of freed large blocks whose pages are kept. Default 1 GiB.
+/// The maximum bytes of freed large blocks whose pages are kept. Default 1 GiB.
 void set_kept_limit(int64_t bytes);
 
 }  // namespace dsj::memory

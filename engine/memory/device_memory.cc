@@ -16,7 +16,7 @@ struct Block {
   int64_t bytes;
 };
 
-/// All threads' blocks: one frees what another has made.
+/// The blocks of all threads, because a thread may free another's.
 class Blocks {
  public:
   void made(void* at, int64_t bytes) {
@@ -32,7 +32,7 @@ class Blocks {
     {
       const std::lock_guard lock(mutex_);
       const auto found = blocks_.find(at);
-      if (found == blocks_.end()) return;  // made before anybody counted
+      if (found == blocks_.end()) return;  // allocated before counting began
       block = found->second;
       blocks_.erase(found);
     }
@@ -49,7 +49,7 @@ Blocks& blocks() {
   return *instance;
 }
 
-/// libtorch asks for it as a profiler of memory.
+/// Registered with libtorch as a memory profiler.
 class Listener final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* at, int64_t bytes, size_t, size_t, c10::Device device) override {

@@ -1,5 +1,5 @@
-// The bytes of tensors on devices, counted in the same ledger as the host's: libtorch's allocators of
-// devices report every block to the calling thread.
+// Counts the bytes of tensors on devices in the same ledger as the host's: libtorch's device
+// allocators report every block to the calling thread.
 // Tested by: tests/engine/simulated/late_test.cc
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace dsj::memory {
 
-/// While it lives, this thread's allocations on devices are counted by the innermost MemoryScope's
-/// class and ledger, and the blocks that it frees are given back to where they were counted. A block
-/// that is freed on a thread without one stays counted. They nest.
+/// While it exists, this thread's device allocations are counted in the innermost MemoryScope's
+/// class and ledger, and blocks that it frees are subtracted where they were counted. A block freed
+/// on a thread without one stays counted. Can be nested.
 class CountDevice {
  public:
   CountDevice();

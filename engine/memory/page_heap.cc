@@ -8,7 +8,7 @@
 namespace dsj::memory {
 namespace {
 
-/// Address space is asked for in such segments; it costs nothing before it is written to.
+/// Address space is reserved in such segments; it costs nothing until it is written to.
 constexpr size_t kSegment = size_t{1} << 30;
 
 size_t grains(size_t size) {
@@ -29,7 +29,7 @@ void* PageHeap::take(size_t size) {
   if (found == free_.end()) {
     size_t mapped = std::max(size, kSegment);
     char* segment = map(mapped);
-    if (!segment) segment = map(mapped = size);  // of a limited address space
+    if (!segment) segment = map(mapped = size);  // if address space is limited
     if (!segment) throw std::bad_alloc();
     insert(segment, {.size = mapped, .kept = 0});
     found = free_.find(segment);
@@ -77,13 +77,13 @@ size_t PageHeap::kept() const {
   return kept_;
 }
 
-/// Null: there is no such address space.
+/// Null if the address space is exhausted.
 char* PageHeap::map(size_t size) {
   size += kGrain;  // so that the first block can be aligned
   void* const begin = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (begin == MAP_FAILED) return nullptr;
-  madvise(begin, size, MADV_HUGEPAGE);  // refused: small pages do as well
+  madvise(begin, size, MADV_HUGEPAGE);  // if refused, small pages work too
   segments_.emplace_back(begin, size);
   return reinterpret_cast<char*>(grains(reinterpret_cast<size_t>(begin)));
 }
@@ -98,7 +98,7 @@ void PageHeap::erase(Ranges::iterator range) {
   free_.erase(range);
 }
 
-/// The highest addresses go first: they are the last to be asked for again.
+/// Returns the highest addresses first, because these are reused last.
 void PageHeap::shrink() {
   for (auto at = free_.rbegin(); kept_ > limit_ && at != free_.rend(); ++at) {
     auto& [begin, range] = *at;

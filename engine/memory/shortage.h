@@ -1,6 +1,5 @@
-// A device that has no memory left: what was asked for, and by which class of memory. When the
-// exception arrives where it is reported, the scope that knows the class has ended; so it is noted
-// when it happens.
+// Records a device's out-of-memory failure: the requested bytes and the class of memory. The class
+// is known only where the allocation fails, because its scope ends before the report.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +10,14 @@
 namespace dsj::memory {
 
 struct Shortage {
-  Class klass = Class::Activations;  ///< of the MemoryScope that the thread was in
+  Class klass = Class::Activations;  ///< of the thread's MemoryScope
   int64_t wanted = 0;                ///< bytes
-  int64_t all = 0, left = 0;         ///< bytes of the device, in all and free
+  int64_t all = 0, left = 0;         ///< the device's bytes: total and free
 };
 
-/// A device's allocator calls it on the thread that asked, before it throws.
+/// Called by a device's allocator on the allocating thread, before it throws.
 void note_shortage(int64_t wanted, int64_t all, int64_t left);
-/// The last one of this process; unset: there was none.
+/// The last shortage of this process; unset if there was none.
 std::optional<Shortage> last_shortage();
 
 }  // namespace dsj::memory
