@@ -39,20 +39,20 @@ Result<Choice> choose(Wanted wanted, const Found& found, int local_rank) {
                              ": the kernels need " + capability_text(kOldestCapability) +
                              " or more";
     if (wanted == Wanted::Any) return Choice{.because = what, .is_a_loss = true};
-    return refused("this machine has " + what, std::string("take a newer GPU, or ") + kOnCpu);
+    return refused("this machine has " + what, std::string("use a newer GPU; ") + kOnCpu);
   }
   if (!found.plugin_problem.empty()) {
     const std::string what = counted(found.devices) + ", but " + found.plugin_problem;
     if (wanted == Wanted::Any && !found.plugin_there)
       return Choice{.because = what, .is_a_loss = true};
-    return refused("this machine has " + what, std::string("mend it, or ") + kOnCpu);
+    return refused("this machine has " + what, std::string("fix this; ") + kOnCpu);
   }
   if (local_rank >= found.devices)
-    return refused(
-        "local rank " + std::to_string(local_rank) + " has no GPU of its own: this machine has " +
-            counted(found.devices),
-        "spec.workers.slotsPerWorker (--nproc_per_node) " + std::to_string(found.devices) +
-            " (of the parts of a GPU that is divided, MIG, a process sees one); or " + kOnCpu);
+    return refused("local rank " + std::to_string(local_rank) +
+                       " has no GPU of its own: this machine has " + counted(found.devices),
+                   "set spec.workers.slotsPerWorker (--nproc_per_node) to " +
+                       std::to_string(found.devices) +
+                       " (with MIG a process sees one part of a GPU only); " + kOnCpu);
   return Choice{.gpu = local_rank, .because = counted(found.devices) + " here"};
 }
 

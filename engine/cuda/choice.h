@@ -1,4 +1,4 @@
-// Whether a rank computes on a GPU or on the CPU, and the sentence that says so. Pure.
+// Chooses whether a rank computes on a GPU or on the CPU, and gives the reason. Pure.
 #pragma once
 
 #include <optional>
@@ -9,40 +9,40 @@
 
 namespace dsj::cuda {
 
-/// What the job asks for: training.device, or GPUs among the resources of its workers (job_file.h).
+/// The job's request: training.device, or GPUs among the resources of its workers (job_file.h).
 enum class Wanted {
-  Any,  ///< a GPU where there is one
+  Any,  ///< a GPU if there is one
   Cpu,
-  Cuda,  ///< a GPU, or nothing
+  Cuda,  ///< a GPU; otherwise an error
 };
 /// "auto" or unset, "cpu", "cuda".
 Wanted wanted_of(const std::optional<std::string>& device);
 
-/// What a machine has.
+/// The GPUs of a machine.
 struct Found {
-  int devices = 0;      ///< that the driver shows to this process
-  std::string lacking;  ///< why there are none: "no CUDA driver (libcuda.so.1) is here"
-  /// Of each device its compute capability, 90 for 9.0; empty, or 0: not known.
+  int devices = 0;      ///< visible to this process
+  std::string lacking;  ///< reason if there are none: "no CUDA driver (libcuda.so.1) is here"
+  /// Each device's compute capability, 90 for 9.0, or 0 if unknown; may be empty.
   std::vector<int> capabilities = {};
-  /// Why libdsj_cuda.so cannot be used. Empty: it can. Looked for only where there are devices.
+  /// The reason why libdsj_cuda.so cannot be used, or empty. Checked only if there are devices.
   std::string plugin_problem;
-  bool plugin_there = true;  ///< its file
+  bool plugin_there = true;  ///< whether its file exists
 };
 
 struct Choice {
-  std::optional<int> gpu;  ///< its index; unset: the CPU
+  std::optional<int> gpu;  ///< the GPU's index; unset means the CPU
   std::string because;     ///< "training.device is cpu"
-  bool is_a_loss = false;  ///< there are GPUs, and the build cannot use them: warn
+  bool is_a_loss = false;  ///< there are GPUs that the build cannot use: warn
 };
 
-/// The oldest GPUs that our kernels are made for (engine/cuda/plugin/CMakeLists.txt).
+/// The lowest compute capability that our kernels support (engine/cuda/plugin/CMakeLists.txt).
 inline constexpr int kOldestCapability = 80;
-/// The oldest driver, as CUDA numbers them, that the run-time library of libtorch 2.11 (CUDA 13) works with.
+/// The oldest driver, in CUDA's numbering, that libtorch 2.11's CUDA runtime (CUDA 13) supports.
 inline constexpr int kOldestDriver = 13000;
 
-/// One GPU per rank: rank `local_rank` of a machine has GPU `local_rank`. Environment: the job
-/// wants a GPU and this rank can have none; or the machine has GPUs and the plugin, and it cannot
-/// be loaded: the CPU would be a silent loss. A GPU too old for our kernels counts as none.
+/// One GPU per rank: rank `local_rank` of a machine gets GPU `local_rank`. Environment: the job
+/// wants a GPU and this rank has none; or there are GPUs and the plugin, but it cannot be loaded
+/// (using the CPU would be a silent downgrade). A GPU too old for our kernels does not count.
 Result<Choice> choose(Wanted wanted, const Found& found, int local_rank);
 
 }  // namespace dsj::cuda

@@ -21,7 +21,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// Compute capabilities of all devices, 90 for 9.0; 0: not known.
+/// Compute capabilities of all devices, 90 for 9.0, 0 if unknown.
 std::vector<int> capabilities(void* driver, int devices) {
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
   const auto get = function_of<int(int*, int)>(driver, "cuDeviceGet");
@@ -37,7 +37,7 @@ std::vector<int> capabilities(void* driver, int devices) {
   return all;
 }
 
-/// libdsj_cuda.so would load, and CUDA refuse its first call.
+/// With an older driver libdsj_cuda.so would load, but CUDA would refuse its first call.
 void check_driver_version(void* driver, Found& found) {
   const auto get = function_of<int(int*)>(driver, "cuDriverGetVersion");
   int version = 0;

@@ -1,7 +1,7 @@
-// libdsj_cuda.so: what dsj-train needs on a machine with NVIDIA GPUs and nowhere else. It holds the
-// CUDA kernels, NCCL's communicator and all that names CUDA's own types. dsj-train opens it at run
-// time (open.h), so that a start on a CPU loads none of CUDA's libraries: they are 2.6 GB, and cost
-// 0.6 s and 350 MB per process.
+// libdsj_cuda.so: the part of dsj-train that only machines with NVIDIA GPUs need: the CUDA kernels,
+// NCCL's communicator and all code that uses CUDA's types. dsj-train opens it at run time (open.h),
+// so that a start on a CPU loads none of CUDA's libraries, which are 2.6 GB and cost 0.6 s and 350
+// MB per process.
 // Tested by: tests/run/cuda_check.py
 #pragma once
 
@@ -19,18 +19,18 @@ class Rendezvous;
 
 namespace dsj::cuda {
 
-/// What the plugin brings. All live as long as the process.
+/// The plugin's interface. Everything lives as long as the process.
 struct Plugin {
-  /// Of the headers that both sides were compiled with (plugin/CMakeLists.txt). First member: it
-  /// can be read even when the rest has changed.
+  /// The version of the headers that both sides were compiled with (plugin/CMakeLists.txt). First
+  /// member, so that it can be read even if the rest has changed.
   const char* interface;
-  /// Makes GPU `device` the calling thread's own, and starts CUDA there. Environment: that fails.
+  /// Makes GPU `device` current on the calling thread and starts CUDA. Environment: that fails.
   Status (*use_device)(int device);
-  /// Its compute capability, 90 for 9.0. After use_device().
+  /// Its compute capability, 90 for 9.0. Call it after use_device().
   int (*compute_capability)(int device);
-  /// Our kernels, with `rest` below them.
+  /// Our kernels; `rest` runs the other operations.
   kernels::Port& (*port)(kernels::Port& rest);
-  /// Page-locked host memory of exactly so many bytes; null: there is none.
+  /// Page-locked host memory of exactly `bytes`; null if there is none.
   void* (*take_pages)(size_t bytes);
   void (*give_pages)(void* memory);
   /// comm/nccl.h's.

@@ -1,4 +1,4 @@
-// The plugin itself: compiled with CUDA's headers, into libdsj_cuda.so alone.
+// The plugin: compiled with CUDA's headers, only into libdsj_cuda.so.
 #include "engine/cuda/plugin.h"
 
 #include <ATen/Context.h>
@@ -17,8 +17,8 @@
 namespace dsj::cuda {
 namespace {
 
-/// libtorch's allocator orders by stream: what is given back is used again by later work of the
-/// same stream only.
+/// libtorch's allocator is ordered by stream: freed memory is reused only by later work of the same
+/// stream.
 class Scratch final : public kernels::cuda::Scratch {
  public:
   void* take(kernels::Stream stream, size_t bytes) override {
@@ -35,7 +35,7 @@ Status use_device(int device) {
   try {
     at::globalContext().lazyInitDevice(at::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
-    c10::cuda::device_synchronize();  // makes the context: what is wrong with the GPU shows here
+    c10::cuda::device_synchronize();  // creates the context: problems of the GPU appear here
     // Products are summed in fp32 and rounded once, as on the CPU. By default cuBLAS may add the parts
     // of a split sum in 16 bits.
     at::globalContext().setAllowBF16ReductionCuBLAS(false);
@@ -72,7 +72,7 @@ kernels::Port& port(kernels::Port& rest) {
 void* take_pages(size_t bytes) {
   void* memory = nullptr;
   if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) == cudaSuccess) return memory;
-  (void)cudaGetLastError();  // else the next call of anybody reports it
+  (void)cudaGetLastError();  // clears the error; else the next CUDA call reports it
   return nullptr;
 }
 void give_pages(void* memory) {
