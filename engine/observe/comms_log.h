@@ -1,5 +1,5 @@
-// comms_logger: how long each collective took, by operation and message size, in the columns of
-// DeepSpeed's log_summary. Torch-free and pure; engine/train hands it the calls.
+// comms_logger: the duration of each collective, by operation and message size, in the columns of
+// DeepSpeed's log_summary. Torch-free and pure; engine/train passes the calls.
 //
 // Bandwidths follow DeepSpeed's formulas, for a message of B bytes in t seconds with W ranks:
 //
@@ -36,9 +36,9 @@ Bandwidth bandwidth(const std::string& operation, int64_t bytes, double ms, int 
 class CommsLog {
  public:
   CommsLog(const dsconfig::CommsLoggerConfig& config, int world) : config_(config), world_(world) {}
-  /// Takes a call if prof_all or prof_ops ask for it. With verbose: returns its line.
+  /// Records a call if prof_all or prof_ops select it. With verbose it returns its line.
   std::optional<std::string> add(const CommsCall& call);
-  /// The table of everything so far; empty: there was nothing.
+  /// The table of all calls so far; empty if there were none.
   std::string table() const;
 
  private:

@@ -21,8 +21,8 @@ std::string file_of(std::string tag) {
   return tag + ".csv";
 }
 
-/// The shortest text that reads back as the same double. Values that are not finite are in the
-/// words of Python's csv.
+/// The shortest text that is read back as the same double. Infinity and NaN are written as Python's
+/// csv does.
 std::string shown(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -31,7 +31,7 @@ std::string shown(double value) {
   return problem == std::errc{} ? std::string(buffer, end) : text::number(value);
 }
 
-/// What a run that starts at `from` keeps of a file: the head, and whole rows before `from`.
+/// What a run that starts at `from` keeps of a file: the header, and whole rows before `from`.
 std::string kept(const std::string& content, const std::string& head, int64_t from) {
   std::string result = head;
   size_t begin = content.find('\n');
@@ -65,7 +65,7 @@ class CsvMonitor final : public Monitor {
   }
 
  private:
-  /// Writes beside the old file and renames over it: a reader never sees less than what is kept.
+  /// Writes a new file and renames it over the old one, so that readers never see less.
   Result<std::unique_ptr<WriteFile>> open(const std::string& tag) {
     const std::string path = path_join(directory_, file_of(tag));
     const std::string head = "step," + head_of(tag) + "\r\n";

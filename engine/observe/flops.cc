@@ -27,7 +27,7 @@ std::string rate_text(double operations, double ms) {
   return ms > 0 ? count_text(operations / (ms / 1000), "FLOPS") : "-";
 }
 
-/// "model.layers.3.self_attn.q_proj.weight" → {"self_attn", "q_proj"}: what follows the layer's
+/// "model.layers.3.self_attn.q_proj.weight" → {"self_attn", "q_proj"}: the part after the layer's
 /// number, without the tensor's own name; at least the owner's name.
 std::vector<std::string> owners(const std::string& name) {
   std::vector<std::string> words;
@@ -120,7 +120,7 @@ std::string top_text(const Module& model, int depth, int64_t top) {
 void set_latencies(Module& model, const ProfiledStep& step) {
   const double passes = static_cast<double>(step.accumulation);
   model.latency_ms = step.times.forward / passes;
-  // The head's forward and backward are one visit, counted as backward.
+  // The head's forward and backward are computed together, counted as backward.
   for (size_t i = 0; i + 1 < model.children.size() && i < step.times.unit_forward.size(); ++i) {
     model.children[i].latency_ms = step.times.unit_forward[i] / passes;
   }
@@ -168,8 +168,8 @@ std::string head_text(const dsconfig::FlopsProfilerConfig& config, const Module&
 
 }  // namespace
 
-/// The gated delta rule and the convolution before it, of a token: what the state is read for, written
-/// to, and read for the result.
+/// Per token, the gated delta rule and the convolution before it: the state is read, written, and
+/// read for the result.
 static int64_t rule_macs(const layout::DeltaConfig& delta) {
   return 3 * delta.value_heads * delta.key_dim * delta.value_dim + delta.conv_size() * delta.kernel;
 }
@@ -179,7 +179,7 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
   Module root{.name = "model"};
   for (size_t i = 0; i < units.size(); ++i) {
     const bool drops = std::ranges::binary_search(shorter.layers, static_cast<int64_t>(i) - 1);
-    int64_t tokens = 0, pairs = 0;  // a query and a key, of all rows
+    int64_t tokens = 0, pairs = 0;  // pairs of query and key, over all rows
     for (const int64_t whole : lengths) {
       const int64_t length = drops ? std::min(whole, shorter.most) : whole;
       tokens += length;
@@ -192,7 +192,7 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
       Module* owner = &unit;
       for (const std::string& name : owners(parameter.name)) owner = &child(*owner, name);
       owner->parameters += parameter.numel();
-      // An embedding looks rows up: no product.
+      // An embedding looks rows up, without a product.
       if (parameter.routed)  // on average over the experts
         owner->macs += tokens * model.experts.per_token * parameter.numel() / model.experts.count;
       else if (parameter.shape.size() == 2 && !embedding)

@@ -1,10 +1,10 @@
 // flops_profiler: parameters, multiply-accumulates and floating-point operations of a forward pass,
-// counted from shapes, beside the latencies of one step. Torch-free and pure.
+// counted from shapes, with the latencies of one step. Torch-free and pure.
 //
-// It counts matrix products: N x out x in MACs for a weight [out, in] over N tokens, and
-// 2 x heads x head_dim x L^2 for attention over each row of L tokens (without a causal half, as in
-// DeepSpeed). Of a mixture of experts it counts what tokens pass: all experts' weights times
-// experts per token / experts. A MAC is two operations. Element-wise work is left out.
+// It counts matrix products: N x out x in MACs for a weight [out, in] and N tokens, and 2 x heads x
+// head_dim x L^2 for attention over each row of L tokens (not halved for causality, as in
+// DeepSpeed). For a mixture of experts it counts the experts that a token uses: all experts'
+// weights times experts per token / experts. A MAC is two operations. Elementwise work is excluded.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,22 @@ struct Module {
   std::string name;
   int64_t parameters = 0;
   int64_t macs = 0;
-  double latency_ms = -1;  ///< of forward; negative: not measured by itself
+  double latency_ms = -1;  ///< of forward; negative if not measured separately
   std::vector<Module> children;
   int64_t flops() const { return 2 * macs; }
 };
 
-/// Decoder layers that see fewer tokens (random-LTD).
+/// Decoder layers that process fewer tokens (random-LTD).
 struct ShorterRows {
-  std::span<const int64_t> layers;  ///< rising, from 0
-  int64_t most = 0;                 ///< tokens of each row at most
+  std::span<const int64_t> layers;  ///< ascending, from 0
+  int64_t most = 0;                 ///< maximum tokens per row
 };
 
-/// One forward pass over rows of these many tokens.
+/// Counts one forward pass over rows of `lengths` tokens.
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
                      std::span<const int64_t> lengths, const ShorterRows& shorter = {});
 
-/// What the report needs besides the counts.
+/// The report's inputs besides the counts.
 struct ProfiledStep {
   int64_t step = 0;
   int world = 1;

@@ -1,13 +1,13 @@
-// tensorboard and csv_monitor: curves in files that other programs read while the run goes on. Rank
-// 0 only. A value is in its file when write() returns.
+// tensorboard and csv_monitor: curves in files that other programs read during the run. Rank 0
+// only. A value is in its file when write() returns.
 //
-// Files lie in PATH/NAME/: ds_config's output_path and job_name, joined as DeepSpeed joins them. An
-// empty output_path is the working directory.
+// Files are in PATH/NAME/: ds_config's output_path and job_name, joined as in DeepSpeed. An empty
+// output_path is the working directory.
 //   tensorboard    events.out.tfevents.SECONDS.HOST.PID.0, one per attempt
-//   csv_monitor    one file per tag, "Train/Samples/lr" in Train_Samples_lr.csv: a head "step,lr",
+//   csv_monitor    one file per tag, "Train/Samples/lr" in Train_Samples_lr.csv: header "step,lr",
 //                  then a row per value; a resumed run appends to it
-// A resumed run repeats no x: TensorBoard is told to drop what lies at `from` and later, and rows
-// there are cut off CSV files.
+// A resumed run does not repeat an x: TensorBoard gets an event to drop values at `from` and later,
+// and such rows are removed from CSV files.
 #pragma once
 
 #include <functional>
@@ -34,8 +34,8 @@ class Monitor {
 using WallClock = std::function<double()>;
 double wall_clock();
 
-/// `from`: the x from which on values are this attempt's; 0: a new run. `files` must outlive the
-/// monitor. Environment: the directory or the file cannot be made.
+/// `from`: the first x of this attempt; 0 for a new run. `files` must outlive the monitor.
+/// Environment: the directory or the file cannot be made.
 Result<std::unique_ptr<Monitor>> open_tensorboard(Files& files,
                                                   const dsconfig::MonitorConfig& config,
                                                   int64_t from, WallClock clock = wall_clock);

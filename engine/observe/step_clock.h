@@ -1,6 +1,6 @@
-// wall_clock_breakdown: where the milliseconds of a step go. It sets marks at the boundaries that a
-// StepObserver hears of. A mark is a reading of the clock (CPU) or an event on the stream (CUDA,
-// engine/train/device_marks.h), so nothing waits during the step.
+// wall_clock_breakdown: how the milliseconds of a step are spent. Sets marks at the boundaries that
+// a StepObserver gets. A mark is a time of the clock (CPU) or an event on the stream (CUDA,
+// engine/train/device_marks.h), so that the step never waits.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace dsj::observe {
 class Marks {
  public:
   virtual ~Marks() = default;
-  /// Forgets all marks, because a step begins.
+  /// Forgets all marks. Called when a step begins.
   virtual void clear() = 0;
   /// Sets a mark and returns its number.
   virtual size_t add() = 0;
@@ -36,12 +36,12 @@ class HostMarks final : public Marks {
 };
 
 /// Milliseconds of one step on this rank, under DeepSpeed's names. The head's loss and gradient are
-/// one visit, whose time counts as backward's. Waiting for parameters belongs to the visit that
-/// needs them.
+/// computed together, and their time counts as backward. Waiting for parameters counts for the unit
+/// that needs them.
 struct StepTimes {
   double forward = 0;
   double backward_inner = 0;
-  double backward_allreduce = 0;                    ///< starting reductions, and waiting for them
+  double backward_allreduce = 0;                    ///< starting and awaiting reductions
   double step = 0;                                  ///< norm, clip, optimizer
   std::vector<double> unit_forward, unit_backward;  ///< [unit], without gathers and reductions
   double backward() const { return backward_inner + backward_allreduce; }
@@ -50,7 +50,7 @@ struct StepTimes {
 
 class StepClock final : public StepObserver {
  public:
-  /// `units`: how many the model has.
+  /// `units`: the model's number of units.
   StepClock(std::unique_ptr<Marks> marks, size_t units);
   void before(const layout::Action& action) override;
   void after(const layout::Action& action) override;
@@ -63,7 +63,7 @@ class StepClock final : public StepObserver {
   enum class Phase { Forward, Backward, Reduce, Update };
   struct Span {
     Phase phase;
-    int unit;  ///< -1: of none
+    int unit;  ///< -1 if none
     size_t from, to;
   };
   void open(Phase phase, int unit);
@@ -73,7 +73,7 @@ class StepClock final : public StepObserver {
   const size_t units_;
   std::vector<Span> spans_;
   int micro_step_ = 0;
-  bool backward_ = false;  ///< the walk is past the head of this micro-step
+  bool backward_ = false;  ///< after the head of this micro-step
 };
 
 }  // namespace dsj::observe

@@ -1,21 +1,20 @@
-// What the trainer reports while it walks a step: the boundaries of the schedule's actions and of
-// what follows them. An observer changes nothing of a step. Torch-free. Without an observer there
-// is no virtual call.
+// The trainer's callbacks during a step: the boundaries of the schedule's actions and of the parts
+// after them. An observer must not change the step. Torch-free. Without an observer there is no
+// virtual call.
 #pragma once
 
 #include "job/layout/schedule.h"
 
 namespace dsj::observe {
 
-/// What a step does besides the schedule's actions.
+/// The parts of a step besides the schedule's actions.
 enum class StepPart {
   FinishReductions,  ///< waits for the reductions in flight
   Update,            ///< norm over all ranks, clip, optimizer
 };
 
-/// Called on the training thread, in the order of the walk. Each before() is followed by its
-/// after(); they do not nest. On CUDA the work between the two has been issued, but may not be
-/// done.
+/// Called on the training thread, in schedule order. Each before() is followed by its after(); they
+/// do not nest. On CUDA the work between them has been queued, but may not be done.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;

@@ -1,4 +1,4 @@
-// TensorBoard's event files, written by hand: TFRecord frames around Event messages in protocol
+// TensorBoard's event files without its library: TFRecord frames around Event messages in protocol
 // buffers' wire format. Scalars only. Pure: functions return bytes, the caller writes them.
 //
 // A frame: length (8 bytes, little endian), masked CRC-32C of it, the message, masked CRC-32C of
@@ -26,9 +26,9 @@ std::string tf_record(std::string_view message);
 
 /// The first event of a file. `seconds`: since 1970, here and below.
 std::string version_event(double seconds);
-/// Says that the run continues from `x`: readers drop what earlier files have at x and later.
+/// An event that the run continues from `x`: readers drop values of earlier files at x and later.
 std::string restart_event(double seconds, int64_t x);
-/// One event. Its scalars share one x. Values are written as floats, as torch's writer does.
+/// One event. All scalars must have the same x. Values are written as floats, as in torch's writer.
 std::string scalars_event(double seconds, int64_t x, std::span<const Scalar> scalars);
 
 }  // namespace dsj::observe
