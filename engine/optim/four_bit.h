@@ -5,6 +5,7 @@
 // with the numbers of eight_bit.h. bitsandbytes' mean and map differ in the last bit between
 // machines, because torch's vectorised rounding differs; here both are rounded once. All else has
 // the same bits. job/layout/packing.h defines the sizes of blocks and groups. Pure, torch-free.
+//
 // Numbers must be finite: callers refuse others and name the parameter.
 #pragma once
 
