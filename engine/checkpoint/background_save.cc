@@ -11,14 +11,14 @@ namespace dsj::checkpoint {
 namespace {
 
 constexpr size_t kPageElements = 4096 / sizeof(float);
-constexpr size_t kChunkElements = size_t{1} << 20;  // what one thread copies before it looks again
+constexpr size_t kChunkElements = size_t{1} << 20;  // elements that a thread copies at a time
 
 template <typename T>
 bool is_ready(const std::future<T>& work) {
   return work.valid() && work.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-/// Runs `work` on a thread. What it throws, and a thread that cannot be had, are errors.
+/// Runs `work` on a thread. Exceptions, and a failure to start the thread, become errors.
 template <typename T>
 std::future<Result<T>> on_a_thread(std::function<Result<T>()> work) {
   const auto guarded = [work = std::move(work)]() -> Result<T> {

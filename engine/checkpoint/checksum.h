@@ -1,4 +1,4 @@
-// XXH3-64, whole or by blocks. It guards against damage, not against forgery.
+// XXH3-64 checksums, of a whole or by blocks, against damage, not against forgery.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class BlockChecksums {
   BlockChecksums& operator=(const BlockChecksums&) = delete;
 
   void add(std::span<const std::byte> bytes);
-  /// Call once, last.
+  /// Call it once, at the end.
   std::vector<uint64_t> finish();
 
  private:

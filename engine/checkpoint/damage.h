@@ -1,6 +1,6 @@
-// Which errors say that a checkpoint's own bytes are at fault. A resume passes over a damaged
-// checkpoint and sets it aside. Every other error ends the run with its reason: no descriptors
-// left, no permission, a file server that does not answer, a later version of the format.
+// Classifies errors that mean that a checkpoint's own bytes are damaged. A resume skips a damaged
+// checkpoint and renames it. Every other error ends the run with its reason: no file descriptors
+// left, no permission, an unresponsive file server, a later version of the format.
 // Tested by: tests/engine/checkpoint/damage_test.cc
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace dsj::checkpoint {
 
-/// Environment, Error::Cause::Damage: the content of `path` is not what was written.
+/// Environment, Error::Cause::Damage: the content of `path` differs from what was written.
 std::unexpected<Error> damaged(std::string what, std::string path);
 
-/// Judges an error of the file port, met while a checkpoint's file was opened or read. A file
-/// that is missing and a disk that does not give its bytes back are Error::Cause::Damage. Others stay as
-/// they are.
+/// Classifies an error of the file port from opening or reading a checkpoint's file. A missing
+/// file, and a disk that does not return its bytes, become Error::Cause::Damage. Other errors are
+/// unchanged.
 Error judged(Error error);
 
 }  // namespace dsj::checkpoint

@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr int64_t kBlockBytesMax = int64_t{1} << 30;
-constexpr int64_t kSerialMax = int64_t{1} << 53;  // what JSON's numbers hold everywhere
+constexpr int64_t kSerialMax = int64_t{1} << 53;  // exact in every JSON implementation
 constexpr char kPartFormat[] = "dsj-checkpoint-part";
 constexpr char kManifestFormat[] = "dsj-checkpoint";
 
@@ -40,7 +40,7 @@ std::string seal(const json& body) {
   return std::string(kSealBegin) + hex(checksum(text)) + std::string(kSealMiddle) + text + "}";
 }
 
-/// The body's text if the text is as seal() wrote it; else empty.
+/// The body's text if the text is exactly in seal()'s form; else empty.
 std::string_view sealed_body(std::string_view text) {
   constexpr size_t kMiddle = kSealBegin.size() + 16, kBody = kMiddle + kSealMiddle.size();
   if (text.size() <= kBody || !text.starts_with(kSealBegin) || text.back() != '}' ||
@@ -51,8 +51,8 @@ std::string_view sealed_body(std::string_view text) {
   return text.substr(kSealBegin.size(), 16) == hex(checksum(body)) ? body : std::string_view();
 }
 
-/// The body of a text whose seal is right in any spelling of the JSON: rank 0 reads an index per
-/// rank, so the usual one is not written out again to be compared.
+/// The body of a text whose seal is valid in any JSON spelling. seal()'s own form is not serialised
+/// again for the comparison, because rank 0 reads an index per rank.
 Result<json> unsealed(std::string_view text, const std::string& path) {
   json body;
   if (const std::string_view usual = sealed_body(text); !usual.empty()) {
@@ -88,7 +88,7 @@ Result<json> unseal(std::string_view text, const char* format, const std::string
   return body;
 }
 
-/// Positions of names in a table that fills up on the way.
+/// Indices of names in a table that grows as names are added.
 class NameTable {
  public:
   size_t index(const std::string& name) {
@@ -103,7 +103,7 @@ class NameTable {
   std::vector<std::string> names_;
 };
 
-/// What must hold of a part's ranges before a reader may trust them.
+/// Validates a part's ranges, before a reader trusts them.
 Status check_part(const Part& part, const std::string& path) {
   if (part.bytes < 0 || part.block_bytes <= 0 || part.block_bytes > kBlockBytesMax ||
       part.rank < 0 || part.rank >= part.world) {

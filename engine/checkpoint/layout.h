@@ -1,20 +1,20 @@
-// What a checkpoint looks like on disk, and the two JSON files that describe it.
+// The layout of a checkpoint on disk, and the two JSON files that describe it.
 //
 //   checkpoints/
-//     attempt                           number of the attempt that may publish; the agent writes it
-//     step-<S>/                         complete: one rename gave it this name; may be a link
+//     attempt                           the attempt that may publish; written by the agent
+//     step-<S>/                         complete, because it is renamed last; may be a link
 //       manifest.json                   step, attempt, world, extents, holders, parts, run state
 //       rank-00000.json                 one per rank: ranges, block checksums
 //       rank-00000.bin                  one per rank: fp32 values
 //     .staging-step-<S>-attempt-<N>/    being written, or left by a dead attempt
-//     .old-step-<S>-attempt-<N>/        replaced by attempt N, where directories cannot be swapped
+//     .old-step-<S>-attempt-<N>/        replaced by attempt N, if directories cannot be swapped
 //     .trash-*/                         being deleted
-//     kept-step-<S>/                    files that no save wrote, found in a step that was deleted
-//     damaged-step-<S>/                 found damaged at a resume, and set aside
+//     kept-step-<S>/                    files not written by a save, found in a deleted step
+//     damaged-step-<S>/                 found damaged at a resume, and renamed
 //
-// Values are addressed by what they are (state, parameter, elements from offset on), never by the
-// rank or chunk that held them, so that any world size can read them. Both JSON files are sealed:
-// {"body": ..., "xxh3": checksum of the body's text}.
+// Values are addressed by state, parameter and range of elements, never by rank or chunk, so that
+// any world size can read them. Both JSON files are sealed: {"body": ..., "xxh3": checksum of the
+// body's text}.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ namespace dsj::checkpoint {
 
 /// A part's bytes are checksummed per block, so that reading a few ranges reads only their blocks.
 inline constexpr int64_t kBlockBytes = 1 << 20;
-/// Of either JSON file.
+/// The maximum size of a JSON file.
 inline constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
 
-/// Where a part holds elements [offset, offset + length) of (state, param): the byte in its file.
+/// The position, in a part's file, of elements [offset, offset + length) of (state, param).
 struct Range {
   std::string state;
   std::string param;
@@ -58,15 +58,15 @@ struct Part {
 /// manifest.json.
 struct Manifest {
   int64_t step = 0, attempt = 0;
-  /// One more than the largest in the directory at the time: it says which checkpoint is newer.
-  /// 0: it was written before manifests said so.
+  /// One more than the largest serial in the directory when it was written; orders checkpoints by
+  /// age. 0 if it was written before manifests had one.
   int64_t serial = 0;
   int world = 1;
   std::vector<Extent> extents;
-  /// Which parts hold each extent. Empty: it was written before manifests said so.
+  /// The parts that have each extent. Empty if it was written before manifests had them.
   std::vector<std::vector<Holders>> holders;
   std::vector<uint64_t> parts;  ///< XXH3-64 of each rank's rank-NNNNN.json
-  nlohmann::json run_state;     ///< the engine's own: skipped steps, loss scaler, settings ...
+  nlohmann::json run_state;     ///< the engine's: skipped steps, loss scaler, settings ...
 };
 
 std::string to_text(const Part& part);

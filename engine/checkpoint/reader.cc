@@ -8,7 +8,7 @@
 namespace dsj::checkpoint {
 namespace {
 
-/// Blocks per read. It bounds what verify() holds, and keeps the bytes in the cache for the
+/// Blocks per read. It limits the memory of verify(), and keeps the bytes in the cache for the
 /// checksum.
 constexpr int64_t kBlocksPerRead = 8;
 
@@ -138,7 +138,7 @@ Status Reader::read_bytes(int part, Source& source, int64_t begin, std::span<std
     const int64_t end = begin + int64_t(out.size());
     int64_t taken;
     if (begin == block_begin && end >= block_end) {
-      // As many whole blocks as are asked for. The file's last one may be short.
+      // As many requested whole blocks as possible. The file's last one may be short.
       const int64_t whole_end =
           end == source.bytes ? end : end / source.block_bytes * source.block_bytes;
       taken = std::min(whole_end - begin, kBlocksPerRead * source.block_bytes);

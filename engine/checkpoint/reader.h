@@ -1,5 +1,5 @@
-// Reads a checkpoint by ranges, at any world size. A rank asks for the elements that it owns now;
-// only the parts that hold them are opened, only their blocks are read, and each is checked once.
+// Reads a checkpoint by ranges, at any world size. A rank reads the elements that it owns now: only
+// the parts with them are opened, only their blocks are read, and each block is checked once.
 // Called by engine/zero (resume). search.h finds the checkpoint to read.
 // Tested by: tests/engine/checkpoint/checkpoint_test.cc, tests/engine/checkpoint/reader_test.cc
 #pragma once
@@ -21,15 +21,15 @@
 
 namespace dsj::checkpoint {
 
-/// One thread at a time. Errors of what it reads are damage (damage.h) or the reason why a file
-/// could not be read; they name the file.
+/// One thread at a time. Errors are damage (damage.h) or the reason why a file could not be read;
+/// they name the file.
 class Reader : public SavedRun {
  public:
-  /// The most data files that are open at a time. A rank that takes over the slices of as many
-  /// ranks opens each part once; with more it opens them again for each chunk.
+  /// The maximum number of open data files. A rank that reads the slices of at most that many ranks
+  /// opens each part once; with more ranks it reopens parts for each chunk.
   static constexpr size_t kFilesOpenMax = 128;
 
-  /// Reads manifest.json, and no part. (Of a manifest without holders, the index of every part.)
+  /// Reads manifest.json, and no part. (Without holders in the manifest, the index of every part.)
   /// `path`: the checkpoint's own directory. `files` must outlive the reader.
   static Result<Reader> open(Files& files, const std::string& path);
 
@@ -40,7 +40,7 @@ class Reader : public SavedRun {
   int world() const { return manifest_.world; }
   const nlohmann::json& run_state() const override { return manifest_.run_state; }
   const std::vector<Extent>& extents() const { return manifest_.extents; }
-  /// nullopt: the checkpoint has no such tensor.
+  /// nullopt if the checkpoint has no such tensor.
   std::optional<int64_t> elements(const std::string& state,
                                   const std::string& param) const override;
 
@@ -49,7 +49,7 @@ class Reader : public SavedRun {
   Status read(const std::string& state, const std::string& param, int64_t offset,
               std::span<float> out) override;
 
-  /// Reads the index of every part, and checks that every data file is there in its size.
+  /// Reads the index of every part, and checks that every data file exists with its size.
   Status check_parts();
   /// Reads and checks every block of every file.
   Status verify();
@@ -61,7 +61,7 @@ class Reader : public SavedRun {
     int64_t offset = 0, length = 0;
     int64_t file_offset = 0;
   };
-  /// A part's index, and what was found sound of its data.
+  /// A part's index, and which of its blocks are verified.
   struct Source {
     std::string path;
     int64_t bytes = 0, block_bytes = 0;
@@ -75,7 +75,7 @@ class Reader : public SavedRun {
   };
 
   Status read_elements(int32_t extent, int64_t offset, std::span<float> out);
-  /// The index of a part; read at the first call.
+  /// The index of a part; read at its first use.
   Result<Source*> source(int part);
   /// The data file of a part. Valid until the next call.
   Result<const ReadFile*> file(int part, const Source& source);
@@ -91,7 +91,7 @@ class Reader : public SavedRun {
   std::map<std::pair<std::string, std::string>, int32_t> numbers_;  ///< of manifest_.extents
   std::map<int, std::unique_ptr<Source>> sources_;                  ///< by part
   std::vector<OpenFile> open_;                                      ///< oldest first
-  /// The last block that was only partly asked for: often the next tensor begins in it.
+  /// The last block of which only a part was requested: the next tensor often begins in it.
   int cached_part_ = -1;
   int64_t cached_block_ = -1;
   std::vector<std::byte> cached_;

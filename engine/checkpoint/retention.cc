@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kManifestBytesMax = int64_t{1} << 30;
 
-/// A name in `directory` that is free: `name`, else `name`-2, -3 ...
+/// An unused name in `directory`: `name`, else `name`-2, -3 ...
 Result<std::string> free_name(Files& files, const std::string& directory, const std::string& name) {
   std::string free = name;
   for (int i = 2;; ++i) {
@@ -22,15 +22,15 @@ Result<std::string> free_name(Files& files, const std::string& directory, const 
   }
 }
 
-/// Removes `hidden` of `directory`, which was the checkpoint `name`. What no save wrote stays, under
-/// a name that says so; the error is a warning about it.
+/// Removes `hidden` of `directory`, which was the checkpoint `name`. Files not written by a save
+/// stay, in a directory named for them; the error is a warning about it.
 Status remove_hidden(Files& files, const std::string& directory, const std::string& hidden,
                      const std::string& name) {
   const std::string path = path_join(directory, hidden);
   DSJ_TRY(const auto siblings, files.list_dir(directory));
   const auto own = std::ranges::find(siblings, hidden, &DirEntry::name);
   if (own == siblings.end()) return {};
-  if (own->kind != EntryKind::Directory) return files.remove(path);  // a link: what it names stays
+  if (own->kind != EntryKind::Directory) return files.remove(path);  // a link: its target stays
   DSJ_TRY(const auto entries, files.list_dir(path));
   std::string foreign;
   for (const DirEntry& entry : entries) {
@@ -49,7 +49,7 @@ Status remove_hidden(Files& files, const std::string& directory, const std::stri
               path_join(directory, kept), "move it where it belongs");
 }
 
-/// Whether something lies in the checkpoint, and none of it was written by a save.
+/// Whether the directory has files, and no save wrote any of them.
 bool is_foreign(Files& files, const std::string& path) {
   const auto entries = files.list_dir(path);
   return entries && !entries->empty() && std::ranges::none_of(*entries, [](const DirEntry& one) {
@@ -57,7 +57,7 @@ bool is_foreign(Files& files, const std::string& path) {
          });
 }
 
-/// Removes a checkpoint, or what was to become one. `name`: the checkpoint's.
+/// Removes a complete or incomplete checkpoint. `name`: the checkpoint's.
 Status discard(Files& files, const std::string& directory, const std::string& entry,
                const std::string& name) {
   if (is_foreign(files, path_join(directory, entry))) return {};
@@ -67,7 +67,7 @@ Status discard(Files& files, const std::string& directory, const std::string& en
   return remove_hidden(files, directory, trash, name);
 }
 
-/// What publish() took out of the way of the new checkpoint.
+/// Removes what publish() replaced by the new checkpoint.
 Status drop_replaced(Files& files, const PruneOptions& options,
                      std::vector<std::string>& warnings) {
   for (const std::string& name : {staging_name(options.step, options.attempt),
@@ -104,7 +104,7 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
     if (!name) continue;
     if (name->kind != DirName::Kind::Step && name->kind != DirName::Kind::Replaced) continue;
     bool leads_nowhere = false;
-    if (entry.kind != EntryKind::Directory) {  // a link, or a file that is no checkpoint
+    if (entry.kind != EntryKind::Directory) {  // a link, or a file that is not a checkpoint
       const auto target = files.kind(path_join(checkpoints_dir, entry.name));
       leads_nowhere = !target || *target == EntryKind::Absent;
       if (!leads_nowhere && *target != EntryKind::Directory) continue;
@@ -156,7 +156,7 @@ std::vector<size_t> beyond_limit(const std::vector<Candidate>& candidates,
     return options.confirmed ? is(candidate, options.confirmed)
                              : candidate.attempt != options.attempt;
   };
-  int64_t places = *options.save_total_limit;  // one is the best's, wherever it comes
+  int64_t places = *options.save_total_limit;  // one is reserved for the best
   if (std::ranges::any_of(candidates, is_best)) --places;
   std::vector<size_t> beyond;
   int64_t kept = 0, oldest_step_kept = INT64_MAX;
@@ -189,7 +189,7 @@ SetAside set_aside(Files& files, const std::string& checkpoints_dir,
                    const std::vector<std::string>& names) {
   SetAside done;
   const auto move = [&](const std::string& name) -> Result<std::string> {
-    // The same step may have been damaged before.
+    // The same step may have been renamed before.
     DSJ_TRY(std::string target, free_name(files, checkpoints_dir, kDamagedPrefix + name));
     DSJ_TRY_STATUS(
         files.rename(path_join(checkpoints_dir, name), path_join(checkpoints_dir, target)));

@@ -62,7 +62,7 @@ std::vector<Search::Passed> Search::passed_over() const {
   std::vector<Passed> passed;
   for (int i = 0; i < count(); ++i) {
     const Candidate& candidate = candidates_[size_t(i)];
-    // Those with a damaged manifest come last. They matter only if they could be newer.
+    // Those with a damaged manifest come last. They matter only if they may be newer.
     const bool newer = i < open_ || (i > open_ && open_ < count() && candidate.problem &&
                                      candidate.step >= candidates_[size_t(open_)].step);
     if (newer && candidate.problem)

@@ -1,4 +1,4 @@
-// Which checkpoint of a directory a run goes on from. Called by engine/train.
+// Finds the checkpoint of a directory with which a run resumes. Called by engine/train.
 // Tested by: tests/engine/checkpoint/checkpoint_test.cc, tests/engine/checkpoint/search_test.cc
 #pragma once
 
@@ -16,35 +16,35 @@
 
 namespace dsj::checkpoint {
 
-/// The checkpoints of a directory, to be tried from the newest (retention.h defines newest) to the
-/// oldest. Damaged ones (damage.h) are passed over. One that may be newer and cannot be judged (its
-/// manifest could not be read for another reason, or is of a later version) ends the search.
+/// The checkpoints of a directory, tried from the newest (see retention.h) to the oldest. Damaged
+/// ones (damage.h) are skipped. One that may be newer but is not known to be damaged (its manifest
+/// could not be read for another reason, or is of a later version) ends the search.
 ///
-/// For several ranks: begin() on each, then tell every rank each problem() that one has, by
-/// reject(), then settle(). From there on all have the same list, and can agree on an index.
+/// With several ranks: begin() on each, then pass each rank's problem()s to all ranks by reject(),
+/// then settle(). After that all have the same list, and can agree on an index.
 class Search {
  public:
-  /// Lists the checkpoints in the order of their names. There need not be one, nor the directory.
+  /// Lists the checkpoints by name. There may be none, and the directory may be missing.
   /// Error: the directory cannot be read.
   static Result<Search> begin(Files& files, const std::string& checkpoints_dir);
 
   int count() const { return static_cast<int>(candidates_.size()); }
-  /// Of all names: equal where the directories are equal. 32 bits. Call it before settle().
+  /// A 32-bit hash of all names, to compare ranks' directories. Call it before settle().
   uint32_t fingerprint() const;
-  /// Drops those whose run state is refused. Those with a problem stay. Call it before settle().
+  /// Drops those whose run state is refused; keeps those with a problem. Call before settle().
   void keep(const std::function<bool(const nlohmann::json& run_state)>& wanted);
   /// Whether there is one without a problem.
   bool any_readable() const;
-  /// Brings the newest to the front. Call it once, before open().
+  /// Sorts the newest to the front. Call it once, before open().
   void settle();
-  /// Opens the first sound one from `index` on and returns its index; count(): there is none.
-  /// Those before it are passed over. Error: one that cannot be judged.
+  /// Opens the first sound one from `index` on, skips those before it, and returns its index, or
+  /// count() if there is none. Error: one with a problem that is not damage.
   Result<int> open(int index);
-  /// What the last open() found. Precondition: it returned less than count().
+  /// The checkpoint of the last open(). Precondition: it returned less than count().
   Reader& reader() { return *reader_; }
-  /// Why `index` is passed over, or cannot be judged; nullopt: nothing is known against it.
+  /// The known problem of `index`, if any.
   std::optional<Error> problem(int index) const { return candidates_[size_t(index)].problem; }
-  /// Notes a problem: seen while it was read, or by another rank.
+  /// Records a problem, found while it was read or by another rank.
   void reject(int index, const Error& problem) { candidates_[size_t(index)].problem = problem; }
 
   struct Passed {
@@ -52,10 +52,10 @@ class Search {
     int64_t step = 0;
     Error problem;  ///< `where`: the file
   };
-  /// The damaged ones that could be newer than the open one.
+  /// The damaged ones that may be newer than the open one.
   std::vector<Passed> passed_over() const;
-  /// Why there is none: Environment, naming the newest one passed over. Precondition: there are
-  /// checkpoints, and each was passed over.
+  /// The error that none is left: Environment, naming the newest one. Precondition: there are
+  /// checkpoints, and all were skipped.
   Error nothing_left() const;
 
  private:
@@ -67,13 +67,13 @@ class Search {
 };
 
 struct Newest {
-  std::optional<Reader> reader;       ///< unset: there is no checkpoint
-  std::vector<std::string> warnings;  ///< newer checkpoints that were passed over, and why
+  std::optional<Reader> reader;       ///< unset if there is no checkpoint
+  std::vector<std::string> warnings;  ///< skipped newer checkpoints, with reasons
 };
 
-/// The newest checkpoint whose parts are all there. A damaged one is passed over with a warning if
-/// an older sound one exists; if none is sound the error names the damaged file. There need not be
-/// a checkpoint, nor the directory. For a single process.
+/// The newest checkpoint with all parts. Skips damaged ones with a warning if there is an older
+/// sound one; if none is sound, the error names the damaged file. There may be no checkpoint, and
+/// no directory. For a single process.
 Result<Newest> newest(Files& files, const std::string& checkpoints_dir);
 
 }  // namespace dsj::checkpoint

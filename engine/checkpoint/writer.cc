@@ -12,13 +12,13 @@
 namespace dsj::checkpoint {
 namespace {
 
-/// Bytes per append: large enough for a disk, small enough to be in the cache still when they are
-/// written after being checksummed.
+/// Bytes per append: large enough for a disk, small enough to stay in the cache between checksum
+/// and write.
 constexpr size_t kAppendBytes = size_t(8 * kBlockBytes);
-/// Pieces up to this size are collected. Larger ones are written from where they are.
+/// Pieces up to this size are gathered. Larger ones are written directly.
 constexpr size_t kGatheredBytes = size_t(kBlockBytes);
 
-/// Appends bytes in large runs and checksums them by blocks in the same pass.
+/// Appends bytes in large runs and checksums them by block in the same pass.
 class BlockWriter {
  public:
   explicit BlockWriter(WriteFile& file) : file_(file), checksums_(kBlockBytes) {}
@@ -39,14 +39,14 @@ class BlockWriter {
     }
     return {};
   }
-  /// Writes what has been collected.
+  /// Writes the gathered bytes.
   Status flush() {
     if (gathered_.empty()) return {};
     DSJ_TRY_STATUS(file_.append(gathered_));
     gathered_.clear();
     return {};
   }
-  /// Call once, after the last flush().
+  /// Call it once, after the last flush().
   std::vector<uint64_t> blocks() { return checksums_.finish(); }
 
  private:
@@ -70,7 +70,7 @@ struct Parts {
   int64_t bytes = 0;
 };
 
-/// Numbers of tensors by their names.
+/// Indices of tensors by their names.
 using Numbers = std::map<std::pair<std::string_view, std::string_view>, int32_t>;
 
 Result<Numbers> numbers_of(const std::vector<Extent>& extents, const std::string& path) {
@@ -106,7 +106,7 @@ Result<Parts> read_parts(Files& files, const WriteOptions& options,
     const std::string path = path_join(staging_path(options), part_json_name(rank));
     const auto text = files.read_all(path, kJsonBytesMax);
     if (!text) {
-      // Not the user's input: a newer attempt cleaned up behind this one, or a rank failed
+      // Not the user's input: a newer attempt removed files of this one, or a rank's failure was
       // unnoticed.
       Error error = text.error();
       if (error.kind == ErrorKind::BadInput) error.kind = ErrorKind::Transient;
@@ -136,7 +136,7 @@ Result<Parts> read_parts(Files& files, const WriteOptions& options,
   return parts;
 }
 
-/// The fence: an attempt that has been replaced must not publish.
+/// The fence: a replaced attempt must not publish.
 Status check_attempt(Files& files, const WriteOptions& options) {
   DSJ_TRY(const int64_t owner, owner_of(files, options.checkpoints_dir));
   if (owner <= options.attempt) return {};
@@ -146,7 +146,7 @@ Status check_attempt(Files& files, const WriteOptions& options) {
               path_join(options.checkpoints_dir, contract::kAttemptFile));
 }
 
-/// One more than any checkpoint here has.
+/// One more than the largest serial in the directory.
 Result<int64_t> next_serial(Files& files, const std::string& checkpoints_dir) {
   DSJ_TRY(const auto candidates, list_candidates(files, checkpoints_dir));
   int64_t newest = 0;
@@ -154,7 +154,7 @@ Result<int64_t> next_serial(Files& files, const std::string& checkpoints_dir) {
   return newest + 1;
 }
 
-/// Gives the staging directory its final name. A checkpoint that has the name goes out of the way.
+/// Gives the staging directory its final name, after moving an existing checkpoint of that name.
 Status take_name(Files& files, const WriteOptions& options, const std::string& target) {
   DSJ_TRY(const bool occupied, files.exists(target));
   if (occupied) {
@@ -184,7 +184,7 @@ Result<int64_t> write_rank_from(Files& files, const WriteOptions& options,
   const std::string staging = staging_path(options);
   const std::string json_path = path_join(staging, part_json_name(options.rank));
   DSJ_TRY_STATUS(files.make_dirs(staging));
-  // A save of this step failed half-way before: its description must not outlive its data.
+  // An earlier save of this step may have failed: its index must not outlive its data.
   DSJ_TRY(const bool stale, files.exists(json_path));
   if (stale) DSJ_TRY_STATUS(files.remove(json_path));
 
