@@ -10,9 +10,9 @@
 namespace dsj::deepspeed {
 namespace {
 
-/// 16-bit values pass through a buffer that stays in the cache.
+/// 16-bit values are converted through a buffer that stays in the cache.
 constexpr size_t kStagedElements = 128 * 1024;
-/// Options of a param group that decide an update.
+/// Options of a param group that affect an update.
 constexpr const char* kOptions[] = {"lr",       "weight_decay", "betas[0]",
                                     "betas[1]", "eps",          "momentum"};
 
@@ -59,7 +59,7 @@ Result<Checkpoint> Checkpoint::open(Files& files, const Folder& folder) {
 void Checkpoint::derive_run_state() {
   const OptimStates& optim = placed_.optim;
   int64_t skipped = std::clamp<int64_t>(model_.skipped, 0, model_.steps);
-  // The schedule goes on where it stood: here its place is the number of steps that were not skipped.
+  // The schedule continues at the number of steps that were not skipped.
   if (model_.scheduled) {
     if (*model_.scheduled >= 0 && *model_.scheduled <= model_.steps) {
       skipped = model_.steps - *model_.scheduled;
@@ -69,8 +69,8 @@ void Checkpoint::derive_run_state() {
                        std::to_string(model_.steps - skipped));
     }
   }
-  // An optimizer makes its count at its first update. Where every step was skipped there was none, whatever the
-  // schedule says.
+  // An optimizer creates its count at its first update. If every step was skipped there was no
+  // update, whatever the schedule says.
   const bool none_yet = model_.skipped >= model_.steps;
   const int64_t updates = optim.step.value_or(none_yet ? 0 : model_.steps - skipped);
   std::vector<std::string> frozen;

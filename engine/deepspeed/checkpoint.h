@@ -1,7 +1,8 @@
-// A checkpoint that DeepSpeed wrote, read like one of ours: ZeRO stages 0 to 3, BF16_Optimizer, universal; fp32, bf16
-// and fp16; any number of ranks. Parameters and states are read by ranges of elements, so that each rank reads its own.
-// Called by engine/train (a run resumed from it) and cli (`dsj checkpoint`). Left out: tensor and pipeline parallelism,
-// experts, states on NVMe, data samplers. docs/import.md describes the layouts.
+// Reads a DeepSpeed checkpoint like one of ours: ZeRO stages 0 to 3, BF16_Optimizer, universal;
+// fp32, bf16 and fp16; any number of ranks. Parameters and states are read by ranges of elements,
+// so that each rank reads only its own. Called by engine/train (resume) and cli (`dsj checkpoint`).
+// Not supported: tensor and pipeline parallelism, experts, states on NVMe, data samplers.
+// docs/import.md describes the layouts.
 #pragma once
 
 #include <memory>
@@ -20,21 +21,21 @@
 namespace dsj::deepspeed {
 
 struct OpenOptions {
-  bool universal = false;  ///< of a directory with both, the universal tag (folder.h)
+  bool universal = false;  ///< if a directory has both, the universal tag (folder.h)
 };
 
 class Checkpoint : public checkpoint::SavedRun {
  public:
-  /// The most files that are open at a time. A rank that reads of as many opens each once; with more it opens them again.
+  /// The maximum number of open files. A rank that reads more files reopens them.
   static constexpr size_t kFilesOpenMax = 128;
 
-  /// `path`: the directory with `latest`, or one tag in it. `files` must outlive the checkpoint. Reads directories and the
-  /// pickles of rank 0, no values; another file when something of it is read first. Error: BadInput (folder.h,
-  /// saved_file.h: it is none, or of a form that is not read), Environment (it is damaged).
+  /// `path`: the directory with `latest`, or one tag in it. `files` must outlive the checkpoint.
+  /// Reads directories and the pickles of rank 0, no values; other files at their first use.
+  /// Errors: BadInput (folder.h, saved_file.h), Environment (damaged).
   static Result<Checkpoint> open(Files& files, const std::string& path,
                                  const OpenOptions& options = {});
-  /// The same of a folder that was found before, perhaps by another rank: nothing is listed, but for a universal
-  /// checkpoint the folder of each parameter.
+  /// The same for a folder that was found before, perhaps by another rank. Lists nothing, except
+  /// the folders of a universal checkpoint's parameters.
   static Result<Checkpoint> open(Files& files, const Folder& folder);
 
   const std::string& path() const override { return folder_.path; }
@@ -42,25 +43,25 @@ class Checkpoint : public checkpoint::SavedRun {
   const nlohmann::json& run_state() const override { return run_state_; }
   std::optional<int64_t> elements(const std::string& state,
                                   const std::string& param) const override;
-  /// A file's first reading may find it of another form than that of rank 0, or damaged.
+  /// At a file's first use, it may turn out to be damaged or to have another form than rank 0's.
   Status read(const std::string& state, const std::string& param, int64_t offset,
               std::span<float> out) override;
 
-  // ---- what is in it
+  // ---- its content
   bool universal() const { return folder_.universal; }
   int stage() const { return placed_.optim.stage; }
   int world() const { return model_.world; }
   const std::string& version() const { return model_.version; }
-  /// Trained ones, then frozen ones.
+  /// The trained parameters, then the frozen ones.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   size_t frozen_count() const { return model_.frozen.size(); }
-  /// Tied name → the parameter that it is.
+  /// Tied name → its parameter.
   const std::map<std::string, std::string>& aliases() const { return model_.aliases; }
   /// All tensors.
   const std::map<StateOf, Dealt>& tensors() const { return placed_.tensors; }
-  /// What a run here does otherwise than DeepSpeed would; empty: nothing.
+  /// What a resumed run does differently from DeepSpeed; may be empty.
   const std::vector<std::string>& notes() const { return notes_; }
-  /// Reads the directory and the pickle of every file. Whoever reads all of it asks this first.
+  /// Reads the directory and the pickle of every file. Call it before reading everything.
   Status check_parts();
   /// The same, and checks the bytes of all files against their checksums.
   Status verify();
@@ -74,7 +75,7 @@ class Checkpoint : public checkpoint::SavedRun {
   void note_options();
   void derive_run_state();
   Status read_elements(const Dealt& dealt, int64_t offset, std::span<float> out);
-  /// What a file holds; read at the first call. Valid as long as the checkpoint.
+  /// A file's content; read at its first use. Valid as long as the checkpoint.
   Result<const Contents*> contents(size_t file);
   /// Valid until the next call.
   Result<const ReadFile*> data(size_t file);

@@ -13,7 +13,7 @@ Result<Contents> read_partition(const OptimStates& first, const SavedFile& saved
                    saved.path());
   for (size_t g = 0; g < optim.updated.size(); ++g)
     for (const auto& [state, tensor] : optim.updated[g].states) {
-      // Every rank but the last ones has equally much; padding at the end may be cut off.
+      // All ranks but the last ones have equal sizes; padding at the end may be missing.
       const auto found = first.updated[g].states.find(state);
       const int64_t most = found == first.updated[g].states.end() ? 0 : found->second.elements;
       if (tensor.elements > most)

@@ -1,6 +1,6 @@
-// Which files a checkpoint has, which elements each of them must hold, and where it holds them. Only the last is asked of
-// the file itself, and only when something of it is read: a run of many ranks opens no file that it does not need.
-// Internal to engine/deepspeed.
+// The files of a checkpoint, the elements that each must have, and their positions in it. Positions
+// are read from a file only when one of its values is read: with many ranks, a rank opens only the
+// files that it needs. Internal to engine/deepspeed.
 #pragma once
 
 #include <map>
@@ -25,45 +25,45 @@ enum class Form {
   Shard,      ///< stage 3: a rank's share of each parameter
   Fragments,  ///< a rank's share of each frozen parameter
   Tensor,     ///< universal: one state of one parameter
-  Known,      ///< read already
+  Known,      ///< already read
 };
 
 struct PartFile {
   std::string path;
   Form form = Form::Known;
-  FlatOf tensor;                     ///< Tensor: which
-  std::optional<Contents> contents;  ///< once it is read
+  FlatOf tensor;                     ///< for Tensor
+  std::optional<Contents> contents;  ///< set once it is read
 };
 
 struct Placed {
-  OptimStates optim;  ///< of rank 0: that of every other one has the same form
+  OptimStates optim;  ///< rank 0's; all ranks' have the same form
   std::vector<Parameter> trained, frozen;
   std::map<StateOf, Dealt> tensors;
-  std::vector<PartFile> files;  ///< Dealt and Share name them by index
+  std::vector<PartFile> files;  ///< indexed by Dealt and Share
 };
 
-/// "The checkpoint is damaged", with the reason.
+/// The error that the checkpoint is damaged, with the reason.
 std::unexpected<Error> damaged(const std::string& what, const std::string& path);
 
-/// Reads what a file holds. Environment, with file and tensor: it is not what rank 0's file and the parameters tell.
+/// Reads a file's content. Environment, with file and tensor: rank 0's file contradicts it.
 Result<Contents> read_contents(const Placed& placed, size_t file, const SavedFile& saved);
-/// Environment: `contents` lacks an element that the file must hold.
+/// Environment: `contents` lacks an element that the file must have.
 Status check_contents(const Placed& placed, size_t file, const Contents& contents);
 
 // ---- for placing, which reads the files of rank 0
 Contents partition_of(const OptimStates& optim);
 Result<Contents> shard_of(const OptimStates& optim, const std::string& path);
-/// The elements that a rank's sub-groups have in all.
+/// The total number of elements of a rank's sub-groups.
 int64_t shard_elements(const OptimStates& optim);
-/// The values of a frozen parameter in a rank's model file: a share, or all of it where one file is all there is.
-/// BadInput: they are not in it.
+/// The values of a frozen parameter in a rank's model file: a share, or all of them if there is one
+/// file. BadInput: the file lacks them.
 Result<weights::TensorInfo> frozen_tensor(const ModelStates& model, const Parameter& parameter,
                                           const std::string& path);
 Result<Contents> fragments_of(const std::vector<Parameter>& frozen, const ModelStates& model,
                               const std::string& path);
 /// A file of a universal checkpoint. Stages 1 and 2 save {"param": tensor, "cat_dim": 0}, stage 3 a flat tensor.
 Result<weights::TensorInfo> universal_tensor(const SavedFile& file, const std::string& state);
-/// Environment: the tensor has not the parameter's size.
+/// Environment: the tensor's size is not the parameter's.
 Status check_whole(const std::string& state, const std::string& parameter, int64_t elements,
                    const weights::TensorInfo& tensor, const std::string& path);
 

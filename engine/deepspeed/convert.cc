@@ -13,7 +13,7 @@
 namespace dsj::deepspeed {
 namespace {
 
-/// The parameters as tensors to be written. Error: `from` lacks one, or has it in another size.
+/// Declares the parameters as tensors to write. Error: `from` lacks one or has it in another size.
 Result<std::vector<weights::TensorDeclaration>> declared(const checkpoint::SavedRun& from,
                                                          const std::vector<Parameter>& parameters) {
   std::vector<weights::TensorDeclaration> tensors;
@@ -47,7 +47,7 @@ Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
   std::vector<checkpoint::Extent> extents;
   for (const auto& [name, dealt] : from.tensors())
     extents.push_back({name.first, name.second, dealt.elements});
-  // A run may own the directory already, or have owned what lies there.
+  // A run may own the directory already, or may have owned its content.
   DSJ_TRY(const int64_t attempt, checkpoint::newest_attempt(files, checkpoints_dir));
   const checkpoint::WriteOptions options{.checkpoints_dir = checkpoints_dir,
                                          .step = from.step(),

@@ -1,5 +1,5 @@
-// Out of one form into another, a piece at a time: a DeepSpeed checkpoint into one of ours, a checkpoint of either into
-// weights. One process; nothing is held but a buffer. Called by cli.
+// Converts, one piece at a time, a DeepSpeed checkpoint into one of ours, or either checkpoint into
+// weights. One process; needs only a buffer of memory. Called by cli.
 #pragma once
 
 #include <string>
@@ -17,16 +17,16 @@ struct Imported {
   int64_t bytes = 0;
 };
 
-/// Writes every state of every parameter and the run's state as one of our checkpoints: a run whose
-/// output directory holds it goes on from there, at any world size and stage. Frozen parameters have
-/// their values and stay frozen there. Error: BadInput, a checkpoint of this step is there already;
-/// what reading and writing give.
+/// Writes every state of every parameter and the run's state as one of our checkpoints, from which
+/// a run resumes at any world size and stage if it is in the run's output directory. Frozen
+/// parameters keep their values and stay frozen. Errors: BadInput if there is a checkpoint of this
+/// step already; those of reading and writing.
 Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
                                    const std::string& checkpoints_dir);
 
-/// Writes the fp32 values of `parameters` to DIRECTORY/model.safetensors, or to shards with an index
-/// (weights::ModelWriter). Creates the directory. Error: `from` lacks one, or has it in another
-/// size; I/O.
+/// Writes the fp32 values of `parameters` to DIRECTORY/model.safetensors, or to shards with an
+/// index (weights::ModelWriter). Creates the directory. Errors: `from` lacks a parameter or has it
+/// in another size; I/O.
 Status export_fp32(Files& files, checkpoint::SavedRun& from,
                    const std::vector<Parameter>& parameters, const std::string& directory);
 

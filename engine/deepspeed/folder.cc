@@ -34,7 +34,7 @@ struct FileName {
   int rank = 0, model_rank = 0;
 };
 
-/// The name in two parts: before the rank's number and behind it. The second is empty where there is none.
+/// Splits the name before and after the rank's number. The second part may be empty.
 std::pair<std::string, std::string> parts_of(const FileName& name) {
   const std::string model_rank = std::to_string(name.model_rank);
   const std::string end = "mp_rank_" + std::string(model_rank.size() < 2 ? "0" : "") + model_rank +
@@ -48,7 +48,7 @@ RankFiles files_like(const FileName& name, const std::string& folder, size_t cou
   return {path_join(folder, before), after, count};
 }
 
-/// "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt". nullopt: another file.
+/// "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt"; else nullopt.
 std::optional<FileName> parse(std::string_view name) {
   const std::string_view whole = name;
   FileName parsed;
@@ -74,7 +74,7 @@ Result<std::string> tag_of(Files& files, const std::string& path) {
   DSJ_TRY(std::string tag, files.read_all(path, 4096));
   while (!tag.empty() && (tag.back() == '\n' || tag.back() == ' ' || tag.back() == '\r'))
     tag.pop_back();
-  // A folder beside the file, never a path: the file may come from anywhere.
+  // A folder beside the file, never a path, because the file is not trusted.
   if (tag.empty() || tag == "." || tag == ".." || tag.find('/') != std::string::npos)
     return bad_input("it does not name a folder beside it", path);
   return tag;
@@ -91,7 +91,7 @@ Status refuse_others(const std::string& name, const std::string& path) {
   return {};
 }
 
-/// Files of one kind that are there.
+/// The existing files of one kind.
 struct Found {
   FileName first;
   std::set<int> ranks;
@@ -102,7 +102,7 @@ struct Found {
   }
 };
 
-/// From rank 0 on without a gap.
+/// Checks that the ranks are consecutive from 0.
 Result<RankFiles> in_order(const Found& found, const std::string& what, const std::string& path) {
   int next = 0;
   for (const int rank : found.ranks)
@@ -173,7 +173,7 @@ Result<Folder> find_folder(Files& files, const std::string& path, bool universal
 
 std::string to_text(const Folder& folder) {
   std::string text;
-  // No path has a zero byte in it.
+  // Paths have no zero bytes.
   const auto add = [&](const std::string& field) { text += field + '\0'; };
   add(folder.path);
   add(folder.universal ? "universal" : "");

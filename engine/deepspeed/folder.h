@@ -1,5 +1,5 @@
-// Which files of a directory are one DeepSpeed checkpoint. Internal to engine/deepspeed, but for the questions that cli and
-// engine/train ask first.
+// Finds the files of a DeepSpeed checkpoint in a directory. Internal to engine/deepspeed, except
+// for the questions that cli and engine/train ask first.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace dsj::deepspeed {
 
-/// The files of one kind: one for each rank, or one for all. Their names follow from a rank's number, so that a rank tells
-/// another one the files of a thousand in one line.
+/// The files of one kind: one per rank, or one for all. Names follow from the rank's number, so
+/// that one line tells another rank the names of a thousand files.
 struct RankFiles {
-  std::string before;  ///< in a path: up to the rank's number, or all of it where there is one file
-  std::string after;   ///< behind the number; empty: there is one file
+  std::string before;  ///< the path up to the rank's number, or all of it
+  std::string after;   ///< the path after the number; empty for one file
   size_t count = 0;
 
   std::string path(size_t rank) const {
@@ -21,9 +21,9 @@ struct RankFiles {
   }
 };
 
-/// The files of one tag. Their number is the number of ranks that saved it.
+/// The files of one tag. Their number is that of the ranks that saved it.
 struct Folder {
-  std::string path;  ///< of the tag: ".../global_step3"
+  std::string path;  ///< the tag's: ".../global_step3"
   bool universal = false;
   RankFiles models;  ///< one at stages 0 to 2
   RankFiles optims;  ///< none at stage 0 and in a universal checkpoint
@@ -32,12 +32,12 @@ struct Folder {
 /// Whether a directory looks like DeepSpeed's: it has `latest`, `latest_universal`, or a model_states file.
 Result<bool> is_deepspeed(Files& files, const std::string& path);
 
-/// `path`: the directory with `latest`, or one tag. `universal`: of a directory with both, take the tag of
-/// `latest_universal`. BadInput: it is none, a rank's file is missing, or it is of a mechanism that is not read
-/// (tensor and pipeline parallelism, experts, states on NVMe).
+/// `path`: the directory with `latest`, or one tag. `universal`: if a directory has both, use the
+/// tag of `latest_universal`. BadInput: not a checkpoint, a rank's file is missing, or it uses an
+/// unsupported mechanism (tensor and pipeline parallelism, experts, states on NVMe).
 Result<Folder> find_folder(Files& files, const std::string& path, bool universal);
 
-/// A folder as text for another rank, and back. The text does not grow with the number of files.
+/// Converts a folder to text for another rank, and back. Its size is independent of the files.
 std::string to_text(const Folder& folder);
 Folder folder_of_text(const std::string& text);
 

@@ -8,7 +8,7 @@ namespace {
 
 using weights::PickleKind;
 
-/// So that sums and products of sizes stay far from the end of int64.
+/// Keeps sums and products of sizes far from int64's limit.
 constexpr int64_t kElementsMax = int64_t{1} << 50;
 
 /// A dict of name → torch.Size.
@@ -31,7 +31,7 @@ Result<std::vector<Parameter>> parameters_of(const SavedFile& file, Node shapes,
   return all;
 }
 
-/// What the LR schedule has seen, from DeepSpeed's state (last_batch_iteration) or torch's (last_epoch).
+/// Steps of the LR schedule, from DeepSpeed's last_batch_iteration or torch's last_epoch.
 std::optional<int64_t> scheduled_of(Node scheduler) {
   if (const auto last = scheduler["last_batch_iteration"].integer())
     return std::min(*last, kElementsMax) + 1;
@@ -51,7 +51,7 @@ Result<std::vector<weights::TensorInfo>> module_of(const SavedFile& file,
     const std::string name = module.key(i).text();
     if (left_out.contains(name) || !module.value(i).is(PickleKind::Tensor)) continue;
     DSJ_TRY(auto info, file.tensor(module.value(i), name));
-    // Tied parameters are one tensor under two names; the first one is the parameter's.
+    // Tied parameters are one tensor with two names; the first is the parameter's.
     if (info.elements > 0) {
       const auto [first, is_new] = by_byte.emplace(info.begin, name);
       if (!is_new) {

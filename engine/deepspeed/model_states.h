@@ -1,4 +1,4 @@
-// What a model_states file says of a run: its parameters, counters and schedule. Internal to engine/deepspeed.
+// Reads a model_states file: parameters, counters, schedule. Internal to engine/deepspeed.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 namespace dsj::deepspeed {
 
 struct ModelStates {
-  /// Parameters in the order of the flat data, a list per group (stage 3: per sub-group). Empty: ZeRO is off.
+  /// Parameters in flat order, per group (stage 3: per sub-group). Empty without ZeRO.
   std::vector<std::vector<Parameter>> groups;
-  /// Tensors of `module` that are parameters, in its order, without names that are only another name of one.
+  /// Tensors of `module` that are parameters, in its order, each tied parameter once.
   std::vector<weights::TensorInfo> module;
   std::vector<Parameter> frozen;
-  std::map<std::string, weights::TensorInfo> frozen_fragments;  ///< this rank's slice, or the whole
-  std::map<std::string, std::string> aliases;  ///< tied name → the name that is kept
+  std::map<std::string, weights::TensorInfo> frozen_fragments;  ///< this rank's slice, or all
+  std::map<std::string, std::string> aliases;  ///< tied name → the parameter's name
   int64_t steps = 0, skipped = 0, samples = 0;
-  /// Updates that the LR schedule has seen; nullopt: no schedule.
+  /// Steps of the LR schedule; nullopt without a schedule.
   std::optional<int64_t> scheduled;
   int world = 1;        ///< data-parallel
   std::string version;  ///< DeepSpeed's
 };
 
-/// At stage 3 the tensors of `module` are empty. Error: a part that every version writes is missing;
-/// the run was split by tensor parallelism.
+/// At stage 3 the tensors of `module` are empty. Errors: a field that every version writes is
+/// missing, or the run used tensor parallelism.
 Result<ModelStates> read_model_states(const SavedFile& file);
 
 }  // namespace dsj::deepspeed

@@ -20,7 +20,7 @@ Options options_of(Node group) {
       if (const auto number = value.item(k).number())
         options[name + "[" + std::to_string(k) + "]"] = *number;
   }
-  options.erase("step");  // FusedAdam leaves a 0 there that means nothing
+  options.erase("step");  // FusedAdam leaves a meaningless 0 there
   return options;
 }
 
@@ -72,7 +72,7 @@ class TorchOptimizer {
         out.step = std::max(out.step.value_or(0), step);
       } else if (value.is(PickleKind::Tensor)) {
         DSJ_TRY(auto info, file_.tensor(value, name));
-        // A number as a tensor without dimensions is no state of the elements.
+        // A zero-dimensional tensor is a number, not a state of the elements.
         if (!info.shape.empty()) out.updated.back().states[name] = std::move(info);
       }
     }
@@ -90,7 +90,7 @@ std::optional<Scaler> scaler_of(Node root) {
   const Node object = root["loss_scaler"];
   const bool dynamic = root["dynamic_loss_scale"].integer().value_or(0) != 0;
   if (!dynamic) return std::nullopt;
-  // Stages 1 to 3 keep an object, stage 0 keeps the numbers beside the rest.
+  // Stages 1 to 3 save an object, stage 0 saves the numbers beside the rest.
   const Node from = object ? object : root;
   return Scaler{.scale = from["cur_scale"].number().value_or(1),
                 .hysteresis = from["cur_hysteresis"].integer().value_or(1),
@@ -105,7 +105,7 @@ int partitions_of(Node count) {
   return static_cast<int>(std::clamp<int64_t>(most, 1, INT32_MAX));
 }
 
-/// Adds fp32 values: one tensor for each of `updated`.
+/// Adds fp32 values: one tensor per entry of `updated`.
 Status add_masters(const SavedFile& file, Node tensors, const std::string& what, OptimStates& out) {
   if (tensors.size() != out.updated.size())
     return bad_input(what + " has " + std::to_string(tensors.size()) +
@@ -190,7 +190,7 @@ Result<OptimStates> read_universal_optimizer(const SavedFile& file) {
   out.stage = static_cast<int>(root["zero_stage"].integer().value_or(1));
   out.partitions = partitions_of(root["partition_count"]);
   out.scaler = scaler_of(root);
-  const Node own = root["param_groups"];  // stages 1 and 2; of stage 3 one level down
+  const Node own = root["param_groups"];  // stages 1 and 2; one level deeper at stage 3
   const Node groups = own.is(PickleKind::List) ? own : root["optimizer_state_dict"]["param_groups"];
   for (size_t g = 0; g < groups.size(); ++g) out.groups.push_back(options_of(groups.item(g)));
   return out;

@@ -1,5 +1,5 @@
-// What the optimizer keeps, from an optim_states file or from the model_states file of stage 0. Internal to
-// engine/deepspeed.
+// Reads the optimizer's state from an optim_states file, or from the model_states file of stage 0.
+// Internal to engine/deepspeed.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct Scaler {
 /// One tensor that the optimizer updates as a whole: a rank's part of a group, a sub-group, or a parameter.
 struct Updated {
   std::map<std::string, weights::TensorInfo>
-      states;  ///< "master" where it is fp32, "exp_avg" ...; by torch's names
+      states;  ///< by torch's names: "exp_avg" ...; "master" if it is fp32
 };
 
-/// Numbers of a param group that decide an update: "lr", "weight_decay", "betas[0]" ...
+/// Numbers of a param group that affect an update: "lr", "weight_decay", "betas[0]" ...
 using Options = std::map<std::string, double>;
 
 struct OptimStates {
@@ -35,18 +35,18 @@ struct OptimStates {
   std::vector<size_t> group_of;  ///< [updated]: its param group
   std::vector<Options> groups;   ///< [param group]
   std::vector<std::vector<int64_t>>
-      alignment;                 ///< [group][parameter]: elements of padding behind it
-  std::optional<int64_t> step;   ///< updates that the optimizer counts; nullopt: it does not
+      alignment;                 ///< [group][parameter]: elements of padding after it
+  std::optional<int64_t> step;   ///< the optimizer's count of updates, if it has one
   std::optional<Scaler> scaler;  ///< dynamic only
 };
 
-/// From an optim_states file (stages 1 to 3, BF16_Optimizer). Error: a part is missing, or lies in a form that is not
-/// read.
+/// Reads an optim_states file (stages 1 to 3, BF16_Optimizer). Errors: a field is missing, or has
+/// an unsupported form.
 Result<OptimStates> read_optim_states(const SavedFile& file);
-/// From a model_states file: ZeRO is off. `parameters`: the number of tensors that a fused optimizer would update is
-/// the number of its groups instead; then each Updated is a flat group.
+/// Reads a model_states file without ZeRO. With a fused optimizer the number of tensors is that of
+/// its groups; then each Updated is a flat group.
 Result<OptimStates> read_plain_optimizer(const SavedFile& file);
-/// From zero/optimizer_state.pt of a universal checkpoint: groups, scaler, stage; no tensors.
+/// Reads zero/optimizer_state.pt of a universal checkpoint: groups, scaler, stage; no tensors.
 Result<OptimStates> read_universal_optimizer(const SavedFile& file);
 
 }  // namespace dsj::deepspeed

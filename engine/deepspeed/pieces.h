@@ -1,4 +1,4 @@
-// A saved tensor, read a piece at a time. Internal to engine/deepspeed.
+// Reads a saved tensor piece by piece. Internal to engine/deepspeed.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dsj::deepspeed {
 
-/// Reads a tensor of `elements` elements in pieces of at most 16 MiB, in order, and hands each to `take(offset, values)`.
+/// Reads a tensor in order, in pieces of at most 16 MiB, and passes each to `take(offset, values)`.
 inline Status for_pieces(checkpoint::SavedRun& from, const std::string& state,
                          const std::string& name, int64_t elements,
                          const std::function<Status(int64_t, std::span<const float>)>& take) {

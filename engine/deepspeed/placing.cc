@@ -39,7 +39,7 @@ class Placing {
     if (out_.tensors.emplace(StateOf(state, parameter.name), std::move(dealt)).second) return {};
     return damaged(state + " of " + parameter.name + " is there twice", folder_.path);
   }
-  /// A tensor of a file that is known.
+  /// Places a whole tensor in a known file.
   Status deal_whole(const std::string& state, const Parameter& parameter, size_t file,
                     const weights::TensorInfo& tensor) {
     DSJ_TRY_STATUS(
@@ -53,7 +53,7 @@ class Placing {
     return parameter.elements / ranks + (parameter.elements % ranks != 0);
   }
 
-  // ---- stages 1 to 3: a file for each rank
+  // ---- stages 1 to 3: a file per rank
 
   Status cut_among_ranks() {
     const std::string first = folder_.optims.path(0);
@@ -85,7 +85,7 @@ class Placing {
     return {};
   }
 
-  /// Stages 1 and 2: each group is one vector, cut among the ranks. Rank 0 has as much as any.
+  /// Stages 1 and 2: each group is one vector, cut among the ranks. No rank has more than rank 0.
   Status cut_group(size_t g, int64_t ranks) {
     int64_t at = 0;
     for (size_t i = 0; i < model_.groups[g].size(); ++i) {
@@ -110,7 +110,7 @@ class Placing {
     return {};
   }
 
-  /// Stage 3: each parameter is cut among the ranks. The last one's tail is padding, which was never written.
+  /// Stage 3: each parameter is cut among the ranks. The last share's padding is not saved.
   Status cut_parameters(int64_t ranks) {
     std::set<std::string> states;
     for (const Updated& sub_group : out_.optim.updated)
@@ -171,7 +171,7 @@ class Placing {
     return {};
   }
 
-  // ---- universal: a folder for each parameter
+  // ---- universal: a folder per parameter
 
   Status universal() {
     const std::string zero = path_join(folder_.path, "zero");
@@ -204,8 +204,8 @@ class Placing {
     return {};
   }
 
-  /// Whether a state has an element for each of the parameter, or is a number, is seen in the first file of it, and in those
-  /// of parameters with one element.
+  /// The first file of a state shows whether it is elementwise or a number, unless its parameter
+  /// has one element.
   Status universal_state(const Parameter& parameter, const std::string& name,
                          const std::string& path) {
     const std::string state = name == "fp32" ? kMaster : name;
@@ -223,7 +223,7 @@ class Placing {
     return number ? Status{} : deal_whole(state, parameter, add_known(path), tensor);
   }
 
-  // ---- parameters that were not trained: their values only
+  // ---- frozen parameters: values only
 
   Status frozen() {
     if (model_.frozen.empty()) return unlisted_frozen();
@@ -250,7 +250,7 @@ class Placing {
     return {};
   }
 
-  /// Stage 1 does not list them.
+  /// Stage 1 does not list frozen parameters.
   Status unlisted_frozen() {
     if (out_.optim.stage == 3) return {};
     std::set<std::string> trained;
@@ -268,7 +268,7 @@ class Placing {
   const Folder& folder_;
   const SavedFile& model_file_;
   const ModelStates& model_;
-  std::map<std::string, bool> is_number_;  ///< universal: of each state that was seen
+  std::map<std::string, bool> is_number_;  ///< universal: per known state
   Placed out_;
 };
 

@@ -1,5 +1,5 @@
-// Finds how the tensors of a checkpoint are dealt among its files, for each of DeepSpeed's layouts. Internal to
-// engine/deepspeed.
+// Finds how a checkpoint's tensors are distributed over its files, for each of DeepSpeed's layouts.
+// Internal to engine/deepspeed.
 #pragma once
 
 #include "common/files/files.h"
@@ -9,9 +9,10 @@
 
 namespace dsj::deepspeed {
 
-/// Decides the layout from the files of rank 0, and opens no other rank's: a rank's part follows from that of rank 0 and
-/// from the parameters. (Universal: one file of each state.) What the files are is held against it when they are read
-/// (contents.h). Environment: the files of rank 0 are not what the parameters need. BadInput: a form that is not read.
+/// Determines the layout from rank 0's files only: another rank's part follows from these and from
+/// the parameters. (Universal: from one file per state.) Each file is checked against it when it is
+/// read (contents.h). Environment: rank 0's files do not match the parameters. BadInput:
+/// unsupported.
 Result<Placed> place(Files& files, const Folder& folder, const SavedFile& model_file,
                      const ModelStates& model);
 

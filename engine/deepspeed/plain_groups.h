@@ -1,5 +1,5 @@
-// Which parameters are in which param group of a checkpoint without ZeRO, whose file does not say it. Internal to
-// engine/deepspeed. A pure function.
+// Assigns parameters to param groups for a checkpoint without ZeRO, whose file does not name them.
+// Internal to engine/deepspeed. A pure function.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace dsj::deepspeed {
 
-/// Indices into `parameters`, which are the module's in its order, for each group in the optimizer's
-/// order. One group is all of them. Two are those with a matrix's shape and the rest, as trainers
-/// split them for weight decay, in the order that the sizes of the states allow. `fused`: a group is
-/// one flat vector, else each parameter has states of its own. BadInput: neither order fits, or
+/// For each group, in the optimizer's order, indices of `parameters`, which are in the module's
+/// order. One group has all parameters. Two groups are the matrices and the rest, as trainers split
+/// them for weight decay, in the order that matches the sizes of the states. `fused`: a group is
+/// one flat vector; else each parameter has its own states. BadInput: neither order matches, or
 /// there are more groups.
 Result<std::vector<std::vector<size_t>>> plain_groups(const std::vector<Parameter>& parameters,
                                                       const OptimStates& optim, bool fused,

@@ -1,4 +1,4 @@
-// Where the elements of every tensor lie in DeepSpeed's files. Numbers only, no files. Internal to engine/deepspeed.
+// The positions of tensors' elements in DeepSpeed's files. Pure. Internal to engine/deepspeed.
 #pragma once
 
 #include <compare>
@@ -25,33 +25,33 @@ struct Parameter {
 
 /// A run of elements in a file.
 struct Stretch {
-  int64_t begin = 0, elements = 0;  ///< from the start of what it is a stretch of
-  int64_t byte = 0;                 ///< of its first element, in the file
+  int64_t begin = 0, elements = 0;  ///< in the flat vector or tensor
+  int64_t byte = 0;                 ///< file offset of its first element
   weights::DType dtype = weights::DType::F32;
 };
 
-/// What a file has of a flat vector: stretches, ascending, perhaps with gaps (padding that was cut off).
+/// A file's part of a flat vector: ascending stretches, perhaps with gaps (unsaved padding).
 using FlatVector = std::vector<Stretch>;
 
-/// Appends a tensor to `flat` from element `begin` on. One without elements is left out.
+/// Appends a tensor to `flat` at element `begin`. Skips an empty one.
 void append(FlatVector& flat, int64_t begin, const weights::TensorInfo& tensor);
-/// What of `flat` lies in its elements [at, at + count): stretches, cut to the range.
+/// The stretches of `flat` within its elements [at, at + count), cut to that range.
 std::vector<Stretch> cut(const FlatVector& flat, int64_t at, int64_t count);
 
 using StateOf = std::pair<std::string, std::string>;  ///< state, parameter
 
-/// A flat vector of a file: a state of a param group, or of one parameter where it lies by itself.
+/// The key of a flat vector in a file: a state of a param group, or of a single parameter.
 struct FlatOf {
   std::string state, parameter;
   size_t group = 0;
   auto operator<=>(const FlatOf&) const = default;
 };
-/// All that a file holds.
+/// The content of a file.
 using Contents = std::map<FlatOf, FlatVector>;
 
-/// A tensor that is dealt to consecutive files in equal shares. Element i lies in file first + (shift + i) / each, at
-/// base + (shift + i) % each of its vector `flat`. No list has an entry per file, so that any number of ranks may have
-/// written the files, and none has to be opened to know where an element lies.
+/// A tensor that is cut into equal shares for consecutive files. Element i is in file first +
+/// (shift + i) / each, at base + (shift + i) % each of its vector `flat`. This needs no list of
+/// files, for any number of ranks, and no file must be opened to locate an element.
 struct Dealt {
   int64_t elements = 0;
   size_t first = 0;
@@ -59,18 +59,18 @@ struct Dealt {
   FlatOf flat;
   int64_t base = 0;
 };
-/// A tensor that lies whole in one file.
+/// A tensor that is whole in one file.
 Dealt whole(int64_t elements, size_t file, FlatOf flat, int64_t at = 0);
 
-/// What one file has of a tensor: elements [begin, begin + elements) of it, from element `at` of the file's vector on.
+/// One file's share of a tensor: elements [begin, begin + elements), at `at` of the vector.
 struct Share {
   size_t file = 0;
   int64_t begin = 0, elements = 0, at = 0;
   bool operator==(const Share&) const = default;
 };
-/// What holds elements [offset, offset + count), ascending. Precondition: the range lies in the tensor.
+/// The shares of elements [offset, offset + count), ascending. Precondition: these exist.
 std::vector<Share> shares_of(const Dealt& dealt, int64_t offset, int64_t count);
-/// nullopt: the file has none of it.
+/// nullopt if the file has no share.
 std::optional<Share> share_in(const Dealt& dealt, size_t file);
 
 }  // namespace dsj::deepspeed

@@ -19,7 +19,7 @@ constexpr char kHint[] =
     "only what DeepSpeed itself saves is read, so that nothing in a file can be run";
 constexpr size_t kPieceBytes = 8 << 20;
 
-/// Besides a state dict's. The classes are DeepSpeed's own; of each, only its attributes are kept.
+/// Allowed names besides a state dict's. DeepSpeed's classes keep only attributes.
 constexpr PickleName kOwnNames[] = {
     {"torch.Size", PickleRule::First},
     {"torch._utils._rebuild_parameter", PickleRule::First},

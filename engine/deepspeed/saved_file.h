@@ -1,5 +1,6 @@
-// One file that DeepSpeed wrote with torch.save: its pickle as a tree, and where its tensors lie. Read as data; a name
-// that DeepSpeed's own checkpoints do not need is refused by name. Internal to engine/deepspeed.
+// Reads a file that DeepSpeed wrote with torch.save: its pickle as a tree, and the positions of its
+// tensors. Nothing is executed; names that DeepSpeed's checkpoints do not need are refused.
+// Internal to engine/deepspeed.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +16,33 @@
 
 namespace dsj::deepspeed {
 
-/// A value in the tree, or nothing. Valid as long as its file. Asking the wrong kind gives nothing, so that a chain
-/// like root["optimizer"]["state"] needs one check at its end.
+/// A value of the tree, or none. Valid as long as its file. A wrong kind gives none, so that a
+/// chain like root["optimizer"]["state"] needs only one check at its end.
 class Node {
  public:
   Node() = default;
   Node(const weights::Pickle& pickle, const weights::PickleValue& value)
       : pickle_(&pickle), value_(&value) {}
 
-  /// There is a value, and it is not None.
+  /// Whether there is a value other than None.
   explicit operator bool() const {
     return value_ != nullptr && value_->kind != weights::PickleKind::None;
   }
   bool is(weights::PickleKind kind) const { return value_ != nullptr && value_->kind == kind; }
-  /// Of a dict or an object.
+  /// For a dict or an object.
   Node operator[](std::string_view key) const;
-  /// Of a dict whose keys are numbers.
+  /// For a dict with integer keys.
   Node with_key(int64_t key) const;
   /// Items of a list or tuple; entries of a dict.
   size_t size() const;
-  /// Of a list or tuple.
+  /// For a list or tuple.
   Node item(size_t index) const;
-  /// Of a dict, in its order.
+  /// For a dict, in its order.
   Node key(size_t index) const;
   Node value(size_t index) const;
-  std::optional<int64_t> integer() const;  ///< of a number that is whole, or of a bool
+  std::optional<int64_t> integer() const;  ///< of an integral number or a bool
   std::optional<double> number() const;
-  std::string text() const;  ///< empty: it is no text
+  std::string text() const;  ///< empty if it is not text
   const weights::PickleValue* raw() const { return value_; }
   const weights::Pickle* pickle() const { return pickle_; }
 
@@ -52,18 +53,18 @@ class Node {
 
 class SavedFile {
  public:
-  /// Reads directory and pickle, and stays open. Error: weights/torch_file.h's, weights/pickle.h's.
+  /// Reads directory and pickle; keeps the file open. Errors: as weights/torch_file.h, pickle.h.
   static Result<SavedFile> open(Files& files, const std::string& path);
 
   const std::string& path() const { return path_; }
   Node root() const { return {*pickle_, pickle_->at(pickle_->root)}; }
-  /// Where a tensor lies. Error: it is no tensor, or lies outside its storage.
+  /// The position of a tensor. Error: not a tensor, or outside its storage.
   Result<weights::TensorInfo> tensor(Node node, const std::string& name) const;
-  /// A number, or the value of a tensor with one element. Error: neither.
+  /// A number, or the value of a one-element tensor. Error: neither.
   Result<double> scalar(Node node, const std::string& name) const;
-  /// The same for a number of things. Error: it is negative, or too large to count with.
+  /// The same for a count. Error: it is negative, or too large.
   Result<int64_t> count(Node node, const std::string& name) const;
-  /// The open file, for whoever reads its tensors next. Ask for no number afterwards.
+  /// Releases the open file for reading tensors. Do not call scalar() or count() afterwards.
   std::unique_ptr<ReadFile> release() { return std::move(file_); }
 
  private:
@@ -73,8 +74,8 @@ class SavedFile {
   weights::TorchArchive archive_;
 };
 
-/// Checks the bytes of every entry of a zip archive against the checksum that the archive has of them. Error
-/// (Environment): the entry whose bytes are not what was written.
+/// Checks every entry of a zip archive against the archive's checksums. Error (Environment): names
+/// the entry that differs.
 Status verify_archive(Files& files, const std::string& path);
 
 }  // namespace dsj::deepspeed

@@ -11,7 +11,7 @@ namespace {
 
 using namespace weights::pickled;
 
-constexpr char kVersion[] = "0.19.8";  // the DeepSpeed whose form this is
+constexpr char kVersion[] = "0.19.8";  // the DeepSpeed version of this format
 
 struct StateFile {
   const char* state;  ///< ours
@@ -20,13 +20,13 @@ struct StateFile {
 constexpr std::array<StateFile, 3> kStates{
     {{"master", "fp32.pt"}, {"exp_avg", "exp_avg.pt"}, {"exp_avg_sq", "exp_avg_sq.pt"}}};
 
-/// Updates done: what Adam's bias correction counts.
+/// The number of updates, for Adam's bias correction.
 int64_t updates_of(const checkpoint::SavedRun& from) {
   return from.run_state().value("updates", from.step());
 }
 
-/// Whether the moments are not in it because no update made them. Our own runs name their optimizer and always have its
-/// states: one that lacks the moments has another kind.
+/// Whether the moments are missing because there was no update. Our own runs name their optimizer
+/// and always have its states: if theirs lack the moments, the optimizer has none.
 bool moments_are_zeros(const checkpoint::SavedRun& from) {
   return checkpoint::never_updated(from) && !from.run_state().contains("optimizer");
 }
@@ -51,7 +51,7 @@ Status check(const checkpoint::SavedRun& from, const std::vector<Parameter>& par
   return {};
 }
 
-/// The elements of a state that no update has made.
+/// Writes zeros for a state without updates.
 Status append_zeros(weights::TorchWriter& writer, int64_t elements) {
   const std::vector<float> zeros(size_t(std::min<int64_t>(elements, 1 << 20)));
   for (int64_t left = elements; left > 0; left -= static_cast<int64_t>(zeros.size()))
@@ -60,7 +60,7 @@ Status append_zeros(weights::TorchWriter& writer, int64_t elements) {
   return {};
 }
 
-/// {param: TENSOR, cat_dim: 0}: all stages take this form; stage 3 would take the bare tensor, too.
+/// {param: TENSOR, cat_dim: 0}: all stages accept this; stage 3 would also accept the bare tensor.
 Status write_state(Files& files, checkpoint::SavedRun& from, const Parameter& parameter,
                    const StateFile& state, const std::string& folder) {
   DSJ_TRY(auto writer, weights::TorchWriter::create(files, path_join(folder, state.file)));
@@ -85,16 +85,16 @@ Status write_count(Files& files, const std::string& path, int64_t updates) {
   return writer.finish();
 }
 
-/// A param group. Options that are not given stay those of ds_config; the learning rate is that of the next step, because
-/// DeepSpeed's schedules set theirs at the end of a step.
+/// A param group. Missing options keep ds_config's values. The learning rate is the next step's,
+/// because DeepSpeed's schedules set theirs at the end of a step.
 Value param_group(const nlohmann::json& run) {
   std::vector<std::pair<std::string, Value>> entries = {{"params", list({})}};
   if (run.contains("lr")) entries.emplace_back("lr", real(run["lr"].get<double>()));
   return dict(named(entries));
 }
 
-/// What the optimizer has besides tensors. A loader goes through its own param groups and these side by side: there must
-/// be no fewer here. Stage 3 reads the nested dict.
+/// The optimizer's state besides tensors. A loader iterates over its own param groups and these
+/// together, so there must not be fewer here. Stage 3 reads the nested dict.
 Status write_optimizer(Files& files, const std::string& path, size_t groups, const Value& group,
                        int64_t updates) {
   DSJ_TRY(auto writer, weights::TorchWriter::create(files, path));
@@ -110,7 +110,7 @@ Status write_optimizer(Files& files, const std::string& path, size_t groups, con
   return writer.finish();
 }
 
-/// The place of DeepSpeed's schedules, and of torch's LambdaLR, which transformers makes.
+/// The state of DeepSpeed's schedules, and of torch's LambdaLR, which transformers uses.
 Value schedule(int64_t updates) {
   return dict(named({{"last_batch_iteration", integer(updates - 1)},
                      {"last_epoch", integer(updates)},
@@ -118,7 +118,8 @@ Value schedule(int64_t updates) {
                      {"lr_lambdas", list({none()})}}));
 }
 
-/// `module`: of what is not in zero/. DeepSpeed does not read it of a universal checkpoint; we do.
+/// `module`: values that are not in zero/. DeepSpeed ignores it in a universal checkpoint; we read
+/// it.
 Value model_states(const checkpoint::SavedRun& from, const std::vector<Parameter>& trained,
                    const std::vector<std::pair<std::string, Value>>& module) {
   const auto& run = from.run_state();
@@ -146,7 +147,7 @@ Value model_states(const checkpoint::SavedRun& from, const std::vector<Parameter
   }));
 }
 
-/// With the values of what was frozen, as far as the checkpoint has them.
+/// Includes the values of frozen parameters, if the checkpoint has them.
 Status write_model(Files& files, const std::string& path, checkpoint::SavedRun& from,
                    const std::vector<Parameter>& trained, const std::vector<Parameter>& frozen) {
   DSJ_TRY(auto writer, weights::TorchWriter::create(files, path));
@@ -196,7 +197,7 @@ Result<Universal> export_universal(Files& files, checkpoint::SavedRun& from,
     DSJ_TRY_STATUS(write_model(files, path_join(folder, name), from, parameters, frozen));
   DSJ_TRY_STATUS(files.sync_dir(zero));
   DSJ_TRY_STATUS(files.sync_dir(folder));
-  // The name comes last: what it names is whole.
+  // Written last, so that the tag that it names is complete.
   DSJ_TRY_STATUS(files.write_atomically(path_join(directory, "latest_universal"), tag));
   return Universal{
       .path = folder, .knows_learning_rate = run.contains("lr"), .frozen = frozen.size()};
