@@ -51,8 +51,8 @@ struct Inputs {
   /// training.groupByLength: the number of tokens of every dealt row or pack.
   std::shared_ptr<const std::vector<int32_t>> lengths;
   dsconfig::Resolution resolution;
-  /// The sources of the rows (engine/data/files/data_record.h), saved in checkpoints. Null on ranks other
-  /// than 0.
+  /// The sources of the rows (engine/data/files/data_record.h), saved in checkpoints. Null on other
+  /// ranks than 0.
   nlohmann::json data_record;
 
   dsconfig::Objective objective;
