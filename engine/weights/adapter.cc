@@ -9,7 +9,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kAdapterConfigBytesMax = 16 << 20;
-/// The version of PEFT whose fields these are.
+/// The version of PEFT with these fields.
 constexpr char kPeftVersion[] = "0.21.2";
 
 /// Null and empty values mean "off" in PEFT.
@@ -105,7 +105,7 @@ Result<AdapterConfig> read_adapter_config(Files& files, const std::string& direc
         "\"task_type\" is SEQ_CLS: the adapter is of a reward model, which scores answers and "
         "generates none",
         path, "PEFT's merge_and_unload() beside AutoModelForSequenceClassification merges it");
-  // Rename PEFT's fields to ours. Types and ranges are checked where a manifest's are.
+  // Rename PEFT's fields to ours. Types and ranges are checked as in a manifest.
   json own = json::object();
   for (const auto& [theirs, ours] : {std::pair{"r", "r"},
                                      {"lora_alpha", "alpha"},

@@ -19,18 +19,18 @@ inline constexpr char kAdapterPrefix[] = "base_model.model.";
 struct AdapterConfig {
   LoraArgs lora;                ///< resolved: targets are names or a regular expression
   std::string base;             ///< base_model_name_or_path: a directory or a hub id
-  bool scored = false;          ///< of a reward model: PEFT's task type is SEQ_CLS; never read
+  bool scored = false;          ///< a reward model's, PEFT task type SEQ_CLS; write-only
   bool fan_in_fan_out = false;  ///< the adapted weights are stored [in, out] (GPT-2's Conv1D)
 };
 
-/// True for "...lora_A.weight" and "...lora_B.weight".
+/// Whether the name is "...lora_A.weight" or "...lora_B.weight".
 bool is_adapter_tensor(std::string_view name);
 
 /// Every field that PEFT writes, in PEFT's order.
 std::string adapter_config_text(const AdapterConfig& config);
 
-/// Reads DIRECTORY/adapter_config.json. BadInput, by name: not LoRA, or a setting that changes what
-/// the adapter computes and is not built (DoRA, rank patterns, biases ...).
+/// Reads DIRECTORY/adapter_config.json. BadInput, with the field's name: not LoRA, or a setting
+/// that changes what the adapter computes and is not supported (DoRA, rank patterns, biases ...).
 Result<AdapterConfig> read_adapter_config(Files& files, const std::string& directory);
 
 }  // namespace dsj::weights

@@ -41,8 +41,8 @@ const Row& row_of(DType dtype) {
 
 float fp16_bits_to_float(uint32_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;
-  // Exponent and fraction move to fp32's place; the product corrects the exponent's bias. Because
-  // it is computed in fp32, it also normalises fp16's subnormal numbers.
+  // Exponent and fraction are shifted to fp32's position; the product corrects the exponent's bias.
+  // As an fp32 product, it also normalises fp16's subnormal numbers.
   const uint32_t shifted = (half & 0x7fffu) << 13;
   float value = std::bit_cast<float>(shifted) * 0x1p112f;
   uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -60,7 +60,7 @@ uint16_t float_to_fp16_bits(float value) {
   } else if (magnitude >= 0x477ff000u) {  // 65520: halfway between the largest fp16 and the next
     half = 0x7c00u;
   } else if (magnitude < 0x38800000u) {  // below 2^-14, fp16's smallest normal number
-    // The last bit of 0.5 weighs as much as fp16's last subnormal bit: the addition rounds.
+    // The last bit of 0.5 has the weight of fp16's last subnormal bit: the addition rounds.
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     half = std::bit_cast<uint32_t>(rounded) - std::bit_cast<uint32_t>(0.5f);
   } else {

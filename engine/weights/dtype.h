@@ -36,23 +36,23 @@ enum class DType {
   C64
 };
 
-/// From safetensors' name ("F32", "BF16" ...); nullopt: another name.
+/// The type of safetensors' name ("F32", "BF16" ...); nullopt for other names.
 std::optional<DType> dtype_from_name(std::string_view name);
 std::string_view dtype_name(DType dtype);
-/// The name in a config.json: "float32", "bfloat16", "float16"; empty: another type.
+/// The name in a config.json: "float32", "bfloat16", "float16"; empty for other types.
 std::string_view config_dtype_name(DType dtype);
 int64_t dtype_bytes(DType dtype);
-/// True for F32, BF16 and F16, the types that weights may have here.
+/// Whether it is F32, BF16 or F16, the supported types of weights.
 bool is_weight_dtype(DType dtype);
 
-/// Exact. `in` and `out` have equally many elements and do not overlap.
+/// Exact. `in` and `out` have the same number of elements and do not overlap.
 void bf16_to_float(std::span<const uint16_t> in, std::span<float> out);
-/// Exact, for subnormal numbers, infinities and NaN too.
+/// Exact, including subnormal numbers, infinities and NaN.
 void fp16_to_float(std::span<const uint16_t> in, std::span<float> out);
-/// To nearest, ties to even. A NaN stays one (quiet).
+/// To nearest, ties to even. NaN stays a (quiet) NaN.
 void float_to_bf16(std::span<const float> in, std::span<uint16_t> out);
-/// To nearest, ties to even; subnormal numbers are kept, too large ones become infinity, a NaN
-/// stays.
+/// To nearest, ties to even. Subnormal numbers are kept, overflow gives infinity, NaN stays
+/// NaN.
 void float_to_fp16(std::span<const float> in, std::span<uint16_t> out);
 
 }  // namespace dsj::weights

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The id, then what `before` lists besides it.
+/// The id, followed by the other ids of `before`.
 ordered_json ids_with(int32_t id, const ordered_json& before) {
   ordered_json ids = ordered_json::array({id});
   for (const auto& one : before.is_array() ? before : ordered_json::array({before})) {

@@ -39,7 +39,7 @@ std::string old_dir(const std::string& target) {
   return hidden_beside(target, ".old");
 }
 
-/// `path`, or the first of path-2, path-3 ... that is free.
+/// The first unused of `path`, path-2, path-3 ...
 Result<std::string> free_path(Files& files, const std::string& path) {
   std::string free = path;
   for (int i = 2;; ++i) {
@@ -49,7 +49,7 @@ Result<std::string> free_path(Files& files, const std::string& path) {
   }
 }
 
-/// Packed weights were unpacked, so they are written plainly.
+/// Removes the packing settings, because weights are written unpacked.
 void forget_packing(nlohmann::ordered_json& object) {
   const auto packing = object.find("quantization_config");
   if (packing == object.end() || !packing->is_object()) return;
@@ -57,7 +57,7 @@ void forget_packing(nlohmann::ordered_json& object) {
   if (method == "mxfp4" || method == "fp8") object.erase(packing);
 }
 
-/// config.json with the weights' dtype and without their packing, all else unchanged and in order.
+/// config.json with the weights' dtype and without packing, otherwise unchanged and in order.
 Result<std::string> updated_config(Files& files, const std::string& path, DType dtype,
                                    const std::optional<RewardModel>& reward) {
   DSJ_TRY(const std::string text, files.read_all(path, kConfigBytesMax));
@@ -81,8 +81,8 @@ Result<std::string> updated_config(Files& files, const std::string& path, DType 
   return config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-/// tokenizer_config.json without its chat template, all else in order: transformers 5 writes a template
-/// to a file of its own.
+/// tokenizer_config.json without its chat template, otherwise in order: transformers 5 writes the
+/// template to its own file.
 std::string without_template(const std::string& content) {
   auto config = nlohmann::ordered_json::parse(content, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object() || config.erase("chat_template") == 0) return content;
@@ -117,7 +117,7 @@ Status ModelExport::make_staging() {
   warnings_ = clear_dead_export(files, options_.target_dir);
   const std::string staging = staging_dir(options_.target_dir);
   DSJ_TRY(const bool left, files.exists(staging));
-  if (left) {  // it could not be removed: somebody has a file of it open, or has mounted one
+  if (left) {  // not removable: a file of it is open or mounted
     DSJ_TRY(const std::string aside, free_path(files, staging + ".left"));
     DSJ_TRY_STATUS(files.rename(staging, aside));
   }
@@ -216,7 +216,7 @@ Status ModelExport::publish() {
     DSJ_TRY_STATUS(record_export(*files_, staging_dir(target), target));
   const Status placed = take_place(target);
   if (placed) return files_->sync_dir(path_parent(target));
-  // The model is whole; only its name is taken by what cannot be moved.
+  // The model is complete, but something that cannot be moved has its name.
   DSJ_TRY(const std::string other, free_path(*files_, target + ".new"));
   if (!files_->rename(staging_dir(target), other)) return placed;
   warnings_.push_back("the new model is in " + other + ", because " + target +

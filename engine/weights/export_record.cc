@@ -16,7 +16,7 @@ constexpr char kFormat[] = "dsj-export";
 constexpr int64_t kEndBytes = 64 << 10;
 constexpr int64_t kRecordBytesMax = 16 << 20;
 
-/// NFS keeps a removed file under such a name while somebody has it open.
+/// NFS keeps a removed file under such a name while it is open somewhere.
 bool is_nfs_remnant(const std::string& name) {
   return name.starts_with(".nfs");
 }
@@ -27,7 +27,7 @@ json to_json(const FileMarks& marks) {
   return files;
 }
 
-/// The exports that were recorded. A record that cannot be read is none.
+/// The recorded exports; none if the record cannot be read.
 std::vector<FileMarks> recorded(Files& files, const std::string& target) {
   const auto text = files.read_all(export_record_path(target), kRecordBytesMax);
   if (!text) return {};
@@ -46,7 +46,7 @@ std::vector<FileMarks> recorded(Files& files, const std::string& target) {
   return exports;
 }
 
-/// The kind of the entry itself: a link is a file.
+/// The kind of the entry itself; a link counts as a file.
 Result<EntryKind> entry_kind(Files& files, const std::string& path) {
   const std::string parent = path_parent(path);
   DSJ_TRY(const bool there, files.exists(parent));
@@ -62,7 +62,7 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-/// Why the directory is not this export; nullopt: it is.
+/// Why the directory is not this export; nullopt if it is.
 std::optional<std::string> difference(const FileMarks& found, const FileMarks& wrote) {
   for (const auto& [name, mark] : found) {
     const auto known = wrote.find(name);
@@ -98,7 +98,7 @@ namespace {
 
 struct Seen {
   Occupant occupant;
-  std::vector<FileMarks> own;  ///< OwnModel: the recorded exports that lie there
+  std::vector<FileMarks> own;  ///< OwnModel: the matching recorded exports
 };
 
 Result<Seen> look_at(Files& files, const std::string& target) {

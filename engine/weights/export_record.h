@@ -1,6 +1,6 @@
-// What an export wrote, so that a later one knows its own model/ again: OUT/.model.export.json, which
-// lies beside the model, names each file with its size and a checksum of its ends. What a directory
-// holds besides that was put there by somebody, and an export removes none of it.
+// Records what an export wrote, so that a later one recognises its own model/.
+// OUT/.model.export.json beside the model lists each file with its size and a checksum of its ends.
+// Other files in the directory are foreign, and an export never removes them.
 // Tested by: tests/engine/weights/export_record_test.cc
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace dsj::weights {
 
-/// A file by its size and the XXH3-64 of its first and last 64 KiB: a whole model is not read again.
+/// Identifies a file by its size and the XXH3-64 of its first and last 64 KiB, to save reading.
 struct FileMark {
   int64_t bytes = 0;
   uint64_t ends = 0;
@@ -22,23 +22,23 @@ struct FileMark {
 };
 Result<FileMark> mark_of(Files& files, const std::string& path);
 
-/// By their names. Of a directory without directories.
+/// By file name, for a directory without subdirectories.
 using FileMarks = std::map<std::string, FileMark>;
 
-/// What lies where a model is to be exported.
+/// The current content of an export's target.
 struct Occupant {
   enum class Kind {
     None,      ///< nothing, or an empty directory
-    OwnModel,  ///< what an earlier export wrote, and nothing else
-    Foreign    ///< a link, a file, or a directory with anything else
+    OwnModel,  ///< only what an earlier export wrote
+    Foreign    ///< a link, a file, or a directory with other content
   } kind = Kind::None;
-  std::string what;  ///< Foreign: for people: "README.md was written by no export"
+  std::string what;  ///< Foreign: the reason, for messages
 };
 /// `target`: OUT/model. Error: it could not be read.
 Result<Occupant> occupant_of(Files& files, const std::string& target);
 
-/// Records what lies in `staging`, which is about to become `target`. What lies there now, if it is
-/// an earlier export, stays recorded: the process may die before they are swapped. Durable.
+/// Records the content of `staging`, which is about to become `target`. An earlier export in
+/// `target` stays recorded, because the process may die before they are swapped. Durable.
 Status record_export(Files& files, const std::string& staging, const std::string& target);
 
 /// "out/model" → "out/.model.export.json".

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
 
-/// nullopt: another name.
+/// nullopt for other names.
 std::optional<int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const auto step = text::parse_int(name.substr(kPrefix.size()));

@@ -16,10 +16,10 @@ namespace {
 
 constexpr int64_t kPieceElements = 1 << 20;
 
-/// What happens to one tensor of the base.
+/// The change of one tensor of the base.
 struct Change {
   std::string a, b;   ///< the adapter's tensors, or
-  std::string whole;  ///< the tensor that takes its place
+  std::string whole;  ///< its replacement
 };
 
 struct Matrix {
@@ -40,8 +40,8 @@ Result<Matrix> read_matrix(const WeightSource& source, const std::string& name) 
   return matrix;
 }
 
-/// The base's name for a tensor. Files are also written from the bare model, without its prefix; and
-/// the text part of a model with a vision part has another name in files than PEFT gives it.
+/// The base's name for a tensor. Files may be saved from the bare model, without its prefix; and
+/// the text part of a vision model has other names in files than in PEFT.
 std::optional<std::string> place_in(const WeightSource& base, const std::string& name) {
   std::vector<std::string> names = {name, name.substr(name.find('.') + 1)};
   constexpr std::string_view kTextPart = "model.language_model.";
@@ -53,7 +53,7 @@ std::optional<std::string> place_in(const WeightSource& base, const std::string&
   return std::nullopt;
 }
 
-/// Every tensor of the adapter, by its place in the base.
+/// The adapter's tensors by their names in the base.
 Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
                                                  const WeightSource& adapter) {
   std::map<std::string, Change> changes;
@@ -82,15 +82,15 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
   return changes;
 }
 
-/// A saved embedding of a tied model: PEFT has separated it from the output layer, but this file
-/// has one tensor for both.
+/// Refuses a saved embedding of a tied model: PEFT has separated it from the output layer, but this
+/// file has one tensor for both.
 Status refuse_untied(Files& files, const MergeOptions& options,
                      const std::map<std::string, Change>& changes) {
   const std::string path = path_join(options.base, "config.json");
   DSJ_TRY(const std::string text, files.read_all(path));
   const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
-  // Families differ in what a missing tie_word_embeddings means.
+  // Families differ in the default of tie_word_embeddings.
   const auto model = layout::model_config_from_json(config, path);
   const bool tied =
       model ? model->tied : config.value("tie_word_embeddings", nlohmann::json()) == true;
@@ -109,7 +109,7 @@ Status refuse_untied(Files& files, const MergeOptions& options,
   return {};
 }
 
-/// One adapted weight, some rows at a time. Stored [out, in]: W[o, i] += s sum_k B[o, k] A[k, i].
+/// Updates a weight, some rows at a time. Stored [out, in]: W[o, i] += s sum_k B[o, k] A[k, i].
 /// Stored [in, out]: W[i, o] += s sum_k A[k, i] B[o, k].
 class Update {
  public:

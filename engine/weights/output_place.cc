@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A place of the output directory, and what the run does with it.
+/// A path of the output directory, and what the run does with it.
 struct Written {
   const char* name;
   const char* what;
@@ -28,7 +28,7 @@ constexpr std::array kWritten = {
     Written{contract::kStatusFile, "the run writes its status there"},
 };
 
-/// Whether `path`, canonical, is `place` or lies below it.
+/// Whether the canonical `path` is `place` or below it.
 bool lies_in(const PathPlaces& places, const std::string& path, const std::string& place) {
   const auto wanted = places.identity(place);
   const fs::path below = places.canonical(place);
@@ -38,7 +38,7 @@ bool lies_in(const PathPlaces& places, const std::string& path, const std::strin
   }
 }
 
-/// The path, and what the entries of a directory lead to: a model's files are often links.
+/// The path, and the targets of a directory's entries: a model's files are often links.
 std::vector<std::string> leads_to(Files& files, const PathPlaces& places, const std::string& path) {
   std::vector<std::string> all = {places.canonical(path)};
   const auto entries = files.list_dir(path);
@@ -52,7 +52,7 @@ std::string show(const std::string& output_dir, const char* name) {
   return path_join(output_dir, name);
 }
 
-/// "\040" and the like, as the kernel writes the spaces of paths.
+/// Decodes "\040" and the like, the kernel's escapes of spaces in paths.
 std::string unescaped(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -90,7 +90,7 @@ bool SystemPlaces::is_mount(const std::string& path) const {
   for (std::string line; std::getline(mounts, line);) {
     std::istringstream fields(line);
     std::string field;
-    for (int i = 0; i < 5; ++i) fields >> field;  // the fifth is where it is mounted
+    for (int i = 0; i < 5; ++i) fields >> field;  // the fifth is the mount point
     if (unescaped(field) == wanted) return true;
   }
   return false;
@@ -137,7 +137,7 @@ std::vector<Endangered> endangered(Files& files, const PathPlaces& places,
     for (const Written& written : kWritten)
       if (judge(written)) break;
   }
-  if (!found.empty()) return found;  // they say already what lies there
+  if (!found.empty()) return found;  // these already report the content
   const std::string target = path_join(output_dir, contract::kModelDir);
   if (places.is_mount(target)) {
     found.push_back({"outputDir", target + " is a mount, and the run replaces the directory",

@@ -1,6 +1,7 @@
-// Whether a run would destroy what it reads, or what somebody keeps in its output directory. One rule
-// for `dsj validate`, `dsj plan` and `dsj run`, and for the ranks, whose jobs an operator may have
-// started: OUT/model is replaced when the run ends, checkpoints are removed, two files are rewritten.
+// Checks whether a run would overwrite its inputs or foreign files in its output directory. The
+// same rule for `dsj validate`, `dsj plan`, `dsj run`, and for ranks, whose jobs an operator may
+// have started: OUT/model is replaced at the end of the run, checkpoints are removed, two files
+// rewritten.
 // Tested by: tests/engine/weights/output_place_test.cc
 #pragma once
 
@@ -16,13 +17,13 @@
 
 namespace dsj::weights {
 
-/// Where paths lead: a port, for a test without links and mounts.
+/// Resolves paths: a port, for tests without links and mounts.
 class PathPlaces {
  public:
   virtual ~PathPlaces() = default;
-  /// Absolute, without "..", links followed as far as the path exists.
+  /// Absolute, without "..", with links resolved as far as the path exists.
   virtual std::string canonical(const std::string& path) const = 0;
-  /// Device and number: one file has one, by whatever path. nullopt: it is not there.
+  /// Device and inode, which are the same for every path of a file. nullopt if it does not exist.
   virtual std::optional<std::pair<uint64_t, uint64_t>> identity(const std::string& path) const = 0;
   /// Whether a file system is mounted there.
   virtual bool is_mount(const std::string& path) const = 0;
@@ -36,19 +37,19 @@ class SystemPlaces final : public PathPlaces {
   bool is_mount(const std::string& path) const override;
 };
 
-/// Something that a run reads. `key`: of spec.training, or of the manifest.
+/// An input of a run. `key`: of spec.training, or of the manifest.
 struct RunRead {
   std::string key, path;
-  bool is_checkpoint = false;  ///< may lie in OUT/checkpoints
+  bool is_checkpoint = false;  ///< may be in OUT/checkpoints
 };
-/// What the arguments name. A hub id is a path that is not there.
+/// The inputs that the arguments name. A hub id counts as a path that does not exist.
 std::vector<RunRead> reads_of(const TrainingArgs& training);
 
-/// Why the run must not start: of a read, or of "outputDir".
+/// The reason not to start the run: about an input, or about "outputDir".
 struct Endangered {
   std::string key, message, hint;
 };
-/// All that is endangered; empty: nothing is. What cannot be looked at is not judged here.
+/// All endangered files; may be empty. Ignores what cannot be inspected.
 std::vector<Endangered> endangered(Files& files, const PathPlaces& places,
                                    const TrainingArgs& training, const std::vector<RunRead>& reads);
 

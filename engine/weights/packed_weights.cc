@@ -20,7 +20,7 @@ constexpr std::string_view kOfActivations[] = {".activation_scale", ".input_scal
 constexpr std::array<float, 16> kE2m1 = {0,   0.5,  1,  1.5,  2,  3,  4,  6,
                                          -0., -0.5, -1, -1.5, -2, -3, -4, -6};
 
-/// 2 to the power of byte - 127, which is an infinity for 255, as in transformers.
+/// 2 to the power of byte - 127; infinity for 255, as in transformers.
 float power_of(uint8_t byte) {
   static const std::array<float, 256> table = [] {
     std::array<float, 256> values{};
@@ -31,7 +31,7 @@ float power_of(uint8_t byte) {
   return table[byte];
 }
 
-/// All numbers of 4 exponent bits (bias 7) and 3 of fraction, without infinities.
+/// All numbers with 4 exponent bits (bias 7) and 3 fraction bits, without infinities.
 const std::array<float, 256>& e4m3() {
   static const std::array<float, 256> table = [] {
     std::array<float, 256> values{};
@@ -84,7 +84,7 @@ Status read_factors(const TensorPlace& place, int64_t first, std::span<float> ou
   return {};
 }
 
-/// To BF16's precision.
+/// Rounds to BF16's precision.
 void round_to_bf16(std::span<float> values) {
   std::array<uint16_t, 1024> halves;
   while (!values.empty()) {
@@ -200,7 +200,7 @@ Result<TensorInfo> PackedWeights::add_fp8(const std::string& name, TensorPlace c
     if (!same) return misfit(codes, scales);
     tensor.scale_rows = grid[grid.size() - 2];
     tensor.scale_columns = grid.back();
-    // Other grids than config.json's block makes divide the matrix evenly.
+    // Grids that do not match config.json's block divide the matrix evenly.
     const auto size_of = [](int64_t length, int64_t parts, int64_t usual) -> int64_t {
       if (parts == (length + usual - 1) / usual) return usual;
       return parts > 0 && length % parts == 0 ? length / parts : 0;

@@ -12,7 +12,7 @@ using Kind = PickleKind;
 using Ref = PickleRef;
 using Value = PickleValue;
 
-/// So that millions of one-byte opcodes do not become gigabytes of values.
+/// Prevents millions of one-byte opcodes from becoming gigabytes of values.
 constexpr size_t kValuesMax = 1'000'000;
 
 constexpr PickleName kStateDictNames[] = {
@@ -52,7 +52,7 @@ class Machine {
     position_ += count;
     return bytes_.substr(position_ - count, count);
   }
-  /// Little-endian, `width` bytes, unsigned.
+  /// Reads a little-endian unsigned number of `width` bytes.
   Result<uint64_t> take_number(size_t width) {
     DSJ_TRY(const auto raw, take(width));
     uint64_t value = 0;
@@ -148,7 +148,7 @@ class Machine {
     for (const char byte : raw) bits = bits << 8 | static_cast<unsigned char>(byte);
     return push({.kind = Kind::Float, .real = std::bit_cast<double>(bits)});
   }
-  /// nullptr: it is no name.
+  /// nullptr if it is not a name.
   const PickleName* name_of(Ref ref) const {
     const Value& value = values_[ref];
     return value.kind == Kind::Name ? &names_[static_cast<size_t>(value.number)] : nullptr;
@@ -164,7 +164,7 @@ class Machine {
     const PickleName* name = name_of(callable);
     switch (name == nullptr ? PickleRule::Constant : name->rule) {
       case PickleRule::EmptyDict:
-        // defaultdict gets the name of what makes its values.
+        // defaultdict's argument is the name of its factory.
         if (items.size() > 1 || (items.size() == 1 && name_of(items[0]) == nullptr)) break;
         return push({.kind = Kind::Dict});
       case PickleRule::RebuildTensor:
@@ -199,7 +199,7 @@ class Machine {
     const auto dtype = static_cast<int64_t>(name_of(value.items[1])->dtype);
     return push({.kind = Kind::Storage, .number = dtype, .items = value.items});
   }
-  /// An OrderedDict's state is its _metadata: read and ignored.
+  /// An OrderedDict's state is its _metadata, which is ignored.
   Status build() {
     DSJ_TRY(const Ref state, pop());
     if (values_[state].kind != Kind::Dict) return refuse("state that is not a dict");

@@ -1,5 +1,5 @@
-// Python values as pickle opcodes of protocol 2, the one that torch.save writes. Each function gives the opcodes that push
-// one value. pickle.h reads them.
+// Writes Python values as pickle opcodes of protocol 2, which torch.save uses. Each function
+// returns the opcodes that push one value. pickle.h reads them.
 // Tested by: tests/engine/weights/torch_writer_test.cc
 #pragma once
 
@@ -34,7 +34,7 @@ Value object(const std::string& module, const std::string& name, const Entries& 
 /// torch.Size.
 Value torch_size(const std::vector<int64_t>& shape);
 
-/// Entries with texts as keys.
+/// Entries with text keys.
 Entries named(const std::vector<std::pair<std::string, Value>>& entries);
 
 }  // namespace dsj::weights::pickled

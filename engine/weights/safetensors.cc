@@ -16,8 +16,8 @@ struct RawTensor {
   bool has_dtype = false, has_shape = false, has_offsets = false;
 };
 
-/// Reads the JSON as a stream of events. It builds nothing that the format has no place for, so a
-/// hostile header costs no more memory than it has bytes.
+/// Reads the JSON as a stream of events and builds only what the format contains, so that a hostile
+/// header needs no more memory than its size.
 class HeaderReader {
  public:
   using number_integer_t = nlohmann::json::number_integer_t;
@@ -201,7 +201,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, int64_
     DSJ_TRY(auto tensor, checked_tensor(raw, data_begin, file_bytes - data_begin, path));
     header.tensors.push_back(std::move(tensor));
   }
-  // An empty tensor comes before the tensor that begins at the same place.
+  // An empty tensor precedes a tensor with the same begin.
   std::ranges::sort(header.tensors, [](const TensorInfo& a, const TensorInfo& b) {
     return std::tuple(a.begin, a.bytes(), std::string_view(a.name)) <
            std::tuple(b.begin, b.bytes(), std::string_view(b.name));

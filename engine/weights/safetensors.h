@@ -1,5 +1,5 @@
-// The header of a safetensors file. It is parsed strictly, because the file may come from anywhere.
-// A pure function of bytes (fuzzed); weight_source.h reads the tensors.
+// Parses the header of a safetensors file, strictly, because the file is not trusted. A pure
+// function of bytes (fuzzed); weight_source.h reads the tensors.
 //
 // Format: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes. The JSON maps a name
 // to {"dtype", "shape", "data_offsets": [begin, end)}; "__metadata__" maps strings to strings.
@@ -20,18 +20,18 @@ namespace dsj::weights {
 struct TensorInfo {
   std::string name;
   DType dtype = DType::F32;
-  std::vector<int64_t> shape;  ///< empty: a scalar
+  std::vector<int64_t> shape;  ///< empty for a scalar
   int64_t elements = 1;        ///< product of shape
   int64_t begin = 0;           ///< first byte, from the start of the file
   int64_t bytes() const { return elements * dtype_bytes(dtype); }
 };
 
 struct SafetensorsHeader {
-  std::vector<TensorInfo> tensors;  ///< in file order, without gap or overlap, to the last byte
+  std::vector<TensorInfo> tensors;  ///< in file order; cover the file without gap or overlap
   std::map<std::string, std::string> metadata;
 };
 
-/// The same limit as in the format's own library.
+/// The limit of the format's own library.
 inline constexpr int64_t kHeaderBytesMax = 100'000'000;
 inline constexpr int64_t kHeaderPrefixBytes = 8;
 
@@ -39,9 +39,9 @@ inline constexpr int64_t kHeaderPrefixBytes = 8;
 Result<int64_t> safetensors_header_bytes(std::string_view prefix, int64_t file_bytes,
                                          const std::string& path);
 
-/// Error, with `path` and the tensor's name: JSON of another shape, a repeated name, an unknown
-/// dtype, a shape whose product overflows, offsets that do not match shape and dtype, overlap,
-/// leave a gap, or go past `file_bytes` (an interrupted download).
+/// Errors, with `path` and the tensor's name: JSON of another shape, a repeated name, an unknown
+/// dtype, a shape whose product overflows, offsets that do not match shape and dtype, that overlap,
+/// leave a gap, or exceed `file_bytes` (an interrupted download).
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, int64_t file_bytes,
                                                    const std::string& path);
 

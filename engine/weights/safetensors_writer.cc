@@ -15,7 +15,7 @@ constexpr char kPartialSuffix[] = ".partial";
 constexpr size_t kWrittenAtOnce = 512 * 1024;
 /// Data starts at a multiple of this, so that a memory map of the file is aligned.
 constexpr size_t kDataAlignment = 8;
-/// Files of a model that are written and not yet durable.
+/// The maximum number of written files that are not yet durable.
 constexpr size_t kShardsOpenMax = 8;
 const std::map<std::string, std::string> kModelMetadata = {{"format", "pt"}};
 
@@ -196,7 +196,7 @@ Status ModelWriter::append(const std::string& name, std::span<const float> value
 }
 
 Status ModelWriter::finish_files() {
-  // Only shards of tensors without elements can be left.
+  // Only shards of empty tensors can be left.
   while (next_ < own_.size()) DSJ_TRY_STATUS(next_shard());
   while (!open_.empty()) DSJ_TRY_STATUS(finish_oldest());
   return files_->sync_dir(directory_);

@@ -1,5 +1,5 @@
-// Writes safetensors tensor by tensor. Everything is declared first and the header is written; then
-// the values follow in pieces, in the declared order. Only a conversion buffer is held.
+// Writes safetensors tensor by tensor. First all tensors are declared and the header is written;
+// then values are appended in the declared order. Only a conversion buffer is in memory.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +25,27 @@ struct TensorDeclaration {
   int64_t bytes() const { return elements() * dtype_bytes(dtype); }
 };
 
-/// One file. It is written as "PATH.partial"; finish() syncs it and gives it its name.
+/// Writes one file as "PATH.partial"; finish() syncs and renames it.
 class SafetensorsWriter {
  public:
-  /// Writes the header. `files` must outlive the writer. Error: I/O. A repeated name, a type that
-  /// is not a weight's or a negative extent cannot happen here (DSJ_CHECK).
+  /// Writes the header. `files` must outlive the writer. Error: I/O. DSJ_CHECK: a repeated name, a
+  /// type that is not a weight's, a negative extent.
   static Result<SafetensorsWriter> create(Files& files, const std::string& path,
                                           std::vector<TensorDeclaration> tensors,
                                           const std::map<std::string, std::string>& metadata = {
                                               {"format", "pt"}});
 
-  /// Takes the next values of `name`, row-major, and converts them to its declared type (to
-  /// nearest, ties to even). Tensors come in the declared order, each completely (DSJ_CHECK).
+  /// Appends the next values of `name`, row-major, converted to its declared type (to nearest, ties
+  /// to even). Tensors must be complete and in the declared order (DSJ_CHECK).
   Status append(const std::string& name, std::span<const float> values);
-  /// The same for bytes of the declared type: little-endian, whole elements.
+  /// The same with bytes of the declared type: little-endian, whole elements.
   Status append_bytes(const std::string& name, std::span<const std::byte> bytes);
   /// Syncs, closes, renames. All tensors must be complete (DSJ_CHECK). The caller syncs the
   /// directory.
   Status finish();
 
   bool complete() const;
-  /// Bytes of the whole file of these tensors, with the metadata of a model.
+  /// The size of a file with these tensors and a model's metadata, in bytes.
   static int64_t file_bytes(const std::vector<TensorDeclaration>& tensors);
   int64_t bytes_written() const { return bytes_written_; }
 
@@ -57,7 +57,7 @@ class SafetensorsWriter {
   std::string path_;
   std::vector<TensorDeclaration> tensors_;
   std::unique_ptr<WriteFile> file_;
-  size_t index_ = 0;      ///< tensor being written
+  size_t index_ = 0;      ///< the current tensor
   int64_t position_ = 0;  ///< its bytes so far
   int64_t bytes_written_ = 0;
   std::vector<uint16_t> staged_;
@@ -66,40 +66,40 @@ class SafetensorsWriter {
 /// "5GB", the default of save_pretrained's max_shard_size.
 inline constexpr int64_t kShardBytesMax = 5'000'000'000;
 
-/// Which of several ranks one is.
+/// A rank among several that share work.
 struct Share {
   int rank = 0, world = 1;
 };
 
-/// The rank that writes file number `file` of `files`. Fewer files than ranks: they are spread over
-/// all ranks, and so over their hosts. File 0 is rank 0's.
+/// The rank that writes file number `file` of `files`. If there are fewer files than ranks, they
+/// are spread evenly over the ranks, and so over hosts. Rank 0 writes file 0.
 int writer_of(size_t file, size_t files, int world);
 
-/// A model's weights: model.safetensors, or if they are larger than `shard_bytes_max`
+/// Writes a model's weights: model.safetensors, or if larger than `shard_bytes_max`
 /// model-00001-of-0000N.safetensors ... and model.safetensors.index.json. A shard takes tensors in
-/// order until the next does not fit; a tensor above the limit has a shard of its own. Several
-/// ranks may write them, each some files, into one directory; the files are the same then.
+/// order until the next does not fit; a tensor above the limit gets its own shard. Several ranks
+/// may write the files into one directory, each some of them; the files are the same then.
 class ModelWriter {
  public:
   /// Writes nothing yet.
   static Result<ModelWriter> create(Files& files, const std::string& directory,
                                     std::vector<TensorDeclaration> tensors,
                                     int64_t shard_bytes_max = kShardBytesMax);
-  /// Leaves to this rank its files only (writer_of). Call it before the first append(); without it
-  /// all files are this rank's.
+  /// Restricts this rank to its files (writer_of). Call it before the first append(); without it,
+  /// this rank writes all files.
   void deal(const Share& share);
   /// Whether the tensor is in one of this rank's files.
   bool writes(const std::string& name) const { return own_names_.contains(name); }
   size_t file_count() const { return shards_.size(); }
-  bool has_files() const { return !own_.empty(); }  ///< this rank
+  bool has_files() const { return !own_.empty(); }  ///< whether this rank has any
 
-  /// As in SafetensorsWriter, of the tensors that writes() names. It starts the next shard by
-  /// itself. What is written becomes durable when a few more shards are open, or in finish_files().
+  /// As in SafetensorsWriter, for the tensors that writes() names. Starts the next shard by itself.
+  /// Files become durable when a few more shards are open, or in finish_files().
   Status append(const std::string& name, std::span<const float> values);
   /// Makes this rank's files durable. All its tensors must be complete (DSJ_CHECK).
   Status finish_files();
-  /// One rank, after every rank's finish_files(): checks that the files of all ranks are there in
-  /// their size, and writes the index. Environment: one is not.
+  /// Call it on one rank after every rank's finish_files(): checks that all ranks' files exist with
+  /// their sizes, and writes the index. Environment: a file is missing or has another size.
   Status finish();
 
  private:
@@ -115,10 +115,10 @@ class ModelWriter {
   Files* files_ = nullptr;
   std::string directory_;
   std::vector<Shard> shards_;
-  std::vector<size_t> own_;  ///< of shards_, in order
+  std::vector<size_t> own_;  ///< indices in shards_, ascending
   std::set<std::string> own_names_;
-  size_t next_ = 0;                     ///< in own_: the shard to open next
-  std::deque<SafetensorsWriter> open_;  ///< the last one is being written
+  size_t next_ = 0;                     ///< index in own_ of the next shard to open
+  std::deque<SafetensorsWriter> open_;  ///< the last one is the current one
 };
 
 }  // namespace dsj::weights

@@ -1,4 +1,4 @@
-// A pickle that is a state dict: a dict of tensors. A pure function of bytes (fuzzed).
+// Reads a pickle that is a state dict: a dict of tensors. A pure function of bytes (fuzzed).
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// What torch.save writes: a zip archive with one pickle and one file per storage. Only directory and pickle are read;
-// the tensors then are ranges of the file. Called by weight_source.h (pytorch_model.bin) and engine/deepspeed.
+// Reads files of torch.save: a zip archive with one pickle and one file per storage. Only directory
+// and pickle are read; tensors are ranges of the file. Called by weight_source.h
+// (pytorch_model.bin) and engine/deepspeed.
 #pragma once
 
 #include <map>
@@ -18,16 +19,16 @@ namespace dsj::weights {
 /// The directory and the pickle of one file.
 class TorchArchive {
  public:
-  /// Error, with the reason: the format before PyTorch 1.6 (no zip), a big-endian file, and what zip_directory.h
-  /// refuses.
+  /// Errors: the format before PyTorch 1.6 (not a zip), a big-endian file, and those of
+  /// zip_directory.h.
   static Result<TorchArchive> open(const ReadFile& file, const std::string& path);
 
   /// The bytes of its pickle.
   std::string_view pickle() const { return pickle_; }
-  /// By name; all lie in the file.
+  /// By name; all are within the file.
   const std::map<std::string, ZipEntry>& entries() const { return entries_; }
-  /// Where a tensor of the pickle lies in the file. Error: it is not contiguous or reaches beyond its storage; its
-  /// storage is not there, or has another size than the pickle says.
+  /// The position of a pickle's tensor in the file. Errors: it is not contiguous or exceeds its
+  /// storage; the storage is missing or its size differs from the pickle's.
   Result<TensorInfo> place(const PickledTensor& tensor) const;
 
  private:
@@ -35,8 +36,8 @@ class TorchArchive {
   std::map<std::string, ZipEntry> entries_;
 };
 
-/// A state dict: its tensors in the pickle's order; several may share a storage. Error: as above, and what
-/// state_dict_pickle.h refuses.
+/// The tensors of a state dict in the pickle's order; several may share a storage. Errors: as
+/// above, and those of state_dict_pickle.h.
 Result<std::vector<TensorInfo>> read_torch_file(const ReadFile& file, const std::string& path);
 
 }  // namespace dsj::weights

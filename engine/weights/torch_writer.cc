@@ -8,7 +8,7 @@
 namespace dsj::weights {
 namespace {
 
-constexpr char kFolder[] = "archive/";  // any name will do
+constexpr char kFolder[] = "archive/";  // any name works
 
 }  // namespace
 

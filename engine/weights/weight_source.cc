@@ -16,12 +16,12 @@
 namespace dsj::weights {
 namespace {
 
-/// In the order in which they are tried.
+/// The order in which files are tried.
 constexpr const char* kFiles[] = {"model.safetensors", "model.safetensors.index.json",
                                   "pytorch_model.bin", "pytorch_model.bin.index.json"};
 constexpr int64_t kIndexBytesMax = 100'000'000;
 constexpr int64_t kConfigBytesMax = 16 << 20;
-/// 16-bit weights pass through a buffer that stays in the cache.
+/// 16-bit weights are converted through a buffer that stays in the cache.
 constexpr size_t kReadAtOnce = 128 * 1024;
 
 std::unexpected<Error> no_weights(Files& files, const std::string& directory) {
@@ -55,7 +55,7 @@ Result<std::vector<TensorInfo>> read_safetensors(const ReadFile& file, const std
   return std::move(header.tensors);
 }
 
-/// Error: the tensors are those of a quantised model, which is not trained.
+/// Error: the tensors are a quantised model's, which cannot be trained.
 Status refuse_quantised(const std::vector<TensorInfo>& tensors, const std::string& path) {
   struct Mark {
     std::string_view suffix;
@@ -96,7 +96,7 @@ Result<std::map<std::string, std::string>> read_weight_map(Files& files, const s
   std::map<std::string, std::string> files_by_tensor;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
-    // A file beside the index, never a path: the index may come from anywhere.
+    // A file beside the index, never a path, because the index is not trusted.
     if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
       return bad_input("weight_map[\"" + tensor + "\"] is not the name of a file beside the index",
                        path);
@@ -135,7 +135,7 @@ Result<WeightSource> WeightSource::open_file(Files& files, const std::string& pa
   return source;
 }
 
-/// What config.json says of the model, if it can be read.
+/// The model's config.json, if it can be read.
 static Result<layout::ModelConfig> model_of(const std::string& config_json) {
   if (json_depth(config_json) > kJsonDepthMax)
     return bad_input("is nested too deep", "config.json");
@@ -143,7 +143,7 @@ static Result<layout::ModelConfig> model_of(const std::string& config_json) {
   return layout::model_config_from_json(parsed, "config.json");
 }
 
-/// A tied model's file may hold the head alone: as in transformers, it is the embedding.
+/// A tied model's file may have only the head, which is then the embedding, as in transformers.
 static void name_tied_head(std::vector<TensorInfo>& tensors, const std::string& config_json) {
   const auto model = model_of(config_json);
   if (!model || !model->tied) return;
@@ -214,7 +214,7 @@ void WeightSource::join_experts(Files& files, const std::string& directory) {
           joined.source_of.push_back(source_of_[found->second]);
         }
       }
-      // Others are not there, as whoever asks for the tensor is told.
+      // Incomplete ones are left out; reading them is then an error.
       if (std::ssize(joined.parts) != model->experts.count * (up ? 2 : 1)) continue;
       for (const TensorInfo& part : joined.parts) gone.insert(part.name);
       whole.push_back({{.name = parameter.name,

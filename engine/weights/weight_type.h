@@ -1,4 +1,4 @@
-// Which types of tensors are read as weights, in the words of the refusal.
+// The check of the types that are read as weights, with the error's text.
 // Tested by: tests/engine/weights/weight_source_test.cc, tests/engine/weights/tensor_check_test.cc
 #pragma once
 

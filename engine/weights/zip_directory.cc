@@ -54,7 +54,7 @@ struct Closer {
   void operator()(void* archive) const { unzClose(archive); }
 };
 
-/// Adds the entry at which the archive stands.
+/// Adds the archive's current entry.
 Status add_entry(unzFile archive, int64_t file_bytes, const std::string& path,
                  std::map<std::string, ZipEntry>& entries) {
   unz_file_info64 info{};
@@ -90,8 +90,8 @@ Status add_entry(unzFile archive, int64_t file_bytes, const std::string& path,
 
 Result<std::map<std::string, ZipEntry>> read_zip_directory(const ReadFile& file,
                                                            const std::string& path) {
-  // minizip reads on if the last record is cut off. A file must end with that record, without a
-  // comment.
+  // minizip accepts a file whose last record is truncated. So this checks that the file ends with
+  // that record, without a comment.
   std::array<char, 22> last{};
   if (file.size() >= int64_t{last.size()}) {
     DSJ_TRY_STATUS(

@@ -1,5 +1,5 @@
-// The entries of a zip archive whose bytes are stored uncompressed (STORED): where each lies, so
-// that it can be read in ranges. minizip reads the container, zip64 included. Internal to
+// Reads the directory of a zip archive with uncompressed (STORED) entries: the position of each, so
+// that it can be read in ranges. minizip reads the container, including zip64. Internal to
 // engine/weights.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace dsj::weights {
 struct ZipEntry {
   int64_t begin = 0;  ///< first byte, from the start of the file
   int64_t bytes = 0;
-  uint32_t crc32 = 0;  ///< of the bytes, as the archive says
+  uint32_t crc32 = 0;  ///< of the bytes, from the archive
 };
 
 /// Entries by name. Reads the directory and the local headers. Error, with the entry's name:

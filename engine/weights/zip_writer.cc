@@ -10,7 +10,7 @@
 namespace dsj::weights {
 namespace {
 
-/// A WriteFile as minizip's file functions. minizip goes back to fill in an entry's checksum.
+/// A WriteFile as minizip's file functions. minizip seeks back to write an entry's checksum.
 struct Sink {
   std::unique_ptr<WriteFile> file;
   int64_t position = 0, size = 0;
@@ -55,15 +55,15 @@ int sink_error(void*, void* stream) {
   return static_cast<Sink*>(stream)->status ? 0 : 1;
 }
 
-/// An extra field that moves what follows a local header to a multiple of kAlignment. minizip puts 20 bytes of its own
-/// behind it for zip64.
+/// An extra field that aligns the data after a local header to kAlignment. minizip adds 20 bytes
+/// after it for zip64.
 std::string padding(int64_t header_at, size_t name_bytes, bool zip64) {
   constexpr int64_t kHeader = 30, kFieldHeader = 4, kZip64Field = 20;
   const int64_t begin = header_at + kHeader + static_cast<int64_t>(name_bytes) + kFieldHeader +
                         (zip64 ? kZip64Field : 0);
   const auto fill = static_cast<size_t>((ZipWriter::kAlignment - begin % ZipWriter::kAlignment) %
                                         ZipWriter::kAlignment);
-  // "FB" is the field that PyTorch pads with.
+  // PyTorch also pads with the field "FB".
   std::string field = {'F', 'B', static_cast<char>(fill), static_cast<char>(fill >> 8)};
   return field + std::string(fill, 'Z');
 }
@@ -81,7 +81,7 @@ struct ZipWriter::Archive {
   ~Archive() {
     if (zip) zipClose(zip, nullptr);
   }
-  /// What minizip answered, as our error.
+  /// Converts minizip's return code to our error.
   Status status(int answer) const {
     if (!stream.status) return stream.status;
     if (answer == ZIP_OK) return {};
@@ -109,7 +109,7 @@ Result<ZipWriter> ZipWriter::create(Files& files, const std::string& path) {
 
 Status ZipWriter::begin(const std::string& name, int64_t bytes) {
   zip_fileinfo info{};
-  info.dosDate = (1 << 21) | (1 << 16);  // 1 January 1980: the same values give the same bytes
+  info.dosDate = (1 << 21) | (1 << 16);  // 1 January 1980, so that files are reproducible
   const bool zip64 = bytes >= kZip64From;
   const std::string extra = padding(archive_->stream.position, name.size(), zip64);
   return archive_->status(zipOpenNewFileInZip4_64(

@@ -1,5 +1,5 @@
-// Writes a zip archive whose entries are stored uncompressed, one after the other. minizip writes the container, zip64
-// included. Internal to engine/weights.
+// Writes a zip archive with uncompressed entries. minizip writes the container, including zip64.
+// Internal to engine/weights.
 // Tested by: tests/engine/weights/torch_writer_test.cc
 #pragma once
 
@@ -15,20 +15,20 @@ namespace dsj::weights {
 
 class ZipWriter {
  public:
-  /// Entries begin at multiples of it, so that a mapped tensor is aligned.
+  /// Entries begin at multiples of it, so that mapped tensors are aligned.
   static constexpr int64_t kAlignment = 64;
 
-  /// Writes PATH.partial; finish() gives it its name. `files` must outlive the writer.
+  /// Writes PATH.partial; finish() renames it. `files` must outlive the writer.
   static Result<ZipWriter> create(Files& files, const std::string& path);
   ZipWriter(ZipWriter&&) noexcept;
   ZipWriter& operator=(ZipWriter&&) noexcept;
   ~ZipWriter();
 
-  /// Begins an entry of `bytes` bytes; they follow in pieces.
+  /// Begins an entry of `bytes` bytes, to be appended.
   Status begin(const std::string& name, int64_t bytes);
   Status append(std::span<const std::byte> bytes);
   Status end();
-  /// A whole entry.
+  /// Writes a whole entry.
   Status add(const std::string& name, std::string_view content);
   /// Writes the directory, syncs, closes, renames. The caller syncs the directory of the file.
   Status finish();
