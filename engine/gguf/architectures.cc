@@ -62,7 +62,7 @@ constexpr Architecture kArchitectures[] = {
     {"gpt_bigcode", "starcoder", false, Activation::GeluTanh, kAllBiases},
 };
 
-/// Layers that have no positions, as the architecture has them.
+/// Whether the model's layers without positions are those of the architecture.
 bool no_rope_fits(const ModelConfig& c, const std::string& name) {
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     const bool turns = name == "smollm3"   ? (layer + 1) % 4 != 0
@@ -77,15 +77,15 @@ bool near(double a, double b) {
   return std::fabs(a - b) <= 1e-6 * std::max(std::fabs(a), std::fabs(b));
 }
 
-/// The factor on the scores of an architecture without a key for it.
+/// The factor on the scores of an architecture that has no key for it.
 double attention_scale(const ModelConfig& c, const Architecture& of) {
   const std::string name = of.name;
   const bool by_hidden = (name == "gemma2" && c.num_layers == 46) ||
-                         (name == "gemma3" && c.num_layers == 62);  // the two of 27 B
+                         (name == "gemma3" && c.num_layers == 62);  // the two 27B models
   return 1 / std::sqrt(static_cast<double>(by_hidden ? c.hidden_size / c.num_heads : c.head_dim));
 }
 
-/// What the architecture has no form for; nullopt: nothing.
+/// What the architecture cannot represent; nullopt if it can represent the model.
 std::optional<std::string> missing_shape(const ModelConfig& c, const Architecture& of) {
   const auto lacks = [&](bool needs, Feature feature) { return needs && !of.has(feature); };
   if (lacks(c.query_size() != c.hidden_size, kHeadDim))
@@ -117,7 +117,7 @@ std::optional<std::string> missing_experts(const ModelConfig& c, const Architect
   if (!of.has(kExperts) || e.alternates || e.router_bias || e.scale != 1)
     return "experts of this kind";
   if (std::ranges::find(e.dense, true) != e.dense.end()) return "layers without experts";
-  // Of one expert per token a normalized weight is 1.
+  // With one expert per token a normalized weight is 1.
   if (e.normalized != of.has(kNormalizedExperts))
     return std::string(e.normalized ? "" : "un") + "normalized weights of experts";
   if ((e.shared_inner > 0) != of.has(kSharedExpert)) return "a shared expert like this";

@@ -25,9 +25,9 @@ using layout::ModelConfig;
 using weights::WeightSource;
 
 constexpr int64_t kPieceElements = 1 << 22;
-constexpr uint32_t kQuantizationVersion = 2;  // of ggml's blocks
+constexpr uint32_t kQuantizationVersion = 2;  // version of ggml's blocks
 
-/// ggml's number for a file whose matrices are of a type.
+/// ggml's file type for files with matrices of `type`.
 uint32_t file_type(Type type) {
   switch (type) {
     case Type::F32:
@@ -42,7 +42,7 @@ uint32_t file_type(Type type) {
   return 0;
 }
 
-/// "qwen2-0.5b-alpaca" → "Qwen2 0.5b Alpaca": as llama.cpp's converter names a model.
+/// "qwen2-0.5b-alpaca" → "Qwen2 0.5b Alpaca", as in llama.cpp's converter.
 std::string title_of(std::string id) {
   std::ranges::replace(id, '-', ' ');
   std::istringstream words(id);
@@ -53,7 +53,7 @@ std::string title_of(std::string id) {
                          (word.size() > 1 && word[0] == 'v' &&
                           word.find_first_not_of("0123456789.", 1) == word.npos);
     if (lower && !version) {
-      bool begins = true;  // each run of letters begins with a capital
+      bool begins = true;  // each run of letters starts with a capital
       for (char& c : word) {
         const bool letter = std::isalpha(static_cast<unsigned char>(c));
         if (letter && begins) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -82,7 +82,7 @@ std::string with_type(std::string path, Type type) {
   return path;
 }
 
-/// How answers are drawn, where generation_config.json says it.
+/// Sets the sampling parameters of generation_config.json.
 void set_sampling(const nlohmann::json& generation, Keys& keys) {
   struct Field {
     const char *from, *to;
@@ -101,7 +101,7 @@ void set_sampling(const nlohmann::json& generation, Keys& keys) {
   }
 }
 
-/// The chat templates: the default one, and others by their names.
+/// Sets the chat templates: the default one, and others by name.
 Status set_templates(Files& files, const std::string& model, Keys& keys) {
   DSJ_TRY(const data::TemplateSources sources, data::template_sources(files, model));
   if (!sources.source.empty()) keys.set("tokenizer.chat_template", sources.source);
@@ -123,7 +123,7 @@ Status set_tokenizer(Files& files, const std::string& model, int64_t vocab_size,
   return set_templates(files, model, keys);
 }
 
-/// Reads the elements of a tensor piece by piece, in the order of the file.
+/// Reads the elements of a tensor piece by piece, in file order.
 class TensorReader {
  public:
   TensorReader(const WeightSource& source, Writer& out) : source_(source), out_(out) {}

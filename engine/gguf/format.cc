@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kVersion = 3;
 
-/// Numbers of GGUF's types of values.
+/// GGUF's value types, with their numbers.
 enum class ValueType : uint32_t { U32 = 4, I32 = 5, F32 = 6, Bool = 7, Text = 8, Array = 9 };
 
 template <typename T>
@@ -28,7 +28,7 @@ void put_text(std::string& out, std::string_view text) {
   out += text;
 }
 
-/// Writes a value without its type, and knows its type.
+/// Writes a value without its type, and returns the type.
 struct PutValue {
   std::string& out;
 

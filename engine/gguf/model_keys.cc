@@ -13,8 +13,8 @@ namespace {
 using layout::ModelConfig;
 using layout::RopeConfig;
 
-/// Llama 3's rule (transformers' _compute_llama3_parameters), as a divisor of each frequency: 1 for
-/// short waves, the factor for long ones, in between the inverse of what lies between.
+/// Llama 3's rule (transformers' _compute_llama3_parameters) as a divisor of each frequency: 1 for
+/// short waves, the factor for long ones, and the inverse of the interpolated value between.
 std::vector<float> llama3_divisors(const ModelConfig& c) {
   const RopeConfig& rope = c.rope;
   const auto dim = static_cast<double>(c.rotary_size());
@@ -92,7 +92,7 @@ class ModelKeys {
       slides.push_back(c_.window(layer) > 0);
       window = std::max(window, c_.window(layer));
     }
-    // Phi-3's key of 0 tells llama.cpp Phi-4 from its elders.
+    // With the key set to 0, llama.cpp distinguishes Phi-4 from earlier models.
     if (window == 0 && std::string(of_.name) != "phi3") return;
     if (of_.has(kWindows)) {
       whole("attention.sliding_window", window);
@@ -166,7 +166,7 @@ std::string rounded(double parameters) {
     if (parameters <= above && above > 0) continue;
     const double scaled = parameters / (above > 0 ? above : 1e3);
     const double whole = std::nearbyint(scaled);
-    const int digits = whole >= 10 ? 0 : whole >= 1 ? 1 : 2;  // two digits that count
+    const int digits = whole >= 10 ? 0 : whole >= 1 ? 1 : 2;  // two significant digits
     char text[32];
     std::snprintf(text, sizeof(text), "%.*f%s", digits, scaled, suffix);
     return text;

@@ -10,21 +10,21 @@
 
 namespace dsj::gguf {
 
-/// Sets the keys that begin with the architecture's name. `notes`: gets a sentence for each thing
-/// in which llama.cpp differs from the model on long texts.
+/// Sets the keys that begin with the architecture's name. Adds to `notes` how llama.cpp differs
+/// from the model on long texts.
 void set_model_keys(const layout::ModelConfig& config, const Architecture& of, Keys& keys,
                     std::vector<std::string>& notes);
 
-/// A tensor that rope scaling adds to the file.
+/// An additional tensor of the file for rope scaling.
 struct RopeTensor {
   std::string name;
   std::vector<float> values;
 };
-/// Divisors of the frequencies: "rope_freqs.weight" of llama3, "rope_factors_long.weight" and
-/// "rope_factors_short.weight" of longrope; of other scalings none.
+/// Divisors of the frequencies: "rope_freqs.weight" for llama3, "rope_factors_long.weight" and
+/// "rope_factors_short.weight" for longrope; none for other scalings.
 std::vector<RopeTensor> rope_tensors(const layout::ModelConfig& config);
 
-/// "1.2B": the number of parameters, as llama.cpp's converter names a size. Of experts "8x7B".
+/// "1.2B": the number of parameters, as in llama.cpp's converter; "8x7B" for experts.
 std::string size_label(const layout::ModelConfig& config);
 
 }  // namespace dsj::gguf

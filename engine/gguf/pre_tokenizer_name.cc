@@ -11,7 +11,7 @@ namespace {
 
 using data::CutStep;
 
-// The patterns as they are in the tokenizer.json of the models for which llama.cpp made its names.
+// The patterns in the tokenizer.json of the models for which llama.cpp has names.
 constexpr std::string_view kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -28,13 +28,13 @@ constexpr std::string_view kQwen35 =
 
 struct Named {
   const char* name;
-  bool single_digits;  ///< every digit is cut off first
+  bool single_digits;  ///< digits are split off one by one first
   std::string_view pattern;
   bool whole_pieces;  ///< ignore_merges
 };
 
-/// Several of llama.cpp's names mean the same; this is one of them. gpt-2's are for models that cut
-/// with it; "dbrx" is the pattern of Llama 3 with merges.
+/// Where several of llama.cpp's names are equivalent, one is listed. gpt-2's are for models that
+/// split as it does; "dbrx" is the pattern of Llama 3 with merges.
 constexpr Named kNames[] = {
     {"gpt-2", false, data::kGpt2Pattern, false},
     {"smollm", true, data::kGpt2Pattern, false},
@@ -46,8 +46,8 @@ constexpr Named kNames[] = {
     {"qwen35", false, kQwen35, false},
 };
 
-/// Matches are pieces, and so is what lies between them. These patterns match every text whole, so
-/// that nothing lies between, and keeping only the matches is the same.
+/// Matches and the texts between them are pieces. These patterns match every text completely, so
+/// nothing is between, and keeping only the matches is equivalent.
 bool isolates(const CutStep& step) {
   using enum CutStep::Behavior;
   return (step.behavior == Isolated && !step.invert) || (step.behavior == Removed && step.invert);
@@ -71,7 +71,7 @@ std::unexpected<Error> unnamed(const data::TokenizerSpec& spec, const std::strin
 
 Result<std::string> pre_tokenizer_name(const data::TokenizerSpec& spec) {
   for (const data::NormalStep& step : spec.normalizer.steps) {
-    // llama.cpp does not normalize: texts that are not composed differ, as with its own converter.
+    // llama.cpp does not normalize: texts in decomposed form differ, as with its own converter.
     const bool composes =
         step.kind == data::NormalStep::Kind::Form && step.form == data::NormalForm::Nfc;
     if (!composes) return unnamed(spec, "its normalizer has no form in GGUF");

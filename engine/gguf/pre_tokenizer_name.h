@@ -1,6 +1,6 @@
-// llama.cpp has its pre-tokenizers in its code, each by a name: tokenizer.ggml.pre. Its converter finds
-// the name by the ids of one text, which only the vocabularies that it knows give. Here it is found by
-// what the pre-tokenizer does.
+// llama.cpp's pre-tokenizers are built in and selected by name: tokenizer.ggml.pre. Its converter
+// finds the name by the ids of a fixed text, which works only for known vocabularies. Here the name
+// is found by what the pre-tokenizer does.
 // Tested by: tests/engine/gguf/vocabulary_test.cc
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace dsj::gguf {
 
-/// The name under which llama.cpp cuts texts as this byte-level tokenizer does. BadInput: it has
-/// none, or merges differently.
+/// The name with which llama.cpp splits texts as this byte-level tokenizer does. BadInput: there is
+/// none, or llama.cpp merges differently.
 Result<std::string> pre_tokenizer_name(const data::TokenizerSpec& spec);
 
 }  // namespace dsj::gguf

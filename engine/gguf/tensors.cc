@@ -14,7 +14,7 @@ using layout::NormKind;
 using layout::Parameter;
 using layout::Role;
 
-/// The name behind "blk.N.".
+/// The name after "blk.N.".
 const char* name_of(Role role, const ModelConfig& c) {
   switch (role) {
     case Role::Norm1:
@@ -72,7 +72,7 @@ const char* name_of(Role role, const ModelConfig& c) {
     case Role::SharedScale:
       return "ffn_gate_inp_shexp.weight";
     default:
-      DSJ_CHECK(false);  // architecture_of() has refused it
+      DSJ_CHECK(false);  // refused by architecture_of()
   }
 }
 
@@ -94,7 +94,7 @@ class List {
     const bool plus = c_.norm == NormKind::RmsPlusOne || c_.norm == NormKind::LayerPlusOne;
     list_.back().plus = plus && name.ends_with(".weight") ? 1 : 0;
   }
-  /// A matrix that the model has as [in, out].
+  /// A matrix that the model stores as [in, out].
   void add_transposed(const std::string& name, const Parameter& of) {
     add(name, {of.shape[1], of.shape[0]}, {{of.name, 0, of.shape[0]}});
     list_.back().transposed = true;
@@ -104,7 +104,7 @@ class List {
     list_.push_back({{name, std::move(shape), type}, std::move(rows)});
   }
 
-  /// Queries or keys of `heads` heads, in the order that the architecture turns.
+  /// Queries or keys of `heads` heads, in the architecture's order of rotation.
   void add_rotated(const std::string& name, const Parameter& of, int64_t heads) {
     add(name, of);
     if (!of_.pairs || c_.rope_in_pairs) return;
@@ -114,7 +114,7 @@ class List {
       list_.back().rows[0].order.push_back(row - in_head + in_head / 2 + in_head % 2 * half);
     }
   }
-  /// One tensor for queries, keys and values: all of each kind, one kind behind the other.
+  /// One tensor with all queries, then all keys, then all values.
   void add_fused(const std::string& name, const Parameter& of) {
     add(name, of);
     if (!c_.qkv_by_group) return;

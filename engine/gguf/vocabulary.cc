@@ -31,7 +31,7 @@ struct Token {
   TokenKind kind = TokenKind::Unused;
 };
 
-/// Tokens that files call plain words and llama.cpp takes as control tokens.
+/// Tokens that are plain in files and that llama.cpp treats as control tokens.
 bool looks_special(std::string_view text) {
   const auto between = [&](std::string_view first, std::string_view last) {
     return text.starts_with(first) && text.ends_with(last);
@@ -95,7 +95,7 @@ Status Vocabulary::add_added() {
     DSJ_TRY(Token * token, at(added.content, added.id));
     const bool control = added.special || looks_special(added.content);
     const bool known = token->kind == TokenKind::Unknown || token->kind == TokenKind::Control;
-    if (control && known && token->text == added.content) continue;  // as tokenizer.model has it
+    if (control && known && token->text == added.content) continue;  // as in tokenizer.model
     *token = {control ? added.content : data::replace_all(added.content, kSpace, " "), kAddedScore,
               control ? TokenKind::Control : TokenKind::UserDefined};
     if (added.single_word || ((added.lstrip || added.rstrip) && !added.special))
@@ -133,7 +133,7 @@ Status Vocabulary::set_byte_level(Keys& keys) {
   return {};
 }
 
-/// Whether it does what llama.cpp does: spaces become U+2581, nothing is cut, bytes stand in for
+/// Checks that it works as llama.cpp: spaces become U+2581, nothing is split, and bytes replace
 /// characters without a token.
 Status Vocabulary::check_characters() const {
   bool shows_spaces = false;
@@ -150,7 +150,7 @@ Status Vocabulary::check_characters() const {
       shows_spaces = true;
       continue;
     }
-    // Of Gemma: no space is left to be cut at.
+    // Gemma: no space is left to split at.
     if (shows_spaces && step.match == CutStep::Match::Literal && step.pattern == " ") continue;
     return refuse("its pre-tokenizer has a step that GGUF has no form for");
   }
@@ -163,7 +163,7 @@ Status Vocabulary::check_characters() const {
   return {};
 }
 
-/// The scores of tokenizer.model. False: its pieces are not the tokens.
+/// Takes the scores of tokenizer.model. Returns false if its pieces are not the tokens.
 bool Vocabulary::take_scores(const SentencePieceModel& model) {
   for (size_t id = 0; id < std::min(model.pieces.size(), tokens_.size()); ++id) {
     if (tokens_[id].kind != TokenKind::Normal || tokens_[id].text != model.pieces[id].text)
@@ -193,11 +193,11 @@ bool Vocabulary::take_scores(const SentencePieceModel& model) {
   return true;
 }
 
-/// Scores in the order of the merges. llama.cpp takes of all neighbours whose joint text is a token the
-/// pair of the highest score, so every cut of a token into two must be a merge, and the merges of one
-/// token follow each other, as they do for a SentencePiece model.
+/// Makes scores from the order of the merges. llama.cpp merges the adjacent pair whose joint text
+/// is the token with the highest score. So every split of a token into two must be a merge, and all
+/// merges of a token must be consecutive, as in a SentencePiece model.
 Status Vocabulary::set_scores_of_merges() {
-  std::unordered_map<std::string_view, size_t> plain;  // the tokens that merge
+  std::unordered_map<std::string_view, size_t> plain;  // tokens that can be merged
   for (size_t id = 0; id < tokens_.size(); ++id)
     if (tokens_[id].kind == TokenKind::Normal) plain.emplace(tokens_[id].text, id);
   std::map<std::pair<std::string_view, std::string_view>, size_t> ranks;
@@ -262,7 +262,7 @@ Status Vocabulary::set_characters(const SentencePieceModel* model, Keys& keys) {
   return {};
 }
 
-/// Ids of special tokens, and whether they are put around every text.
+/// Sets the ids of special tokens, and whether they are added around texts.
 void Vocabulary::set_special(const nlohmann::json& config, Keys& keys) {
   const auto set_id = [&](const char* role, std::optional<int32_t> id) {
     if (id && static_cast<size_t>(*id) < tokens_.size())

@@ -1,5 +1,6 @@
-// The keys of a GGUF file that describe the tokenizer: tokenizer.ggml.*. Two of llama.cpp's tokenizers
-// have a form: "gpt2", byte-level BPE, and "llama", BPE of characters with scores, as SentencePiece's.
+// The keys of a GGUF file that describe the tokenizer: tokenizer.ggml.*. Two of llama.cpp's
+// tokenizers are supported: "gpt2", byte-level BPE, and "llama", character BPE with scores, as
+// SentencePiece.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,20 @@ namespace dsj::gguf {
 enum class TokenKind : int32_t {
   Normal = 1,
   Unknown = 2,
-  Control = 3,      ///< found in a text only where special tokens are read
-  UserDefined = 4,  ///< found in every text, before it is cut
+  Control = 3,      ///< matched only if special tokens are parsed
+  UserDefined = 4,  ///< matched in every text, before splitting
   Unused = 5,
   Byte = 6,
 };
 
-/// Sets the keys for a tokenizer of a model with `vocab_size` rows of embedding: its tokens, merges or
-/// scores, special ids and what is added around a text. `files`: for DIRECTORY/tokenizer.model, whose
-/// scores are taken if it is of the same tokens. BadInput: it is of a kind that llama.cpp has not, or
-/// that it would follow in another way. `notes`: gets sentences on what GGUF has no form for.
+/// Sets the keys for a tokenizer of a model with `vocab_size` embedding rows: tokens, merges or
+/// scores, special ids and what is added around a text. `files`: to read scores from
+/// DIRECTORY/tokenizer.model if its tokens match. BadInput: llama.cpp has no such kind of
+/// tokenizer, or would behave differently. Adds to `notes` what GGUF cannot represent.
 Status set_vocabulary(Files& files, const std::string& directory, const data::TokenizerSpec& spec,
                       int64_t vocab_size, Keys& keys, std::vector<std::string>& notes);
 
-/// A model without a tokenizer: llama.cpp takes ids.
+/// Sets the keys of a model without a tokenizer: llama.cpp takes ids.
 void set_no_vocabulary(Keys& keys);
 
 }  // namespace dsj::gguf
