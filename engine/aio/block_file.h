@@ -1,13 +1,13 @@
-// The block file port: one preallocated file of fixed size, read and written asynchronously in
-// aligned ranges. Offloaded state lives in it.
+// The block file port: a preallocated file of fixed size, read and written asynchronously in
+// aligned ranges. Stores offloaded state.
 //
 // Called by: engine/zero (optimizer state and parameters on NVMe), bench/nvme_step.
 // Implementations: UringFile (io_uring), ThreadedFile over a RawFile (O_DIRECT, or through the page
-// cache, or in memory with faults for tests). open.h picks one at run time and says why.
-// Left out: growing files, durability (offloaded state is scratch; checkpoints hold what lasts).
+// cache, or in memory with faults for tests). open.h picks one at run time and reports why.
+// Not supported: growing files, durability (offloaded state is scratch; checkpoints are durable).
 //
-// Threads: requests and waits may come from any thread. Requests that overlap and are in flight
-// together have no order.
+// Threads: any thread may call any method. Overlapping requests that are in flight together have no
+// order.
 #pragma once
 
 #include <cstddef>
@@ -20,42 +20,42 @@
 
 namespace dsj::aio {
 
-/// The system's words for an errno.
+/// The system's message for an errno.
 inline std::string errno_text(int number) {
   return std::generic_category().message(number);
 }
 
-/// Bytes: offset, length and address of every request are multiples of it, as O_DIRECT demands.
+/// Offset, length and address of every request are multiples of these bytes, as O_DIRECT requires.
 inline constexpr int64_t kAlign = 4096;
 
 /// ds_config's section `aio`, with DeepSpeed 0.19's defaults.
 struct Options {
-  int64_t block_size = 1 << 20;  ///< bytes; a request moves in pieces up to this size
+  int64_t block_size = 1 << 20;  ///< bytes; a request is split into pieces of this size
   int queue_depth = 8;           ///< pieces in flight, per thread of thread_count
   int thread_count = 1;          ///< intra_op_parallelism
   bool single_submit = false;    ///< io_uring: one system call per piece, not per batch
-  bool overlap_events = true;    ///< false: the next pieces wait for all of the last
+  bool overlap_events = true;    ///< false: a batch waits for all of the previous one
 };
 
-/// What a file has done so far.
+/// Counts of a file's operations so far.
 struct Counters {
-  int64_t blocks = 0;       ///< pieces given to the system; counted again after a short result
-  int64_t submissions = 0;  ///< system calls that started them
-  int64_t mixed = 0;        ///< times that pieces started while earlier ones were in flight
+  int64_t blocks = 0;       ///< pieces submitted; again after a short result
+  int64_t submissions = 0;  ///< system calls that submitted them
+  int64_t mixed = 0;        ///< submissions while earlier pieces were in flight
 };
 
-/// Names a request until its wait().
+/// Identifies a request until its wait().
 using Ticket = int64_t;
 
 class BlockFile {
  public:
   virtual ~BlockFile() = default;  ///< waits for requests in flight
 
-  /// Starts a request. The memory belongs to the file until wait(). Never blocks on the device.
+  /// Starts a request. Do not touch the memory until wait(). Never blocks on the device.
   virtual Ticket read(int64_t offset, std::span<std::byte> out) = 0;
   virtual Ticket write(int64_t offset, std::span<const std::byte> bytes) = 0;
-  /// Waits until the request is done. Call once per ticket. Environment: names path, operation,
-  /// bytes, offset and the system's reason; the rest of the request was still tried.
+  /// Waits until the request is done. Call it once per ticket. Environment: names path, operation,
+  /// bytes, offset and the system's reason; the rest of the request was still attempted.
   virtual Status wait(Ticket ticket) = 0;
 
   virtual Counters counters() const = 0;

@@ -1,4 +1,4 @@
-// A file in memory for tests: a full implementation, plus the faults of a device.
+// An in-memory file for tests: a full implementation, with a device's faults.
 #pragma once
 
 #include <atomic>
@@ -14,13 +14,13 @@ namespace dsj::aio {
 
 /// One call on the device.
 struct RawCall {
-  int64_t number = 0;  ///< from 0, in the order of arrival
+  int64_t number = 0;  ///< from 0, in order of arrival
   bool write = false;
   int64_t offset = 0, bytes = 0;
 };
 
-/// What the call must return: -errno, or a number of bytes, which are moved; nullopt: all of them.
-/// It may sleep, as latency. Any thread.
+/// The call's result: -errno, or a number of bytes, which are moved; nullopt for all bytes. It may
+/// sleep, to simulate latency. Any thread.
 using RawFault = std::function<std::optional<int64_t>(const RawCall&)>;
 
 /// A file of `size` zero bytes.

@@ -21,7 +21,7 @@ Status preallocate(const std::string& path, int64_t bytes) {
   int64_t free = INT64_MAX;
   if (::fstatvfs(descriptor, &space) == 0)
     free = static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);
-  // Checked first, so that a disk that is too small is not filled on the way.
+  // Checked first, so that a disk that is too small is not filled.
   int failed = bytes > free ? ENOSPC : 0;
   while (bytes > 0 && failed == 0) {
     failed = ::posix_fallocate(descriptor, 0, bytes);
@@ -38,7 +38,7 @@ Status preallocate(const std::string& path, int64_t bytes) {
               path, full ? "free space there, or name another volume" : "");
 }
 
-/// Reads the first unit and writes it back: does this implementation work on this file?
+/// Reads the first unit and writes it back, to test whether this implementation works on this file.
 Status try_out(BlockFile& file) {
   if (file.size() == 0) return {};
   void* memory = std::aligned_alloc(kAlign, kAlign);

@@ -30,7 +30,7 @@ Result<Next> advance(Block& block, int64_t result, const std::string& path) {
                 hint_of(number));
   }
   if (result >= block.bytes) return Next::Done;
-  // A direct transfer continues at a whole unit only: the unit that was cut moves again.
+  // A direct transfer can continue only at a whole unit: a partially moved unit is moved again.
   const int64_t whole = result / kAlign * kAlign;
   if (whole == 0) {
     return fail(ErrorKind::Environment,

@@ -1,5 +1,5 @@
-// What all block files share: requests cut into blocks, handed out in order, counted until done;
-// and what follows from a system call's result. Torch-free; touches no file.
+// The shared part of all block files: requests are split into blocks, handed out in order, and
+// counted until done; and the handling of a system call's result. Torch-free; accesses no file.
 #pragma once
 
 #include <condition_variable>
@@ -27,8 +27,8 @@ struct Block {
 
 enum class Next { Done, Again };
 
-/// `result`: bytes moved, or -errno. Again: call once more for what `block` is now. Environment:
-/// names path, operation, bytes and offset. Pure.
+/// `result`: bytes moved, or -errno. Returns Again if the rest in `block` must be submitted.
+/// Environment: names path, operation, bytes and offset. Pure.
 Result<Next> advance(Block& block, int64_t result, const std::string& path);
 
 /// Thread-safe.
@@ -41,13 +41,13 @@ class Requests {
   Status wait(Ticket ticket);
 
   // ---- the file's own threads
-  /// The next block to move; nullopt: none at the moment.
+  /// The next block to move; nullopt if there is none now.
   std::optional<Block> take();
-  /// Waits for the next block; nullopt: closed, and none is left.
+  /// Waits for the next block; nullopt if closed and empty.
   std::optional<Block> take_or_wait();
-  /// A block from take() is done or has failed.
+  /// Call it when a block of take() is done or has failed.
   void finish(const Block& block, const std::optional<Error>& error);
-  /// No more requests will come: take_or_wait() returns once the queue is empty.
+  /// No more requests follow: take_or_wait() returns once the queue is empty.
   void close();
   bool closed() const;
 
@@ -55,7 +55,7 @@ class Requests {
   std::optional<Block> take_locked();
 
   struct State {
-    int64_t bytes_left = 0;      ///< not finished; a block counts until it is finished
+    int64_t bytes_left = 0;      ///< bytes of unfinished blocks
     std::optional<Error> error;  ///< of the first failed block
     int64_t error_offset = 0;
   };

@@ -33,7 +33,7 @@ std::string directory_name(const ScratchName& name) {
          std::to_string(name.rank);
 }
 
-/// The attempt of a directory of `job`; nullopt: another directory.
+/// The attempt of a directory of `job`; nullopt for other directories.
 std::optional<int64_t> attempt_of(const std::string& entry, const std::string& job) {
   const std::string prefix = "dsj_" + plain(job) + "_";
   if (!entry.starts_with(prefix)) return std::nullopt;
@@ -58,8 +58,8 @@ std::vector<std::string> entries_of(const std::string& path) {
   return names;
 }
 
-/// Removes plain files only: it enters no directories. The lock goes last: without it a leftover
-/// would not be known as one.
+/// Removes plain files only and enters no directories. Removes the lock last, because it identifies
+/// a leftover.
 void remove_files(const std::string& path) {
   for (const auto& name : entries_of(path))
     if (name != kLockFile) ::unlink((path + "/" + name).c_str());
@@ -89,8 +89,8 @@ Result<std::unique_ptr<Scratch>> Scratch::make(const std::string& root, const Sc
   if (::stat(root.c_str(), &there) != 0 || !S_ISDIR(there.st_mode))
     return bad_input("\"" + root + "\" is not a directory", key, "name a directory");
   made->remove_dead(name);
-  // Another attempt that starts now may take a directory whose lock is not held yet for a leftover:
-  // it holds the lock for the moment of its removal.
+  // Another attempt that starts now may mistake a directory without a held lock for a leftover, and
+  // hold the lock while it removes it. So this retries.
   constexpr int kTries = 40;
   Held held = Held::Yes;
   for (int i = 0; i < kTries; ++i) {
@@ -134,7 +134,7 @@ Result<Scratch::Held> Scratch::hold() {
 void Scratch::remove_dead(const ScratchName& name) {
   for (const auto& entry : entries_of(root_)) {
     const auto attempt = attempt_of(entry, name.job);
-    // Another rank may just be making a directory of this attempt.
+    // Another rank may be making a directory of this attempt right now.
     const bool mine = entry == directory_name(name);
     if (!attempt || (*attempt == name.attempt && !mine)) continue;
     const std::string path = root_ + "/" + entry;

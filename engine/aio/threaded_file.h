@@ -1,4 +1,4 @@
-// A block file made of threads and blocking calls: one thread per block in flight.
+// A block file with threads and blocking calls: one thread per block in flight.
 #pragma once
 
 #include <atomic>
@@ -12,22 +12,22 @@
 
 namespace dsj::aio {
 
-/// Blocking I/O at a position, under ThreadedFile. Any thread.
+/// Positioned blocking I/O, used by ThreadedFile. Any thread.
 class RawFile {
  public:
   virtual ~RawFile() = default;
-  /// Bytes moved, perhaps fewer than asked; or -errno.
+  /// Returns the bytes moved, perhaps fewer than requested, or -errno.
   virtual int64_t read(int64_t offset, std::byte* out, int64_t bytes) = 0;
   virtual int64_t write(int64_t offset, const std::byte* data, int64_t bytes) = 0;
 };
 
-/// Takes an open descriptor and closes it with the object.
+/// Owns an open descriptor.
 std::unique_ptr<RawFile> raw_descriptor(int descriptor);
 
 class ThreadedFile final : public BlockFile {
  public:
-  /// `implementation`: a literal. It runs queue_depth x thread_count threads, 64 at most.
-  /// overlap_events and single_submit have no meaning: each thread submits and waits for its block.
+  /// `implementation`: a string literal. Runs queue_depth x thread_count threads, at most 64.
+  /// Ignores overlap_events and single_submit: each thread submits its block and waits for it.
   ThreadedFile(std::unique_ptr<RawFile> raw, std::string path, int64_t size, const Options& options,
                const char* implementation);
   ~ThreadedFile() override;

@@ -60,7 +60,7 @@ class UringFile final : public BlockFile {
  private:
   static constexpr uint64_t kWake = UINT64_MAX;
   struct Slot {
-    Block taken, now;  ///< as handed out; what is left of it
+    Block taken, now;  ///< as handed out; the rest
   };
 
   Ticket submit(bool write, int64_t offset, std::byte* data, int64_t bytes) {
@@ -121,7 +121,7 @@ class UringFile final : public BlockFile {
       if (closed && free_.size() == slots_.size()) return;
       submissions_ += io_uring_sq_ready(&ring_) > 0;
       const int waited = io_uring_submit_and_wait(&ring_, 1);
-      // EAGAIN, EBUSY: the kernel is short of memory for now; what is queued stays queued.
+      // EAGAIN, EBUSY: the kernel is short of memory now; queued entries stay queued.
       DSJ_CHECK(waited >= 0 || waited == -EINTR || waited == -EAGAIN || waited == -EBUSY,
                 "io_uring_submit_and_wait: %d", waited);
       io_uring_cqe* event = nullptr;

@@ -1,5 +1,5 @@
-// A block file on io_uring: one thread keeps the ring full, so requests progress while nobody
-// waits.
+// A block file on io_uring: one thread keeps the ring full, so that requests progress while no
+// thread waits.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace dsj::aio {
 
-/// Takes ownership of the descriptor if it succeeds. Environment, with the system's reason: this
-/// build or this kernel gives us no io_uring (containers often forbid it).
+/// Takes ownership of the descriptor on success. Environment, with the system's reason: io_uring is
+/// not available in this build or kernel (containers often forbid it).
 Result<std::unique_ptr<BlockFile>> make_uring_file(int descriptor, const std::string& path,
                                                    int64_t size, const Options& options);
 
