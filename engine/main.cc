@@ -22,8 +22,8 @@ constexpr char kHelp[] =
 }  // namespace
 
 int main(int argc, char** argv) {
-  // oneDNN keeps a compiled primitive per shape, and every sequence length is a shape: without a
-  // limit they take hundreds of MiB.
+  // oneDNN caches a compiled primitive per shape, and every sequence length is a new shape: without
+  // a limit the cache takes hundreds of MiB.
   setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty()) return dsj::train::run_rank();

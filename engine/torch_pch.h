@@ -1,5 +1,5 @@
-// The one precompiled header of the torch targets: what nearly every torch file needs, and nothing
-// of ours.
+// The precompiled header of the torch targets: what nearly every torch file includes, without our
+// own headers.
 #pragma once
 
 #include <ATen/ATen.h>
