@@ -123,7 +123,7 @@ void dropout(at::Tensor x, const Dropout& dropout);
 /// Causal self-attention over qkv [N, (heads + 2 kv_heads) D], within each row of tokens.
 struct Attention {
   int64_t heads = 1, kv_heads = 1, dim = 1;
-  double scale = 1;
+  double scale = 1;    ///< on the scores
   int64_t window = 0;  ///< number of visible tokens, including itself; 0: all earlier
   double cap = 0;      ///< above 0: scores are cap * tanh(scores / cap)
   Dropout dropout;     ///< on the probabilities
