@@ -35,7 +35,7 @@ TEST(Choice, AGpuOfItsOwnPerLocalRank) {
     ASSERT_FALSE(third);
     EXPECT_EQ(third.error().kind, ErrorKind::Environment);
     EXPECT_EQ(third.error().message, "local rank 2 has no GPU of its own: this machine has 2 GPUs");
-    EXPECT_THAT(third.error().hint, HasSubstr("--nproc_per_node) 2"));
+    EXPECT_THAT(third.error().hint, HasSubstr("--nproc_per_node) to 2"));
   }
 }
 
