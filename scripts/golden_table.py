@@ -25,18 +25,18 @@ import time
 STEPS = 20
 LIMIT = 1800  # seconds, for a run that hangs
 # loss, grad_norm, lr: largest relative difference over the steps; weights: relative L2 over the recorded samples.
-# In 16 bits the loss decides: there the recorded runs of different stages are themselves 1e-2 apart in grad_norm and
-# 2e-3 in weights (a key's bias has a gradient of almost nothing but rounding, which Adam makes a full step).
+# In 16 bits only the loss is strict: recorded runs of different stages differ by 1e-2 in grad_norm and by 2e-3 in
+# weights (the gradient of a key's bias is mostly rounding, and Adam turns it into a full step).
 EXACT = {"lr": 1e-6, "skips": 0, "scales": 0}
 TOLERANCES = {"fp32": {"loss": 1e-5, "grad_norm": 1e-4, "weights": 1e-4, **EXACT},
               "bf16": {"loss": 3e-3, **EXACT},
               "fp16": {"loss": 3e-3, **EXACT}}
-# Where an optimizer makes whole steps of rounding, DeepSpeed's own runs lie farther apart than that when only rounding
-# changes (tests/oracle/deepspeed_spread.py). Ours is one more such run: four times the widest distance measured.
+# For optimizers that turn rounding into whole steps, DeepSpeed's own runs differ more than that if only rounding changes
+# (tests/oracle/deepspeed_spread.py). Our run is one more such run: the limit is four times the largest measured distance.
 SPREAD = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "fixtures",
                       "deepspeed_spread.json")
 SPREADS = 4
-# What DeepSpeed refused for where it ran or for its version, not for what the config says: the start of its message,
+# Runs that DeepSpeed refused because of its environment or version, not because of the config: the start of its message,
 # and what we do.
 REFUSED_THERE = {
     "Type fp16 is not supported on your device":
@@ -46,7 +46,7 @@ REFUSED_THERE = {
     "This op had not been implemented on CPU backend":
         "DeepSpeed has no CPU kernel for this optimizer without offload",
 }
-# What this version promises to run: Qwen2 in fp32, bf16 and fp16, Llama and GPT-2 in fp32, every optimizer and
+# Runs that this version promises: Qwen2 in fp32, bf16 and fp16, Llama and GPT-2 in fp32, every optimizer and
 # schedule, offload.
 PROMISED = re.compile(r"qwen2_(fp32_z[0-3]_w[12](_acc4|_clip0|_noclipkey|_smallbuckets|_partition_all|_adamw_default"
                       r"|_adam_wtrue|_adamw_wfalse|_adam_default|_adam_fused_l2|_sgd|_adagrad|_sched_warmup_log"
@@ -55,13 +55,13 @@ PROMISED = re.compile(r"qwen2_(fp32_z[0-3]_w[12](_acc4|_clip0|_noclipkey|_smallb
                       r"|bf16_z[0-3]_w[12](_acc4|_acc4_gradfp32|_offopt)?"
                       r"|fp16_z[0-3]_w[12](_inject|_static128)?)"
                       r"|(llama|gpt2)_fp32_z[023]_w[12]")
-# DeepSpeed's own defects, not followed: the run is compared with another record, as golden/README.md says.
+# Defects of DeepSpeed that we do not copy: the run is compared with another record (see golden/README.md).
 COMPARED_WITH = {"qwen2_bf16_z0_w2": ("qwen2_bf16_z1_w2", "stage 0 in 16 bits is compared with stage 1"),
                  "qwen2_fp16_z0_w2": ("qwen2_fp16_z1_w2", "stage 0 in 16 bits is compared with stage 1")}
 
 
 def safetensors(path):
-    """Name -> list of float, for the F32, BF16 and F16 tensors of a file."""
+    """{name: list of float} for the F32, BF16 and F16 tensors of a file."""
     with open(path, "rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
         header, body = json.loads(file.read(size)), file.read()
@@ -112,28 +112,28 @@ def relative(found, expected):
     if expected is None:
         return 0.0  # DeepSpeed reports none in this setting
     if found is None:
-        return math.inf if math.isfinite(expected) else 0.0  # not finite: null in strict JSON
+        return math.inf if math.isfinite(expected) else 0.0  # NaN or infinity is null in strict JSON
     if not math.isfinite(expected):
         return math.inf
     return abs(found - expected) / max(abs(expected), 1e-12)
 
 
 def steps_of(golden):
-    """How many steps to run: as DeepSpeed ran, unless a schedule names its own length: Hugging Face's rule, and ours,
-    is that it must be the run's."""
+    """The number of steps: DeepSpeed's, unless a schedule has its own length, which must be the run's by Hugging Face's rule
+    and ours."""
     named = golden["ds_config"].get("scheduler", {}).get("params", {}).get("total_num_steps", STEPS)
     return min(STEPS, named)
 
 
 def compare(golden, directory, steps_run):
-    """Largest relative difference per quantity; None when a step is missing."""
+    """Largest relative difference per quantity; None if a step is missing."""
     with open(os.path.join(directory, "metrics.jsonl"), encoding="utf-8") as lines:
         steps = [json.loads(line) for line in lines]
     if [step["step"] for step in steps] != list(range(1, steps_run + 1)):
         return None
     found = {key: max(relative(ours[key], theirs[key]) for ours, theirs in zip(steps, golden["steps"]))
              for key in ("loss", "grad_norm", "lr")}
-    # Skips and scales are exact: how many steps have another one.
+    # Skips and scales must be equal: count the steps that differ.
     pairs = list(zip(steps, golden["steps"]))
     found["skips"] = sum(bool(ours["skipped"]) != bool(theirs["skipped"]) for ours, theirs in pairs)
     found["scales"] = sum(ours["loss_scale"] != (theirs["loss_scale"] or 1) for ours, theirs in pairs)
@@ -143,7 +143,7 @@ def compare(golden, directory, steps_run):
 
 
 def command(options, golden, config_path, output):
-    """As DeepSpeed's bare engine ran: without a scheduler the rate is constant, and the loss is a mean of means."""
+    """The settings of DeepSpeed's bare engine: without a scheduler the rate is constant, and the loss is a mean of means."""
     models = os.path.join(options.golden, "models")
     bare = ["--loss_normalization", "micro-batch"]
     bare += [] if "scheduler" in golden["ds_config"] else ["--lr_scheduler_type", "constant"]
@@ -154,7 +154,7 @@ def command(options, golden, config_path, output):
 
 
 def reason(done):
-    """The last line on stderr that says why, without the program's name."""
+    """The last line on stderr with a reason, without the program's name."""
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"error|unsupported|not supported|refused|expected", line)]
     text = (errors or lines or [f"exit code {done.returncode}"])[0]
@@ -173,7 +173,7 @@ def tolerances_of(name):
 
 
 def judge(options, name, golden, work):
-    """(verdict, differences or None, note); verdict: agrees, differs, not run."""
+    """Returns (verdict, differences or None, note); verdict: agrees, differs, not run."""
     if any("overflow injected" in patch for patch in golden["patched"]):
         return judge_injected(options)
     config_path, output = os.path.join(work, name + ".ds_config.json"), os.path.join(work, name)
@@ -213,7 +213,7 @@ def judge(options, name, golden, work):
 
 
 def judge_injected(options):
-    """The step-by-step comparison lies in tests/engine/train/golden_test.cc; it prints one line of differences."""
+    """Runs the step-by-step comparison of tests/engine/train/golden_test.cc, which prints one line of differences."""
     program = os.path.join(options.bin, "train_tests")
     if not os.path.exists(program):
         return "not run", None, "train_tests is not built"

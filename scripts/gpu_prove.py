@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The steps of scripts/gpu_prove.sh: what runs on a machine with a GPU, in which order, and by when.
+"""Runs the steps of scripts/gpu_prove.sh on a machine with a GPU, in order and with a time limit.
 
 Usage: gpu_prove.py carry [BUILD] | list | tests OUT | bench OUT      [--minutes M] [--carried .gpu] [--only WORD]
 
-Each step is ok, FAILED, skipped (with the reason) or NOT RUN (no time was left). Exit 1 after a failure. OUT gets one Markdown
-table and one JSON file. Nothing but Python, its torch, the driver and what .gpu holds is asked of the machine.
+Each step is ok, FAILED, skipped (with the reason) or NOT RUN (no time was left). Exit 1 after a failure. OUT gets a Markdown
+table and a JSON file. The machine needs only Python, its torch, the driver and the contents of .gpu.
 """
 import argparse
 import json
@@ -19,11 +19,11 @@ import test_steps  # noqa: E402
 from machine import Machine, Skip  # noqa: E402
 
 PARTS = {"tests": test_steps.STEPS, "bench": bench_steps.STEPS}
-MINUTES = 9.3  # of a call
+MINUTES = 9.3  # time limit of a call
 
 
 def run_step(step, machine, deadline):
-    """The step's row."""
+    """Runs a step and returns its row."""
     begin = time.monotonic()
     left = deadline - begin
     row = {"step": step.name, "proves": step.proves, "result": "ok", "said": "", "figures": {}}
@@ -72,7 +72,7 @@ def prove(part, options):
         rows.append(run_step(step, machine, deadline))
         said = rows[-1]["said"] or json.dumps(rows[-1]["figures"])
         print(f"{rows[-1]['result']:8} {step.name}: {cell(said)[:400]}", flush=True)
-        write(options.out, part, facts, rows)  # what is there when the time is over counts
+        write(options.out, part, facts, rows)  # written after each step, in case the time runs out
     machine.close()
     failed = [row["step"] for row in rows if row["result"] == "FAILED"]
     done = sum(row["result"] == "ok" for row in rows)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A root file system as an image's archive, which docker, podman, containerd, kind and skopeo read.
+"""Packs a root file system as an image archive for docker, podman, containerd, kind and skopeo.
 
 Usage: oci_archive.py ROOT NAME:TAG ARCHIVE --entrypoint PROGRAM [--user N] [--env K=V]... [--created SECONDS]
 Prints the digest of the image's manifest. The archive is an OCI layout (image-spec 1.1) with one layer, and also has the
