@@ -151,7 +151,7 @@ Row workers() {
                         "when the job is created or edited.",
                         {text("name", {}, from_to(1, 253), "The name of the DeepSpeedJobTemplate.")
                              .needs("kubectl get deepspeedjobtemplates lists them")})
-                     .hints("write what the template says into spec.workers.template")
+                     .hints("copy the template's fields into spec.workers.template")
                      .by(kOperator),
                  topology()})
       .with({{"default", {{"replicas", 1}, {"slotsPerWorker", 1}}}})  // rules need a default
@@ -244,10 +244,10 @@ Row failure_policy() {
              "Which failures end the job and which restart it, and how long a node may be away.",
              {failure_rules(),
               object(
-                  "nodeFailure", {}, "What a lost node means.",
+                  "nodeFailure", {}, "When a node counts as lost, and what happens then.",
                   {whole("graceSeconds", to(&FailurePolicy::node_grace_seconds), seconds(0),
                          "How long a node may be away before its pods count as lost."),
-                   // A cut-off node's agents end their ranks within ten seconds. No others may start before.
+                   // The agents of a cut-off node end their ranks in ten seconds; no others may start before.
                    whole("forceDeleteAfterSeconds", to(&FailurePolicy::force_delete_after_seconds),
                          seconds(15), "How long after that its pods are given up."),
                    flag("excludeFailedNodes", to(&FailurePolicy::exclude_failed_nodes),
@@ -350,8 +350,8 @@ Row spec() {
            "Saves one step on all ranks, then removes every pod; false continues at the next step.")
            .by(kOperator | kAgent),
        text("managedBy", {}, from_to(1, 63),
-            "The controller that runs the job, as for batch/v1's Job: this operator leaves a job "
-            "alone that names another, such as kueue.x-k8s.io/multikueue.")
+            "The controller that runs the job, as for batch/v1's Job: this operator ignores a "
+            "job that names another, such as kueue.x-k8s.io/multikueue.")
            .checked(is_controller_name, "DOMAIN/NAME", kControllerName)
            .fixed("the controller of a job does not change")
            .by(kOperator),
@@ -452,7 +452,7 @@ const Field& template_schema() {
               kind_of_object("kind", "DeepSpeedJobTemplate"), metadata(),
               object("spec", {}, "What jobs that name this template have in common.",
                      {row("template", Type::PodTemplate, {},
-                          "A PodTemplateSpec. What a job says in spec.workers.template wins.")
+                          "A PodTemplateSpec. Fields in a job's spec.workers.template override it.")
                           .needs()})
                   .needs()
                   .by(kOperator)});

@@ -26,7 +26,8 @@ Row conditions() {
               text("message", {}, from_to(0, 32768),
                    "A sentence for people. It quotes the scheduler, the kubelet or the quota.")
                   .needs(),
-              whole("observedGeneration", {}, kAny, "The spec that the condition is about."),
+              whole("observedGeneration", {}, kAny,
+                    "Generation of the spec that the condition describes."),
               row("lastTransitionTime", Type::Time, {}, "When status changed last.").needs()})
       .with({{"x-kubernetes-list-type", "map"},
              {"x-kubernetes-list-map-keys", json::array({"type"})}});
@@ -34,22 +35,22 @@ Row conditions() {
 
 Row restarts() {
   return object("restarts", {}, "The restart budget.",
-                {whole("total", {}, kAny, "Restarts since the job was made."),
-                 whole("counted", {}, kAny, "Restarts since the last newer checkpoint that count."),
+                {whole("total", {}, kAny, "Restarts since the job was created."),
+                 whole("counted", {}, kAny, "Restarts charged since the newest checkpoint."),
                  whole("limit", {}, kAny, "backoffLimit."),
                  whole("savedStep", {}, kAny, "Step of the newest checkpoint at the last restart."),
-                 whole("uncounted", {}, kAny, "Restarts in a row that do not count."),
-                 whole("attempt", {}, kAny, "The last attempt that was charged."),
-                 row("lastTime", Type::Time, {}, "When the last failure was charged."),
-                 row("notBefore", Type::Time, {}, "No pod is made before this time.")});
+                 whole("uncounted", {}, kAny, "Consecutive restarts that were not charged."),
+                 whole("attempt", {}, kAny, "The newest attempt whose end was processed."),
+                 row("lastTime", Type::Time, {}, "When the last restart began."),
+                 row("notBefore", Type::Time, {}, "No pod is created before this time.")});
 }
 
 Row elastic_size() {
   return object("elastic", {}, "The size of an elastic job.",
                 {whole("replicas", {}, kAny, "Workers of the gang in force."),
-                 whole("wantedReplicas", {}, kAny, "Workers that the accepted spec asks for."),
+                 whole("wantedReplicas", {}, kAny, "Workers in the accepted spec."),
                  whole("resizes", {}, kAny, "Changes of the size."),
-                 text("message", {}, kAny, "Why the size is another than before."),
+                 text("message", {}, kAny, "Why the size changed."),
                  row("changedTime", Type::Time, {}, "When the size changed."),
                  row("growableTime", Type::Time, {},
                      "Since when a larger gang has its nodes and waits for a checkpoint."),
@@ -59,7 +60,7 @@ Row elastic_size() {
                  row("notBefore", Type::Time, {},
                      "No pod of a larger gang asks for a node before this time."),
                  whole("setbacks", {}, kAny,
-                       "Shrinks, and tries to grow in vain, without a quiet hour in between.")});
+                       "Shrinks and failed tries to grow, without a quiet hour between them.")});
 }
 
 Row unhealthy_nodes() {
@@ -72,36 +73,37 @@ Row unhealthy_nodes() {
                row("time", Type::Time, {}, "When it was found last."),
                whole("times", {}, kAny, "How often it was found since it entered the list."),
                row("until", Type::Time, {},
-                   "Until when it is avoided, because its kubelet rejected a pod; absent: for "
-                   "avoidSeconds.")})
+                   "Until when it is avoided, because its kubelet rejected a pod; absent if "
+                   "avoidSeconds applies.")})
       .with({{"x-kubernetes-list-type", "atomic"}});
 }
 
 Row training_report() {
   return object(
       "training", {}, "The running attempt, as agent 0 reports it.",
-      {whole("attempt", {}, kAny, "Counts the starts of the ranks."),
+      {whole("attempt", {}, kAny, "Number of the attempt: one per start of the ranks."),
        whole("step", {}, kAny, "The last optimizer step that ended."),
-       whole("stopStep", {}, kAny, "The step at which a stop was asked for."),
+       whole("stopStep", {}, kAny, "The step at which the attempt stopped on request."),
        whole("totalSteps", {}, kAny, "Steps of the whole job."),
-       whole("progressPercentage", {}, kAny, "step of totalSteps."),
+       whole("progressPercentage", {}, kAny, "step as a percentage of totalSteps."),
        whole("estimatedRemainingSeconds", {}, kAny, "Estimated from the last steps."),
        whole("worldSize", {}, kAny, "Ranks of the attempt."),
        figure("loss", "Mean loss of the last step."),
-       figure("learningRate", "Of the last step."),
+       figure("learningRate", "Learning rate of the last step."),
        figure("gradNorm", "Norm of the last step's gradient before clipping."),
        figure("lossScale", "fp16: the loss scale."),
        figure("tokensPerSecond", "Tokens of all ranks per second."),
        text("badGradient", {}, kAny,
-            "Of the last step, if it was skipped: a parameter whose gradient is not finite."),
-       whole("skippedSteps", {}, kAny, "Steps of the attempt that were skipped; absent: none."),
-       whole("cutRows", {}, kAny, "Rows that are longer than what is trained on of a row."),
-       whole("cutTokens", {}, kAny, "Tokens that are cut off them."),
+            "If the last step was skipped: a parameter whose gradient has NaN or infinity."),
+       whole("skippedSteps", {}, kAny, "Steps of the attempt that were skipped; absent if none."),
+       whole("cutRows", {}, kAny, "Rows that were cut to the maximum length."),
+       whole("cutTokens", {}, kAny, "Tokens that were cut off these rows."),
        whole("rowsWithoutTarget", {}, kAny, "Cut rows that kept none of their targets."),
        figure("evalLoss", "Loss of the last evaluation."),
        whole("evalStep", {}, kAny, "Step of the last evaluation."),
        text("modelPath", {}, kAny, "The exported model."),
-       text("stragglers", {}, kAny, "Which ranks hold up the others in each step; absent: none."),
+       text("stragglers", {}, kAny,
+            "Ranks that slow down the others in each step; absent if none."),
        row("peakBytes", Type::Counts, {}, "Peak memory of a rank by class, in bytes."),
        row("lastUpdatedTime", Type::Time, {}, "When agent 0 wrote last."),
        row("lastFailure", Type::AnyObject, {}, "The last failure of a rank, as agent 0 saw it."),
@@ -122,12 +124,13 @@ Row checkpoints() {
               {whole("step", {}, kAny, "Its step."), text("path", {}, kAny, "Its directory."),
                row("time", Type::Time, {}, "When it was read.")}),
        object("lastDamaged", {},
-              "The damaged checkpoints that a start of the ranks passed over last.",
-              {whole("step", {}, kAny, "The highest step of them."),
+              "The damaged checkpoints that the ranks skipped at their last start.",
+              {whole("step", {}, kAny, "Their highest step."),
                text("message", {}, kAny,
-                    "What the run continues from; new name, file, block and tensor of each."),
-               whole("attempt", {}, kAny, "The attempt that found it."),
-               row("time", Type::Time, {}, "When it was found.")})});
+                    "The checkpoint that the run resumed from; new name, file, block and tensor of "
+                    "each damaged one."),
+               whole("attempt", {}, kAny, "The attempt that found them."),
+               row("time", Type::Time, {}, "When they were found.")})});
 }
 
 }  // namespace
@@ -135,17 +138,17 @@ Row checkpoints() {
 Row status_row() {
   return object("status", {}, "What the operator and agent 0 report. Nothing else writes it.",
                 {whole("observedGeneration", {}, kAny,
-                       "The spec that the rest of the status is about; -1: no operator has seen "
-                       "the job."),
+                       "Generation of the spec that the status describes; -1 if no operator has "
+                       "seen the job."),
                  text("phase", {}, kAny,
                       "For people: Pending, Starting, Running, Restarting, Suspending, Suspended, "
                       "Refused, Complete or Failed."),
                  text("reason", {}, kAny,
-                      "Why the phase is what it is, in one word of the conditions; left out where "
-                      "there is nothing to report."),
+                      "The reason of the condition that explains the phase; absent if the phase "
+                      "needs no explanation."),
                  conditions(),
                  row("startTime", Type::Time, {},
-                     "When the job started. In a queue, when the queue let its pods go."),
+                     "When the job started; with a queue, when the queue admitted its pods."),
                  row("completionTime", Type::Time, {}, "When the job ended."),
                  row("stopRequestedTime", Type::Time, {},
                      "When the running attempt was asked to save and stop."),
@@ -153,17 +156,19 @@ Row status_row() {
                      "Since when workers with nodes wait for the others."),
                  text("revision", {}, kAny, "Hash of the spec that the pods run."),
                  text("specHash", {}, kAny,
-                      "Hash of what somebody wrote in the spec, without defaults."),
+                      "Hash of the accepted spec, if defaults of a newer CRD made it differ from "
+                      "revision."),
                  object("template", {}, "The DeepSpeedJobTemplate that the pods were made with.",
                         {text("name", {}, kAny, "Its name."),
                          whole("generation", {}, kAny, "Its generation at that time.")}),
                  text("configMapName", {}, kAny, "The ConfigMap that the pods mount."),
-                 whole("incarnation", {}, kAny, "Counts the gangs that were made from no pods."),
+                 whole("incarnation", {}, kAny, "The highest pod number used so far."),
                  whole("completedAttempt", {}, kAny,
-                       "The attempt of which an agent said that every rank ended with code 0."),
+                       "The attempt that an agent reported as complete: every rank ended with exit "
+                       "code 0."),
                  row("completedAttemptTime", Type::Time, {},
-                     "Since when the other agents have had time to end, too."),
-                 object("timeouts", {}, "Of the spec in force, for agent 0.",
+                     "Start of the time that the other agents have to end."),
+                 object("timeouts", {}, "Timeouts of the spec in force, for agent 0.",
                         {whole("saveSeconds", {}, kAny, "checkpoint.onSuspend.timeoutSeconds."),
                          whole("stepSeconds", {}, kAny, "liveness.stepTimeoutSeconds.")}),
                  whole("worldSize", {}, kAny, "Ranks of the gang."),
@@ -171,7 +176,7 @@ Row status_row() {
                  whole("replicas", {}, kAny, "Pods of the gang, for the scale subresource."),
                  text("selector", {}, kAny,
                       "Selects the pods of the gang, for the scale subresource."),
-                 text("workers", {}, kAny, "Workers that run, of all: 3/4."),
+                 text("workers", {}, kAny, "Running workers and all workers, such as 3/4."),
                  restarts(),
                  elastic_size(),
                  unhealthy_nodes(),
