@@ -37,7 +37,7 @@ Result<Next> advance(Block& block, int64_t result, const std::string& path) {
                 operation(block) + ": " +
                     (block.write ? "the device took " + std::to_string(result) + " of them"
                                  : "the file ends at " + std::to_string(block.offset + result)),
-                path, block.write ? "" : "somebody has shortened the file");
+                path, block.write ? "" : "another program has truncated the file");
   }
   block.offset += whole;
   block.data += whole;

@@ -113,9 +113,9 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
                         .step = name->step,
                         .is_replaced = name->kind == DirName::Kind::Replaced};
     if (leads_nowhere) {
-      candidate.problem = Error{ErrorKind::Environment, "the link leads nowhere",
-                                path_join(checkpoints_dir, entry.name),
-                                "mount what it leads to, or remove the link"};
+      candidate.problem =
+          Error{ErrorKind::Environment, "the link's target does not exist",
+                path_join(checkpoints_dir, entry.name), "mount its target, or remove the link"};
       candidates.push_back(std::move(candidate));
       continue;
     }
@@ -209,7 +209,7 @@ SetAside set_aside(Files& files, const std::string& checkpoints_dir,
 
 Status remove_checkpoint(Files& files, const std::string& directory, const std::string& name) {
   if (is_foreign(files, path_join(directory, name)))
-    return fail(ErrorKind::Environment, "its content is not a save's: it is kept",
+    return fail(ErrorKind::Environment, "no save wrote its content: it is kept",
                 path_join(directory, name), "move it away");
   return discard(files, directory, name, name.substr(name.find_first_not_of('.')));
 }

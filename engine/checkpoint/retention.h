@@ -71,8 +71,8 @@ std::vector<size_t> beyond_limit(const std::vector<Candidate>& candidates,
 /// another problem stay. Returns what failed, as warnings.
 std::vector<std::string> prune(Files& files, const PruneOptions& options);
 
-/// Removes the entry `name` of `directory`, a checkpoint by any of its names, as prune() does. Error: it
-/// was not removed completely.
+/// Removes the entry `name` of `directory`, a checkpoint by any of its names, as prune() does.
+/// Error: it was not removed completely.
 Status remove_checkpoint(Files& files, const std::string& directory, const std::string& name);
 
 /// Removes leftovers of dead attempts: .staging and .trash of any attempt. An .old without its

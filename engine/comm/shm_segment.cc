@@ -54,7 +54,7 @@ constexpr char kNotShared[] = "no ";  // precedes the reason in rank 0's answer
 /// Rank 0's answer: kNotShared and the reason, or its memory and all process ids. `own`: its name.
 std::string one_host(const std::vector<std::string>& texts, const std::string& own) {
   const Facts first = Facts::parse(texts.front());
-  if (first.fd < 0) return std::string(kNotShared) + own + " got no memory";
+  if (first.fd < 0) return std::string(kNotShared) + own + " cannot allocate the memory";
   std::string answer = std::to_string(first.fd) + " " + first.word;
   for (const std::string& text : texts) {
     const Facts other = Facts::parse(text);
@@ -177,7 +177,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
     std::string word(host.word.size(), '\0');
     if (pread(memory.get(), word.data(), word.size(), 0) != static_cast<ssize_t>(word.size()) ||
         word != host.word) {
-      return impossible("what was opened is not the memory of " + name(0));
+      return impossible("the opened file is not the memory of " + name(0));
     }
     DSJ_TRY(std::unique_ptr<ShmSegment> segment, map(memory, world));
     for (int other = 0; other < world; ++other) {

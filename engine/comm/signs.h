@@ -16,8 +16,8 @@ namespace dsj::comm {
 class Signs {
  public:
   virtual ~Signs() = default;
-  /// x [n], n a multiple of 8: writes bits [n/8] uint8 and scale [1] fp32, which is ||x|| / sqrt(n).
-  /// Replaces x by the compression error x - scale * sign(x).
+  /// x [n], n a multiple of 8: writes bits [n/8] uint8 and scale [1] fp32, which is ||x|| /
+  /// sqrt(n). Replaces x by the compression error x - scale * sign(x).
   virtual void compress(const at::Tensor& x, const at::Tensor& bits,
                         const at::Tensor& scale) const = 0;
   /// sum [n] += scale / world * sign.

@@ -64,7 +64,7 @@ void Checkpoint::derive_run_state() {
     if (*model_.scheduled >= 0 && *model_.scheduled <= model_.steps) {
       skipped = model_.steps - *model_.scheduled;
     } else {
-      notes_.push_back("the LR schedule stood at " + std::to_string(*model_.scheduled) + " of " +
+      notes_.push_back("the LR schedule was at " + std::to_string(*model_.scheduled) + " of " +
                        std::to_string(model_.steps) + " steps; here it continues from step " +
                        std::to_string(model_.steps - skipped));
     }
@@ -100,7 +100,7 @@ void Checkpoint::note_options() {
         continue;
       notes_.push_back(std::string(name) + " of param group " + std::to_string(g) + " is " +
                        text::number(other->second) + ", of group 0 " + text::number(first->second) +
-                       "; here the run's own settings hold");
+                       "; the run's own settings apply here");
     }
   }
 }

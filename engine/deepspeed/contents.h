@@ -61,7 +61,8 @@ Result<weights::TensorInfo> frozen_tensor(const ModelStates& model, const Parame
                                           const std::string& path);
 Result<Contents> fragments_of(const std::vector<Parameter>& frozen, const ModelStates& model,
                               const std::string& path);
-/// A file of a universal checkpoint. Stages 1 and 2 save {"param": tensor, "cat_dim": 0}, stage 3 a flat tensor.
+/// A file of a universal checkpoint. Stages 1 and 2 save {"param": tensor, "cat_dim": 0}, stage 3 a
+/// flat tensor.
 Result<weights::TensorInfo> universal_tensor(const SavedFile& file, const std::string& state);
 /// Environment: the tensor's size is not the parameter's.
 Status check_whole(const std::string& state, const std::string& parameter, int64_t elements,

@@ -82,11 +82,12 @@ Result<std::string> tag_of(Files& files, const std::string& path) {
 
 Status refuse_others(const std::string& name, const std::string& path) {
   if (name.starts_with("layer_"))
-    return bad_input("it holds " + name + ": pipeline parallelism and experts are not read", path);
+    return bad_input("it contains " + name + ": pipeline parallelism and experts are not supported",
+                     path);
   if (name.starts_with("expp_rank_"))
-    return bad_input("it holds " + name + ": experts are not read", path);
+    return bad_input("it contains " + name + ": experts are not supported", path);
   if (name == "offloaded_tensors")
-    return bad_input("its states lie on NVMe, in " + name + ", in a form that is not read", path,
+    return bad_input("its states are on NVMe, in " + name + ", in an unsupported form", path,
                      "save it without offload to NVMe, or convert it with ds_to_universal.py");
   return {};
 }
@@ -123,16 +124,16 @@ Result<Folder> read_tag(Files& files, const std::string& path) {
     const auto name = parse(entry.name);
     if (!name) continue;
     if (name->model_rank != 0)
-      return bad_input("it holds " + entry.name + ": tensor parallelism is not read", path);
+      return bad_input("it contains " + entry.name + ": tensor parallelism is not supported", path);
     (name->optimizer ? optim[name->bf16] : model[name->by_rank]).add(*name);
   }
   if (model[0].ranks.empty() && model[1].ranks.empty())
-    return bad_input("no DeepSpeed checkpoint: there is neither \"latest\" nor a file *" +
+    return bad_input("not a DeepSpeed checkpoint: there is neither \"latest\" nor a file *" +
                          std::string(kModelEnd),
                      path);
   if (!optim[0].ranks.empty() && !optim[1].ranks.empty())
-    return bad_input(
-        "optimizer states of two runs lie in it: with and without bf16_ in their names", path);
+    return bad_input("it has optimizer states of two runs: with and without bf16_ in their names",
+                     path);
   DSJ_TRY(folder.models, in_order(model[model[0].ranks.empty()], "model states", path));
   if (!folder.universal) {
     DSJ_TRY(folder.optims, in_order(optim[optim[0].ranks.empty()], "optimizer states", path));

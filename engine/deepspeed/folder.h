@@ -29,7 +29,8 @@ struct Folder {
   RankFiles optims;  ///< none at stage 0 and in a universal checkpoint
 };
 
-/// Whether a directory looks like DeepSpeed's: it has `latest`, `latest_universal`, or a model_states file.
+/// Whether a directory looks like DeepSpeed's: it has `latest`, `latest_universal`, or a
+/// model_states file.
 Result<bool> is_deepspeed(Files& files, const std::string& path);
 
 /// `path`: the directory with `latest`, or one tag. `universal`: if a directory has both, use the

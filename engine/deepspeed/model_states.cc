@@ -70,7 +70,7 @@ Result<ModelStates> read_model_states(const SavedFile& file) {
   const Node root = file.root();
   ModelStates states;
   if (!root["module"].is(PickleKind::Dict))
-    return bad_input("no DeepSpeed model states: there is no \"module\"", file.path());
+    return bad_input("not DeepSpeed model states: there is no \"module\"", file.path());
   const auto steps = root["global_steps"].integer();
   if (!steps || *steps < 0 || *steps > kElementsMax)
     return bad_input("\"global_steps\" is missing", file.path());
@@ -83,7 +83,7 @@ Result<ModelStates> read_model_states(const SavedFile& file) {
   states.scheduled = scheduled_of(root["lr_scheduler"]);
   if (root["mp_world_size"].integer().value_or(1) > 1)
     return bad_input("mp_world_size is " + std::to_string(*root["mp_world_size"].integer()) +
-                         ": tensor parallelism is not read",
+                         ": tensor parallelism is not supported",
                      file.path());
   const Node shapes = root["param_shapes"];
   for (size_t i = 0; i < shapes.size(); ++i) {

@@ -24,8 +24,8 @@ Options options_of(Node group) {
   return options;
 }
 
-/// A torch optimizer's state_dict: {state: {index: {...}}, param_groups: [{..., params: [index]}]}, or
-/// elastic_checkpoint's list with one dict of states per group.
+/// A torch optimizer's state_dict: {state: {index: {...}}, param_groups: [{..., params: [index]}]},
+/// or elastic_checkpoint's list with one dict of states per group.
 class TorchOptimizer {
  public:
   TorchOptimizer(const SavedFile& file, Node dict) : file_(file), dict_(dict) {}
@@ -132,7 +132,7 @@ void add_alignment(Node paddings, OptimStates& out) {
 Result<OptimStates> read_optim_states(const SavedFile& file) {
   const Node root = file.root()["optimizer_state_dict"];
   if (!root)
-    return bad_input("no DeepSpeed optimizer states: there is no \"optimizer_state_dict\"",
+    return bad_input("not DeepSpeed optimizer states: there is no \"optimizer_state_dict\"",
                      file.path());
   OptimStates out;
   out.partitions = partitions_of(root["partition_count"]);
@@ -145,7 +145,7 @@ Result<OptimStates> read_optim_states(const SavedFile& file) {
   }
   const Node flat = root["single_partition_of_fp32_groups"];
   if (!flat)
-    return bad_input("it holds neither single_partition_of_fp32_groups nor fp32_flat_groups",
+    return bad_input("it contains neither single_partition_of_fp32_groups nor fp32_flat_groups",
                      file.path(), "DeepSpeed's ZeRO stages 1 to 3 and BF16_Optimizer are read");
   out.stage = static_cast<int>(root["zero_stage"].integer().value_or(1));
   DSJ_TRY_STATUS(TorchOptimizer(file, root["base_optimizer_state"]).read(out));

@@ -19,7 +19,8 @@ struct Scaler {
   int64_t hysteresis = 1, step = 0, last_overflow = -1;
 };
 
-/// One tensor that the optimizer updates as a whole: a rank's part of a group, a sub-group, or a parameter.
+/// One tensor that the optimizer updates as a whole: a rank's part of a group, a sub-group, or a
+/// parameter.
 struct Updated {
   std::map<std::string, weights::TensorInfo>
       states;  ///< by torch's names: "exp_avg" ...; "master" if it is fp32

@@ -37,7 +37,7 @@ class Placing {
 
   Status deal(const std::string& state, const Parameter& parameter, Dealt dealt) {
     if (out_.tensors.emplace(StateOf(state, parameter.name), std::move(dealt)).second) return {};
-    return damaged(state + " of " + parameter.name + " is there twice", folder_.path);
+    return damaged(state + " of " + parameter.name + " is listed twice", folder_.path);
   }
   /// Places a whole tensor in a known file.
   Status deal_whole(const std::string& state, const Parameter& parameter, size_t file,
@@ -61,11 +61,11 @@ class Placing {
     DSJ_TRY(const SavedFile file, SavedFile::open(files_, first));
     DSJ_TRY(out_.optim, read_optim_states(file));
     if (out_.optim.partitions != int(ranks))
-      return bad_input("optimizer states of " + std::to_string(ranks) + " ranks are there, " +
-                           std::to_string(out_.optim.partitions) + " wrote them",
+      return bad_input("it has optimizer states of " + std::to_string(ranks) + " ranks, " +
+                           std::to_string(out_.optim.partitions) + " ranks wrote it",
                        folder_.path, "copy the files of all ranks");
     if (model_.groups.empty())
-      return bad_input("\"param_shapes\" is missing: nothing says where a parameter lies",
+      return bad_input("\"param_shapes\" is missing: the positions of parameters are unknown",
                        model_file_.path());
     const bool shards = out_.optim.stage == 3;
     for (size_t rank = 0; rank < ranks; ++rank)

@@ -168,9 +168,8 @@ Status verify_archive(Files& files, const std::string& path) {
                   static_cast<uInt>(buffer.size()));
     }
     if (sum != entry.crc32)
-      return fail(ErrorKind::Environment,
-                  "the bytes of " + name + " are not those that were written", path,
-                  "the checkpoint is damaged: copy it again, or use an older one");
+      return fail(ErrorKind::Environment, "the bytes of " + name + " do not match their checksum",
+                  path, "the checkpoint is damaged: copy it again, or use an older one");
   }
   return {};
 }

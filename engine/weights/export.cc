@@ -104,7 +104,8 @@ std::vector<std::string> clear_dead_export(Files& files, const std::string& targ
   std::vector<std::string> warnings;
   const auto clear = [&](const std::string& path) {
     if (const Status gone = files.remove_all(path); !gone)
-      warnings.push_back("what an export left could not be removed: " + gone.error().to_string());
+      warnings.push_back("the leftovers of an export could not be removed: " +
+                         gone.error().to_string());
   };
   if (const Status back = recover_export(files, target_dir); !back)
     warnings.push_back(back.error().to_string());
@@ -231,7 +232,8 @@ Status ModelExport::take_place(const std::string& target) {
   if (there.kind == Occupant::Kind::Foreign) {
     DSJ_TRY(const std::string kept, free_path(*files_, target + ".kept"));
     DSJ_TRY_STATUS(files_->rename(target, kept));
-    warnings_.push_back("what lay in " + target + " is kept in " + kept + ": " + there.what);
+    warnings_.push_back("the previous content of " + target + " is kept in " + kept + ": " +
+                        there.what);
   }
   if (there.kind != Occupant::Kind::OwnModel) return files_->rename(staging, target);
   std::string replaced = staging;

@@ -66,7 +66,7 @@ std::string without_slash(std::string path) {
 std::optional<std::string> difference(const FileMarks& found, const FileMarks& wrote) {
   for (const auto& [name, mark] : found) {
     const auto known = wrote.find(name);
-    if (known == wrote.end()) return name + " was written by no export";
+    if (known == wrote.end()) return name + " was not written by an export";
     if (known->second != mark) return name + " was changed since it was exported";
   }
   return std::nullopt;
@@ -113,11 +113,11 @@ Result<Seen> look_at(Files& files, const std::string& target) {
   FileMarks found;
   for (const DirEntry& entry : entries) {
     if (entry.kind == EntryKind::Directory)
-      return foreign("the directory " + entry.name + " was written by no export");
+      return foreign("the directory " + entry.name + " was not written by an export");
     if (is_nfs_remnant(entry.name)) continue;
     DSJ_TRY(const EntryKind leads_to, files.kind(path_join(path, entry.name)));
     if (leads_to != EntryKind::File)
-      return foreign("the link " + entry.name + " was written by no export");
+      return foreign("the link " + entry.name + " was not written by an export");
     DSJ_TRY(found[entry.name], mark_of(files, path_join(path, entry.name)));
   }
   Seen seen{{Kind::OwnModel, ""}, {}};

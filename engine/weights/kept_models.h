@@ -1,5 +1,5 @@
-// The models that a run with saveOnlyModel keeps beside its last one: OUT/models/checkpoint-<step>, each an
-// export (export.h). Foreign or modified content is never removed.
+// The models that a run with saveOnlyModel keeps beside its last one: OUT/models/checkpoint-<step>,
+// each an export (export.h). Foreign or modified content is never removed.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ Result<Matrix> read_matrix(const WeightSource& source, const std::string& name) 
 
 /// The base's name for a tensor. Files may be saved from the bare model, without its prefix; and
 /// the text part of a vision model has other names in files than in PEFT.
-std::optional<std::string> place_in(const WeightSource& base, const std::string& name) {
+std::optional<std::string> base_name_of(const WeightSource& base, const std::string& name) {
   std::vector<std::string> names = {name, name.substr(name.find('.') + 1)};
   constexpr std::string_view kTextPart = "model.language_model.";
   if (name.starts_with(kTextPart))
@@ -66,11 +66,11 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
     std::string target = own;
     if (is_adapter_tensor(own))  // "X.lora_A.weight" changes "X.weight"
       target = own.substr(0, own.size() - std::string_view(".lora_A.weight").size()) + ".weight";
-    const auto place = place_in(base, target);
-    if (!place)
+    const auto base_name = base_name_of(base, target);
+    if (!base_name)
       return std::unexpected(
           bad("tensor \"" + tensor.name + "\" has no place in " + base.paths()[0], where));
-    Change& change = changes[*place];
+    Change& change = changes[*base_name];
     (!is_adapter_tensor(own)           ? change.whole
      : own.ends_with(".lora_A.weight") ? change.a
                                        : change.b) = tensor.name;
@@ -195,7 +195,7 @@ Status copy_tensor(const WeightSource& base, const TensorInfo& tensor, const Wei
 Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
   DSJ_TRY(const bool occupied, files.exists(options.output));
   if (occupied)
-    return bad_input("is there already", options.output, "name a directory that is not there yet");
+    return bad_input("already exists", options.output, "name a directory that does not exist");
   DSJ_TRY(const AdapterConfig config, read_adapter_config(files, options.adapter));
   DSJ_TRY(const auto base, WeightSource::open(files, options.base));
   DSJ_TRY(const auto adapter,

@@ -183,7 +183,7 @@ Result<TensorInfo> PackedWeights::add_fp8(const std::string& name, TensorPlace c
     return bad_input("tensor \"" + name + "\" is " + std::string(dtype_name(codes.info.dtype)) +
                          " with scales of " + std::string(dtype_name(of)) +
                          "; built are F8_E4M3 with F32, BF16, F16, F8_E8M0 or U8",
-                     codes.path, "take the model in 16 or 32 bits that it was made from");
+                     codes.path, "use the 16- or 32-bit model that it was made from");
   Tensor tensor{.codes = codes, .scales = scales};
   const auto& shape = codes.info.shape;
   const auto& grid = scales.info.shape;

@@ -115,13 +115,13 @@ class Machine {
     return push({.kind = Kind::Text, .text = std::string(raw)});
   }
   Status put(uint64_t slot) {
-    if (stack_.empty()) return refuse("it remembers from an empty stack");
+    if (stack_.empty()) return refuse("it memoizes from an empty stack");
     memo_[slot] = stack_.back();
     return {};
   }
   Status get(uint64_t slot) {
     const auto found = memo_.find(slot);
-    if (found == memo_.end()) return refuse("it recalls what it never remembered");
+    if (found == memo_.end()) return refuse("it reads an unset memo entry");
     stack_.push_back(found->second);
     return stack_.size() > kValuesMax ? Status(refuse("too many values")) : Status{};
   }
@@ -209,7 +209,7 @@ class Machine {
     if (value.kind == Kind::Object)
       value.items = values_[state].items;
     else if (value.kind != Kind::Dict)
-      return refuse("state for what has none");
+      return refuse("state for a value without state");
     return {};
   }
   Status set_items(std::vector<Ref> items) {

@@ -71,7 +71,8 @@ struct Pickle {
 
 inline constexpr int64_t kPickleBytesMax = 64 << 20;
 
-/// The names of a state dict: collections.OrderedDict, torch._utils._rebuild_tensor_v2, torch's typed storages.
+/// The names of a state dict: collections.OrderedDict, torch._utils._rebuild_tensor_v2, torch's
+/// typed storages.
 std::span<const PickleName> state_dict_names();
 
 /// Reads protocols 2 and 3. `what`: the expected kind of file, for messages ("a state dict");

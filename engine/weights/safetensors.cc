@@ -26,16 +26,16 @@ class HeaderReader {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  bool null() { return refuse("null has no place here"); }
-  bool boolean(bool) { return refuse("a boolean has no place here"); }
-  bool number_integer(number_integer_t) { return refuse("a negative number has no place here"); }
+  bool null() { return refuse("null is not allowed here"); }
+  bool boolean(bool) { return refuse("a boolean is not allowed here"); }
+  bool number_integer(number_integer_t) { return refuse("a negative number is not allowed here"); }
   bool number_float(number_float_t, const string_t&) {
-    return refuse("a fractional or too large number has no place here");
+    return refuse("a fractional or too large number is not allowed here");
   }
-  bool binary(binary_t&) { return refuse("binary data has no place here"); }
+  bool binary(binary_t&) { return refuse("binary data is not allowed here"); }
 
   bool number_unsigned(number_unsigned_t value) {
-    if (place_ != Place::Array) return refuse("a number has no place here");
+    if (place_ != Place::Array) return refuse("a number is not allowed here");
     if (array_->size() >= kDimensionsMax) return refuse("an array of more than 16 numbers");
     array_->push_back(value);
     return true;
@@ -49,24 +49,24 @@ class HeaderReader {
       tensors.back().dtype = value;
       return true;
     }
-    return refuse("a string has no place here");
+    return refuse("a string is not allowed here");
   }
   bool start_object(std::size_t) {
     if (place_ == Place::Start) return enter(Place::Top);
     if (place_ == Place::Top && in_metadata_) return enter(Place::Metadata);
     if (place_ == Place::Top) return enter(Place::Tensor);
-    return refuse("an object has no place here");
+    return refuse("an object is not allowed here");
   }
   bool key(string_t& name) {
     if (place_ == Place::Top) {
-      if (!names_.insert(name).second) return refuse("\"" + name + "\" is there twice");
+      if (!names_.insert(name).second) return refuse("\"" + name + "\" is listed twice");
       in_metadata_ = name == "__metadata__";
       if (!in_metadata_) tensors.push_back({.name = name});
       return true;
     }
     if (place_ == Place::Metadata) {
       metadata_key_ = name;
-      return metadata.contains(name) ? refuse("metadata \"" + name + "\" is there twice") : true;
+      return metadata.contains(name) ? refuse("metadata \"" + name + "\" is listed twice") : true;
     }
     RawTensor& tensor = tensors.back();
     bool* seen = name == "dtype"          ? &tensor.has_dtype
@@ -74,7 +74,7 @@ class HeaderReader {
                  : name == "data_offsets" ? &tensor.has_offsets
                                           : nullptr;
     if (!seen) return refuse("unknown field \"" + name + "\"");
-    if (*seen) return refuse("\"" + name + "\" is there twice");
+    if (*seen) return refuse("\"" + name + "\" is listed twice");
     *seen = true;
     field_ = name;
     return true;
@@ -89,7 +89,7 @@ class HeaderReader {
     return enter(place_ == Place::Top ? Place::End : Place::Top);
   }
   bool start_array(std::size_t) {
-    if (place_ != Place::Tensor || field_ == "dtype") return refuse("an array has no place here");
+    if (place_ != Place::Tensor || field_ == "dtype") return refuse("an array is not allowed here");
     array_ = field_ == "shape" ? &tensors.back().shape : &tensors.back().offsets;
     return enter(Place::Array);
   }

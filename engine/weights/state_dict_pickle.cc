@@ -26,7 +26,7 @@ Result<std::vector<PickledTensor>> read_state_dict_pickle(std::string_view bytes
       return bad_input("pickle: \"" + key.text + "\" is not a tensor", path, kHint);
     }
     if (!names.insert(key.text).second) {
-      return bad_input("pickle: tensor \"" + key.text + "\" is there twice", path, kHint);
+      return bad_input("pickle: tensor \"" + key.text + "\" is listed twice", path, kHint);
     }
     DSJ_TRY(auto one, pickled_tensor(pickle, value, key.text, path, kHint));
     all.push_back(std::move(one));

@@ -75,7 +75,7 @@ Status refuse_quantised(const std::vector<TensorInfo>& tensors, const std::strin
       if (!tensor.name.ends_with(mark.suffix)) continue;
       return bad_input(std::string("holds quantised weights (") + mark.by + ": tensor \"" +
                            tensor.name + "\"), and those are not trained",
-                       path, "take the model in 16 or 32 bits that they were made from");
+                       path, "use the 16- or 32-bit model that they were made from");
     }
   }
   return {};

@@ -76,12 +76,12 @@ Status add_entry(unzFile archive, int64_t file_bytes, const std::string& path,
   unzCloseCurrentFile(archive);
   const auto size = static_cast<ZPOS64_T>(file_bytes);
   if (begin > size || info.uncompressed_size > size - begin) {
-    return bad_input(what + "ends behind the end of the file", path, kDamaged);
+    return bad_input(what + "ends after the end of the file", path, kDamaged);
   }
   const ZipEntry entry{static_cast<int64_t>(begin), static_cast<int64_t>(info.uncompressed_size),
                        static_cast<uint32_t>(info.crc)};
   if (!entries.emplace(std::string(name.data(), info.size_filename), entry).second) {
-    return bad_input(what + "is there twice", path);
+    return bad_input(what + "is listed twice", path);
   }
   return {};
 }
@@ -98,7 +98,7 @@ Result<std::map<std::string, ZipEntry>> read_zip_directory(const ReadFile& file,
         file.read(file.size() - int64_t{last.size()}, std::as_writable_bytes(std::span(last))));
   }
   if (std::memcmp(last.data(), "PK\5\6", 4) != 0) {
-    return bad_input("it does not end as a zip archive does", path, kDamaged);
+    return bad_input("it does not end like a zip archive", path, kDamaged);
   }
   Source stream{&file};
   zlib_filefunc64_def functions{open_source, read_source,  nullptr,      tell_source,

@@ -85,7 +85,7 @@ struct ZipWriter::Archive {
   Status status(int answer) const {
     if (!stream.status) return stream.status;
     if (answer == ZIP_OK) return {};
-    return fail(ErrorKind::Internal, "minizip answers " + std::to_string(answer), path);
+    return fail(ErrorKind::Internal, "minizip returned " + std::to_string(answer), path);
   }
   std::string partial() const { return path + ".partial"; }
 };
@@ -103,7 +103,7 @@ Result<ZipWriter> ZipWriter::create(Files& files, const std::string& path) {
   zlib_filefunc64_def functions{open_sink, read_sink,  write_sink, tell_sink,
                                 seek_sink, close_sink, sink_error, &archive->stream};
   archive->zip = zipOpen2_64(path.c_str(), APPEND_STATUS_CREATE, nullptr, &functions);
-  if (!archive->zip) return fail(ErrorKind::Internal, "minizip opens no archive", path);
+  if (!archive->zip) return fail(ErrorKind::Internal, "minizip cannot open the archive", path);
   return ZipWriter(std::move(archive));
 }
 

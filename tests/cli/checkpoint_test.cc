@@ -100,11 +100,11 @@ TEST_F(CheckpointVerb, ShowsDamageOfDeepSpeeds) {
   ASSERT_NE(at, std::string::npos);
   flip(part, int64_t(at));
   EXPECT_EQ(run({"show", ds()}), 1);
-  EXPECT_TRUE(says("are not those that were written")) << out_;
+  EXPECT_TRUE(says("do not match their checksum")) << out_;
   EXPECT_EQ(run({"show", ds(), "--no-verify"}), 0);
   fs::remove(part);
   EXPECT_EQ(run({"show", ds(), "--no-verify"}), 1);
-  EXPECT_TRUE(says("2 ranks are there, 3 wrote them")) << out_;
+  EXPECT_TRUE(says("2 ranks, 3 ranks wrote it")) << out_;
 }
 
 TEST_F(CheckpointVerb, ImportsThenShowsOurs) {

@@ -36,8 +36,8 @@ Status use_device(int device) {
     at::globalContext().lazyInitDevice(at::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
     c10::cuda::device_synchronize();  // creates the context: problems of the GPU appear here
-    // Products are summed in fp32 and rounded once, as on the CPU. By default cuBLAS may add the parts
-    // of a split sum in 16 bits.
+    // Products are summed in fp32 and rounded once, as on the CPU. By default cuBLAS may add the
+    // parts of a split sum in 16 bits.
     at::globalContext().setAllowBF16ReductionCuBLAS(false);
     at::globalContext().setAllowFP16ReductionCuBLAS(false);
     c10::cuda::CUDACachingAllocator::attachOutOfMemoryObserver(

@@ -97,7 +97,7 @@ TEST_F(Folder, NamesThatDeepSpeedDoesNotWriteAreOtherFiles) {
 
 TEST_F(Folder, WhatIsNotReadIsNamed) {
   put("/none/file");
-  EXPECT_NE(refusal("/none").find("no DeepSpeed checkpoint"), std::string::npos);
+  EXPECT_NE(refusal("/none").find("not a DeepSpeed checkpoint"), std::string::npos);
   EXPECT_NE(refusal("/absent").find("does not exist"), std::string::npos);
   put("/gone/latest", "global_step9");
   EXPECT_NE(refusal("/gone").find("names global_step9, which is not there"), std::string::npos);

@@ -54,10 +54,10 @@ TEST_F(ExportRecord, EverythingElseIsForeignAndNamed) {
   ASSERT_TRUE(files_.remove("/out/model/config.json"));
   export_one();
   put("/out/model/README.md", "mine");
-  EXPECT_EQ(occupant().what, "README.md was written by no export");
+  EXPECT_EQ(occupant().what, "README.md was not written by an export");
   ASSERT_TRUE(files_.remove("/out/model/README.md"));
   ASSERT_TRUE(files_.make_dir("/out/model/runs"));
-  EXPECT_EQ(occupant().what, "the directory runs was written by no export");
+  EXPECT_EQ(occupant().what, "the directory runs was not written by an export");
   ASSERT_TRUE(files_.remove("/out/model/runs"));
   put("/out/model/config.json", "{ }");
   EXPECT_EQ(occupant().what, "config.json was changed since it was exported");

@@ -134,7 +134,7 @@ TEST_F(Merge, RefusesWhatDoesNotFit) {
   ASSERT_TRUE(files_.make_dirs("/out/merged"));
   const auto occupied = merge();
   ASSERT_FALSE(occupied);
-  EXPECT_NE(occupied.error().message.find("there already"), std::string::npos);
+  EXPECT_NE(occupied.error().message.find("already exists"), std::string::npos);
 }
 
 }  // namespace

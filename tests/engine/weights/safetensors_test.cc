@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"", kNoData, "no JSON object"}, Bad{"[]", kNoData, "no JSON object"},
         Bad{" {}", kNoData, "no JSON object"}, Bad{"{", kNoData, "no JSON at byte"},
         Bad{"{}{}", kNoData, "no JSON at byte"},
-        Bad{R"({"a":1})", kNoData, "a number has no place here"},
+        Bad{R"({"a":1})", kNoData, "a number is not allowed here"},
         Bad{R"({"a":{}})", kNoData, "dtype, shape and data_offsets are expected"},
         Bad{R"({"a":{"dtype":"F32","shape":[1]}})", 4,
             "dtype, shape and data_offsets are expected"},
@@ -61,13 +61,13 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4, "twice"},
         Bad{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
                "a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-            4, "\"a\" is there twice"},
+            4, "\"a\" is listed twice"},
         Bad{R"({"a":{"dtype":"Q4","shape":[1],"data_offsets":[0,4]}})", 4,
             "dtype \"Q4\" is not known"},
         Bad{R"({"a":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", 4,
-            "an array has no place"},
+            "an array is not allowed"},
         Bad{R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4,
-            "an array has no place"},
+            "an array is not allowed"},
         Bad{R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, "negative"},
         Bad{R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4, "fractional"},
         Bad{R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", 4,
@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
                "b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
             12, "begins at byte"},
         Bad{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5, "the tensors end at"},
-        Bad{R"({"__metadata__":{"a":1}})", kNoData, "a number has no place here"},
-        Bad{R"({"__metadata__":{"a":"1","a":"2"}})", kNoData, "metadata \"a\" is there twice"}));
+        Bad{R"({"__metadata__":{"a":1}})", kNoData, "a number is not allowed here"},
+        Bad{R"({"__metadata__":{"a":"1","a":"2"}})", kNoData, "metadata \"a\" is listed twice"}));
 
 TEST(SafetensorsHeader, LengthIsCheckedBeforeAnythingIsRead) {
   const std::string huge(8, '\xff'), hundred = std::string("\x64\0\0\0\0\0\0\0", 8);
