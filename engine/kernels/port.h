@@ -83,7 +83,7 @@ struct RmsNorm {
   float eps = 0;
 };
 
-/// dx [N, H] += gradient. dw [partials(N), H] fp32: partial sums of dw's gradient, by rows.
+/// dx [N, H] += gradient. dw [partials(N), H] fp32: partial sums of w's gradient.
 struct RmsNormBackward {
   In dy, x, w;
   std::span<const float> rstd;
@@ -191,8 +191,8 @@ struct UpdateSpans {
   Spans spans;
 };
 
-/// LAMB's first pass: updates both moments, and may overwrite span.direction. span.sums[0] += |p|^2,
-/// sums[1] += |u|^2, in double and in the spans' order. Spans may share their sums.
+/// LAMB's first pass: updates both moments, and may overwrite span.direction. span.sums[0] +=
+/// |p|^2, sums[1] += |u|^2, in double and in the spans' order. Spans may share their sums.
 struct LambMoments {
   const optim::Update* update = nullptr;
   Spans spans;

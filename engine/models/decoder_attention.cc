@@ -1,4 +1,5 @@
-// The layer's attention: products of queries, keys and values, head norms, ropes, and back. Methods of decoder_layer.h.
+// The layer's attention: products of queries, keys and values, head norms, ropes, and back. Methods
+// of decoder_layer.h.
 #include <ATen/ATen.h>
 
 #include <utility>
@@ -84,7 +85,7 @@ at::Tensor DecoderLayer::without_values(const at::Tensor& dcolumns) const {
   return dcolumns.narrow(1, 0, width - kv);
 }
 
-at::Tensor DecoderLayer::worked_on(const at::Tensor& qkv) const {
+at::Tensor DecoderLayer::processed_heads(const at::Tensor& qkv) const {
   const int64_t kv = config_.kv_size();
   return qkv.narrow(1, 0, config_.query_size() + (config_.value_norm ? 2 * kv : kv));
 }
@@ -167,7 +168,7 @@ at::ScalarType DecoderLayer::heads_type(const zero::UnitParameters& p) const {
   return config_.qk_norm && rounds_once(config_) ? at::kFloat : p.stream_type();
 }
 
-void DecoderLayer::turn(const at::Tensor& qk, const LayerCall& call, bool inverse) const {
+void DecoderLayer::rotate(const at::Tensor& qk, const LayerCall& call, bool inverse) const {
   if (call.rope)
     ops::rope(qk, *call.rope, call.rows->positions(), config_.num_heads + config_.num_kv_heads,
               config_.head_dim, inverse);
@@ -186,13 +187,13 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
                                      const LayerCall& call, LayerSaved* saved,
                                      at::Tensor& gate) const {
   at::Tensor qkv = qkv_products(p, h, call, saved, gate);
-  const at::Tensor heads = worked_on(qkv);
+  const at::Tensor heads = processed_heads(qkv);
   const bool after = config_.qk_norm_after_rope;
   const Widened wide(heads_type(p), heads);
-  if (after) turn(wide.tensor(), call, /*inverse=*/false);
+  if (after) rotate(wide.tensor(), call, /*inverse=*/false);
   if (saved && config_.qk_norm) saved->qk = (after ? wide.tensor() : heads).clone();
   if (config_.qk_norm) head_norms(p, wide.tensor(), saved);
-  if (!after) turn(wide.tensor(), call, /*inverse=*/false);
+  if (!after) rotate(wide.tensor(), call, /*inverse=*/false);
   grow_queries(wide.tensor(), call);
   wide.back();
   return qkv;
@@ -248,12 +249,12 @@ void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor
 void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv,
                                const LayerCall& call, LayerSaved& saved) const {
   if (!call.rope && !config_.qk_norm) return;
-  const Widened wide(heads_type(p), worked_on(dqkv));
+  const Widened wide(heads_type(p), processed_heads(dqkv));
   const bool after = config_.qk_norm_after_rope;
   grow_queries(wide.tensor(), call);
-  if (!after) turn(wide.tensor(), call, /*inverse=*/true);
+  if (!after) rotate(wide.tensor(), call, /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, wide.tensor(), saved);
-  if (after) turn(wide.tensor(), call, /*inverse=*/true);
+  if (after) rotate(wide.tensor(), call, /*inverse=*/true);
   wide.back();
 }
 

@@ -66,7 +66,7 @@ class DecoderLayer : public LayerInPieces {
   at::Tensor scaled(const zero::UnitParameters& p, at::Tensor y) const;
   at::Tensor backward_sum(const zero::UnitParameters& p, at::Tensor dy) const override;
   /// The columns of heads with a norm or rotation: all but values without a norm.
-  at::Tensor worked_on(const at::Tensor& qkv) const;
+  at::Tensor processed_heads(const at::Tensor& qkv) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
   /// Sets `gate` if the model has one.
   at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
@@ -114,7 +114,7 @@ class DecoderLayer : public LayerInPieces {
   at::Tensor to_groups(const at::Tensor& x) const;
   at::ScalarType heads_type(const zero::UnitParameters& p) const;
   /// Rotates queries and keys (rope), in place.
-  void turn(const at::Tensor& qk, const LayerCall& call, bool inverse) const;
+  void rotate(const at::Tensor& qk, const LayerCall& call, bool inverse) const;
   /// Multiplies queries, the first columns, by a factor of their positions
   /// (ModelConfig::query_growth), in place. The backward of their gradient is the same call.
   void grow_queries(const at::Tensor& qk, const LayerCall& call) const;

@@ -1,5 +1,5 @@
-// The gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464) over chunks of tokens, forward
-// and hand-written backward. Each head carries a state S [key, value] from token to token:
+// The gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464) over chunks of tokens,
+// forward and hand-written backward. Each head carries a state S [key, value] from token to token:
 //   S = exp(g) S;  S += k (beta (v - S^T k))^T;  o = S^T q.
 // Within a chunk of T tokens the writes depend on each other by a unit lower triangular system. So
 // a chunk is computed by matrix products and a triangular solve (section 3.3); the state is carried

@@ -15,8 +15,8 @@ std::vector<int64_t> draw_tokens(int64_t length, int64_t kept, uint64_t key) {
   std::vector<int64_t> drawn;
   drawn.reserve(static_cast<size_t>(kept));
   for (int64_t token = 0; std::ssize(drawn) < kept; ++token) {
-    // Selection sampling: this token is taken with probability (still wanted) / (still to come). The
-    // upper half of the product is a number below `left`, equally likely each to 2^-64 of it.
+    // Selection sampling: this token is taken with probability (still wanted) / (still to come).
+    // The upper half of the product is a number below `left`, equally likely each to 2^-64 of it.
     const auto left = static_cast<unsigned __int128>(length - token);
     const uint64_t number = static_cast<uint64_t>(left * dropout_key(key, token) >> 64);
     if (number < static_cast<uint64_t>(kept - std::ssize(drawn))) drawn.push_back(token);

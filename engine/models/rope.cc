@@ -34,7 +34,8 @@ at::Tensor llama3(const RopeConfig& c, const at::Tensor& inverse) {
                    at::where(wavelength < original / c.high_freq_factor, inverse, middle));
 }
 
-/// Interpolates low frequencies, keeps high ones, and ramps between (https://arxiv.org/abs/2309.00071).
+/// Interpolates low frequencies, keeps high ones, and ramps between
+/// (https://arxiv.org/abs/2309.00071).
 at::Tensor yarn(const RopeConfig& c, int64_t dim, const at::Tensor& inverse) {
   const auto turns = [&](double rotations) {
     return static_cast<double>(dim) *

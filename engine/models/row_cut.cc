@@ -33,10 +33,10 @@ struct Dealt {
 
 /// Sends slice s of `sent` to rank s. Slice s of the result is what rank s sent here.
 at::Tensor exchanged(const RowCut& cut, const at::Tensor& sent) {
-  at::Tensor came = at::empty(sent.sizes(), sent.options());
-  cut.ranks->all_to_all(came.view({-1}), sent.view({-1}), {comm::Traffic::Heads, "attention"})
+  at::Tensor received = at::empty(sent.sizes(), sent.options());
+  cut.ranks->all_to_all(received.view({-1}), sent.view({-1}), {comm::Traffic::Heads, "attention"})
       ->wait();
-  return came;
+  return received;
 }
 
 /// [N, heads D] → [W, N, heads / W, D], a view.
@@ -74,15 +74,16 @@ at::Tensor heads_of(const at::Tensor& qkv, const RowCut& cut, const Dealt& d) {
 /// The gradient of heads_of()'s result → that of its argument.
 at::Tensor heads_back(const at::Tensor& dheads, const RowCut& cut, const Dealt& d) {
   const int64_t tokens = dheads.size(0) / d.ranks;
-  const at::Tensor came =
+  const at::Tensor received =
       exchanged(cut, dheads.contiguous()).view({d.ranks, tokens, d.heads + 2 * d.kv_heads, d.dim});
   at::Tensor dqkv =
       at::empty({tokens, (d.all_heads + 2 * d.all_kv_heads) * d.dim}, dheads.options());
   columns(dqkv, d, 0, d.all_heads)
       .unflatten(1, {d.ranks, d.heads, d.dim})
-      .copy_(came.narrow(2, 0, d.heads).transpose(0, 1));
+      .copy_(received.narrow(2, 0, d.heads).transpose(0, 1));
   for (int64_t part = 0; part < 2; ++part) {
-    const at::Tensor own = came.narrow(2, d.heads + part * d.kv_heads, d.kv_heads).transpose(0, 1);
+    const at::Tensor own =
+        received.narrow(2, d.heads + part * d.kv_heads, d.kv_heads).transpose(0, 1);
     const at::Tensor to = columns(dqkv, d, d.all_heads + part * d.all_kv_heads, d.all_kv_heads)
                               .unflatten(1, {d.all_kv_heads, d.dim});
     if (d.copies == 1)
@@ -116,8 +117,9 @@ ops::Attended attention(at::Tensor& qkv, const LayerCall& call, const ops::Atten
   qkv = heads_of(qkv, cut, d);
   ops::Attended attended = ops::attention(qkv, *cut.rows, own_shape(shape, cut, d));
   attended.of_heads = attended.out.contiguous();
-  const at::Tensor came = exchanged(cut, attended.of_heads).view({d.ranks, tokens, d.heads, d.dim});
-  attended.out = came.transpose(0, 1).reshape({tokens, d.all_heads * d.dim});
+  const at::Tensor received =
+      exchanged(cut, attended.of_heads).view({d.ranks, tokens, d.heads, d.dim});
+  attended.out = received.transpose(0, 1).reshape({tokens, d.all_heads * d.dim});
   return attended;
 }
 

@@ -1,7 +1,7 @@
 // The activation xIELU of a layer's MLP (layout::Activation::Xielu), as transformers computes it:
 //   x > 0: p x^2 + beta x    else: n (e^min(x, eps) - 1 - x) + beta x
-// p = softplus(alpha_p) and n = beta + softplus(alpha_n) are trained; beta and eps are buffers of the
-// unit. It works in fp32 and rounds once.
+// p = softplus(alpha_p) and n = beta + softplus(alpha_n) are trained; beta and eps are buffers of
+// the unit. It works in fp32 and rounds once.
 // Tested by: tests/engine/models/xielu_test.cc
 #pragma once
 

@@ -30,21 +30,21 @@ std::string rate_text(double operations, double ms) {
 /// "model.layers.3.self_attn.q_proj.weight" → {"self_attn", "q_proj"}: the part after the layer's
 /// number, without the tensor's own name; at least the owner's name.
 std::vector<std::string> owners(const std::string& name) {
-  std::vector<std::string> words;
+  std::vector<std::string> parts;
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find('.', begin), name.size());
-    words.push_back(name.substr(begin, end - begin));
+    parts.push_back(name.substr(begin, end - begin));
     begin = end + 1;
   }
   size_t first = 0;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (!words[i].empty() &&
-        std::ranges::all_of(words[i], [](char c) { return c >= '0' && c <= '9'; }))
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].empty() &&
+        std::ranges::all_of(parts[i], [](char c) { return c >= '0' && c <= '9'; }))
       first = i + 1;
   }
-  if (words.size() > 1) words.pop_back();
-  if (first == 0 || first >= words.size()) return {words.back()};
-  return {words.begin() + static_cast<std::ptrdiff_t>(first), words.end()};
+  if (parts.size() > 1) parts.pop_back();
+  if (first == 0 || first >= parts.size()) return {parts.back()};
+  return {parts.begin() + static_cast<std::ptrdiff_t>(first), parts.end()};
 }
 
 Module& child(Module& parent, const std::string& name) {

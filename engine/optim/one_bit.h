@@ -6,13 +6,13 @@
 //   OneBitAdam  m, v as in Adam, p -= lr (m / (sqrt(v) + eps) + weight_decay p), without bias
 //               correction. Compressed: v stays, m = mean over ranks of compressed
 //               (beta1 m + (1-beta1) g), where g is the rank's own gradient.
-//   ZeroOneAdam the same, with a variance that is updated ever more seldom: each k-th step has an
+//   ZeroOneAdam the same, with a variance updated at growing intervals: each k-th step has an
 //               averaged gradient and updates v; between, m takes a compressed mean of gradients.
-//               After its freeze the ranks go on by themselves and exchange, compressed, what they
-//               did in h steps. k and h double.
+//               After the freeze the ranks take local steps, and exchange the compressed sum of
+//               h steps. k and h double.
 //   OneBitLamb  LAMB (optimizer.h) without bias correction. Compressed, as OneBitAdam, with one
 //               coefficient per parameter: the mean of those before the freeze, times a factor that
-//               follows what became of the variance.
+//               follows the change of the variance.
 #pragma once
 
 #include <cstdint>

@@ -16,12 +16,12 @@
 //   apo_down      g(b s_c) + 1 - g(h)
 //   sigmoid_norm  -log g(b (s_c / n_c - s_r / n_r))
 //
-// Each plus Objective::sft_weight times the mean loss of all targets of the chosen answers (TRL's loss_type
-// sft).
+// Each plus Objective::sft_weight times the mean loss of all targets of the chosen answers (TRL's
+// loss_type sft).
 //
-// orpo (ORPOTrainer), with m the mean log-probability of an answer's targets and
-// o = m_c - m_r - log(1 - exp(m_c)) + log(1 - exp(m_r)): the mean loss of all targets of the chosen rows,
-// prompts too, minus b times the mean of log g(o).
+// orpo (ORPOTrainer), with m the mean log-probability of an answer's targets and o = m_c - m_r -
+// log(1 - exp(m_c)) + log(1 - exp(m_r)): the mean loss of all targets of the chosen rows, prompts
+// too, minus b times the mean of log g(o).
 //
 // kto (KTOTrainer), for an answer marked good or bad, with w its weight and k the KL term: how far
 // the model has moved from the reference, in log-probability, on answers paired with prompts of

@@ -1,5 +1,6 @@
-// The best evaluation of a run, and early stopping: Hugging Face's rules (Trainer._determine_best_metric,
-// EarlyStoppingCallback of transformers 5). Pure; every rank computes the same from the same loss.
+// The best evaluation of a run, and early stopping: Hugging Face's rules
+// (Trainer._determine_best_metric, EarlyStoppingCallback of transformers 5). Pure; every rank
+// computes the same from the same loss.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,8 @@ class Generator {
   /// `adapter`: LoRA weights in PEFT's layout, with LoRA only. Errors: see ModelState::load.
   Status load(const weights::WeightSource& source, const weights::WeightSource* adapter = nullptr);
 
-  /// Chooses the token of a row from its logits [vocabulary]; `completion`: the ids after its prompt.
+  /// Chooses the token of a row from its logits [vocabulary]; `completion`: the ids after its
+  /// prompt.
   using Choose = std::function<int32_t(size_t row, std::span<const float> logits,
                                        std::span<const int32_t> completion)>;
   /// Chooses the best token; the first one of equals.

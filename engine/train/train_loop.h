@@ -40,8 +40,8 @@ struct RunParts {
   std::string startup_file;
 };
 
-/// Trains from `progress` to the planned end. Returns the exit code: done, preempted, or not finite. Error:
-/// the run cannot continue. Collective: all ranks.
+/// Trains from `progress` to the planned end. Returns the exit code: done, preempted, or not
+/// finite. Error: the run cannot continue. Collective: all ranks.
 Result<int> run_steps(const RunParts& parts, const Progress& progress);
 
 }  // namespace dsj::train

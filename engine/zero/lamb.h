@@ -1,6 +1,6 @@
 // LAMB over flats, in two passes: the first updates the moments and sums the squares of whole
-// parameters and of their directions, the second moves each parameter by its coefficient (the rule's
-// formula: optim/optimizer.h).
+// parameters and of their directions, the second moves each parameter by its coefficient (the
+// rule's formula: optim/optimizer.h).
 // Tested by: tests/engine/zero/flat_test.cc, tests/engine/zero/model_state_test.cc
 #pragma once
 

@@ -59,7 +59,8 @@ class OneBit : public UpdateMethod {
   /// For contribute(): a copy of the last step's momentum, n elements of a parameter, as it was
   /// received. If sent_ is unset, it comes from the flat's states, gathered by a flat's first call.
   at::Tensor last_momentum(size_t flat, size_t slot, int64_t first, int64_t n);
-  /// m = beta1 m + (1-beta1) g. Each operation rounds by itself, so that every CPU has the same bits.
+  /// m = beta1 m + (1-beta1) g. Each operation rounds by itself, so that every CPU has the same
+  /// bits.
   static void follow(const at::Tensor& m, const at::Tensor& g, const optim::OneBitUpdate& update);
 
   ErrorFeedback errors_;

@@ -1,7 +1,6 @@
-// A flat's frozen weights in 4 bits (QLoRA): codes and scales by job/layout/packing.h, with the numbers
-// of engine/optim/four_bit.h. Every rank has all of them. Each product unpacks the weight that it
-// reads. Codes and scales are counted as parameters, all else as buckets.
-// Not thread-safe.
+// A flat's frozen weights in 4 bits (QLoRA): codes and scales by job/layout/packing.h, with the
+// numbers of engine/optim/four_bit.h. Every rank has all of them. Each product unpacks the weight
+// that it reads. Codes and scales are counted as parameters, all else as buckets. Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
