@@ -9,7 +9,7 @@
 namespace dsj::zero {
 
 /// Takes matrix [rows, columns] fp32, unchanged. Returns fp32 of its shape, times
-/// sqrt(max(1, rows / columns)). X = matrix / (norm + 1e-7), transposed if rows > columns. A step is
+/// sqrt(max(1, rows / columns)). X = matrix / (norm + 1e-7), transposed if rows > columns. A step:
 /// X = a X + (b A + c A A) X with A = X X^T and (a, b, c) = (3.4445, -4.775, 2.0315).
 ///
 /// Standard  does exactly this in bf16. (K. Jordan, "Muon", 2024.)
