@@ -179,14 +179,14 @@ Result<const Architecture*> architecture_of(const ModelConfig& config, const std
     std::string known;
     for (const Architecture& one : kArchitectures)
       known += (known.empty() ? "" : ", ") + std::string(one.model_type);
-    return bad_input("model_type \"" + config.model_type + "\" is not exported to GGUF here", where,
-                     "these are: " + known);
+    return bad_input("model_type \"" + config.model_type + "\" cannot be exported to GGUF", where,
+                     "supported: " + known);
   }
   for (const auto& missing : {missing_shape, missing_experts, missing_numbers, missing_rope}) {
     if (const auto what = missing(config, *found))
-      return bad_input(
-          "llama.cpp's architecture \"" + std::string(found->name) + "\" has not: " + *what, where,
-          "it would answer with other tokens than this model");
+      return bad_input("llama.cpp's architecture \"" + std::string(found->name) +
+                           "\" does not support: " + *what,
+                       where, "it would generate other tokens than this model");
   }
   return found;
 }

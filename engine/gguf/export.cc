@@ -195,7 +195,7 @@ Status write_tensors(const WeightSource& source, const std::vector<RopeTensor>& 
 
 Status check_place(Files& files, const std::string& path) {
   DSJ_TRY(const bool occupied, files.exists(path));
-  if (occupied) return bad_input("is there already", path, "remove it, or name another file");
+  if (occupied) return bad_input("already exists", path, "remove it, or name another file");
   return {};
 }
 

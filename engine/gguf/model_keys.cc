@@ -101,7 +101,7 @@ class ModelKeys {
     }
     if (std::string(of_.name) == "phi3") whole("attention.sliding_window", window);
     if (window > 0 && window < c_.max_position)
-      notes_.push_back("llama.cpp's " + std::string(of_.name) + " has no sliding window: behind " +
+      notes_.push_back("llama.cpp's " + std::string(of_.name) + " has no sliding window: after " +
                        std::to_string(window) + " tokens it differs from this model");
   }
 
@@ -120,7 +120,7 @@ class ModelKeys {
         number("rope.scaling.factor", rope.factor);
         break;
       case RopeConfig::Scaling::Dynamic:
-        notes_.push_back("GGUF has no dynamic rope scaling: behind " +
+        notes_.push_back("GGUF has no dynamic rope scaling: after " +
                          std::to_string(rope.original_max) +
                          " tokens llama.cpp differs from this model");
         break;

@@ -64,7 +64,7 @@ std::unexpected<Error> unnamed(const data::TokenizerSpec& spec, const std::strin
   for (const Named& one : kNames) known += (known.empty() ? "" : ", ") + std::string(one.name);
   return bad_input(
       what, spec.file,
-      "llama.cpp would cut texts in another way; it is known here how it cuts for: " + known);
+      "llama.cpp would split texts differently; pre-tokenizers with a known name: " + known);
 }
 
 }  // namespace
@@ -74,19 +74,19 @@ Result<std::string> pre_tokenizer_name(const data::TokenizerSpec& spec) {
     // llama.cpp does not normalize: texts in decomposed form differ, as with its own converter.
     const bool composes =
         step.kind == data::NormalStep::Kind::Form && step.form == data::NormalForm::Nfc;
-    if (!composes) return unnamed(spec, "its normalizer has no form in GGUF");
+    if (!composes) return unnamed(spec, "GGUF cannot represent its normalizer");
   }
   bool digits = false;
   std::string_view pattern;
   for (const CutStep& step : spec.steps) {
     if (step.metaspace || step.in_byte_alphabet || step.add_prefix_space)
-      return unnamed(spec, "its pre-tokenizer has a step that GGUF has no form for");
+      return unnamed(spec, "its pre-tokenizer has a step that GGUF cannot represent");
     if (pattern.empty() && !digits && is_single_digits(step)) {
       digits = true;
     } else if (pattern.empty() && step.match == CutStep::Match::Pattern && isolates(step)) {
       pattern = step.pattern;
     } else {
-      return unnamed(spec, "its pre-tokenizer has a step that GGUF has no form for");
+      return unnamed(spec, "its pre-tokenizer has a step that GGUF cannot represent");
     }
   }
   for (const Named& one : kNames) {

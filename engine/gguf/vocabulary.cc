@@ -72,8 +72,7 @@ class Vocabulary {
   Status set_scores_of_merges();
   bool take_scores(const SentencePieceModel& model);
   std::unexpected<Error> refuse(const std::string& what) const {
-    return bad_input(what, spec_.file,
-                     "llama.cpp would make other tokens of a text than this tokenizer");
+    return bad_input(what, spec_.file, "llama.cpp would tokenize texts differently");
   }
   void set_tokens(Keys& keys) const;
 
@@ -99,7 +98,7 @@ Status Vocabulary::add_added() {
     *token = {control ? added.content : data::replace_all(added.content, kSpace, " "), kAddedScore,
               control ? TokenKind::Control : TokenKind::UserDefined};
     if (added.single_word || ((added.lstrip || added.rstrip) && !added.special))
-      notes_.push_back("GGUF has no form for the flags single_word, lstrip and rstrip of '" +
+      notes_.push_back("GGUF cannot represent the flags single_word, lstrip and rstrip of '" +
                        added.content + "'");
   }
   return {};
@@ -142,7 +141,7 @@ Status Vocabulary::check_characters() const {
     const bool replaces = step.kind == NormalStep::Kind::Replace && !step.pattern &&
                           step.find == " " && step.text == kSpace;
     if (!prepends && !replaces)
-      return refuse("its normalizer has a step that GGUF has no form for");
+      return refuse("its normalizer has a step that GGUF cannot represent");
     shows_spaces = shows_spaces || replaces;
   }
   for (const CutStep& step : spec_.steps) {
@@ -152,7 +151,7 @@ Status Vocabulary::check_characters() const {
     }
     // Gemma: no space is left to split at.
     if (shows_spaces && step.match == CutStep::Match::Literal && step.pattern == " ") continue;
-    return refuse("its pre-tokenizer has a step that GGUF has no form for");
+    return refuse("its pre-tokenizer has a step that GGUF cannot represent");
   }
   if (!shows_spaces) return refuse("it does not show spaces as U+2581");
   std::array<bool, 256> bytes{};
