@@ -34,6 +34,15 @@ bool is_roll(const json& value) {
   return false;
 }
 
+/// Whether a YAML document has a ds_config's own keys. Trainer's arguments share the others.
+bool is_ds_config(const json& value) {
+  if (!value.is_object() || is_job(value)) return false;
+  for (const char* key :
+       {"zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"})
+    if (value.contains(key)) return true;
+  return false;
+}
+
 /// Whether a job that was read for this machine has fields for clusters only.
 bool is_for_cluster(const jobspec::Job& job) {
   if (!job.worker_template.is_null() && !job.runs_user_program()) return true;
@@ -68,6 +77,12 @@ Result<Input> read_input(const std::string& path, const std::vector<std::string>
   if (const auto kind = jobimport::recipe_kind(document->value))
     return bad_input("this is a training file of " + *kind, path,
                      "`dsj import " + *kind + "` makes a DeepSpeedJob of it");
+  if (has_yaml_name(path)) {
+    DSJ_TRY_STATUS(dsconfig::refuse_accelerates(document->value, path));
+    if (is_ds_config(document->value))
+      return bad_input("this is a ds_config as YAML, which DeepSpeed does not read", path,
+                       "save it as JSON, or put it under spec.deepspeed.config of a DeepSpeedJob");
+  }
   if (!has_yaml_name(path) && !is_job(document->value)) {
     input.ds_config = std::move(*document);
     return input;

@@ -169,8 +169,15 @@ class Parser {
         throw SyntaxError{key_at, "the key \"" + shown(key) + "\" is given twice" + first,
                           "keep one of the two"};
       }
-      if (child.size() <= kMaxPath) positions_[child] = {key_at, here()};
-      object[key] = any(child, depth + 1);
+      const Position value_at = here();
+      const char first = peek();
+      if (child.size() <= kMaxPath) positions_[child] = {key_at, value_at};
+      json value = any(child, depth + 1);
+      if (value_at.line > key_at.line && value.is_string() && first != '"' && first != '\'')
+        throw SyntaxError{value_at,
+                          "the value of \"" + shown(key) + "\" begins below its key, as in YAML",
+                          "a ds_config is JSON or Hjson: put { } around its parts"};
+      object[key] = std::move(value);
       skip_space();
       if (!at_end() && peek() == ',') advance();
     }
@@ -389,11 +396,22 @@ class Parser {
   int bare_line_ = 0;  ///< line of the last unquoted string
 };
 
+constexpr char kOfAccelerate[] = "this is a file of `accelerate config`, expected a ds_config";
+constexpr char kImportIt[] =
+    "`dsj import accelerate -- accelerate launch --config_file FILE SCRIPT ...` makes a job of it";
+
 std::string where(const std::string& source, Position position) {
   return source + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
 
 }  // namespace
+
+Status refuse_accelerates(const json& document, const std::string& source) {
+  const auto has = [&](const char* key) { return document.is_object() && document.contains(key); };
+  if (has("compute_environment") || (has("distributed_type") && has("deepspeed_config")))
+    return bad_input(kOfAccelerate, source, kImportIt);
+  return {};
+}
 
 Result<Document> parse_text(std::string_view text, const std::string& source) {
   if (text.size() > kMaxText)
@@ -401,6 +419,10 @@ Result<Document> parse_text(std::string_view text, const std::string& source) {
                          std::to_string(kMaxText),
                      source, "is it a ds_config?");
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  // UTF-16's zero bytes would be white space here, and each key a stranger.
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") || text.contains('\0'))
+    return bad_input("found UTF-16 or a zero byte, expected UTF-8", source,
+                     "save the file as UTF-8; PowerShell: Set-Content -Encoding utf8");
   if (const size_t bad = dsj::text::invalid_utf8(text); bad != std::string_view::npos) {
     Position position{1, 1};
     for (size_t i = 0; i < bad; ++i) {
@@ -413,8 +435,11 @@ Result<Document> parse_text(std::string_view text, const std::string& source) {
   try {
     document.value = Parser(text, document.positions).document();
   } catch (const SyntaxError& error) {
+    // `accelerate config` writes YAML.
+    if (text.contains("compute_environment")) return bad_input(kOfAccelerate, source, kImportIt);
     return bad_input(error.message, where(source, error.position), error.hint);
   }
+  DSJ_TRY_STATUS(refuse_accelerates(document.value, source));
   return document;
 }
 

@@ -35,6 +35,9 @@ struct Document {
   std::string source;  ///< the file's name, for messages
 };
 
+/// Error: the document is a file of `accelerate config`, which names ds_config's settings otherwise.
+Status refuse_accelerates(const nlohmann::json& document, const std::string& source);
+
 /// Errors: BadInput at "SOURCE:LINE:COLUMN".
 Result<Document> parse_text(std::string_view text, const std::string& source);
 /// The longest text of a ds_config or a manifest, in bytes.

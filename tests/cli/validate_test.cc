@@ -152,6 +152,15 @@ TEST_F(ValidateTest, UsageAndUnreadableFilesAreTwo) {
   EXPECT_NE(err_.find("dsj validate: "), std::string::npos);
   EXPECT_EQ(run({write("roll.yaml", "actor_train: {}\n")}), 2);
   EXPECT_NE(err_.find("ROLL"), std::string::npos);
+  const char* accelerates =
+      "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+      "deepspeed_config:\n  zero_stage: 2\n";
+  EXPECT_EQ(run({write("default_config.yaml", accelerates)}), 2);
+  EXPECT_NE(err_.find("dsj import accelerate"), std::string::npos) << err_;
+  EXPECT_EQ(run({write("default_config.json", accelerates)}), 1);
+  EXPECT_NE(out_.find("dsj import accelerate"), std::string::npos) << out_;
+  EXPECT_EQ(run({write("ds.yaml", "zero_optimization:\n  stage: 2\n")}), 2);
+  EXPECT_NE(err_.find("ds_config as YAML"), std::string::npos) << err_;
   EXPECT_EQ(run({"--help"}), 0);
 }
 

@@ -91,6 +91,12 @@ TEST(ReaderTest, RefusalsSayWhere) {
            Bad{"{\"a\": nan}", "f:1:11", "no closing brace"},
            Bad{"{,}", "f:1:2", "expected a key"},
            Bad{"{\"a\": \"\xff\"}", "f:1:8", "not UTF-8"},
+           Bad{"a: 1\nzero_optimization:\n  stage: 2\n", "f:3:3", "as in YAML"},
+           Bad{"betas:\n- 0.9\n- 0.95\n", "f:2:1", "as in YAML"},
+           Bad{"compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  zero_stage: 2\n", "f",
+               "accelerate config"},
+           Bad{"{\"compute_environment\": \"LOCAL_MACHINE\", \"num_processes\": 2}", "f",
+               "accelerate config"},
        }) {
     const auto document = parse_text(bad.text, "f");
     ASSERT_FALSE(document) << bad.text;
@@ -121,6 +127,35 @@ TEST(ReaderTest, ByteOrderMarkAndEmptyText) {
   EXPECT_EQ(empty->value, json::object());
   EXPECT_FALSE(read_file("/nonexistent/ds_config.json"));
   EXPECT_FALSE(read_file("/tmp"));
+}
+
+/// What PowerShell's > writes, and UTF-16 without its mark. Hjson counts a zero byte as white space: every key would be
+/// unknown, and the job would run without its settings.
+TEST(ReaderTest, Utf16IsNamed) {
+  const std::string config = "{\"train_batch_size\": 8}";
+  for (const bool big_endian : {false, true}) {
+    for (const bool mark : {false, true}) {
+      std::string text = !mark ? "" : big_endian ? "\xFE\xFF" : "\xFF\xFE";
+      for (const char c : config) {
+        if (big_endian) text += '\0';
+        text += c;
+        if (!big_endian) text += '\0';
+      }
+      const auto document = parse_text(text, "f");
+      ASSERT_FALSE(document);
+      EXPECT_NE(document.error().message.find("UTF-16"), std::string::npos);
+    }
+  }
+}
+
+/// Hjson lets a value begin below its key; only an unquoted string there is YAML.
+TEST(ReaderTest, AValueMayBeginBelowItsKey) {
+  const auto document =
+      parse_text("zero_optimization:\n{\n stage:\n  2\n}\na:\n 'word'\nb:\n [1]\nc:\n true\n", "f");
+  ASSERT_TRUE(document) << document.error().to_string();
+  EXPECT_EQ(
+      document->value,
+      json::parse(R"({"zero_optimization": {"stage": 2}, "a": "word", "b": [1], "c": true})"));
 }
 
 /// Any bytes: an answer, and what was read can be written again.
