@@ -26,7 +26,7 @@ def job(name, replicas, suspend=False):
     return {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": name},
             "spec": {"suspend": suspend,
                      "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}},
-                     "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 100},
+                     "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/tmp/o", "maxSteps": 100},
                      "workers": {"replicas": replicas,
                                  "template": {"spec": {"containers": [{"name": "worker", "image": "none:1"}]}}}}}
 

@@ -13,7 +13,7 @@ inline Json job_of(const std::string& ns, const std::string& name, int workers) 
   Json object =
       Json::parse(R"({"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "spec": {
     "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}},
-    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out", "maxSteps": 1000},
+    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/tmp/out", "maxSteps": 1000},
     "workers": {"slotsPerWorker": 1,
                 "template": {"spec": {"containers": [{"name": "worker", "image": "none:1"}]}}}}})");
   object["metadata"] = {{"name", name}, {"namespace", ns}};

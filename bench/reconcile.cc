@@ -46,7 +46,7 @@ void run() {
   Json spec = Json::parse(R"({
     "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto",
                              "zero_optimization": {"stage": 2}}},
-    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out",
+    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/tmp/out",
                  "maxSteps": 1000},
     "workers": {"slotsPerWorker": 1}})");
   spec["workers"]["replicas"] = kWorkers;

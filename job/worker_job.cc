@@ -30,7 +30,7 @@ std::string to_text(const WorkerJob& job) {
                        {"restartLimit", job.restart_limit},
                        {"saveTimeoutMs", job.save_timeout.count()},
                        {"stepTimeoutMs", job.step_timeout.count()}};
-  return object.dump(1) + "\n";
+  return object.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 Result<WorkerJob> worker_job_from_text(const std::string& text, const std::string& source) {

@@ -105,7 +105,8 @@ class Process {
                             .certificates = options_.webhook_certificates,
                             .names = options_.webhook_hosts,
                             .identity = identity(),
-                            .try_pods = [this](const Json& job) { return try_pods(job); }},
+                            .try_pods = [this](const Json& job) { return try_pods(job); },
+                            .read_only_root = webhooks_read_only_root()},
                            client_, clock_, [this](bool allowed) { metrics_.reviewed(allowed); }));
     }
     std::unique_ptr<HttpListener> health;
@@ -152,6 +153,12 @@ class Process {
     return {.ns = options_.lease_namespace.empty() ? own_namespace_ : options_.lease_namespace,
             .name = options_.lease_name,
             .identity = identity()};
+  }
+
+  /// nullopt: the default template may contain the mount that a job lacks.
+  std::optional<bool> webhooks_read_only_root() const {
+    if (!options_.settings.default_template.empty()) return std::nullopt;
+    return read_only_root(options_.settings);
   }
 
   /// A ConfigMap or template is not read here; the condition Accepted reports on it.

@@ -50,12 +50,14 @@ bool is_controller_name(const std::string& text) {
 }
 
 ClusterSpec check_cluster_spec(const std::string& name, const json& spec,
-                               const std::optional<std::string>& config_text) {
+                               const std::optional<std::string>& config_text,
+                               std::optional<bool> read_only_root) {
   ClusterSpec checked;
   auto job = read_cluster_manifest({{"apiVersion", kApiVersion},
                                     {"kind", kKind},
                                     {"metadata", {{"name", name}}},
-                                    {"spec", spec}});
+                                    {"spec", spec}},
+                                   read_only_root);
   if (!job) {
     checked.resolution.findings.push_back(
         {Finding::Severity::Error, "", job.error().to_string(), ""});

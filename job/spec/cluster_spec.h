@@ -20,8 +20,10 @@ struct ClusterSpec {
 };
 
 /// `config_text`: the text from the ConfigMap of deepspeed.configFrom; nullopt if not read.
+/// `read_only_root`: as in read_cluster_manifest().
 ClusterSpec check_cluster_spec(const std::string& name, const nlohmann::json& spec,
-                               const std::optional<std::string>& config_text);
+                               const std::optional<std::string>& config_text,
+                               std::optional<bool> read_only_root = std::nullopt);
 
 /// The label by which a job of any kind enters a queue of Kueue.
 inline constexpr char kQueueLabel[] = "kueue.x-k8s.io/queue-name";

@@ -97,26 +97,29 @@ bool is_of_pod_or_node(const json& volume) {
 }
 
 void check_output_dir(const json& worker_template, const TrainingArgs& training, int workers,
-                      FieldReader& reader) {
+                      std::optional<bool> read_only_root, FieldReader& reader) {
   const std::string output = normal_path(training.output_dir);
   if (!output.starts_with('/') || reader.is_wrong(kOutputPath)) return;
   const Mounted on = mounted(worker_template, output);
   if (!on.mount) {
     const json& context = json_child(worker_container(worker_template), "securityContext");
+    const json& own = json_child(context, "readOnlyRootFilesystem");
+    if (own.is_boolean()) read_only_root = own.get<bool>();
     const auto holds = [&](const char* own) { return is_below(output, own); };
     const bool in_pod_volume = std::ranges::any_of(kOperatorsOwn, holds);
-    if (json_flag(context, "readOnlyRootFilesystem") && !in_pod_volume)
+    if (read_only_root.value_or(false) && !in_pod_volume)
       return reader.report(Severity::Error, kOutputPath,
                            output +
                                " is on no volume of the container \"worker\", whose own file "
                                "system is read-only: found no mount above it, expected one that "
                                "can be written",
                            kSharedHint);
-    return warn_that_it_goes(output,
-                             in_pod_volume ? "the pod's own volume"
-                                           : "no volume of the container \"worker\" but its own "
-                                             "file system, which is read-only by default",
-                             workers, reader);
+    std::string on_what = "the pod's own volume";
+    if (!in_pod_volume) {
+      on_what = "no volume of the container \"worker\" but its own file system";
+      if (!read_only_root) on_what += ", which is read-only by default";
+    }
+    return warn_that_it_goes(output, on_what, workers, reader);
   }
   const std::string at =
       std::string(kContainerPath) + ".volumeMounts[" + std::to_string(on.index) + "]";

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "job/training_args.h"
@@ -30,7 +31,8 @@ std::string unwritable(const nlohmann::json& volume);
 bool is_of_pod_or_node(const nlohmann::json& volume);
 
 /// Checks the volume of training.outputDir. Error: it is read-only. Warning: it is deleted with its pod.
+/// `read_only_root`: whether a container that does not set it has a read-only root; nullopt: unknown.
 void check_output_dir(const nlohmann::json& worker_template, const TrainingArgs& training,
-                      int workers, FieldReader& reader);
+                      int workers, std::optional<bool> read_only_root, FieldReader& reader);
 
 }  // namespace dsj::jobspec

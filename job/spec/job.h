@@ -107,8 +107,10 @@ Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string&
                           const std::vector<std::string>& overrides = {},
                           Place place = Place::Local);
 /// Reads an API server's object for the operator: paths are absolute, in a container; a ConfigMap
-/// may contain the ds_config; the policies act.
-Result<Job> read_cluster_manifest(const nlohmann::json& object);
+/// may contain the ds_config; the policies act. `read_only_root`: whether a worker's root file system
+/// is read-only if its template does not set it; nullopt: unknown, like mounts that the cluster adds.
+Result<Job> read_cluster_manifest(const nlohmann::json& object,
+                                  std::optional<bool> read_only_root = std::nullopt);
 /// Reads ds_config from the text of a ConfigMap's key. Errors: BadInput at SOURCE:LINE:COLUMN.
 Status set_ds_config(Job& job, const std::string& text, const std::string& source);
 

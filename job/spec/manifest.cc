@@ -10,6 +10,7 @@
 #include "job/spec/origin.h"
 #include "job/spec/overrides.h"
 #include "job/spec/schema.h"
+#include "job/spec/stored_job.h"
 #include "job/spec/training_reader.h"
 #include "job/spec/user_program.h"
 
@@ -98,15 +99,23 @@ class ManifestReader : private FieldReader {
     scheduling(json_child(json_child(spec, "runPolicy"), "schedulingPolicy"));
     elastic();
     if (origin_.in_cluster() && !in_part_)
-      check_output_dir(job_.worker_template, job_.training, most_workers(), *this);
+      check_output_dir(job_.worker_template, job_.training, most_workers(), origin_.read_only_root,
+                       *this);
     if (job_.policies.topology && origin_.in_cluster())
       check_topology(*job_.policies.topology, job_.policies.run.scheduling.scheduler,
                      job_.worker_template, *this);
     if (!origin_.in_cluster()) refuse_of_cluster(job_schema(), manifest, "");
     read_ds_config(spec, config_overrides, origin_, job_);
+    const auto wrong = [](const Finding& finding) { return finding.severity == Severity::Error; };
+    if (origin_.in_cluster() && std::ranges::none_of(job_.findings, wrong)) size(spec);
   }
 
  private:
+  void size(const json& spec) {
+    const StoredTexts texts = {.spec = spec.dump(-1, ' ', false, json::error_handler_t::replace)};
+    if (const auto wrong = check_stored_size(job_, texts)) job_.findings.push_back(*wrong);
+  }
+
   void name(const json& metadata) {
     if (!metadata.is_object()) return;
     const json& name = json_child(metadata, "name");
@@ -383,11 +392,11 @@ Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string&
   return job;
 }
 
-Result<Job> read_cluster_manifest(const json& object) {
+Result<Job> read_cluster_manifest(const json& object, std::optional<bool> read_only_root) {
   if (!object.is_object()) return bad_input("expected a DeepSpeedJob");
   Job job;
   job.source = "manifest";
-  ManifestReader({"/", Place::Cluster}, job).read(object, {});
+  ManifestReader({"/", Place::Cluster, read_only_root}, job).read(object, {});
   return job;
 }
 

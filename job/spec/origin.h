@@ -11,6 +11,7 @@ namespace dsj::jobspec {
 struct Origin {
   std::string base;  ///< the directory of relative paths
   Place place = Place::Local;
+  std::optional<bool> read_only_root = {};  ///< read_cluster_manifest()'s
 
   bool in_cluster() const { return place == Place::Cluster; }
   /// An absolute path; empty stays empty.

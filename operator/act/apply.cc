@@ -1,6 +1,7 @@
 #include "operator/act/apply.h"
 
 #include <algorithm>
+#include <list>
 #include <thread>
 
 #include "common/json.h"
@@ -58,12 +59,13 @@ std::string account_of(const Observed& observed, const Applied& made) {
 }
 
 /// Annotates worker 0's pod with the uid of its ServiceAccount, which for a new job is known only
-/// now.
-Create with_account(Create pod, const std::string& account) {
-  Json& metadata = pod.object["metadata"];
-  if (account.empty() || label_of(pod.object, contract::kLabelReplicaIndex) != "0") return pod;
-  metadata["annotations"][kAnnotationAccount] = account;
-  return pod;
+/// now. nullopt: the pod of another worker.
+std::optional<Create> with_account(const Create& pod, const std::string& account) {
+  if (account.empty() || label_of(pod.object, contract::kLabelReplicaIndex) != "0")
+    return std::nullopt;
+  Create named = pod;
+  named.object["metadata"]["annotations"][kAnnotationAccount] = account;
+  return named;
 }
 
 }  // namespace
@@ -95,11 +97,13 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     }
   };
   auto make_pods = [&] {
-    std::vector<Create> pods;
+    std::list<Create> named;  // only these are copied
     std::vector<Task> tasks;
     const std::string account = account_of(observed, application.result);
-    for (const Create& pod : plan.pods) pods.push_back(with_account(pod, account));
-    for (const Create& pod : pods) tasks.push_back(creating(pod));
+    for (const Create& pod : plan.pods) {
+      auto with = with_account(pod, account);
+      tasks.push_back(creating(with ? named.emplace_back(std::move(*with)) : pod));
+    }
     if (!tasks.empty() && tries_one_first(observed, tasks.size(), at_once)) {
       if (!tasks.front()(application)) return false;
       tasks.erase(tasks.begin());

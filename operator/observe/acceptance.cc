@@ -5,6 +5,7 @@
 #include "common/cut_text.h"
 #include "common/json.h"
 #include "job/spec/cluster_spec.h"
+#include "kube/base64.h"
 #include "operator/observe/own_status.h"
 
 namespace dsj::op {
@@ -111,9 +112,28 @@ std::optional<jobspec::ConfigMapKey> config_source(const json& spec) {
   return jobspec::ConfigMapKey{ref["name"], ref["key"]};
 }
 
+std::optional<std::string> config_in(const json& config_map, const std::string& key,
+                                     std::string& problem) {
+  const json& texts = json_child(config_map, "data");
+  const json& bytes = json_child(config_map, "binaryData");
+  if (const json& text = json_child(texts, key.c_str()); text.is_string()) return text;
+  // kubectl puts a file there that is not UTF-8. What is wrong with it the reader of a ds_config says.
+  if (const json& coded = json_child(bytes, key.c_str()); coded.is_string()) {
+    auto text = kube::from_base64(coded);
+    if (!text) problem = "binaryData[\"" + key + "\"] is not base64";
+    return text;
+  }
+  std::string keys;
+  for (const json* part : {&texts, &bytes})
+    for (const auto& [name, value] : part->items())
+      if (keys.size() < kSentenceBytesMax / 2) keys += (keys.empty() ? "" : ", ") + name;
+  problem = "it has no key \"" + key + "\"; it has " + (keys.empty() ? "none" : keys);
+  return std::nullopt;
+}
+
 Verdict judge(const std::string& name, const json& spec,
               const std::optional<std::string>& config_text, const std::string& problem,
-              const TemplateText& worker_template) {
+              const TemplateText& worker_template, std::optional<bool> read_only_root) {
   const std::string wanted =
       worker_template.name.empty() ? jobspec::template_ref(spec) : worker_template.name;
   const auto source = jobspec::worker_template_from_text(worker_template.text.value_or(""));
@@ -122,7 +142,7 @@ Verdict judge(const std::string& name, const json& spec,
             .message = "deepspeedjobtemplate " + wanted + ": " + worker_template.problem};
   }
   const json whole = source ? with_template(spec, *source) : spec;
-  auto checked = jobspec::check_cluster_spec(name, whole, config_text);
+  auto checked = jobspec::check_cluster_spec(name, whole, config_text, read_only_root);
   if (checked.job.ds_config_map && !config_text) {
     return {.reason = kConfigMapMissing,
             .message = "configmap " + checked.job.ds_config_map->name + ": " + problem};
@@ -130,14 +150,28 @@ Verdict judge(const std::string& name, const json& spec,
   const auto& resolution = checked.resolution;
   if (!resolution.runnable()) {
     Verdict verdict = refused(resolution.findings);
+    verdict.of_other_objects = source || config_text;
     if (source) verdict.message = "with " + shown(*source) + ": " + verdict.message;
     return verdict;
   }
   auto accepted = accepted_from(std::move(checked), spec, whole, config_text.value_or(""), source);
+  // Only now are all texts known.
+  if (const auto wrong = jobspec::check_stored_size(accepted->job, stored_texts(*accepted))) {
+    Verdict verdict = refused({*wrong});
+    verdict.of_other_objects = source || config_text;
+    return verdict;
+  }
   std::string message = "the spec was checked before anything started";
   if (source) message += ", with " + shown(*source);
   return {
       .accepted = std::move(accepted), .reason = "ConfigAccepted", .message = std::move(message)};
+}
+
+jobspec::StoredTexts stored_texts(const Accepted& accepted) {
+  const auto& source = accepted.worker_template;
+  return {.spec = accepted.spec_text,
+          .config = accepted.config_text,
+          .worker_template = source ? jobspec::to_text(*source) : ""};
 }
 
 Verdict refused_by_server(const Accepted& accepted, const std::string& sentence) {
@@ -149,8 +183,8 @@ Verdict refused_by_server(const Accepted& accepted, const std::string& sentence)
 }
 
 bool may_change_by_itself(const Verdict& verdict) {
-  return verdict.reason == kConfigMapMissing || verdict.reason == kTemplateMissing ||
-         verdict.reason == kPodRefused;
+  return verdict.of_other_objects || verdict.reason == kConfigMapMissing ||
+         verdict.reason == kTemplateMissing || verdict.reason == kPodRefused;
 }
 
 Verdict agreeing_with(const std::string& queue_label, Verdict verdict) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "job/spec/job.h"
+#include "job/spec/stored_job.h"
 #include "job/spec/worker_template.h"
 
 namespace dsj::op {
@@ -27,6 +28,9 @@ struct Accepted {
   std::optional<jobspec::WorkerTemplate> worker_template;
 };
 
+/// What the job's ConfigMap holds of it.
+jobspec::StoredTexts stored_texts(const Accepted& accepted);
+
 /// The DeepSpeedJobTemplate of a job, as text (worker_template.h).
 struct TemplateText {
   std::string name;                 ///< empty means the one that the spec names, if any
@@ -38,13 +42,16 @@ struct Verdict {
   std::shared_ptr<const Accepted> accepted;  ///< null if the spec is refused
   std::string reason;                        ///< reason of the condition Accepted (conditions.cc)
   std::string message;                       ///< each finding with path and hint
+  bool of_other_objects = false;  ///< refused for what a ConfigMap or a template holds, perhaps
 };
 
 /// Checks a spec. `config_text` is the text that configFrom refers to, or nullopt if it could not
 /// be read; then `problem` says why.
+/// `read_only_root`: as in job.h's read_cluster_manifest().
 Verdict judge(const std::string& name, const nlohmann::json& spec,
               const std::optional<std::string>& config_text, const std::string& problem,
-              const TemplateText& worker_template = {});
+              const TemplateText& worker_template = {},
+              std::optional<bool> read_only_root = std::nullopt);
 
 /// Reads a spec that was accepted before, perhaps by an operator with fewer checks. It stays in
 /// force even if today's checks refuse it, so that an upgrade strands no running job. Null if it
@@ -58,7 +65,8 @@ std::shared_ptr<const Accepted> accepted_before(const std::string& name, const n
 Verdict refused_by_server(const Accepted& accepted, const std::string& sentence);
 
 /// True if the cause of the refusal can go away without an edit of the job and without a watch
-/// event, such as a missing object or an API server that is too old for the template.
+/// event, such as an object that is missing or wrong, or an API server that is too old for the
+/// template.
 bool may_change_by_itself(const Verdict& verdict);
 
 /// Refuses a job whose Kueue queue label (job/spec/cluster_spec.h) contradicts its spec.
@@ -69,5 +77,8 @@ Verdict possible_with(Verdict verdict, bool volcano, bool kueue);
 
 /// The ConfigMap and key that must be read before judge(); nullopt if configFrom is not set.
 std::optional<jobspec::ConfigMapKey> config_source(const nlohmann::json& spec);
+/// The text of a ConfigMap's key, from `data` or `binaryData`; nullopt: `problem` says why.
+std::optional<std::string> config_in(const nlohmann::json& config_map, const std::string& key,
+                                     std::string& problem);
 
 }  // namespace dsj::op

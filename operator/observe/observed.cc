@@ -11,6 +11,7 @@
 #include "job/report/termination_message.h"
 #include "job/report/told.h"
 #include "job/spec/cluster_spec.h"
+#include "job/spec/stored_job.h"
 #include "operator/observe/fetch_status.h"
 #include "operator/observe/kueue.h"
 #include "operator/observe/own_status.h"
@@ -172,6 +173,10 @@ std::string failed_init(const Json& spec, const Json& statuses) {
 }
 
 }  // namespace
+
+bool read_only_root(const Settings& settings) {
+  return json_flag(settings.container_security, "readOnlyRootFilesystem");
+}
 
 bool is_done(const PodView& pod) {
   return pod.phase == PodView::Phase::Succeeded && pod.termination &&
@@ -379,9 +384,9 @@ ChildView child_view(const Json& object) {
       .owner_uid = owner_of(object),
       .revision = label_of(object, contract::kLabelRevision),
       .resource_version = json_text(metadata, "resourceVersion"),
-      .spec_text = json_text(data, kSpecKey),
-      .config_text = json_text(data, kConfigKey),
-      .template_text = json_text(data, kTemplateKey),
+      .spec_text = json_text(data, jobspec::kStoredSpec),
+      .config_text = json_text(data, kDsConfigKey),
+      .template_text = json_text(data, jobspec::kStoredTemplate),
       .key_set = label_of(object, contract::kLabelKeys),
       .keys = keys_from(json_text(json_child(metadata, "annotations"), contract::kAnnotationKeys)),
       .key_announced =

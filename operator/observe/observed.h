@@ -142,6 +142,9 @@ struct Settings {
   NodeMarks node_marks = NodeMarks::None;  ///< mark on nodes that agents find unfit
 };
 
+/// Whether a worker's root file system is read-only if the template does not set it.
+bool read_only_root(const Settings& settings);
+
 /// Warning events of pods that have a node but no running container, for example because a volume
 /// cannot be mounted or a network cannot be set up. Kubelets report such problems only in events.
 struct PodWords {

@@ -27,10 +27,6 @@ inline constexpr size_t kMessageBytesMax = 4000;
 inline constexpr size_t kOwnStatusBytesMax = 20'000;
 /// A larger pod number in a status is not trusted. No job creates so many pods (pod_pace.h).
 inline constexpr int64_t kPodNumberMax = 1'000'000'000;
-/// Keys in a job's ConfigMap, in addition to those in contract.h.
-inline constexpr char kSpecKey[] = "spec.json";
-inline constexpr const char* kConfigKey = kDsConfigKey;
-inline constexpr char kTemplateKey[] = "template.json";
 
 struct Restarts {
   int64_t total = 0;        ///< restarts of the ranks, for any reason

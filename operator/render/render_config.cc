@@ -1,7 +1,7 @@
 #include "operator/render/render_config.h"
 
 #include "job/contract.h"
-#include "job/worker_job.h"
+#include "job/spec/stored_job.h"
 #include "operator/observe/own_status.h"
 
 namespace dsj::op {
@@ -11,26 +11,14 @@ Json object_of(const char* version, const char* kind, Json metadata) {
   return {{"apiVersion", version}, {"kind", kind}, {"metadata", std::move(metadata)}};
 }
 
-/// Contains only what the revision hashes. Values that may change while the gang runs are read by
-/// agent 0 from the job's status: the budget from status.restarts, the others from status.timeouts.
-WorkerJob worker_job(const Accepted& accepted) {
-  const jobspec::Job& job = accepted.job;
-  return {.job = jobspec::to_job_file(job, 1, job.world_size()),
-          .replicas = job.replicas,
-          .slots = job.slots_per_worker};
-}
-
 Json config_map(const JobView& job, const Accepted& accepted, const std::string& token_keys) {
   Json object =
       object_of("v1", "ConfigMap", metadata_of(job, config_map_name(job.name, accepted.revision)));
   object["metadata"]["labels"][contract::kLabelRevision] = accepted.revision;
   object["immutable"] = true;
-  object["data"] = {{contract::kWorkerJobFile, to_text(worker_job(accepted))},
-                    {kSpecKey, accepted.spec_text}};
-  if (!accepted.config_text.empty()) object["data"][kConfigKey] = accepted.config_text;
-  if (accepted.worker_template)
-    object["data"][kTemplateKey] = jobspec::to_text(*accepted.worker_template);
-  if (!token_keys.empty()) object["data"][contract::kTokenKeysFile] = token_keys;
+  object["data"] = jobspec::stored_data(accepted.job, stored_texts(accepted));
+  if (!token_keys.empty() && token_keys.size() <= jobspec::kTokenKeysBytesMax)
+    object["data"][contract::kTokenKeysFile] = token_keys;
   return object;
 }
 

@@ -154,12 +154,7 @@ std::optional<std::string> Controller::config_text(const Observed& observed, std
     problem = found.error().to_string();
     return std::nullopt;
   }
-  const auto data = found->find("data");
-  if (data == found->end() || !data->contains(source->key)) {
-    problem = "it has no key \"" + source->key + "\"";
-    return std::nullopt;
-  }
-  return (*data)[source->key].get<std::string>();
+  return config_in(*found, source->key, problem);
 }
 
 /// The DeepSpeedJobTemplate that the job names. Otherwise the operator's default, for jobs that are
@@ -252,8 +247,9 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
     std::string problem;
     const auto text = config_text(observed, problem);
     memory.queue_label = job.queue_label;
-    memory.wanted = agreeing_with(
-        job.queue_label, judge(job.name, job.spec, text, problem, template_text(observed)));
+    memory.wanted = agreeing_with(job.queue_label,
+                                  judge(job.name, job.spec, text, problem, template_text(observed),
+                                        read_only_root(options_.settings)));
     memory.wanted =
         possible_with(std::move(memory.wanted), options_.settings.volcano, options_.settings.kueue);
     tried = try_pod(observed, memory.wanted, wall);

@@ -36,10 +36,11 @@ std::string queue_of(const json& object) {
   return json_text(json_child(json_child(object, "metadata"), "labels"), jobspec::kQueueLabel);
 }
 
-std::vector<Finding> findings_of(const json& object) {
+std::vector<Finding> findings_of(const json& object, std::optional<bool> read_only_root) {
   const std::string queue = queue_of(object);
   const json spec = jobspec::with_queue(at(object, "/spec"), queue);
-  auto checked = jobspec::check_cluster_spec(text_at(object, "/metadata/name"), spec, std::nullopt);
+  auto checked = jobspec::check_cluster_spec(text_at(object, "/metadata/name"), spec, std::nullopt,
+                                             read_only_root);
   auto findings = std::move(checked.resolution.findings);
   const auto& policy = checked.job.policies.run.scheduling;
   if (auto wrong = jobspec::queue_contradiction(policy, queue))
@@ -127,7 +128,8 @@ json response_of(const std::string& uid, const std::vector<Finding>& errors,
 
 }  // namespace
 
-Result<Reviewed> review(const std::string& text, const TryPods& try_pods) {
+Result<Reviewed> review(const std::string& text, const TryPods& try_pods,
+                        std::optional<bool> read_only_root) {
   if (json_depth(text) > kJsonDepthMax) return bad_input("the JSON nests too deep");
   const json body = json::parse(text, nullptr, false);
   if (!body.is_object() || text_at(body, "/apiVersion") != kApi ||
@@ -150,9 +152,9 @@ Result<Reviewed> review(const std::string& text, const TryPods& try_pods) {
   if (!object.is_object() || text_at(object, "/kind") != jobspec::kKind) {
     return bad_input(std::string("the request's object is not a ") + jobspec::kKind);
   }
-  std::vector<Finding> findings = findings_of(object), known;
+  std::vector<Finding> findings = findings_of(object, read_only_root), known;
   if (before.is_object()) {
-    known = findings_of(before);
+    known = findings_of(before, read_only_root);
     compare(before, object, findings);
   }
   std::vector<Finding> errors;

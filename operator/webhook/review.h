@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "common/result.h"
@@ -35,6 +36,8 @@ using TryPods = std::function<PodAnswer(const nlohmann::json& job)>;
 ///
 /// `try_pods`, unless null, is called if nothing else refuses, and only for a new template. Its
 /// doubts are warnings.
-Result<Reviewed> review(const std::string& text, const TryPods& try_pods = nullptr);
+/// `read_only_root`: as in job/spec/job.h's read_cluster_manifest().
+Result<Reviewed> review(const std::string& text, const TryPods& try_pods = nullptr,
+                        std::optional<bool> read_only_root = std::nullopt);
 
 }  // namespace dsj::op

@@ -28,8 +28,10 @@ kube::Resource configurations() {
 }
 
 struct Reviewer final : HttpHandler {
-  Reviewer(std::function<void(bool)> told, TryPods try_pods)
-      : told_(std::move(told)), try_pods_(std::move(try_pods)) {}
+  Reviewer(std::function<void(bool)> told, const WebhookOptions& options)
+      : told_(std::move(told)),
+        try_pods_(options.try_pods),
+        read_only_root_(options.read_only_root) {}
 
   std::optional<HttpAnswer> refuse(const HttpHead& head) override {
     const std::string path = head.path.substr(0, head.path.find('?'));
@@ -40,7 +42,7 @@ struct Reviewer final : HttpHandler {
 
   HttpAnswer answer(const HttpHead&, const std::string& body) override {
     try {
-      const auto reviewed = review(body, try_pods_);
+      const auto reviewed = review(body, try_pods_, read_only_root_);
       if (!reviewed) return {400, reviewed.error().to_string()};
       told_(reviewed->allowed);
       const auto replace = json::error_handler_t::replace;
@@ -55,6 +57,7 @@ struct Reviewer final : HttpHandler {
  private:
   const std::function<void(bool)> told_;
   const TryPods try_pods_;
+  const std::optional<bool> read_only_root_;
 };
 
 }  // namespace
@@ -196,7 +199,7 @@ Result<std::unique_ptr<Webhook>> Webhook::start(WebhookOptions options, kube::Cl
                           .connections = 16};
   DSJ_TRY(state->listener,
           HttpListener::open(options.address, limits,
-                             std::make_shared<Reviewer>(std::move(reviewed), options.try_pods),
+                             std::make_shared<Reviewer>(std::move(reviewed), options),
                              [own = state.get()] {
                                const std::lock_guard lock(own->mutex);
                                return own->context;

@@ -31,6 +31,7 @@ struct WebhookOptions {
   std::vector<std::string> names;  ///< host names that the API server uses: "SERVICE.NAMESPACE.svc"
   std::string identity;            ///< of this process; the same after a restart of its container
   TryPods try_pods = nullptr;      ///< called on the server's thread
+  std::optional<bool> read_only_root = {};  ///< review()'s
 };
 
 class Webhook {

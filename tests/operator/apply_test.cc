@@ -10,6 +10,7 @@
 #include "common/json.h"
 #include "job/contract.h"
 #include "job/join_keys.h"
+#include "kube/base64.h"
 #include "operator/render/render_config.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/sim_operator.h"
@@ -23,6 +24,7 @@ using sim::Chance;
 using sim::Killed;
 using sim::SimClock;
 using sim::SimOperator;
+using ::testing::HasSubstr;
 
 class ApplyTest : public ::testing::Test {
  protected:
@@ -435,6 +437,43 @@ TEST_F(ApplyTest, ADsConfigOfAConfigMapIsTakenAsItWas) {
   turns(*op);
   EXPECT_EQ(job()["status"]["revision"], revision);
   EXPECT_EQ(accepted(), "ConfigAccepted");
+}
+
+/// What kubectl makes of a file that is no UTF-8, and of PowerShell's. Mended, the job starts without an edit.
+TEST_F(ApplyTest, ADsConfigThatIsMendedIsReadAgain) {
+  const std::string good = "{\"train_micro_batch_size_per_gpu\": 1}";
+  std::string utf16 = "\xFF\xFE";
+  for (const char c : good) (utf16 += c) += '\0';
+  (void)client.create(kube::resources::config_maps(), "n",
+                      {{"apiVersion", "v1"},
+                       {"kind", "ConfigMap"},
+                       {"metadata", {{"name", "c"}, {"namespace", "n"}}},
+                       {"data", {{"other.json", good}}},
+                       {"binaryData", {{"ds.json", kube::to_base64(utf16)}}}});
+  Json spec = quick_spec();
+  spec["deepspeed"] =
+      Json::parse(R"({"configFrom": {"configMapKeyRef": {"name": "c", "key": "ds"}}})");
+  submit(spec);
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  auto accepted = [&] {
+    const auto conditions = own_status_from_json(own_part(job()["status"])).conditions;
+    const Condition* found = find_condition(conditions, "Accepted");
+    return found->reason + ": " + found->message;
+  };
+  EXPECT_THAT(accepted(), HasSubstr("it has no key \"ds\"; it has other.json, ds.json"));
+  server.edit(jobs_resource(), "n", "j", [](Json& object) {
+    object["spec"]["deepspeed"]["configFrom"]["configMapKeyRef"]["key"] = "ds.json";
+  });
+  turns(op);
+  EXPECT_THAT(accepted(), HasSubstr("ConfigInvalid"));
+  EXPECT_THAT(accepted(), HasSubstr("UTF-16"));
+  server.edit(kube::resources::config_maps(), "n", "c", [&](Json& object) {
+    object["binaryData"]["ds.json"] = kube::to_base64("\xEF\xBB\xBF" + good);
+  });
+  turns(op, 30);
+  EXPECT_THAT(accepted(), HasSubstr("ConfigAccepted"));
+  EXPECT_EQ(names("Pod").size(), 2u);
 }
 
 /// A job that names a DeepSpeedJobTemplate, and what becomes of its pods.

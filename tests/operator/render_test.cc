@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "job/worker_job.h"
@@ -317,12 +318,58 @@ TEST(Render, TheConfigMapIsWhatAgentsRead) {
   const auto job = worker_job_from_text(map["data"][contract::kWorkerJobFile], "job.json");
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_EQ(job->replicas, 2);
-  EXPECT_EQ(job->job.training.output_dir, "/out");
+  EXPECT_EQ(job->job.training.output_dir, "/tmp/out");
   EXPECT_EQ(job->job.world_size, 2);
   // The accepted spec comes back from it as it was.
   const auto again = judge("j", Json::parse(child_view(map).spec_text), std::nullopt, "");
   ASSERT_TRUE(again.accepted);
   EXPECT_EQ(again.accepted->revision, world.o.wanted.accepted->revision);
+}
+
+/// Kubernetes counts the values of data and refuses a ConfigMap above 1 MiB; the job would be Pending for ever.
+TEST(Render, EveryAcceptedJobFitsIntoItsConfigMap) {
+  std::mt19937 random(11);
+  int accepted = 0, refused = 0;
+  for (int i = 0; i < 40; ++i) {
+    Json spec = quick_spec();
+    std::string text;
+    TemplateText shared;
+    const std::string words(300'000 + random() % 500'000, 'x');
+    const Json config = {{"train_micro_batch_size_per_gpu", 1},
+                         {"tensorboard", {{"enabled", false}, {"job_name", words}}}};
+    switch (random() % 3) {
+      case 0:
+        spec["deepspeed"] = {{"config", config}};
+        break;
+      case 1:
+        spec["deepspeed"] =
+            Json::parse(R"({"configFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}})");
+        text = config.dump();
+        break;
+      default:
+        shared.name = "t";
+        shared.text = jobspec::to_text(
+            {"t", 1, {{"metadata", {{"annotations", {{"notes", words + words}}}}}}});
+    }
+    World world;
+    const auto config_text = text.empty() ? std::nullopt : std::optional(text);
+    world.o.wanted = judge("j", spec, config_text, "", shared);
+    if (!world.o.wanted.accepted) {
+      EXPECT_EQ(world.o.wanted.reason, "ConfigInvalid");
+      EXPECT_THAT(world.o.wanted.message, ::testing::HasSubstr("expected at most 1015808"));
+      ++refused;
+      continue;
+    }
+    ++accepted;
+    world.o.token_keys = std::string(random() % 100'000, 'k');
+    const auto objects = render_config(world.o, *world.o.wanted.accepted);
+    size_t bytes = 0;
+    for (const auto& [key, value] : objects[0].object["data"].items())
+      bytes += value.get_ref<const std::string&>().size();
+    EXPECT_LE(bytes, size_t{1} << 20);
+  }
+  EXPECT_GT(accepted, 5);
+  EXPECT_GT(refused, 5);
 }
 
 TEST(Render, TheRoleIsForThisJobOnly) {

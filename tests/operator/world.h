@@ -23,7 +23,7 @@ struct NoEvents final : EventSink {
 inline Json quick_spec(int replicas = 2) {
   Json spec = Json::parse(R"({
     "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}},
-    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out", "maxSteps": 10},
+    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/tmp/out", "maxSteps": 10},
     "workers": {"slotsPerWorker": 1}})");
   spec["workers"]["replicas"] = replicas;
   return spec;

@@ -12,7 +12,7 @@ GOOD = {
         "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"},
                                  "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
                                  "zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}}},
-        "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/o", "learningRate": 1e-6},
+        "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/tmp/o", "learningRate": 1e-6},
         "workers": {"replicas": 2, "slotsPerWorker": 1}}}
 
 
@@ -133,6 +133,8 @@ CASES = [
     ("no output directory", CRD, "outputDir: Required", training(outputDir=None)),
     ("an output directory to be overwritten", WEBHOOK, "has effect with dsj run only", training(overwriteOutputDir=True)),
     ("a row length of 2 billion", CRD, "maxSeqLength", training(maxSeqLength=2000000000)),
+    ("an output directory on the worker's own file system, read-only", WEBHOOK, "is on no volume of the container", training(outputDir="/o")),
+    ("a job that no ConfigMap holds", WEBHOOK, "expected at most 1015808", config(tensorboard={"job_name": "x" * 600_000})),
     ("a relative output directory", CRD, "expected an absolute path", training(outputDir="out")),
     ("a model name of the hub", CRD, "expected an absolute path", training(modelNameOrPath="Qwen/Qwen2.5-0.5B")),
     ("relative data", CRD, "expected an absolute path", training(dataPath="./d.json")),

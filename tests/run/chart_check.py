@@ -27,7 +27,7 @@ from stranger import SHOWN, Stranger  # noqa: E402
 
 JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
        "spec": {"deepspeed": {"config": {"train_batch_size": "auto"}},
-                "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/o"},
+                "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/tmp/o"},
                 "workers": {"replicas": 2, "slotsPerWorker": 1}}}
 BAD_VALUES = [["replicas=0"], ["replicas=two"], ["rbac.scope=Everywhere"], ["rbac.scope=Namespaces"], ["watchNamespaces={Team_A}"],
               ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="],

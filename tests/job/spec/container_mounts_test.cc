@@ -55,9 +55,10 @@ json spec_with(json volumes, json mounts, int workers, const std::string& output
 }
 
 /// The findings about the output directory.
-std::vector<dsconfig::Finding> told(const json& spec) {
+std::vector<dsconfig::Finding> told(const json& spec, std::optional<bool> read_only_root = {}) {
   std::vector<dsconfig::Finding> found;
-  for (const auto& one : check_cluster_spec("j", spec, std::nullopt).resolution.findings) {
+  const auto checked = check_cluster_spec("j", spec, std::nullopt, read_only_root);
+  for (const auto& one : checked.resolution.findings) {
     if (one.path.contains("outputDir") || one.path.contains("volumeMounts")) found.push_back(one);
   }
   return found;
@@ -127,6 +128,29 @@ TEST(OutputDir, TheContainersOwnFileSystemMayBeReadOnly) {
   EXPECT_EQ(verdict_of(told(spec)), Verdict::CannotBeWritten);
   spec["training"]["outputDir"] = "/tmp/out";
   EXPECT_EQ(verdict_of(told(spec)), Verdict::GoesWithPod) << "the operator mounts /tmp";
+}
+
+/// What the cluster's own default is decides where the template does not say.
+TEST(OutputDir, AClustersDefaultDecidesWhereTheTemplateDoesNotSay) {
+  for (const auto cluster : {std::optional<bool>(), std::optional(false), std::optional(true)}) {
+    for (const auto own : {std::optional<bool>(), std::optional(false), std::optional(true)}) {
+      for (const char* output : {"/out", "/tmp/out", "/tmp", "/dev/shm/a", "/tmpx"}) {
+        json spec = spec_with(json::array(), json::array(), 1, output);
+        json& container = spec["workers"]["template"]["spec"]["containers"][0];
+        if (own) container["securityContext"]["readOnlyRootFilesystem"] = *own;
+        const std::string path = output;
+        const bool own_system = path == "/out" || path == "/tmpx";
+        const bool read_only = own ? *own : cluster.value_or(false);
+        const auto found = told(spec, cluster);
+        EXPECT_EQ(verdict_of(found),
+                  own_system && read_only ? Verdict::CannotBeWritten : Verdict::GoesWithPod)
+            << output;
+        // A word on the default only where nobody says otherwise.
+        EXPECT_EQ(found[0].message.contains("by default"), own_system && !own && !cluster)
+            << found[0].message;
+      }
+    }
+  }
 }
 
 TEST(OutputDir, IsNotJudgedBeforeTheTemplateIsRead) {

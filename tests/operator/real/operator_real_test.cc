@@ -77,7 +77,7 @@ class RealOperator : public kube::testing::RealCluster {
         "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto",
           "bf16": {"enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-6}},
           "zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}}},
-        "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 3,
+        "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/tmp/o", "maxSteps": 3,
           "learningRate": 1e-6},
         "workers": {"replicas": 2}}})");
     if (change) change(object);

@@ -18,7 +18,7 @@ constexpr int kSeenAfter = 20;
 Json spec_of(Scenario scenario, Chance& chance) {
   Json spec = Json::parse(R"({
     "deepspeed": {"config": {"train_micro_batch_size_per_gpu": 1}},
-    "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 12},
+    "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/tmp/o", "maxSteps": 12},
     "workers": {"slotsPerWorker": 1}, "backoffLimit": 1000,
     "checkpoint": {"onSuspend": {"timeoutSeconds": 60}},
     "failurePolicy": {"nodeFailure": {"graceSeconds": 5, "forceDeleteAfterSeconds": 20}}})");

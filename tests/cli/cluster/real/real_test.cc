@@ -62,7 +62,7 @@ class RealVerbs : public kube::testing::RealCluster {
       "apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
       "metadata": {"name": "quick"},
       "spec": {"deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto"}},
-        "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 3},
+        "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/tmp/o", "maxSteps": 3},
         "workers": {"replicas": 2}}})"));
     ASSERT_TRUE(made) << made.error().to_string();
   }
