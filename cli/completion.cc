@@ -102,7 +102,7 @@ Lines option_names(const Command& command) {
 /// The choices of the first positional argument.
 Lines positional_choices(const Command& command) {
   for (const ArgumentDescription& argument : command.parser.arguments)
-    if (argument.names.empty()) return argument.choices;
+    if (!argument.word.empty()) return argument.choices;
   return {};
 }
 
@@ -335,14 +335,13 @@ std::string command_page(const Command& command, const std::string& summary,
                          const std::string& version) {
   std::string synopsis, options;
   for (const ArgumentDescription& argument : command.parser.arguments) {
-    if (argument.names.empty())
-      synopsis += " " + (argument.required ? argument_names(argument)
-                                           : "[" + argument_names(argument) + "]");
+    if (const std::string word = "\\fI" + roff(argument.word) + "\\fR"; !argument.word.empty())
+      synopsis += " " + (argument.required ? word : "[" + word + "]");
     std::string help = argument.help;
     if (!argument.choices.empty())
       help += (help.empty() ? "" : "; ") + ("one of " + words_text(argument.choices, ", "));
     if (!argument.default_value.empty()) help += " (default: " + argument.default_value + ")";
-    if (argument.required && !argument.names.empty()) help += " (required)";
+    if (argument.required && argument.word.empty()) help += " (required)";
     options +=
         ".TP\n" + argument_names(argument) + "\n" + (help.empty() ? "\\&" : roff(help)) + "\n";
   }

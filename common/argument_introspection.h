@@ -11,7 +11,7 @@ namespace dsj {
 
 struct ArgumentDescription {
   std::vector<std::string> names;  ///< "-o", "--output"; empty for a positional argument
-  std::string word;                ///< shown for a positional argument: "FILE"
+  std::string word;                ///< shown for an argument that may be positional: "FILE"
   std::string help;
   std::vector<std::string> choices;  ///< all allowed words; empty if any is
   std::string default_value;         ///< empty if the help shows none

@@ -23,7 +23,7 @@ std::string found_and_expected(const std::string& word, const std::string& expec
 }
 
 /// `holds`: whether a number is allowed. `expected`: the allowed numbers, in words.
-CLI::Validator number_check(bool (*holds)(double), const char* expected, const char* shown) {
+CLI::Validator number_check(bool (*holds)(double), const std::string& expected, const char* shown) {
   return CLI::Validator(
       [=](std::string& word) {
         const auto number = text::parse_double(word);
@@ -47,8 +47,9 @@ Argument Argument::one_of(const std::vector<std::string>& words) const {
   return *this;
 }
 
-Argument Argument::positive() const {
-  option_->check(number_check([](double value) { return value > 0; }, "a number above 0", "> 0"));
+Argument Argument::positive(const std::string& hint) const {
+  const std::string expected = "a number above 0" + (hint.empty() ? "" : " (" + hint + ")");
+  option_->check(number_check([](double value) { return value > 0; }, expected, "> 0"));
   return *this;
 }
 
@@ -208,7 +209,7 @@ ArgumentDescription describe(const CLI::Option& option) {
                                .required = option.get_required()};
   for (const std::string& name : option.get_snames()) argument.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) argument.names.push_back("--" + name);
-  if (argument.names.empty()) argument.word = option.get_name(/*positional=*/true);
+  if (option.get_positional()) argument.word = option.get_name(/*positional=*/true);
   // one_of() shows its words as {a, b}.
   const std::string type = option.get_type_name();
   const size_t begin = type.find('{'), end = type.find('}');
@@ -253,7 +254,17 @@ std::optional<int> ArgumentParser::parse(std::span<const std::string> args) {
     std::cerr << wrong->message << " (" << wrong->hint << ")\n";
     return 2;
   }
-  std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 reads them from the back
+  std::vector<std::string> reversed;  // CLI11 reads them from the back
+  for (const std::string& word : args) {
+    // kubectl's "-o=json". CLI11 reads the "=" as part of the value.
+    if (word.size() > 2 && word[0] == '-' && word[1] != '-' && word[2] == '=') {
+      reversed.push_back(word.substr(0, 2));
+      reversed.push_back(word.substr(3));
+    } else {
+      reversed.push_back(word);
+    }
+  }
+  std::ranges::reverse(reversed);
   return state_->run([&] { state_->app.parse(std::move(reversed)); });
 }
 

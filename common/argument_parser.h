@@ -30,7 +30,8 @@ class Argument {
 
   Argument required() const;
   Argument one_of(const std::vector<std::string>& words) const;
-  Argument positive() const;                    ///< a number above 0
+  /// A number above 0. `hint`: advice if it is not.
+  Argument positive(const std::string& hint = "") const;
   Argument non_negative() const;                ///< a number of at least 0
   Argument from_to(int least, int most) const;  ///< a number in this range, inclusive
   Argument excludes(const Argument& other) const;
@@ -56,8 +57,9 @@ class ArgumentParser {
   ArgumentParser(const ArgumentParser&) = delete;
   ArgumentParser& operator=(const ArgumentParser&) = delete;
 
-  /// An option ("-o,--output"), or a positional argument ("FILE"). parse() writes `to`, which keeps
-  /// its value if the argument is not given and must outlive the parser.
+  /// An option ("-o,--output"), a positional argument ("FILE"), or both ("-f,--filename,FILE").
+  /// parse() writes `to`, which keeps its value if the argument is not given and must outlive the
+  /// parser.
   Argument option(const std::string& names, std::string& to, const std::string& help = "");
   Argument option(const std::string& names, int& to, const std::string& help = "");
   Argument option(const std::string& names, int64_t& to, const std::string& help = "");
@@ -81,9 +83,9 @@ class ArgumentParser {
   /// Makes --help an ordinary argument, for callers that print their own help.
   void no_help();
 
-  /// Reads the arguments after the program's name. If it returns a value, the program must exit
-  /// with it: 0 after --help, 2 after an error. The help goes to stdout, the error to stderr. A
-  /// word with an unexpanded "~/" (home_path.h) is an error.
+  /// Reads the arguments after the program's name, short ones also as "-o=json". If it returns a
+  /// value, the program must exit with it: 0 after --help, 2 after an error. The help goes to stdout,
+  /// the error to stderr. A word with an unexpanded "~/" (home_path.h) is an error.
   std::optional<int> parse(std::span<const std::string> args);
   /// As parse(args), from main's arguments.
   std::optional<int> parse(int argc, const char* const* argv);

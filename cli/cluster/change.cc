@@ -59,17 +59,12 @@ int run_scale(Arguments args, const Connect& connect) {
   Target target;
   int64_t replicas = 0;
   std::optional<int64_t> current;
-  parser.option("--replicas", replicas, "workers").required().positive();
+  parser.option("--replicas", replicas, "workers")
+      .required()
+      .positive("dsj suspend NAME releases the pods");
   parser.option("--current-replicas", current, "change nothing if it has another number now")
       .positive();
   ObjectResult result(parser);
-  // In kubectl this stops a workload.
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--replicas=0" ||
-        (args[i] == "--replicas" && i + 1 < args.size() && args[i + 1] == "0"))
-      return report("scale", Error{ErrorKind::BadInput, "found 0, expected a number above 0",
-                                   "--replicas", "dsj suspend NAME releases the pods"});
-  }
   if (const auto over = find_target("scale", parser, args, connect, target)) return *over;
   const int64_t now = whole(target.job, "spec.workers.replicas", 1);
   if (current && *current != now)

@@ -16,6 +16,8 @@ namespace {
 
 using dsconfig::Finding;
 
+constexpr char kStandardInput[] = "/dev/stdin";
+
 struct SubmitOptions {
   ClusterFlags flags;
   std::string file, name;
@@ -24,14 +26,18 @@ struct SubmitOptions {
 
 /// Returns the object to create. Prints the findings of `dsj validate` on stderr.
 Result<Json> manifest_of(const SubmitOptions& options) {
-  DSJ_TRY(auto document, jobspec::read_yaml(options.file));
+  const bool piped = options.file == "-";
+  DSJ_TRY(const std::string text, dsconfig::text_of_file(piped ? kStandardInput : options.file));
+  // A file that the manifest names lies beside it, or where the command runs.
+  const std::string source = piped ? "stdin" : options.file;
+  DSJ_TRY(auto document, jobspec::parse_yaml(text, source));
   Json manifest = std::move(document.value);
   if (!manifest.is_object() || word(manifest, "kind") != contract::kKind)
-    return bad_input("this is not a DeepSpeedJob", options.file, "kind: DeepSpeedJob is expected");
-  DSJ_TRY_STATUS(take_in_config(manifest, options.file));
+    return bad_input("this is not a DeepSpeedJob", source, "kind: DeepSpeedJob is expected");
+  DSJ_TRY_STATUS(take_in_config(manifest, source));
   if (!options.name.empty()) manifest["metadata"]["name"] = options.name;
   DSJ_TRY(auto job, jobspec::read_cluster_manifest(manifest));
-  job.source = options.file;
+  job.source = source;
   // A ConfigMap can be read only in the cluster.
   const auto findings = job.ds_config_map ? job.findings : jobspec::resolve(job, {}).findings;
   bool good = true;
@@ -39,7 +45,7 @@ Result<Json> manifest_of(const SubmitOptions& options) {
     std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
     good = good && finding.severity == Finding::Severity::Warning;
   }
-  if (!good) return bad_input("the job cannot run; nothing was created", options.file);
+  if (!good) return bad_input("the job cannot run; nothing was created", source);
   return manifest;
 }
 
@@ -83,17 +89,15 @@ int run_submit(Arguments args, const Connect& connect) {
       "beside the manifest, as for `dsj run`.",
       "dsj submit"};
   SubmitOptions options;
-  parser.option("FILE", options.file, "a DeepSpeedJob (YAML); -f FILE is the same").required();
+  parser.option("-f,--filename,FILE", options.file, "a DeepSpeedJob (YAML); -: standard input")
+      .required();
   add_cluster_flags(parser, options.flags);
   parser.option("--name", options.name, "the job's name (default: the manifest's)");
   const auto dry = parser.flag("--dry-run", options.dry_run, "only check the manifest");
   parser.flag("--wait", options.wait, "wait until the job has ended; the exit code is then 0 or 1");
   ObjectResult result(parser);
   result.excludes(dry);
-  // Accept kubectl's -f FILE.
-  std::vector<std::string> words(args.begin(), args.end());
-  std::erase_if(words, [](const std::string& one) { return one == "-f" || one == "--filename"; });
-  if (const auto over = parser.parse(words)) return *over;
+  if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("submit", session.error());
   auto manifest = manifest_of(options);

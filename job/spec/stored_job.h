@@ -1,5 +1,5 @@
-// What the operator keeps of a job in one ConfigMap: job.json for its agents, and the texts that the spec was made of. What is
-// rendered and what is refused as too large are one function. Pure.
+// The contents of a job's ConfigMap: job.json for its agents, and the texts from which the operator
+// reads the accepted spec again. The operator renders it, and the checks measure it. Pure.
 #pragma once
 
 #include <map>
@@ -11,26 +11,27 @@
 
 namespace dsj::jobspec {
 
-/// The keys beside kWorkerJobFile (contract.h).
+/// Keys, in addition to kWorkerJobFile (contract.h) and kDsConfigKey.
 inline constexpr char kStoredSpec[] = "spec.json";
 inline constexpr char kStoredTemplate[] = "template.json";
 
 struct StoredTexts {
   std::string spec;    ///< as JSON
-  std::string config;  ///< of the ConfigMap that configFrom names; empty: the config is in the spec
-  std::string worker_template;  ///< worker_template.h's text; empty: none
+  std::string config;  ///< from the ConfigMap of configFrom; empty if the config is in the spec
+  std::string worker_template;  ///< worker_template.h's text; empty if none
 };
 
-/// By key. job.json has only what a revision is a hash of. What may change while the gang runs agent 0 reads in the job's
-/// status: the budget in status.restarts, the others in status.timeouts.
+/// The data by key. job.json contains only what the revision hashes. Values that may change while the
+/// gang runs are read by agent 0 from the job's status: the budget from status.restarts, the others
+/// from status.timeouts.
 std::map<std::string, std::string> stored_data(const Job& job, const StoredTexts& texts);
 
-/// A cluster's keys beside them (jwks.json): longer ones are left out.
+/// Space for the cluster's public keys (jwks.json). The operator leaves out longer ones.
 inline constexpr size_t kTokenKeysBytesMax = 32 * 1024;
-/// Kubernetes counts the values of a ConfigMap, up to 1 MiB.
+/// Kubernetes limits the sum of a ConfigMap's values to 1 MiB.
 inline constexpr size_t kStoredBytesMax = (1 << 20) - kTokenKeysBytesMax;
 
-/// An error if no ConfigMap holds the job: its pods could never be made.
+/// An error if the data do not fit in a ConfigMap, so that no pod could start.
 std::optional<dsconfig::Finding> check_stored_size(const Job& job, const StoredTexts& texts);
 
 }  // namespace dsj::jobspec

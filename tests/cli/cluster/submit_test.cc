@@ -50,8 +50,56 @@ TEST_F(Submit, TakesTheFileBesideTheManifestIntoTheJob) {
 }
 
 TEST_F(Submit, TakesTheFileAsKubectlDoes) {
-  ASSERT_EQ(run(run_submit, {"-f", manifest()}), 0) << err_;
-  EXPECT_TRUE(there());
+  const std::string file = manifest();
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"-f", file},
+                                             {"-f" + file},
+                                             {"-f=" + file},
+                                             {"--filename", file},
+                                             {"--filename=" + file}}) {
+    ASSERT_EQ(run(run_submit, words), 0) << words[0] << err_;
+    EXPECT_TRUE(there());
+    ASSERT_TRUE(client_.remove(jobs_resource(), "team", "quick"));
+  }
+  EXPECT_EQ(run(run_submit, {"-f", file, file}), 2);
+  EXPECT_EQ(run(run_submit, {"-f"}), 2);
+  EXPECT_EQ(run(run_submit, {}), 2);
+  EXPECT_THAT(err_, HasSubstr("--filename is required"));
+  EXPECT_FALSE(there());
+}
+
+/// `kustomize build | dsj submit -f -`
+TEST_F(Submit, ReadsStandardInput) {
+  const int kept = dup(0);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"-f", "-"}, {"-f-"}, {"--filename=-"}, {"-"}}) {
+    std::string text =
+        "apiVersion: training.dsj.dev/v1alpha1\nkind: DeepSpeedJob\n"
+        "metadata: {name: quick}\nspec: {deepspeed: {config: "
+        "{train_micro_batch_size_per_gpu: 1}}, training: {modelNameOrPath: /m, "
+        "dataPath: /d.json, outputDir: /out, maxSteps: 3}, workers: {replicas: 1}}\n";
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    ASSERT_EQ(::write(ends[1], text.data(), text.size()), std::ssize(text));
+    close(ends[1]);
+    dup2(ends[0], 0);
+    close(ends[0]);
+    EXPECT_EQ(run(run_submit, words), 0) << words[0] << err_;
+    EXPECT_TRUE(there());
+    (void)client_.remove(jobs_resource(), "team", "quick");
+  }
+  dup2(kept, 0);
+  close(kept);
+}
+
+/// 1 MiB holds the manifest, and not what the operator keeps of it.
+TEST_F(Submit, AJobThatNoConfigMapHoldsIsRefused) {
+  write("ds.json", Json({{"train_micro_batch_size_per_gpu", 2},
+                         {"tensorboard", {{"job_name", std::string(600'000, 'x')}}}})
+                       .dump());
+  EXPECT_EQ(run(run_submit, {manifest()}), 2);
+  EXPECT_THAT(err_, HasSubstr("expected at most 1015808"));
+  EXPECT_FALSE(there());
 }
 
 TEST_F(Submit, AFileThatNoClusterStoresIsRefusedWithItsTrueSize) {
@@ -64,6 +112,7 @@ TEST_F(Submit, NoWorkersAreASuspendedJob) {
   EXPECT_EQ(run(run_scale, {"quick", "--replicas", "0"}), 2);
   EXPECT_THAT(err_, HasSubstr("dsj suspend NAME"));
   EXPECT_EQ(run(run_scale, {"quick", "--replicas=0"}), 2);
+  EXPECT_THAT(err_, HasSubstr("dsj suspend NAME"));
 }
 
 TEST_F(Submit, BadInputCreatesNothing) {

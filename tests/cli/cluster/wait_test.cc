@@ -70,6 +70,26 @@ TEST_F(WaitVerb, AStateFromBeforeAnEditDoesNotCount) {
   EXPECT_EQ(run(run_wait, {"quick", "--timeout", "3"}), 1);
 }
 
+/// ttlSecondsAfterFinished: 0: the job is Complete for less than a second.
+TEST_F(WaitVerb, AJobThatIsDeletedAtItsEndHasEnded) {
+  for (const char* state : {"Complete", "Failed", "Running"}) {
+    add_job("quick");
+    set_status("quick", {{"phase", "Running"}, {"observedGeneration", 1}});
+    clock_.meanwhile = [&] {
+      set_status("quick", {{"phase", state}});
+      ASSERT_TRUE(client_.remove(jobs_resource(), "team", "quick"));
+      if (state == std::string("Failed")) add_job("quick");
+    };
+    const bool complete = state == std::string("Complete");
+    EXPECT_EQ(run(run_wait, {"quick"}), complete ? 0 : 1) << state << err_;
+    EXPECT_THAT(complete ? out_ : err_,
+                HasSubstr(complete                         ? "quick is Complete"
+                          : state == std::string("Failed") ? "the job is Failed"
+                                                           : "it was deleted when it was Running"));
+    (void)client_.remove(jobs_resource(), "team", "quick");
+  }
+}
+
 TEST_F(WaitVerb, AnotherJobByTheNameEndsIt) {
   add_job("quick");
   clock_.meanwhile = [&] {
