@@ -39,7 +39,7 @@ struct StepOptions {
   double neftune_alpha = 0;     ///< of the noise on embeddings, in training only
   FlightLog* flight = nullptr;  ///< ticks at every part of a step; may be null
   layout::PieceRule pieces = {};
-  /// With recompute: stores the layers' inputs; null: no change. Must outlive this.
+  /// With recompute: stores the layers' inputs; null: kept on the device. Must outlive this.
   zero::LayerInputs* inputs = nullptr;
 };
 
@@ -87,9 +87,9 @@ struct StepResult {
   bool skipped = false;          ///< no update, because the norm was not finite
   std::string bad_gradient;      ///< if skipped: the first bad parameter
   bool scale_exhausted = false;  ///< skipped at the smallest fp16 scale; ends the run
-  int64_t tokens = 0;
-  bool stop = false;     ///< a rank was asked to stop; same on all ranks
-  StepVotes votes = {};  ///< sums over the ranks
+  int64_t tokens = 0;            ///< of all ranks
+  bool stop = false;             ///< a rank was asked to stop; same on all ranks
+  StepVotes votes = {};          ///< sums over the ranks
   /// optim::metrics_of() for the micro-steps of all ranks.
   std::map<std::string, double> metrics = {};
   /// The targets of all ranks in the next step; nullopt if unknown.

@@ -46,13 +46,12 @@ namespace dsj::zero {
 class PackedWeights;
 
 struct FlatOptions {
-  layout::Stage stage;                  ///< of this flat (layout::stage_of_flat)
-  at::ScalarType compute = at::kFloat;  ///< of working copy and whole gradient
-  std::optional<at::ScalarType> gathered =
-      {};                                     ///< of a copy gathered from shards; default: compute
-  at::ScalarType grad_accum = at::kFloat;     ///< of the sum over micro-steps
-  at::ScalarType communication = at::kFloat;  ///< of gradients on the wire
-  optim::Averaging averaging;                 ///< factors before and after reduction
+  layout::Stage stage;                          ///< of this flat (layout::stage_of_flat)
+  at::ScalarType compute = at::kFloat;          ///< of working copy and whole gradient
+  std::optional<at::ScalarType> gathered = {};  ///< of copies gathered from shards, if not compute
+  at::ScalarType grad_accum = at::kFloat;       ///< of the sum over micro-steps
+  at::ScalarType communication = at::kFloat;    ///< of gradients on the wire
+  optim::Averaging averaging;                   ///< factors before and after reduction
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< the optimizer's
   std::vector<bool> decays = {};  ///< [slot]: whether weight decay acts on it; empty: on all

@@ -1,6 +1,7 @@
 // The part of NCCL's C interface that nccl.cc calls, as NCCL 2.28.9 has it (libtorch 2.11's).
-// NCCL's package is 200 MB for one header, so its declarations stand here. A newer NCCL reads this
-// version's ncclConfig_t: it carries size and version. tests/run/cuda_check.py compares this text with NCCL's own.
+// NCCL's package is 200 MB for one header, so its declarations are copied here. A newer NCCL accepts
+// this version's ncclConfig_t, which has size and version. tests/run/cuda_check.py compares this text
+// with NCCL's own.
 #pragma once
 
 #include <cuda_runtime_api.h>
