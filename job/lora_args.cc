@@ -82,10 +82,122 @@ Status read_saved(LoraArgs& args, const json& value, const std::string& path) {
   return read_names(value, path, args.modules_to_save);
 }
 
+Status read_lr_ratio(LoraArgs& args, const json& value, const std::string& path) {
+  const auto number = number_of(value);
+  if (!number || !std::isfinite(*number) || *number <= 0)
+    return wrong(value, "a number greater than 0, such as 16", path);
+  args.lr_ratio = *number;
+  return {};
+}
+
 Status read_rslora(LoraArgs& args, const json& value, const std::string& path) {
   const auto flag = bool_of(value);
   if (!flag) return wrong(value, "true or false", path);
   args.use_rslora = *flag;
+  return {};
+}
+
+Status read_dora(LoraArgs& args, const json& value, const std::string& path) {
+  const auto flag = bool_of(value);
+  if (!flag) return wrong(value, "true or false", path);
+  args.use_dora = *flag;
+  return {};
+}
+
+/// Why a way to begin that PEFT has is not built, by its name's first word; null: it is not one.
+const char* init_refusal(const std::string& name) {
+  static constexpr std::pair<const char*, const char*> kWays[] = {
+      {"pissa",
+       "PiSSA takes the adapter out of the base's weights, and a run leaves them as they are"},
+      {"olora",
+       "OLoRA takes the adapter out of the base's weights, and a run leaves them as they are"},
+      {"corda",
+       "CorDA takes the adapter out of the base's weights, and a run leaves them as they are"},
+      {"lora_ga",
+       "LoRA-GA takes the adapter out of the base's weights, and a run leaves them as they "
+       "are"},
+      {"loftq", "LoftQ changes the base's weights, and a run leaves them as they are"},
+      {"eva", "EVA begins with a pass over the rows, which is not built"},
+      {"orthogonal", "orthogonal matrices are not built"},
+      {"mica", "MiCA trains A alone, which is not built"}};
+  for (const auto& [word, why] : kWays)
+    if (name.starts_with(word)) return why;
+  return nullptr;
+}
+
+Status read_init(LoraArgs& args, const json& value, const std::string& path) {
+  std::string name = value.is_string() ? value.get<std::string>() : "";
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (const auto flag = bool_of(value)) {
+    args.init = *flag ? AdapterInit::Zero : AdapterInit::Random;
+  } else if (name == "gaussian") {
+    args.init = AdapterInit::Gaussian;
+  } else if (const char* why = init_refusal(name)) {
+    const bool from_base = std::string_view(why).find("out of the base") != std::string_view::npos;
+    return bad_input(
+        why, path,
+        from_base ? "make the residual model and its first adapter with PEFT, and name them as "
+                    "modelNameOrPath and lora.adapterNameOrPath"
+                  : "leave it out, or write gaussian");
+  } else {
+    return wrong(value, "true, false or gaussian", path);
+  }
+  return {};
+}
+
+/// An object, or its text.
+Result<json> pattern_object(const json& value, const std::string& path) {
+  json object = value;
+  if (value.is_string()) object = json::parse(value.get<std::string>(), nullptr, false);
+  if (!object.is_object())
+    return std::unexpected(wrong(value, "an object such as {\"down_proj\": 4}", path).error());
+  return object;
+}
+
+Status read_rank_pattern(LoraArgs& args, const json& value, const std::string& path) {
+  DSJ_TRY(const json object, pattern_object(value, path));
+  for (const auto& [key, rank] : object.items()) {
+    LoraArgs one;
+    DSJ_TRY_STATUS(read_r(one, rank, path + "." + key));
+    args.rank_pattern.emplace_back(key, one.r);
+  }
+  return {};
+}
+
+Status read_alpha_pattern(LoraArgs& args, const json& value, const std::string& path) {
+  DSJ_TRY(const json object, pattern_object(value, path));
+  for (const auto& [key, alpha] : object.items()) {
+    LoraArgs one;
+    DSJ_TRY_STATUS(read_alpha(one, alpha, path + "." + key));
+    args.alpha_pattern.emplace_back(key, one.alpha);
+  }
+  return {};
+}
+
+Status read_layers(LoraArgs& args, const json& value, const std::string& path) {
+  json list = value;
+  if (value.is_string()) {  // a command line's, commas between
+    list = json::parse("[" + value.get<std::string>() + "]", nullptr, false);
+    if (list.is_array() && list.size() == 1 && list[0].is_array()) list = json(list[0]);
+  }
+  if (!list.is_array()) list = json::array({list});
+  for (const json& one : list) {
+    const auto number = number_of(one);
+    const auto layer = number ? text::to_int(*number) : std::nullopt;
+    if (!layer || *layer < 0) return wrong(value, "numbers of layers, from 0", path);
+    args.layers_to_transform.push_back(*layer);
+  }
+  std::ranges::sort(args.layers_to_transform);
+  return {};
+}
+
+Status read_adapter(LoraArgs& args, const json& value, const std::string& path) {
+  if (!value.is_string() || value.get<std::string>().empty())
+    return wrong(value, "a directory with adapter_config.json", path);
+  args.adapter = value.get<std::string>();
+  if (args.adapter.contains(','))
+    return bad_input("names several adapters", path,
+                     "dsj merge each but the last into the base, and name the last");
   return {};
 }
 
@@ -148,6 +260,13 @@ constexpr Field kFields[] = {{"r", read_r},
                              {"modulesToSave", read_saved},
                              {"useRslora", read_rslora},
                              {"bias", read_bias},
+                             {"useDora", read_dora},
+                             {"initLoraWeights", read_init},
+                             {"rankPattern", read_rank_pattern},
+                             {"alphaPattern", read_alpha_pattern},
+                             {"layersToTransform", read_layers},
+                             {"adapterNameOrPath", read_adapter},
+                             {"loraplusLrRatio", read_lr_ratio},
                              {"loadIn4bit", read_load_in_4bit},
                              {"loadIn8bit", read_load_in_8bit},
                              {"bnb4bitQuantType", read_quant_type},
@@ -162,6 +281,7 @@ std::string own_name(const std::string& key) {
   if (plain == "lorar" || plain == "rank") return "r";
   if (plain == "usebnbnestedquant" || plain == "doublequantization") return "bnb4bitUseDoubleQuant";
   if (plain == "quantizationtype") return "bnb4bitQuantType";
+  if (plain == "lorapluslrratio" || plain == "loraplrratio") return "loraplusLrRatio";
   if (plain == "quantizationbit") return "loadIn4bit";
   return {};
 }
@@ -169,19 +289,28 @@ std::string own_name(const std::string& key) {
 /// Whether `key` is a setting of PEFT that would change the result and is not built.
 bool is_not_built(const std::string& key) {
   static constexpr const char* kNames[] = {
-      "usedora",       "initloraweights",       "rankpattern",      "alphapattern",
-      "layerspattern", "layerstotransform",     "excludemodules",   "loftqconfig",
-      "evaconfig",     "cordaconfig",           "faninfanout",      "targetparameters",
-      "lorabias",      "trainabletokenindices", "layerreplication", "megatronconfig",
-      "useqalora",     "ensureweighttying"};
+      "layerspattern",         "excludemodules",   "loftqconfig",      "evaconfig",
+      "cordaconfig",           "faninfanout",      "targetparameters", "lorabias",
+      "trainabletokenindices", "layerreplication", "megatronconfig",   "useqalora",
+      "ensureweighttying"};
   return std::ranges::find(kNames, text::normalized(key)) != std::end(kNames);
 }
 
 }  // namespace
 
-double LoraArgs::scaling() const {
-  const auto rank = static_cast<double>(r);
-  return alpha / (use_rslora ? std::sqrt(rank) : rank);
+double LoraArgs::scaling_of(int64_t its_rank, double its_alpha) const {
+  const auto rank = static_cast<double>(its_rank);
+  return its_alpha / (use_rslora ? std::sqrt(rank) : rank);
+}
+
+int64_t LoraArgs::largest_rank() const {
+  int64_t largest = r;
+  for (const auto& [key, rank] : rank_pattern) largest = std::max(largest, rank);
+  return largest;
+}
+
+bool LoraArgs::says(const char* field) const {
+  return std::ranges::find(said, field) != said.end();
 }
 
 Result<LoraArgs> lora_args_from_json(const json& object, const std::string& path) {
@@ -206,6 +335,10 @@ Result<LoraArgs> lora_args_from_json(const json& object, const std::string& path
     return bad_input("\"" + key + "\" is not a setting of LoRA", at,
                      hint.empty() ? "remove it" : hint);
   }
+  if (args.adapter.empty()) return args;
+  for (const auto& [key, value] : object.items())
+    if (key != "adapterNameOrPath" && !value.is_null()) args.said.push_back(key);
+  std::ranges::sort(args.said);
   return args;
 }
 
@@ -215,9 +348,23 @@ json to_json(const LoraArgs& args) {
   if (!args.target_modules.empty()) object["targetModules"] = args.target_modules;
   if (!args.modules_to_save.empty()) object["modulesToSave"] = args.modules_to_save;
   if (args.use_rslora) object["useRslora"] = true;
+  if (args.use_dora) object["useDora"] = true;
+  if (args.init == AdapterInit::Gaussian) object["initLoraWeights"] = "gaussian";
+  if (args.init == AdapterInit::Random) object["initLoraWeights"] = false;
+  for (const auto& [key, rank] : args.rank_pattern) object["rankPattern"][key] = rank;
+  for (const auto& [key, alpha] : args.alpha_pattern) object["alphaPattern"][key] = alpha;
+  if (!args.layers_to_transform.empty()) object["layersToTransform"] = args.layers_to_transform;
+  if (args.lr_ratio != 1) object["loraplusLrRatio"] = args.lr_ratio;
   if (args.load_in_4bit) object["loadIn4bit"] = true;
   if (args.double_quant) object["bnb4bitUseDoubleQuant"] = true;
   if (!args.compute_dtype.empty()) object["bnb4bitComputeDtype"] = args.compute_dtype;
+  if (args.adapter.empty()) return object;
+  for (auto it = object.begin(); it != object.end();)
+    it = args.says(it.key().c_str()) ? std::next(it) : object.erase(it);
+  // What is said by default is the adapter's to contradict.
+  if (args.says("useRslora")) object["useRslora"] = args.use_rslora;
+  if (args.says("useDora")) object["useDora"] = args.use_dora;
+  object["adapterNameOrPath"] = args.adapter;
   return object;
 }
 

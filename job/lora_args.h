@@ -5,11 +5,19 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/result.h"
 
 namespace dsj {
+
+/// The values of new adapters. None changes the base's weights.
+enum class AdapterInit {
+  Zero,      ///< A uniform as torch's Linear begins, B zeros: PEFT's true
+  Gaussian,  ///< A normal with deviation 1 / r, B zeros
+  Random,    ///< both uniform as torch's Linear begins: PEFT's false
+};
 
 struct LoraArgs {
   int64_t r = 8;       ///< rank of an update, > 0
@@ -23,7 +31,21 @@ struct LoraArgs {
   std::string target_pattern;
   /// Suffixes of names of modules that are trained and saved in full, beside the adapters.
   std::vector<std::string> modules_to_save;
+  /// LoRA+: the rate of B, and of vectors that are trained, is so many times the learning rate
+  /// (job/plan/lora_plus.h). A resolved layout has 1: it decides no parameter.
+  double lr_ratio = 1;
   bool use_rslora = false;  ///< alpha / sqrt(r) instead of alpha / r (Kalajdzievski 2023)
+  bool use_dora = false;    ///< a magnitude for each output column (Liu et al. 2024)
+  AdapterInit init = AdapterInit::Zero;
+  /// Of modules whose name ends with what a key matches whole, the rank or alpha in place of r and
+  /// alpha. The first key of the object's order that matches holds.
+  std::vector<std::pair<std::string, int64_t>> rank_pattern;
+  std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::vector<int64_t> layers_to_transform;  ///< adapters in these layers alone; empty: in all
+  /// A directory in PEFT's layout: the run begins with its adapter. What `said` does not name is
+  /// then the adapter's (weights::resolve_adapter). Both are empty in a resolved layout.
+  std::string adapter;
+  std::vector<std::string> said;  ///< beside `adapter`: the fields that the object had, sorted
   /// The linear layers of the base model are stored in 4 bits as NF4 (QLoRA, Dettmers et al. 2023).
   bool load_in_4bit = false;
   bool double_quant = false;  ///< also stores their scales in 8 bits; needs load_in_4bit
@@ -31,19 +53,24 @@ struct LoraArgs {
   /// equal the type that ds_config resolves to.
   std::string compute_dtype;
 
-  double scaling() const;
+  /// Of an adapter of rank `r` with this alpha.
+  double scaling_of(int64_t rank, double its_alpha) const;
+  double scaling() const { return scaling_of(r, alpha); }
+  int64_t largest_rank() const;
+  bool says(const char* field) const;
   /// False if modules are trained in full, without adapters (layout/trained_part.h).
   bool adapts() const { return !target_modules.empty() || !target_pattern.empty(); }
   friend bool operator==(const LoraArgs&, const LoraArgs&) = default;
 };
 
-/// Reads {r, alpha, dropout, targetModules, modulesToSave, useRslora, bias} and, with the names of
-/// transformers' BitsAndBytesConfig, {loadIn4bit, bnb4bitQuantType, bnb4bitUseDoubleQuant,
+/// Reads {r, alpha, dropout, targetModules, modulesToSave, useRslora, bias, loraplusLrRatio, useDora,
+/// initLoraWeights, rankPattern, alphaPattern, layersToTransform, adapterNameOrPath} and, with the
+/// names of transformers' BitsAndBytesConfig, {loadIn4bit, bnb4bitQuantType, bnb4bitUseDoubleQuant,
 /// bnb4bitComputeDtype}. targetModules is a list of names or one string. Errors: BadInput with the
 /// path if a field is unknown, a value is out of range, or a setting is not built (bias other than
-/// "none", DoRA, rank patterns, fp4, 8 bits ...).
+/// "none", PiSSA, fp4, 8 bits ...).
 Result<LoraArgs> lora_args_from_json(const nlohmann::json& object, const std::string& path);
-/// Writes every field, in the form that lora_args_from_json() reads.
+/// Writes every field, in the form that lora_args_from_json() reads; with `adapter` those in `said`.
 nlohmann::json to_json(const LoraArgs& args);
 
 /// The differences, for a message: "r 8 → 16, targetModules [...] → [...]". Empty if equal.

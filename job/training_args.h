@@ -98,7 +98,7 @@ struct TrainingArgs {
   /// The objective (job/dsconfig/objective.h): sft; or dpo, orpo, kto, reward, pretrain.
   std::optional<std::string> objective;
   std::optional<double> beta;  ///< 0.1; TRL's, for dpo, kto and orpo
-  /// TRL's, for dpo: sigmoid; or hinge, ipo, robust ... For sft: nll, the only choice.
+  /// TRL's, for dpo: sigmoid; or hinge, ipo, robust ... For sft: nll or dft.
   std::optional<std::string> loss_type;
   std::optional<double> label_smoothing;             ///< 0; TRL's, for dpo
   std::optional<double> rpo_alpha;                   ///< 0; TRL's before 1.0, for dpo

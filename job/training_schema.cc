@@ -206,9 +206,10 @@ const std::vector<TrainingField>& training_fields() {
           above(0), "", "prefBeta"),
       row("lossType", &A::loss_type,
           "The loss of dpo: sigmoid (the default), hinge, ipo and others of TRL; of kto: kto (the "
-          "default) or apo_zero_unpaired; nll is that of sft.",
+          "default) or apo_zero_unpaired; nll is that of sft, dft the "
+          "same where each token counts by its probability.",
           kAny,
-          "nll sigmoid hinge ipo robust exo_pair nca_pair bco_pair sppo_hard apo_zero apo_down "
+          "nll dft sigmoid hinge ipo robust exo_pair nca_pair bco_pair sppo_hard apo_zero apo_down "
           "sigmoid_norm kto apo_zero_unpaired",
           "prefLoss"),
       row("labelSmoothing", &A::label_smoothing,

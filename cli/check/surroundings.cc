@@ -13,6 +13,7 @@
 #include "engine/checkpoint/reader.h"
 #include "engine/data/files/row_sources.h"
 #include "engine/deepspeed/folder.h"
+#include "engine/weights/continued_adapter.h"
 #include "engine/weights/tensor_check.h"
 #include "job/contract.h"
 #include "job/layout/trained_model.h"
@@ -91,18 +92,32 @@ class Look {
     around_.facts.positions = model->longest_sequence();
     around_.facts.positions_learned = model->learned_positions;
     if (job_.training.lora) {
-      auto lora = layout::resolve_lora(*model, *job_.training.lora);
-      if (!lora)
-        add(Severity::Error, "spec.training." + lora.error().where, lora.error().message,
-            lora.error().hint);
-      else
-        around_.lora = std::move(*lora);
+      adapters(*model);
     } else {
       trained_part(*model);
     }
     around_.model_directory = *directory;
     around_.model = std::move(*model);
     weights();
+  }
+
+  /// If the adapter to begin with is not on this machine, the plan assumes PEFT's defaults for what
+  /// it would decide.
+  void adapters(const layout::ModelConfig& model) {
+    const LoraArgs& asked = *job_.training.lora;
+    std::error_code ignored;
+    if (!asked.adapter.empty() && !fs::is_directory(asked.adapter, ignored)) {
+      problem("lora.adapterNameOrPath",
+              {ErrorKind::BadInput, "there is no such directory", asked.adapter,
+               "name a directory with adapter_config.json and adapter_model.safetensors"});
+      if (auto assumed = layout::resolve_lora(model, asked)) around_.lora = std::move(*assumed);
+      return;
+    }
+    auto lora = weights::resolve_adapter(files_, model, asked);
+    if (!lora)
+      return add(Severity::Error, "spec.training." + lora.error().where, lora.error().message,
+                 lora.error().hint);
+    around_.lora = std::move(*lora);
   }
 
   void trained_part(const layout::ModelConfig& model) {

@@ -53,7 +53,7 @@ class RecipeImport {
       } else if (is_of_freeze(key)) {
         if (json_text(document_, "finetuning_type") != "freeze")
           lose(key, "acts with finetuning_type freeze only");
-      } else if (!adapters && (key.starts_with("lora_") || key == "additional_target")) {
+      } else if (!adapters && is_of_lora(key)) {
         lose(key, "acts with finetuning_type lora only");
       } else if (key == "additional_target") {
         give("lora_modules_to_save", argument_word(value));
@@ -150,11 +150,25 @@ class RecipeImport {
   /// LLaMA-Factory trains adapters by default, with its own defaults for them.
   void llamafactory_adapters() {
     if (!says("finetuning_type")) give("use_lora", "True");
+    if (says("adapter_name_or_path")) {  // its adapter_config.json says the rest
+      const std::string stage = json_text(document_, "stage");
+      if (stage == "dpo" || stage == "kto")
+        note(
+            "adapter_name_or_path: the reference is the model with this adapter, as in TRL; "
+            "LLaMA-Factory's is the model without it");
+      return;
+    }
     if (!says("lora_rank")) give("lora_rank", "8");
     if (!says("lora_target")) give("lora_target", "all");
     const json rank = says("lora_rank") ? document_["lora_rank"] : json(8);
     if (!says("lora_alpha") && rank.is_number_integer() && rank > 0 && rank < 1 << 20)
       give("lora_alpha", std::to_string(2 * rank.get<int64_t>()));
+  }
+
+  static bool is_of_lora(const std::string& key) {
+    return key.starts_with("lora_") || key.starts_with("loraplus_") || key.starts_with("pissa_") ||
+           key == "additional_target" || key == "use_rslora" || key == "use_dora" ||
+           key == "create_new_adapter";
   }
 
   static bool is_of_freeze(const std::string& key) {

@@ -26,6 +26,8 @@ const std::map<std::string, std::string>& renamed() {
       {"target_modules", "lora_target_modules"},
       {"modules_to_save", "lora_modules_to_save"},
       {"lorap_lr_ratio", "loraplus_lr_ratio"},
+      {"adapters", "adapter_name_or_path"},
+      {"init_weights", "init_lora_weights"},
       {"train_dataloader_shuffle", "shuffle"}};
   return names;
 }
@@ -288,21 +290,27 @@ Status SwiftImport::tuner() {
   fill("learning_rate", lora ? "1e-4" : "1e-5");
   if (lora) {
     give("use_peft", "True");
-    fill("lora_rank", "8");
-    fill("lora_alpha", "32");
-    fill("lora_dropout", "0.05");
-    fill("target_modules", "all-linear");
-    if (const auto weights = take("init_weights");
-        weights && *weights != "true" && *weights != "True")
-      return bad_input("adapters that begin as " + *weights + " are not built", "--init_weights",
-                       "leave it out");
+    if (says("adapters") && command_ == "rlhf" && !scores_)
+      note(
+          "--adapters: the reference is the model with this adapter, as in TRL; ms-swift's is the "
+          "model without it");
+    if (!says("adapters")) {  // else their adapter_config.json says it
+      fill("lora_rank", "8");
+      fill("lora_alpha", "32");
+      fill("lora_dropout", "0.05");
+      fill("target_modules", "all-linear");
+    }
+    if (says("optimizer") && argument_word(said_["optimizer"]) == "lorap") take("optimizer");
     if (says("target_regex"))
       return bad_input("modules by a regular expression are not built", "--target_regex",
                        "name them by --target_modules");
   } else {
-    for (const char* key :
-         {"lora_rank", "lora_alpha", "lora_dropout", "target_modules", "use_rslora", "lora_bias",
-          "use_dora", "init_weights", "target_regex", "modules_to_save", "lorap_lr_ratio"})
+    if (says("adapters"))
+      return bad_input("an adapter below a full fine-tuning is not built", "--adapters",
+                       "dsj merge it into its base, and name the merged model");
+    for (const char* key : {"lora_rank", "lora_alpha", "lora_dropout", "target_modules",
+                            "use_rslora", "lora_bias", "use_dora", "init_weights", "target_regex",
+                            "modules_to_save", "lorap_lr_ratio", "lorap_emb_lr"})
       if (take(key)) lose(key, "acts with tuner_type lora only");
     DSJ_TRY_STATUS(frozen());
   }

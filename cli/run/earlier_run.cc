@@ -131,6 +131,10 @@ Result<json> inputs_of(Files& files, const jobspec::Job& job) {
                    {"numTrainEpochs", training.num_train_epochs.value_or(3)}}}};
   DSJ_TRY(json model, model_content(files, training.model_name_or_path));
   inputs["model"] = {{"path", training.model_name_or_path}, {"content", std::move(model)}};
+  if (training.lora && !training.lora->adapter.empty()) {
+    DSJ_TRY(json content, model_content(files, training.lora->adapter));
+    inputs["adapter"] = {{"path", training.lora->adapter}, {"content", std::move(content)}};
+  }
   DSJ_TRY(json data, rows_content(files, training.data_path, training.dataset.value_or("")));
   inputs["data"] = {{"path", training.data_path}, {"content", std::move(data)}};
   if (const auto [path, dataset] = eval_source(training); !path.empty()) {

@@ -16,6 +16,7 @@ constexpr int64_t kFirstSite = 1 << 16;
 struct Part {
   const layout::Adapter* adapter;
   int64_t first, size;
+  int index;  ///< of its weight in the projection
 };
 
 std::vector<Part> parts_of(const zero::UnitParameters& p, const Projection& projection) {
@@ -23,7 +24,7 @@ std::vector<Part> parts_of(const zero::UnitParameters& p, const Projection& proj
   int64_t first = 0;
   for (size_t i = 0; i < projection.sizes.size(); first += projection.sizes[i++]) {
     if (const auto* adapter = p.adapter(projection.weight + static_cast<int>(i)))
-      parts.push_back({adapter, first, projection.sizes[i]});
+      parts.push_back({adapter, first, projection.sizes[i], static_cast<int>(i)});
   }
   return parts;
 }
@@ -41,15 +42,47 @@ at::Tensor dropped(const at::Tensor& x, const ops::Dropout& dropout) {
   return out;
 }
 
+at::Tensor low_rank(const at::Tensor& z, const at::Tensor& b, double s) {
+  at::Tensor update = at::empty({z.size(0), b.size(0)}, z.options());
+  gemm::linear(update, z, b);
+  return update.mul_(s);
+}
+
 /// out += s z b^T.
 void add_scaled(at::Tensor out, const at::Tensor& z, const at::Tensor& b, double s) {
   if (out.scalar_type() == at::kFloat) {
     out.addmm_(z, b.t(), 1, s);
     return;
   }
-  at::Tensor update = at::empty(out.sizes(), out.options());
-  gemm::linear(update, z, b);
-  out.add_(update.mul_(s));
+  out.add_(low_rank(z, b, s));
+}
+
+/// x w^T of the frozen weight alone.
+at::Tensor base_product(const zero::UnitParameters& p, const Part& part, const at::Tensor& x) {
+  at::Tensor out = at::empty({x.size(0), part.size}, x.options());
+  gemm::linear(out, x, p.weight(part.adapter->weight));
+  return out;
+}
+
+/// DoRA: out = bias + f (x w^T + s z b^T), where out is bias + x w^T and f [width] scales columns.
+/// With dropout the adapter reads another x than the base: out += (f - 1) x' w^T + f s z b^T.
+void forward_scaled(const zero::UnitParameters& p, const Projection& projection, const Part& part,
+                    const at::Tensor& input, const at::Tensor& z, bool dropped, at::Tensor out) {
+  const at::Tensor b = p.weight(part.adapter->b);
+  const at::Tensor factor = dora::lengths_of(p, *part.adapter).factor.to(out.scalar_type());
+  const double s = part.adapter->scaling;
+  if (dropped) {
+    const at::Tensor base = base_product(p, part, input);
+    out.add_(low_rank(z, b, s).add_(base).mul_(factor)).sub_(base);
+    return;
+  }
+  const at::Tensor bias = projection.bias < 0
+                              ? at::Tensor()
+                              : p.weight(projection.bias + part.index).to(out.scalar_type());
+  if (bias.defined()) out.sub_(bias);
+  add_scaled(out, z, b, s);
+  out.mul_(factor);
+  if (bias.defined()) out.add_(bias);
 }
 
 /// z [N, count r] of all adapters in one product. Undefined unless their A are adjacent and have
@@ -64,6 +97,16 @@ at::Tensor down_together(const zero::UnitParameters& p, const std::vector<Part>&
   at::Tensor z = at::empty({x.size(0), a.size(0)}, x.options());
   gemm::linear(z, x, a);
   return z;
+}
+
+/// dm_o = sum over tokens of dy_o y_o / m_o, with y the scaled column without its bias. sz: s z.
+void magnitude_backward(const zero::UnitParameters& p, const Part& part, const at::Tensor& dout,
+                        const at::Tensor& input, const at::Tensor& sz,
+                        const dora::Lengths& lengths) {
+  at::Tensor y = base_product(p, part, input);
+  add_scaled(y, sz, p.weight(part.adapter->b), 1);
+  y.div_(lengths.before.to(y.scalar_type())).mul_(dout);
+  gemm::grad_bias(p.grad(part.adapter->magnitude), y);
 }
 
 at::Tensor down(const zero::UnitParameters& p, const Part& part, const at::Tensor& x) {
@@ -86,24 +129,55 @@ void adapters_forward(const zero::UnitParameters& p, const Projection& projectio
   const LoraArgs& lora = p.lora();
   at::Tensor together;
   if (!key || lora.dropout == 0) together = down_together(p, parts, x);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Part& part = parts[i];
-    const at::Tensor z = together.defined()
-                             ? together.narrow(1, static_cast<int64_t>(i) * lora.r, lora.r)
-                             : down(p, part, dropped(x, dropout_of(p, part, key)));
-    add_scaled(out.narrow(1, part.first, part.size), z, p.weight(part.adapter->b), lora.scaling());
+  int64_t at = 0;
+  for (const Part& part : parts) {
+    const layout::Adapter& adapter = *part.adapter;
+    const ops::Dropout dropout = dropout_of(p, part, key);
+    const at::Tensor input = together.defined() ? x : dropped(x, dropout);
+    const at::Tensor z =
+        together.defined() ? together.narrow(1, at, adapter.rank) : down(p, part, input);
+    at += adapter.rank;
+    const at::Tensor columns = out.narrow(1, part.first, part.size);
+    if (adapter.magnitude >= 0)
+      forward_scaled(p, projection, part, input, z, dropout.p > 0, columns);
+    else
+      add_scaled(columns, z, p.weight(adapter.b), adapter.scaling);
   }
+}
+
+at::Tensor base_gradient(const zero::UnitParameters& p, const Projection& projection,
+                         const at::Tensor& dy, std::optional<uint64_t> key,
+                         std::vector<dora::Lengths>& lengths) {
+  const auto parts = parts_of(p, projection);
+  at::Tensor scaled = dy;
+  for (const Part& part : parts) {
+    if (part.adapter->magnitude < 0) return dy;
+    lengths.push_back(dora::lengths_of(p, *part.adapter));
+    if (dropout_of(p, part, key).p > 0) continue;
+    if (scaled.is_same(dy)) scaled = dy.clone();
+    scaled.narrow(1, part.first, part.size).mul_(lengths.back().factor.to(dy.scalar_type()));
+  }
+  return scaled;
 }
 
 void adapters_backward(const zero::UnitParameters& p, const Projection& projection,
                        const at::Tensor& dy, const at::Tensor& x, std::optional<uint64_t> key,
-                       at::Tensor dx) {
-  for (const Part& part : parts_of(p, projection)) {
-    const double s = p.lora().scaling();
+                       const std::vector<dora::Lengths>& lengths, at::Tensor dx) {
+  const auto parts = parts_of(p, projection);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Part& part = parts[i];
+    const double s = part.adapter->scaling;
     const ops::Dropout dropout = dropout_of(p, part, key);
     const at::Tensor input = dropped(x, dropout);
-    const at::Tensor dout = dy.narrow(1, part.first, part.size);
+    at::Tensor dout = dy.narrow(1, part.first, part.size);
     const at::Tensor z = down(p, part, input).mul_(s);
+    at::Tensor of_base;  // with dropout: what else the base's product of the dropped input gets
+    if (part.adapter->magnitude >= 0) {
+      const at::Tensor factor = lengths[i].factor.to(dy.scalar_type());
+      magnitude_backward(p, part, dout, input, z, lengths[i]);
+      if (dropout.p > 0) of_base = dout.mul(factor - 1);
+      dout = dout.mul(factor);
+    }
     const auto b_grad = p.grad(part.adapter->b);
     gemm::grad_weight(b_grad, dout, z);
     at::Tensor dz = at::empty_like(z);
@@ -117,6 +191,7 @@ void adapters_backward(const zero::UnitParameters& p, const Projection& projecti
     }
     at::Tensor dinput = at::empty_like(x);
     gemm::grad_input(dinput, dz, p.weight(part.adapter->a), false);
+    if (of_base.defined()) gemm::grad_input(dinput, of_base, p.weight(part.adapter->weight), true);
     ops::dropout(dinput, dropout);
     dx.add_(dinput);
   }

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "engine/models/dora.h"
 #include "engine/models/projection_shape.h"
 #include "engine/zero/model_state.h"
 
@@ -21,9 +23,15 @@ bool has_adapters(const zero::UnitParameters& p, const Projection& projection);
 void adapters_forward(const zero::UnitParameters& p, const Projection& projection,
                       const at::Tensor& x, std::optional<uint64_t> dropout_key, at::Tensor out);
 
-/// Writes the gradients of every A and B. Adds the adapters' part to dx [N, in].
+/// The gradient that the base's product has: dy [N, width] itself, or with DoRA a copy with scaled
+/// columns. `lengths`, empty before: of every adapter with a magnitude, for adapters_backward().
+at::Tensor base_gradient(const zero::UnitParameters& p, const Projection& projection,
+                         const at::Tensor& dy, std::optional<uint64_t> dropout_key,
+                         std::vector<dora::Lengths>& lengths);
+/// Writes the gradients of every A, B and magnitude. Adds the adapters' part to dx [N, in].
 void adapters_backward(const zero::UnitParameters& p, const Projection& projection,
                        const at::Tensor& dy, const at::Tensor& x,
-                       std::optional<uint64_t> dropout_key, at::Tensor dx);
+                       std::optional<uint64_t> dropout_key,
+                       const std::vector<dora::Lengths>& lengths, at::Tensor dx);
 
 }  // namespace dsj::models

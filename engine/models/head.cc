@@ -79,6 +79,30 @@ int64_t logit_rows(int64_t n, const at::Tensor& x, int64_t vocab, const layout::
       n, vocab, limit > 0 ? limit : layout::logit_elements(!x.device().is_cpu()), pieces);
 }
 
+/// -log p of each label, [rows] fp32. Widens some rows at a time.
+at::Tensor negative_logs(const at::Tensor& logits, const at::Tensor& labels) {
+  constexpr int64_t kWidened = 1 << 18;  // elements
+  const int64_t rows = logits.size(0), some = std::max<int64_t>(1, kWidened / logits.size(1));
+  const at::Tensor out = at::empty({rows}, logits.options().dtype(at::kFloat));
+  for (int64_t first = 0; first < rows; first += some) {
+    const int64_t count = std::min(some, rows - first);
+    const at::Tensor wide = logits.narrow(0, first, count).to(at::kFloat);
+    const at::Tensor own = wide.gather(1, labels.narrow(0, first, count).unsqueeze(1)).squeeze(1);
+    out.narrow(0, first, count).copy_(at::logsumexp(wide, {1}).sub_(own));
+  }
+  return out;
+}
+
+/// ops::cross_entropy() of TokenLoss::dft.
+void dft_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double scale,
+                       const at::Tensor& loss) {
+  const at::Tensor negative = negative_logs(logits, labels);
+  const at::Tensor p = negative.neg().exp_();
+  loss.add_((negative * p).sum(at::kDouble));
+  ops::cross_entropy(logits, labels, scale, at::zeros_like(loss));
+  logits.mul_(p.to(logits.scalar_type()).unsqueeze(1));
+}
+
 /// ops::cross_entropy() with label smoothing: the loss of the label, plus `smoothing` times the
 /// difference between its logit and the mean logit.
 void smoothed_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double scale,
@@ -93,6 +117,12 @@ void smoothed_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, 
   logits.sub_(scale * smoothing / static_cast<double>(logits.size(1)));
 }
 
+void cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double scale,
+                   const TokenLoss& kind, const at::Tensor& loss) {
+  if (kind.dft) return dft_cross_entropy(logits, labels, scale, loss);
+  smoothed_cross_entropy(logits, labels, scale, kind.smoothing, loss);
+}
+
 /// The state of one head_turn() that its pieces share.
 struct Turn {
   const zero::UnitParameters& p;
@@ -104,7 +134,7 @@ struct Turn {
   const Targets& targets;
   double scale;        ///< on each target's loss
   at::Tensor weights;  ///< [targets] float: a further factor per target; may be undefined
-  double smoothing;
+  TokenLoss kind;
   at::Tensor loss;
 
   /// The products of rows h of some targets, and their loss. Writes the gradient of h.
@@ -112,8 +142,7 @@ struct Turn {
     at::Tensor logits = at::empty({piece.count, w.size(0)}, h.options());
     gemm::linear(logits, h, w, bias);
     const at::Tensor slope = shape_logits(config, logits, true);
-    smoothed_cross_entropy(logits, targets.labels.narrow(0, piece.first, piece.count), scale,
-                           smoothing, loss);
+    cross_entropy(logits, targets.labels.narrow(0, piece.first, piece.count), scale, kind, loss);
     if (weights.defined()) logits.mul_(weights.narrow(0, piece.first, piece.count).unsqueeze(1));
     if (slope.defined()) logits.mul_(slope);
     if (config.logits_scale != 1) logits.mul_(config.logits_scale);
@@ -160,7 +189,8 @@ at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t r
 /// `scale`: on each target's loss; 1 with `weights`.
 HeadResult turn_head(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, double scale,
-                     const at::Tensor& weights, const layout::PieceRule& pieces, double smoothing) {
+                     const at::Tensor& weights, const layout::PieceRule& pieces,
+                     const TokenLoss& kind) {
   const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
   const Targets& targets = batch.targets();
@@ -188,7 +218,7 @@ HeadResult turn_head(const zero::UnitParameters& p, const layout::ModelConfig& c
             targets,
             scale,
             weights,
-            smoothing,
+            kind,
             result.loss_sum};
   result.dx =
       pieces.cuts(n) ? turn_in_pieces(turn, x, alone, rows) : turn_whole(turn, x, alone, rows);
@@ -204,16 +234,16 @@ void set_logits_limit(int64_t elements) {
 
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, double scale,
-                     const layout::PieceRule& pieces, double smoothing) {
+                     const layout::PieceRule& pieces, const TokenLoss& loss) {
   const int64_t n = std::max<int64_t>(1, batch.targets().count);
-  return turn_head(p, config, x, batch, scale / n, {}, pieces, smoothing);
+  return turn_head(p, config, x, batch, scale / n, {}, pieces, loss);
 }
 
 HeadResult head_turn_weighted(const zero::UnitParameters& p, const layout::ModelConfig& config,
                               const at::Tensor& x, const MicroBatch& batch,
                               const at::Tensor& weights, const layout::PieceRule& pieces) {
   DSJ_CHECK(weights.size(0) == batch.targets().count);
-  return turn_head(p, config, x, batch, 1, weights, pieces, 0);
+  return turn_head(p, config, x, batch, 1, weights, pieces, {});
 }
 
 namespace {
@@ -222,15 +252,15 @@ namespace {
 /// pieces.
 void add_losses(const zero::UnitParameters& p, const layout::ModelConfig& config,
                 const at::Tensor& x, const MicroBatch& batch, int64_t begin, int64_t n,
-                const layout::PieceRule& pieces, double smoothing, const at::Tensor& loss) {
+                const layout::PieceRule& pieces, const TokenLoss& kind, const at::Tensor& loss) {
   const Targets& targets = batch.targets();
   const bool alone = has_targets_alone(x, batch);
   for (const auto& piece : layout::row_pieces(n, logit_rows(n, x, config.vocab_size, pieces))) {
     const int64_t first = begin + piece.first, count = piece.count;
     const at::Tensor picked = alone ? x.narrow(0, first, count)
                                     : x.index_select(0, targets.tokens.narrow(0, first, count));
-    smoothed_cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count),
-                           1.0, smoothing, loss);
+    cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count), 1.0, kind,
+                  loss);
   }
 }
 
@@ -244,7 +274,7 @@ at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelCo
   int64_t begin = 0;
   for (int64_t part = 0; part < std::ssize(parts); ++part) {
     const int64_t n = parts[static_cast<size_t>(part)];
-    add_losses(p, config, x, batch, begin, n, pieces, /*smoothing=*/0, sums.select(0, part));
+    add_losses(p, config, x, batch, begin, n, pieces, {}, sums.select(0, part));
     begin += n;
   }
   return sums;
@@ -252,10 +282,10 @@ at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelCo
 
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, const layout::PieceRule& pieces,
-                     double smoothing) {
+                     const TokenLoss& loss) {
   const int64_t n = batch.targets().count;
   HeadResult result{no_loss(x), n, {}};
-  add_losses(p, config, x, batch, 0, n, pieces, smoothing, result.loss_sum);
+  add_losses(p, config, x, batch, 0, n, pieces, loss, result.loss_sum);
   return result;
 }
 

@@ -140,9 +140,11 @@ at::Tensor project_backward(const zero::UnitParameters& p, const Projection& pro
                             const at::Tensor& gradient, const at::Tensor& x,
                             DropoutKey dropout_key) {
   const at::Tensor dy = gradient.to(x.scalar_type());
-  const at::Tensor dx = base_backward(p, projection, dy, x);
+  std::vector<dora::Lengths> lengths;
+  const at::Tensor dx =
+      base_backward(p, projection, base_gradient(p, projection, dy, dropout_key, lengths), x);
   if (projection.bias >= 0) bias_backward(p, projection, dy);
-  adapters_backward(p, projection, dy, x, dropout_key, dx);
+  adapters_backward(p, projection, dy, x, dropout_key, lengths, dx);
   return dx;
 }
 

@@ -139,16 +139,24 @@ struct HeadResult {
   int64_t targets = 0;  ///< valid targets of this micro-batch
   at::Tensor dx;        ///< in x's shape
 };
+/// The loss of a target y whose probability is p: -log p, or
+struct TokenLoss {
+  /// a target is this share of all labels alike, and the rest itself (transformers' LabelSmoother);
+  double smoothing = 0;
+  /// or -p log p, where the factor p is a constant to the backward pass: dynamic fine-tuning (Wu et al.
+  /// 2025). Without smoothing.
+  bool dft = false;
+};
+
 /// x [N, H], or [T, H] if the last layer computed only the T targets' rows
 /// (MicroBatch::last_outputs). Final norm, projection, cross-entropy and all their gradients in one
 /// call. It processes the rows of x with a target, a few at a time: the logits of a micro-batch are
 /// never whole in memory. A token predicts the next label of its row; the last token of a row has
-/// no target. The gradients are those of scale * (mean loss over valid targets). `smoothing`: this
-/// share of each target is spread over all labels (transformers' LabelSmoother). Without valid
-/// targets, loss and gradients are 0. If `pieces` cuts the targets, the norm also runs in pieces.
+/// no target. The gradients are those of scale * (mean loss over valid targets). `loss` says
+/// which loss. Without valid targets, loss and gradients are 0. If `pieces` cuts the targets, the norm also runs in pieces.
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch, double scale,
-                     const layout::PieceRule& pieces = {}, double smoothing = 0);
+                     const layout::PieceRule& pieces = {}, const TokenLoss& loss = {});
 /// The same with a weight per target: the gradients of the sum of weight * loss. `weights`
 /// [targets] float, on the device.
 HeadResult head_turn_weighted(const zero::UnitParameters& p, const layout::ModelConfig& config,
@@ -162,7 +170,7 @@ at::Tensor head_part_losses(const zero::UnitParameters& p, const layout::ModelCo
 /// Only head_turn's loss: the same bits, no gradients, `dx` undefined.
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch,
-                     const layout::PieceRule& pieces = {}, double smoothing = 0);
+                     const layout::PieceRule& pieces = {}, const TokenLoss& loss = {});
 /// Logits [rows, V] of rows of x, for inference and tests.
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x);

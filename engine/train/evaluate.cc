@@ -64,7 +64,7 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
       return;
     }
     const auto head = models::head_loss(state_.unit(unit), model_, x, batch, options_.pieces,
-                                        options_.label_smoothing);
+                                        options_.token_loss);
     result = {head.loss_sum, head.targets};
     // The batch's mean includes the auxiliary loss, as in training.
     if (balance)

@@ -12,6 +12,7 @@
 #include "engine/data/files/row_cache.h"
 #include "engine/data/row_sizes.h"
 #include "engine/data/tokenizer/tokenizer_files.h"
+#include "engine/weights/continued_adapter.h"
 #include "job/layout/trained_model.h"
 #include "job/layout/trained_part.h"
 #include "job/plan/memory_input.h"
@@ -145,7 +146,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   DSJ_TRY(in.model,
           layout::read_trained_model(training.model_name_or_path, training.objective == "reward"));
   if (training.lora) {
-    auto lora = layout::resolve_lora(in.model, *training.lora);
+    PosixFiles files;
+    auto lora = weights::resolve_adapter(files, in.model, *training.lora);
     if (!lora)
       return bad_input(lora.error().message, "training." + lora.error().where, lora.error().hint);
     in.lora = std::move(*lora);

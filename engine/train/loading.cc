@@ -8,7 +8,7 @@
 #include "engine/deepspeed/checkpoint.h"
 #include "engine/train/frozen.h"
 #include "engine/train/named_checkpoint.h"
-#include "engine/weights/weight_source.h"
+#include "engine/weights/continued_adapter.h"
 #include "job/contract.h"
 
 namespace dsj::train {
@@ -53,7 +53,12 @@ Result<Progress> Loading::begin_anew() {
 Result<Progress> Loading::load_weights() {
   const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
   DSJ_TRY_STATUS(agree(source));
-  DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed())}));
+  const auto adapter = weights::open_continued(files_, in_.job.training.lora);
+  DSJ_TRY_STATUS(agree(adapter));
+  DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed()),
+                                       .saved = *adapter ? &**adapter : nullptr}));
+  if (*adapter && state_.collectives().rank() == 0)
+    log::info("begins with the adapter in " + in_.job.training.lora->adapter);
   return Progress{};
 }
 

@@ -3,8 +3,8 @@
 #include "common/log.h"
 #include "engine/comm/agree.h"
 #include "engine/train/run_state.h"
+#include "engine/weights/continued_adapter.h"
 #include "engine/weights/export_record.h"
-#include "engine/weights/weight_source.h"
 
 namespace dsj::train {
 namespace {
@@ -30,6 +30,15 @@ json model_key(Files& files, const std::string& directory) {
     if (files.kind(path).value_or(EntryKind::Absent) != EntryKind::File) continue;
     if (const auto mark = weights::mark_of(files, path)) marks[name] = {mark->bytes, mark->ends};
   }
+  return marks;
+}
+
+/// Of what the run begins with: the model, and the adapter that it goes on from.
+json start_key(Files& files, const TrainingArgs& training) {
+  json marks = model_key(files, training.model_name_or_path);
+  if (!training.lora || training.lora->adapter.empty()) return marks;
+  const json adapter = model_key(files, training.lora->adapter);
+  for (const auto& [name, mark] : adapter.items()) marks["adapter/" + name] = mark;
   return marks;
 }
 
@@ -77,8 +86,7 @@ std::optional<References> read_references(Files& files, const Inputs& in) {
   if (!text) return std::nullopt;
   const json saved = json::parse(*text, nullptr, false);
   if (!saved.is_object() || saved.value("key", json()) != reference_key(in) ||
-      !is_same_model(saved.value("model", json()),
-                     model_key(files, in.job.training.model_name_or_path)))
+      !is_same_model(saved.value("model", json()), start_key(files, in.job.training)))
     return std::nullopt;
   auto train = logps_of(saved, "train", in.dataset->rows());
   auto eval = logps_of(saved, "eval", eval_rows_of(in));
@@ -88,7 +96,7 @@ std::optional<References> read_references(Files& files, const Inputs& in) {
 
 Status write_references(Files& files, const Inputs& in, const References& references) {
   const json saved = {{"key", reference_key(in)},
-                      {"model", model_key(files, in.job.training.model_name_or_path)},
+                      {"model", start_key(files, in.job.training)},
                       {"train", references.train},
                       {"eval", references.eval}};
   return files.write_atomically(reference_path(in), saved.dump() + "\n");
@@ -120,7 +128,10 @@ Result<std::optional<References>> find_references(Files& files, const Inputs& in
   }
   const auto source = weights::WeightSource::open(files, in.job.training.model_name_or_path);
   DSJ_TRY_STATUS(comm::agree(collectives, device, source));
-  DSJ_TRY_STATUS(state.load(*source, {.seed = static_cast<uint64_t>(in.seed())}));
+  const auto adapter = weights::open_continued(files, in.job.training.lora);
+  DSJ_TRY_STATUS(comm::agree(collectives, device, adapter));
+  DSJ_TRY_STATUS(state.load(*source, {.seed = static_cast<uint64_t>(in.seed()),
+                                      .saved = *adapter ? &**adapter : nullptr}));
   tell("computing the reference's log-probabilities of " + std::to_string(in.dataset->rows()) +
        " rows" +
        (in.eval_dataset ? " and of " + std::to_string(eval_rows_of(in)) + " evaluation rows" : ""));

@@ -214,7 +214,7 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
       if (micro.answers) return judge_turn(action.unit, micro, loss);
       auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, *micro.batch,
                                     loss_scaler_.scale() * micro.weight, options_.pieces,
-                                    options_.label_smoothing);
+                                    options_.token_loss);
       if (head.targets > 0)
         loss.add_(head.loss_sum.mul_(micro.weight / static_cast<double>(head.targets)));
       if (micro.balance) loss.add_(micro.balance->loss().mul_(balance_weight()));

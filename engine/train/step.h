@@ -35,9 +35,9 @@ struct StepOptions {
   dsconfig::LossNormalization normalization = dsconfig::LossNormalization::Token;
   /// If it judges whole answers, there is no dropout, as in TRL.
   dsconfig::Objective objective = {};
-  double label_smoothing = 0;   ///< of each token's loss
-  double neftune_alpha = 0;     ///< of the noise on embeddings, in training only
-  FlightLog* flight = nullptr;  ///< ticks at every part of a step; may be null
+  models::TokenLoss token_loss = {};  ///< of each target
+  double neftune_alpha = 0;           ///< of the noise on embeddings, in training only
+  FlightLog* flight = nullptr;        ///< ticks at every part of a step; may be null
   layout::PieceRule pieces = {};
   /// With recompute: stores the layers' inputs; null: kept on the device. Must outlive this.
   zero::LayerInputs* inputs = nullptr;

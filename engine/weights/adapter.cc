@@ -1,5 +1,6 @@
 #include "engine/weights/adapter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kAdapterConfigBytesMax = 16 << 20;
+constexpr std::string_view kAdapterTensors[] = {".lora_A.weight", ".lora_B.weight",
+                                                ".lora_magnitude_vector"};
 /// The version of PEFT with these fields.
 constexpr char kPeftVersion[] = "0.21.2";
 
@@ -19,16 +22,24 @@ bool is_off(const json& value) {
 }
 
 Status refuse_unbuilt(const json& config, const std::string& path) {
-  for (const char* name : {"use_dora", "rank_pattern", "alpha_pattern", "lora_bias",
-                           "layer_replication", "target_parameters", "trainable_token_indices",
-                           "use_qalora", "use_bdlora", "alora_invocation_tokens", "arrow_config",
-                           "kasa_config", "monteclora_config", "velora_config", "loftq_config"}) {
+  for (const char* name :
+       {"lora_bias", "layer_replication", "layers_pattern", "target_parameters",
+        "trainable_token_indices", "use_qalora", "use_bdlora", "alora_invocation_tokens",
+        "arrow_config", "kasa_config", "monteclora_config", "velora_config", "loftq_config"}) {
     if (config.contains(name) && !is_off(config[name])) {
       return bad_input(
           std::string("\"") + name + "\" is " + config[name].dump() + ", which is not built", path,
           "adapters of plain LoRA are read");
     }
   }
+  if (const json init = config.value("init_lora_weights", json(true)); init.is_string())
+    for (const char* word : {"pissa", "olora", "corda", "lora_ga", "loftq"})
+      if (init.get_ref<const std::string&>().starts_with(word))
+        return bad_input("\"init_lora_weights\" is " + init.dump() +
+                             ": the adapter is of a base whose weights it has changed",
+                         path,
+                         "PEFT converts it: save_pretrained with "
+                         "path_initial_model_for_weight_conversion");
   const std::string bias = config.value("bias", json("none")).dump();
   if (bias != "\"none\"")
     return bad_input("\"bias\" is " + bias + "; only \"none\" is built", path);
@@ -38,7 +49,14 @@ Status refuse_unbuilt(const json& config, const std::string& path) {
 }  // namespace
 
 bool is_adapter_tensor(std::string_view name) {
-  return name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight");
+  return std::ranges::any_of(kAdapterTensors,
+                             [&](std::string_view end) { return name.ends_with(end); });
+}
+
+std::string adapted_module(const std::string& name) {
+  for (const std::string_view end : kAdapterTensors)
+    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
+  return name;
 }
 
 std::string adapter_config_text(const AdapterConfig& config) {
@@ -47,8 +65,14 @@ std::string adapter_config_text(const AdapterConfig& config) {
   if (!lora.target_pattern.empty()) targets = lora.target_pattern;
   if (!lora.modules_to_save.empty()) saved = lora.modules_to_save;
   if (lora.alpha == std::floor(lora.alpha)) alpha = static_cast<int64_t>(lora.alpha);
+  json ranks = json::object(), alphas = json::object(), layers = nullptr, init = true;
+  for (const auto& [key, rank] : lora.rank_pattern) ranks[key] = rank;
+  for (const auto& [key, own] : lora.alpha_pattern) alphas[key] = own;
+  if (!lora.layers_to_transform.empty()) layers = lora.layers_to_transform;
+  if (lora.init == AdapterInit::Gaussian) init = "gaussian";
+  if (lora.init == AdapterInit::Random) init = false;
   const json object = {{"alora_invocation_tokens", nullptr},
-                       {"alpha_pattern", json::object()},
+                       {"alpha_pattern", alphas},
                        {"arrow_config", nullptr},
                        {"auto_mapping", nullptr},
                        {"base_model_name_or_path", config.base},
@@ -59,11 +83,11 @@ std::string adapter_config_text(const AdapterConfig& config) {
                        {"exclude_modules", nullptr},
                        {"fan_in_fan_out", config.fan_in_fan_out},
                        {"inference_mode", true},
-                       {"init_lora_weights", true},
+                       {"init_lora_weights", init},
                        {"kasa_config", nullptr},
                        {"layer_replication", nullptr},
                        {"layers_pattern", nullptr},
-                       {"layers_to_transform", nullptr},
+                       {"layers_to_transform", layers},
                        {"loftq_config", json::object()},
                        {"lora_alpha", alpha},
                        {"lora_bias", false},
@@ -77,14 +101,14 @@ std::string adapter_config_text(const AdapterConfig& config) {
                        {"peft_version", kPeftVersion},
                        {"qalora_group_size", 16},
                        {"r", lora.r},
-                       {"rank_pattern", json::object()},
+                       {"rank_pattern", ranks},
                        {"revision", nullptr},
                        {"target_modules", targets},
                        {"target_parameters", nullptr},
                        {"task_type", config.scored ? "SEQ_CLS" : "CAUSAL_LM"},
                        {"trainable_token_indices", nullptr},
                        {"use_bdlora", nullptr},
-                       {"use_dora", false},
+                       {"use_dora", lora.use_dora},
                        {"use_qalora", false},
                        {"use_rslora", lora.use_rslora},
                        {"velora_config", nullptr}};
@@ -112,9 +136,16 @@ Result<AdapterConfig> read_adapter_config(Files& files, const std::string& direc
                                      {"lora_dropout", "dropout"},
                                      {"target_modules", "targetModules"},
                                      {"modules_to_save", "modulesToSave"},
+                                     {"use_dora", "useDora"},
+                                     {"rank_pattern", "rankPattern"},
+                                     {"alpha_pattern", "alphaPattern"},
+                                     {"layers_to_transform", "layersToTransform"},
                                      {"use_rslora", "useRslora"}}) {
     if (config.contains(theirs) && !config[theirs].is_null()) own[ours] = config[theirs];
   }
+  if (const json init = config.value("init_lora_weights", json());
+      init == false || init == "gaussian")
+    own["initLoraWeights"] = init;
   AdapterConfig out;
   auto lora = lora_args_from_json(own, path);
   if (!lora) return std::unexpected(lora.error());

@@ -23,14 +23,16 @@ struct AdapterConfig {
   bool fan_in_fan_out = false;  ///< the adapted weights are stored [in, out] (GPT-2's Conv1D)
 };
 
-/// Whether the name is "...lora_A.weight" or "...lora_B.weight".
+/// Whether the name is "...lora_A.weight", "...lora_B.weight" or DoRA's "...lora_magnitude_vector".
 bool is_adapter_tensor(std::string_view name);
+/// Of such a name "...": the adapted module.
+std::string adapted_module(const std::string& name);
 
 /// Every field that PEFT writes, in PEFT's order.
 std::string adapter_config_text(const AdapterConfig& config);
 
 /// Reads DIRECTORY/adapter_config.json. BadInput, with the field's name: not LoRA, or a setting
-/// that changes what the adapter computes and is not supported (DoRA, rank patterns, biases ...).
+/// that changes what the adapter computes and is not supported (PiSSA, biases ...).
 Result<AdapterConfig> read_adapter_config(Files& files, const std::string& directory);
 
 }  // namespace dsj::weights

@@ -1,6 +1,7 @@
 #include "engine/weights/merge.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "engine/weights/adapter.h"
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
+#include "job/layout/lora.h"
 #include "job/layout/model_config.h"
 #include "job/layout/units.h"
 
@@ -18,8 +20,10 @@ constexpr int64_t kPieceElements = 1 << 20;
 
 /// The change of one tensor of the base.
 struct Change {
-  std::string a, b;   ///< the adapter's tensors, or
-  std::string whole;  ///< its replacement
+  std::string module;     ///< as PEFT names it
+  std::string a, b;       ///< the adapter's tensors,
+  std::string magnitude;  ///< and DoRA's, or
+  std::string whole;      ///< its replacement
 };
 
 struct Matrix {
@@ -55,7 +59,7 @@ std::optional<std::string> base_name_of(const WeightSource& base, const std::str
 
 /// The adapter's tensors by their names in the base.
 Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
-                                                 const WeightSource& adapter) {
+                                                 const WeightSource& adapter, bool dora) {
   std::map<std::string, Change> changes;
   const std::string where = adapter.paths()[0];
   for (const TensorInfo& tensor : adapter.tensors()) {
@@ -65,7 +69,7 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
     const std::string own = tensor.name.substr(std::string_view(kAdapterPrefix).size());
     std::string target = own;
     if (is_adapter_tensor(own))  // "X.lora_A.weight" changes "X.weight"
-      target = own.substr(0, own.size() - std::string_view(".lora_A.weight").size()) + ".weight";
+      target = adapted_module(own) + ".weight";
     const auto base_name = base_name_of(base, target);
     if (!base_name)
       return std::unexpected(
@@ -73,11 +77,18 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
     Change& change = changes[*base_name];
     (!is_adapter_tensor(own)           ? change.whole
      : own.ends_with(".lora_A.weight") ? change.a
-                                       : change.b) = tensor.name;
+     : own.ends_with(".lora_B.weight") ? change.b
+                                       : change.magnitude) = tensor.name;
+    if (is_adapter_tensor(own)) change.module = adapted_module(own);
   }
   for (const auto& [name, change] : changes) {
     if (change.whole.empty() && (change.a.empty() || change.b.empty()))
       return std::unexpected(bad("\"" + name + "\" has a lora_A or a lora_B, not both", where));
+    if (change.whole.empty() && change.magnitude.empty() == dora)
+      return std::unexpected(bad("\"" + name + "\" has " + (dora ? "no" : "a") +
+                                     " lora_magnitude_vector, and use_dora is " +
+                                     (dora ? "true" : "false"),
+                                 where));
   }
   return changes;
 }
@@ -110,6 +121,7 @@ Status refuse_untied(Files& files, const MergeOptions& options,
 }
 
 /// Updates a weight, some rows at a time. Stored [out, in]: W[o, i] += s sum_k B[o, k] A[k, i].
+/// With DoRA each row then gets its magnitude as its length.
 /// Stored [in, out]: W[i, o] += s sum_k A[k, i] B[o, k].
 class Update {
  public:
@@ -118,13 +130,22 @@ class Update {
     Update update;
     DSJ_TRY(update.a_, read_matrix(adapter, change.a));
     DSJ_TRY(update.b_, read_matrix(adapter, change.b));
-    update.scaling_ = static_cast<float>(config.lora.scaling());
+    DSJ_TRY(const auto own, layout::rank_and_scaling(config.lora, change.module));
+    update.scaling_ = static_cast<float>(own.scaling);
+    if (!change.magnitude.empty()) {
+      update.magnitude_.resize(static_cast<size_t>(adapter.find(change.magnitude)->elements));
+      DSJ_TRY_STATUS(adapter.read(change.magnitude, 0, update.magnitude_));
+    }
     update.in_out_ = config.fan_in_fan_out;
     std::vector<int64_t> shape = {update.b_.rows, update.a_.columns};
     if (update.in_out_) std::swap(shape[0], shape[1]);
     const auto text = [](const std::vector<int64_t>& sizes) {
       return nlohmann::json(sizes).dump();
     };
+    if (!update.magnitude_.empty() && (update.in_out_ || std::ssize(update.magnitude_) != shape[0]))
+      return std::unexpected(bad("tensor \"" + change.magnitude + "\" is not built for \"" +
+                                     weight.name + "\" of shape " + text(weight.shape),
+                                 adapter.paths()[0]));
     if (update.a_.rows != update.b_.columns || weight.shape != shape) {
       return std::unexpected(bad("tensor \"" + weight.name + "\" has shape " + text(weight.shape) +
                                      ", its adapter is for " + text(shape) + " with rank " +
@@ -144,6 +165,11 @@ class Update {
       for (int64_t k = 0; k < rank; ++k) add_rank(k, first + row, delta);
       float* out = values.data() + row * columns;
       for (int64_t i = 0; i < columns; ++i) out[i] += scaling_ * delta[i];
+      if (magnitude_.empty()) continue;
+      double squares = 0;
+      for (int64_t i = 0; i < columns; ++i) squares += static_cast<double>(out[i]) * out[i];
+      const auto factor = static_cast<float>(magnitude_[first + row] / std::sqrt(squares));
+      for (int64_t i = 0; i < columns; ++i) out[i] *= factor;
     }
   }
 
@@ -160,6 +186,7 @@ class Update {
   }
 
   Matrix a_, b_;
+  std::vector<float> magnitude_;  ///< DoRA's, of each row; empty: none
   float scaling_ = 1;
   bool in_out_ = false;
 };
@@ -200,7 +227,7 @@ Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
   DSJ_TRY(const auto base, WeightSource::open(files, options.base));
   DSJ_TRY(const auto adapter,
           WeightSource::open_file(files, path_join(options.adapter, kAdapterWeightsFile)));
-  DSJ_TRY(const auto changes, changes_of(base, adapter));
+  DSJ_TRY(const auto changes, changes_of(base, adapter, config.lora.use_dora));
   DSJ_TRY_STATUS(refuse_untied(files, options, changes));
   Merged merged;
   std::vector<ExportTensor> tensors;

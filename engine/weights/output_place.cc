@@ -105,6 +105,7 @@ std::vector<RunRead> reads_of(const TrainingArgs& training) {
   for (const std::string& path : split_paths(training.data_path)) add("dataPath", path);
   for (const std::string& path : split_paths(training.eval_data_path.value_or("")))
     add("evalDataPath", path);
+  if (training.lora) add("lora.adapterNameOrPath", training.lora->adapter);
   if (const auto& from = training.resume_from_checkpoint;
       from && *from != "true" && *from != "false")
     add("resumeFromCheckpoint", *from, true);

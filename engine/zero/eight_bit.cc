@@ -150,10 +150,13 @@ class EightBit final : public UpdateMethod {
   }
 
   void step(const StepNumbers& n) override {
-    const optim::Update update = rule_of(n), undecayed = optim::without_decay(update);
+    const optim::Update plain[] = {rule_of(n), raised_rule_of(n)};
+    const optim::Update undecayed[] = {optim::without_decay(plain[0]),
+                                       optim::without_decay(plain[1])};
     for (size_t f = 0; f < flats_.size(); ++f) {
       flats_[f]->update_runs(true, true, [&](std::span<UpdatePart> parts) {
-        for (const UpdatePart& part : parts) move(f, part, part.decays ? update : undecayed);
+        for (const UpdatePart& part : parts)
+          move(f, part, (part.decays ? plain : undecayed)[part.raised]);
       });
     }
   }

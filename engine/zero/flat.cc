@@ -209,11 +209,12 @@ std::vector<Flat::Span> Flat::split_by_group(const Span& span) const {
     const int64_t from = std::max(span.flat_offset, slots[slot].offset);
     const int64_t numel = std::min(end, next) - from;
     if (numel <= 0) continue;
-    const bool decays_here = decays(static_cast<int>(slot));
-    if (!runs.empty() && runs.back().decays == decays_here)
+    const Span here{from, span.shard_offset + from - span.flat_offset, numel,
+                    decays(static_cast<int>(slot)), raised(static_cast<int>(slot))};
+    if (!runs.empty() && runs.back().decays == here.decays && runs.back().raised == here.raised)
       runs.back().numel += numel;
     else
-      runs.push_back({from, span.shard_offset + from - span.flat_offset, numel, decays_here});
+      runs.push_back(here);
   }
   return runs;
 }

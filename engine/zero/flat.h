@@ -55,6 +55,7 @@ struct FlatOptions {
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< the optimizer's
   std::vector<bool> decays = {};  ///< [slot]: whether weight decay acts on it; empty: on all
+  std::vector<bool> raised = {};  ///< [slot]: whether LoRA+ raises its rate; empty: none's
   bool separate_master = false;   ///< the first vector of `optimizer` is the master
   bool rows = false;              ///< gradients travel as rows (row_gradients.h)
   bool coded_gathers = false;     ///< parameters travel as codes (block_gather.h)
@@ -69,6 +70,7 @@ struct UpdatePart {
   int slot = -1;
   int64_t offset = 0;
   bool decays = true;                   ///< whether weight decay acts on it
+  bool raised = false;                  ///< whether LoRA+ raises its rate
   std::vector<at::Tensor> states = {};  ///< tensors.states refers to it; survives a move
   UpdateSpan tensors = {};
   bool in_place = false;  ///< the tensors are not copies
@@ -76,8 +78,10 @@ struct UpdatePart {
 /// The tensors of all parts; valid as long as the parts.
 std::vector<UpdateSpan> tensors_of(std::span<const UpdatePart> parts);
 /// Applies an elementwise update to all parts, which must be on one device. Parts whose `decays` is
-/// false get no weight decay. Reorders the parts.
-void update_parts(const optim::Update& update, std::span<UpdatePart> parts);
+/// false get no weight decay; parts whose `raised` is true are updated by `raised` unless it is
+/// null. Reorders the parts.
+void update_parts(const optim::Update& update, std::span<UpdatePart> parts,
+                  const optim::Update* raised = nullptr);
 
 class Flat {
  public:
@@ -138,7 +142,7 @@ class Flat {
   using UpdateRun = std::function<void(int slot, int64_t offset, const UpdateSpan& span)>;
   void for_owned(bool writes, const UpdateRun& run);
   /// Applies an elementwise update to the owned elements.
-  void step(const optim::Update& update);
+  void step(const optim::Update& update, const optim::Update* raised = nullptr);
   /// Gathers one optimizer state (not the master): a copy [numel] fp32. `state`: index as below.
   /// Collective: all ranks.
   at::Tensor gather_state(int state);
@@ -179,11 +183,12 @@ class Flat {
   /// A run of owned elements, with its offsets in the flat and in shard storage.
   struct Span {
     int64_t flat_offset, shard_offset, numel;
-    bool decays = true;  ///< valid for the spans in groups_ only
+    bool decays = true, raised = false;  ///< valid for the spans in groups_ only
   };
   /// Splits `span` into runs of one group each. Padding belongs to the slot before it.
   std::vector<Span> split_by_group(const Span& span) const;
   bool decays(int slot) const { return options_.decays.empty() || options_.decays[slot]; }
+  bool raised(int slot) const { return !options_.raised.empty() && options_.raised[slot]; }
   std::vector<layout::Range> ranges() const {
     return update_ranges(layout_, stage_.shards_update(), owner_);
   }
@@ -222,7 +227,7 @@ class Flat {
   const Groups rank_groups_;
   layout::Stage stage_;  ///< options_.stage, or stage 0 while this rank owns the whole flat
   std::vector<Span> spans_;
-  std::vector<Span> groups_;  ///< spans_, split where weight decay starts or stops
+  std::vector<Span> groups_;  ///< spans_, split where weight decay or the rate changes
   int owner_ = 0;             ///< this rank in groups_.shards (0 when nothing is sharded)
 
   at::Tensor working_;  ///< [numel] compute; undefined if packed_ is set

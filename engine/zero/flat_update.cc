@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "engine/zero/flat.h"
 #include "job/plan/zero_plan.h"
@@ -14,7 +15,8 @@ std::optional<Flat::Span> Flat::overlap(const Span& span, const OwnedRun& run) {
   const int64_t from = std::max(span.shard_offset, run.begin);
   const int64_t to = std::min(span.shard_offset + span.numel, run.begin + run.numel);
   if (from >= to) return std::nullopt;
-  return Span{span.flat_offset + from - span.shard_offset, from, to - from, span.decays};
+  return Span{span.flat_offset + from - span.shard_offset, from, to - from, span.decays,
+              span.raised};
 }
 
 at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
@@ -28,6 +30,7 @@ UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copies) con
   const int64_t at = span.shard_offset - run.begin;
   UpdatePart part;
   part.decays = span.decays;
+  part.raised = span.raised;
   for (size_t i = options_.separate_master; i < run.optimizer.size(); ++i)
     part.states.push_back(run.optimizer[i].narrow(0, at, span.numel));
   UpdateSpan& tensors = part.tensors;
@@ -101,6 +104,7 @@ void Flat::update_widened(const UpdatePart& part, bool writes, const UpdateParts
     piece.slot = part.slot;
     piece.offset = part.offset + at;
     piece.decays = part.decays;
+    piece.raised = part.raised;
     std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // the stored tensor, what f writes
     const auto widen = [&](const at::Tensor& tensor, bool back) {
       const at::Tensor own = narrow(tensor), wide = own.to(device, at::kFloat);
@@ -141,7 +145,7 @@ void Flat::update_runs(bool by_slot, bool writes, const UpdateParts& f) {
     for (const auto& range : ranges()) {
       if (!by_slot) break;
       const Span span{range.flat_offset, range.shard_offset, range.numel,
-                      decays(static_cast<int>(range.slot))};
+                      decays(static_cast<int>(range.slot)), raised(static_cast<int>(range.slot))};
       const auto of_run = overlap(span, run);
       if (!of_run) continue;
       UpdatePart part = part_of(run, *of_run, copies);
@@ -168,14 +172,22 @@ std::vector<UpdateSpan> tensors_of(std::span<const UpdatePart> parts) {
   return spans;
 }
 
-void update_parts(const optim::Update& update, std::span<UpdatePart> parts) {
+void update_parts(const optim::Update& update, std::span<UpdatePart> parts,
+                  const optim::Update* raised) {
+  if (raised) {
+    const auto own =
+        std::ranges::stable_partition(parts, std::logical_not<>(), &UpdatePart::raised);
+    update_parts(*raised, own);
+    parts = std::span(parts.begin(), own.begin());
+  }
   const auto others = std::ranges::stable_partition(parts, &UpdatePart::decays);
   update_spans(update, tensors_of(std::span(parts.begin(), others.begin())));
   update_spans(optim::without_decay(update), tensors_of(others));
 }
 
-void Flat::step(const optim::Update& update) {
-  update_runs(false, true, [&](std::span<UpdatePart> parts) { update_parts(update, parts); });
+void Flat::step(const optim::Update& update, const optim::Update* raised) {
+  update_runs(false, true,
+              [&](std::span<UpdatePart> parts) { update_parts(update, parts, raised); });
 }
 
 }  // namespace dsj::zero

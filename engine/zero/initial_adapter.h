@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <span>
 
+#include "job/layout/lora.h"
 #include "job/layout/partition.h"
 
 namespace dsj::zero {
 
 /// Writes elements [offset, offset + out.size()) of one parameter. lora_A [r, in]: uniform in
-/// +-1/sqrt(in) (Kaiming's with a = sqrt(5)). lora_B: zeros.
-void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset, std::span<float> out);
+/// +-1/sqrt(in) (Kaiming's with a = sqrt(5)), or with Gaussian normal with deviation 1/r. lora_B [out, r]:
+/// zeros, or with Random uniform in +-1/sqrt(r).
+void initial_adapter(const layout::Slot& slot, AdapterInit init, uint64_t seed, int64_t offset,
+                     std::span<float> out);
 
 /// The same for a new score (layout::Parameter::drawn): normal with mean 0, as in transformers.
 void initial_score(const layout::Slot& slot, uint64_t seed, double deviation, int64_t offset,

@@ -12,8 +12,9 @@ class Elementwise final : public UpdateMethod {
  public:
   using UpdateMethod::UpdateMethod;
   void step(const StepNumbers& n) override {
-    const optim::Update update = rule_of(n);
-    for (Flat* flat : target_.trained()) flat->step(update);
+    const bool plus = target_.config.optimizer.lora_plus_ratio != 1;
+    const optim::Update update = rule_of(n), raised = raised_rule_of(n);
+    for (Flat* flat : target_.trained()) flat->step(update, plus ? &raised : nullptr);
   }
 };
 

@@ -17,6 +17,7 @@
 #include "engine/zero/methods.h"
 #include "engine/zero/scalar_type.h"
 #include "job/plan/autocast_plan.h"
+#include "job/plan/lora_plus.h"
 #include "job/plan/row_plan.h"
 #include "job/plan/safe_modules.h"
 #include "job/plan/weight_decay.h"
@@ -134,6 +135,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     options.separate_master = plan::separate_master(config) && !frozen;
     options.states = plan::states_of_flat(plan_.flats[i], config);
     options.decays = plan::decays_of_flat(plan_.flats[i], config);
+    options.raised = plan::raised_rates_of_flat(plan_.flats[i], config);
     options.optimizer = tier_.optimizer(i);
     options.parameters = tier_.parameters(i);
     options.copies = device.is_cpu() ? nullptr : &copies_;
@@ -213,6 +215,33 @@ Status ModelState::read_frozen(const weights::WeightSource& source) {
   return {};
 }
 
+namespace {
+
+/// The lengths of rows [first, first + out.size()) of a weight, whose values are kept in `type`.
+Status read_lengths(const weights::WeightSource& source, const layout::Parameter& weight,
+                    at::ScalarType type, int64_t first, std::span<float> out) {
+  DSJ_TRY_STATUS(weights::check_tensor(source, weight.name, weight.shape));
+  const int64_t columns = weight.shape[1];
+  std::vector<float> row(static_cast<size_t>(columns));
+  for (size_t i = 0; i < out.size(); ++i) {
+    DSJ_TRY_STATUS(source.read(weight.name, (first + static_cast<int64_t>(i)) * columns, row));
+    const at::Tensor kept =
+        at::from_blob(row.data(), {columns}, at::kFloat).to(type).to(at::kFloat);
+    out[i] = at::linalg_vector_norm(kept).item<float>();
+  }
+  return {};
+}
+
+}  // namespace
+
+const layout::Parameter* ModelState::weight_of_magnitude(const std::string& name) const {
+  for (const layout::UnitSpec& unit : units_)
+    for (const layout::Adapter& adapter : unit.adapters)
+      if (adapter.magnitude >= 0 && unit.parameters[adapter.magnitude].name == name)
+        return &unit.parameters[adapter.weight];
+  return nullptr;
+}
+
 Status ModelState::read_trained(const weights::WeightSource& source, const AdapterStart& adapters) {
   for (Flat* flat : trained_) {
     const auto& slots = flat->layout().slots();
@@ -220,7 +249,9 @@ Status ModelState::read_trained(const weights::WeightSource& source, const Adapt
       const auto slot = std::ranges::find(slots, range.parameter, &layout::Slot::name);
       const bool is_new = !adapters.saved && weights::is_adapter_tensor(slot->name);
       if (is_new) {
-        initial_adapter(*slot, adapters.seed, range.offset, range.data);
+        if (const layout::Parameter* weight = weight_of_magnitude(slot->name))
+          return read_lengths(source, *weight, compute_, range.offset, range.data);
+        initial_adapter(*slot, lora_->init, adapters.seed, range.offset, range.data);
         return {};
       }
       const auto& head = units_.back().parameters;

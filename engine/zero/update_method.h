@@ -77,6 +77,13 @@ class UpdateMethod {
   optim::Update rule_of(const StepNumbers& n) const {
     return optim::make_update(target_.config.optimizer, n.rates, n.updates, n.grad_scale);
   }
+  /// The same where LoRA+ raises the rate.
+  optim::Update raised_rule_of(const StepNumbers& n) const {
+    StepNumbers raised = n;
+    raised.rates.lr *= target_.config.optimizer.lora_plus_ratio;
+    raised.rates.previous_lr *= target_.config.optimizer.lora_plus_ratio;
+    return rule_of(raised);
+  }
 
   const UpdateTarget target_;
 };

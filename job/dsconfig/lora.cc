@@ -1,4 +1,5 @@
-// Adapters, and a base in 4 bits (QLoRA): conflicts with other settings.
+// Adapters, LoRA+, and a base in 4 bits (QLoRA): conflicts with other settings.
+#include "job/dsconfig/optimizers.h"
 #include "job/dsconfig/parts.h"
 
 namespace dsj::dsconfig {
@@ -16,9 +17,26 @@ std::string torch_name(Precision precision) {
   }
 }
 
+/// Whether a parameter's update is its optimizer's rule at another rate, and nothing besides.
+bool takes_a_rate_of_its_own(const OptimizerConfig& optimizer) {
+  const Optimizer& of = descriptor_of(optimizer.kind);
+  return !of.communicates && !of.parameter_sums && optimizer.kind != OptimizerKind::Muon &&
+         optimizer.kind != OptimizerKind::Rprop;  // whose first steps are the rate
+}
+
+void resolve_lora_plus(const Source& in, ResolvedConfig& config, Report& out) {
+  if (!in.args.lora || in.args.lora->lr_ratio == 1) return;
+  config.optimizer.lora_plus_ratio = in.args.lora->lr_ratio;
+  if (!takes_a_rate_of_its_own(config.optimizer))
+    out.unsupported("training.lora.loraplusLrRatio",
+                    "LoRA+ is not built for the optimizer " + name_of(config.optimizer),
+                    "AdamW and the other optimizers of torch have it; or leave it out");
+}
+
 }  // namespace
 
-void check_lora(const Source& in, const ResolvedConfig& config, Report& out) {
+void resolve_adapters(const Source& in, ResolvedConfig& config, Report& out) {
+  resolve_lora_plus(in, config, out);
   if (in.args.lora && (in.args.trainable_parameters || in.args.trainable_layers))
     out.error(
         in.args.trainable_parameters ? "training.trainableParameters" : "training.trainableLayers",

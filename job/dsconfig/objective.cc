@@ -41,6 +41,7 @@ Objective objective_of(const TrainingArgs& args) {
   if (objective.kind == Kind::Kto)
     objective.mark_loss =
         static_cast<MarkLoss>(place_of(kMarkLosses, args.loss_type.value_or("kto")));
+  objective.dft = args.loss_type == "dft" && !objective.judges();
   objective.beta = args.beta.value_or(objective.beta);
   objective.label_smoothing = args.label_smoothing.value_or(0);
   objective.sft_weight = args.rpo_alpha.value_or(0);
@@ -73,7 +74,7 @@ class OnlyWith {
 
 /// The objective to which a loss name belongs.
 const char* objective_of_loss(std::string_view loss) {
-  if (loss == "nll") return "sft";
+  if (loss == "nll" || loss == "dft") return "sft";
   return std::ranges::find(kMarkLosses, loss) == kMarkLosses.end() ? "dpo" : "kto";
 }
 
@@ -101,7 +102,7 @@ void check_objective(const TrainingArgs& args, Report& out) {
   only.refuse(args.beta && !compares, "beta", "dpo, orpo or kto");
   only.refuse(args.max_prompt_length && !compares, "maxPromptLength", "dpo, orpo or kto");
   const char* of_loss = args.loss_type ? objective_of_loss(*args.loss_type) : name.c_str();
-  // pretrain has the loss nll, too.
+  // pretrain has the losses nll and dft, too.
   if (name != of_loss && !(kind == Kind::Pretrain && of_loss == std::string_view("sft")))
     out.error("training.lossType",
               "\"" + *args.loss_type + "\" is a loss of objective " + of_loss +
@@ -114,6 +115,9 @@ void check_objective(const TrainingArgs& args, Report& out) {
   only.refuse(args.desirable_weight && kind != Kind::Kto, "desirableWeight", "kto");
   only.refuse(args.undesirable_weight && kind != Kind::Kto, "undesirableWeight", "kto");
   if (kind == Kind::Dpo) check_pair_loss(args, out);
+  if (args.loss_type == "dft" && args.label_smoothing_factor.value_or(0) > 0)
+    out.error("training.labelSmoothingFactor", "does not go with lossType dft",
+              "leave one of the two out");
   if (!judges) return;
   const auto not_with = [&](bool given, const char* field, const char* why) {
     if (given)

@@ -44,6 +44,7 @@ struct Objective {
   PairLoss loss = PairLoss::Sigmoid;
   MarkLoss mark_loss = MarkLoss::Kto;
   double beta = 0.1, label_smoothing = 0;
+  bool dft = false;       ///< sft and pretrain: each token's loss times its probability
   double sft_weight = 0;  ///< dpo: weight of the chosen answers' sft loss
   double desirable_weight = 1, undesirable_weight = 1;
   double center_rewards = 0;      ///< reward: weight of (chosen + rejected)^2

@@ -98,6 +98,7 @@ nlohmann::json to_json(const OptimizerConfig& config) {
     out[std::string(name)] = value_of(parameter, config);
   }
   if (!config.decays_all) out["weight_decay_of"] = "all but biases and norms";
+  if (config.lora_plus_ratio != 1) out["lr_ratio_of_lora_B"] = config.lora_plus_ratio;
   if (config.maximize) out["maximize"] = true;  // torch's Adam has it, too
   if (config.eight_bit) out["state_bits"] = 8;
   return out;

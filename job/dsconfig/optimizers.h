@@ -49,6 +49,8 @@ struct OptimizerConfig {
   bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
   /// False: Hugging Face's two groups, one of them without decay (job/plan/weight_decay.h).
   bool decays_all = true;
+  /// LoRA+: the rate of adapters' B is this many times the optimizer's (job/plan/lora_plus.h).
+  double lora_plus_ratio = 1;
   bool bias_correction = true;  ///< Adam, LAMB
   /// AdamW: moments in 8 bits, quantized by blocks (job/plan/eight_bit_plan.h).
   bool eight_bit = false;

@@ -45,8 +45,8 @@ void resolve_amp(const Source& in, ResolvedConfig& config, Report& out);
 /// autocast.cc: torch_autocast; after the optimizer.
 void resolve_autocast(const Source& in, ResolvedConfig& config, Report& out);
 
-/// lora.cc: conflicts of a base in 4 bits; after the types are known.
-void check_lora(const Source& in, const ResolvedConfig& config, Report& out);
+/// lora.cc: LoRA+, and conflicts of a base in 4 bits; after optimizer and types.
+void resolve_adapters(const Source& in, ResolvedConfig& config, Report& out);
 
 /// The length of the run and of its warm-up, from the arguments.
 struct Length {

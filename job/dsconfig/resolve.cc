@@ -29,7 +29,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_offload(in, config, out);
   resolve_master_types(in, config, out);
   resolve_autocast(in, config, out);
-  check_lora(in, config, out);
+  resolve_adapters(in, config, out);
   const Length length = resolve_steps(in, config, out);
   check_local_steps(config, out);
   resolve_scheduler(in, length, config, out);

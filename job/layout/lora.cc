@@ -13,6 +13,8 @@ namespace {
 constexpr char kTargets[] = "lora.targetModules";
 constexpr char kSaved[] = "lora.modulesToSave";
 constexpr char kFourBits[] = "lora.loadIn4bit";
+constexpr char kDora[] = "lora.useDora";
+constexpr char kLayers[] = "lora.layersToTransform";
 constexpr char kAllLinear[] = "all-linear";
 constexpr std::string_view kTextModel = "model.text_model.";  // files may use this prefix, too
 
@@ -173,11 +175,14 @@ std::vector<std::string> default_targets(const ModelConfig& model) {
   return {"q_proj", "v_proj"};
 }
 
+bool is_all_linear(std::string pattern) {
+  std::ranges::transform(pattern, pattern.begin(), [](unsigned char c) { return std::tolower(c); });
+  return pattern == kAllLinear;
+}
+
 Status resolve_targets(const ModelConfig& model, const std::vector<Module>& modules,
                        LoraArgs& lora) {
-  std::string lower = lora.target_pattern;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (lower == kAllLinear) {
+  if (is_all_linear(lora.target_pattern)) {
     lora.target_pattern.clear();
     lora.target_modules = adaptable_names(modules);
   } else if (lora.target_pattern.empty() && lora.target_modules.empty()) {
@@ -237,10 +242,50 @@ Status check_saved(const ModelConfig& model, const std::vector<Module>& modules,
   return {};
 }
 
+/// The number of a module's layer as PEFT finds it: the first part of the name that is a number, and has
+/// two parts before it. nullopt: none.
+std::optional<int64_t> layer_of(const std::string& module) {
+  int part = 0;
+  for (size_t begin = 0; begin < module.size(); ++part) {
+    const size_t end = module.find('.', begin);
+    if (end == std::string::npos) break;
+    const std::string one = module.substr(begin, end - begin);
+    if (part >= 2 && !one.empty() && one.find_first_not_of("0123456789") == std::string::npos)
+      return text::parse_int(one);
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+/// The value of the key that matches the module's name, or the end of it after a dot, as PEFT's
+/// get_pattern_key.
+template <typename T>
+Result<T> by_pattern(const std::vector<std::pair<std::string, T>>& patterns, const char* where,
+                     const std::string& module, T otherwise) {
+  const std::pair<std::string, T>* found = nullptr;
+  for (const auto& one : patterns) {
+    const std::string at = std::string(where) + "." + one.first;
+    const auto pattern = NamePattern::compile("(.*\\.)?(" + one.first + ")");
+    if (!pattern) return bad_input(pattern.error().message, at);
+    const auto matches = pattern->matches(module);
+    if (!matches) return bad_input(matches.error().message, at);
+    if (!*matches) continue;
+    if (found && found->second != one.second)
+      return bad_input("\"" + found->first + "\" and \"" + one.first + "\" match " + module, at,
+                       "write keys of which one matches a module: an object has no order here");
+    found = &one;
+  }
+  return found ? found->second : otherwise;
+}
+
 /// Whether this module gets an adapter. `lora` is resolved, so its pattern compiles.
 bool adapted(const LoraArgs& lora, const std::optional<NamePattern>& pattern,
              const Module& module) {
   if (!can_adapt(module) || excluded(lora, module.name)) return false;
+  if (!lora.layers_to_transform.empty()) {
+    const auto layer = layer_of(module.name);
+    if (!layer || std::ranges::count(lora.layers_to_transform, *layer) == 0) return false;
+  }
   if (pattern) return pattern->matches(module.name).value_or(false);
   return std::ranges::any_of(lora.target_modules, [&](const std::string& target) {
     return ends_with_name(module.name, target);
@@ -255,6 +300,13 @@ std::optional<NamePattern> pattern_of(const LoraArgs& lora) {
 }
 
 }  // namespace
+
+Result<RankAndScaling> rank_and_scaling(const LoraArgs& lora, const std::string& module) {
+  DSJ_TRY(const int64_t rank, by_pattern(lora.rank_pattern, "lora.rankPattern", module, lora.r));
+  DSJ_TRY(const double alpha,
+          by_pattern(lora.alpha_pattern, "lora.alphaPattern", module, lora.alpha));
+  return RankAndScaling{rank, lora.scaling_of(rank, alpha)};
+}
 
 bool stored_in_out(const ModelConfig& model) {
   return model.block == Block::Gpt2;
@@ -284,6 +336,25 @@ bool is_saved_whole(const LoraArgs& lora, const std::string& module) {
 
 namespace {
 
+Status check_dora(const ModelConfig& model, const LoraArgs& lora) {
+  if (!lora.use_dora) return {};
+  if (stored_in_out(model))
+    return bad_input("DoRA of a \"" + model.model_type +
+                         "\" model is not built: its matrices are stored turned ([in, out])",
+                     kDora, "leave it out");
+  if (lora.load_in_4bit)
+    return bad_input(
+        "DoRA on a base in 4 bits is not built: each step would unpack every weight once "
+        "more for its norms",
+        kDora, "leave one of useDora and loadIn4bit out");
+  if (lora.init == AdapterInit::Random)
+    return bad_input(
+        "does not go with initLoraWeights: false: magnitudes begin as the lengths of the "
+        "base's weights, which B = 0 leaves as they are",
+        kDora, "leave initLoraWeights out, or write gaussian");
+  return {};
+}
+
 /// A vision part has modules of the same names, which PEFT would adapt too: only those of the text.
 void name_text_part(const ModelConfig& model, LoraArgs& lora) {
   if (!model.is_text_part || !lora.target_pattern.empty()) return;
@@ -309,6 +380,15 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
                          "\" model in 4 bits is not built: its matrices are stored turned "
                          "([in, out]), and bitsandbytes' blocks run along [out, in]",
                      kFourBits, "leave it out: the base stays in 16 bits");
+  DSJ_TRY_STATUS(check_dora(model, lora));
+  if (model.is_text_part && !lora.layers_to_transform.empty())
+    return bad_input("is not built for the text part of a \"" + model.model_type + "\" model",
+                     kLayers,
+                     "write targetModules as a regular expression with the layers' numbers");
+  if (!lora.target_pattern.empty() && !lora.layers_to_transform.empty() &&
+      !is_all_linear(lora.target_pattern))
+    return bad_input("does not go with a regular expression in targetModules", kLayers,
+                     "name modules in targetModules, or put the layers into the expression");
   const auto modules = modules_of(model, units_of(model));
   LoraArgs out = lora;
   // As PEFT does for its task type SEQ_CLS.
@@ -316,17 +396,28 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
     out.modules_to_save.push_back("score");
   out.double_quant = lora.load_in_4bit && lora.double_quant;
   out.compute_dtype.clear();
+  out.lr_ratio = 1;
+  out.adapter.clear();
+  out.said.clear();
   DSJ_TRY_STATUS(check_saved(model, modules, out));
   DSJ_TRY_STATUS(resolve_targets(model, modules, out));
   std::ranges::sort(out.target_modules);  // a set: the order has no meaning
   std::ranges::sort(out.modules_to_save);
   name_text_part(model, out);
   const auto pattern = pattern_of(out);
+  bool any = false;
   for (const Module& module : modules) {
-    if (adapted(out, pattern, module) && is_saved_whole(out, module.name))
+    if (!adapted(out, pattern, module)) continue;
+    if (is_saved_whole(out, module.name))
       return bad_input("\"" + module.name + "\" would have an adapter and be trained whole", kSaved,
                        "name it in one of targetModules and modulesToSave");
+    any = true;
+    const auto own = rank_and_scaling(out, module.name);
+    if (!own) return std::unexpected(own.error());
   }
+  if (!any)
+    return bad_input("no layer of these numbers has a module of targetModules", kLayers,
+                     "the model has " + std::to_string(model.num_layers) + " layers, from 0");
   return out;
 }
 
@@ -350,8 +441,13 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
     UnitSpec& unit = units[module.unit];
     const auto& shape = unit.parameters[module.weight].shape;
     const int64_t in = stored_in_out(model) ? shape[0] : shape[1];
-    unit.adapters.push_back({module.weight, static_cast<int>(unit.parameters.size()), -1});
-    unit.parameters.push_back({module.name + ".lora_A.weight", {lora->r, in}});
+    const auto own = rank_and_scaling(*lora, module.name);
+    DSJ_CHECK(own.has_value(), "not resolved: %s", module.name.c_str());
+    unit.adapters.push_back({.weight = module.weight,
+                             .a = static_cast<int>(unit.parameters.size()),
+                             .rank = own->rank,
+                             .scaling = own->scaling});
+    unit.parameters.push_back({module.name + ".lora_A.weight", {own->rank, in}});
   }
   for (UnitSpec& unit : units) {
     for (Adapter& adapter : unit.adapters) {
@@ -359,7 +455,14 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
       const int64_t out = stored_in_out(model) ? weight.shape[1] : weight.shape[0];
       adapter.b = static_cast<int>(unit.parameters.size());
       unit.parameters.push_back(
-          {module_name(model, weight.name) + ".lora_B.weight", {out, lora->r}});
+          {module_name(model, weight.name) + ".lora_B.weight", {out, adapter.rank}});
+    }
+    for (Adapter& adapter : unit.adapters) {
+      if (!lora->use_dora) break;
+      const Parameter& weight = unit.parameters[adapter.weight];
+      adapter.magnitude = static_cast<int>(unit.parameters.size());
+      unit.parameters.push_back(
+          {module_name(model, weight.name) + ".lora_magnitude_vector", {weight.shape[0]}});
     }
   }
   return units;

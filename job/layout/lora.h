@@ -16,15 +16,28 @@ namespace dsj::layout {
 /// lists, and of the settings of a 4-bit base only those that affect its values. Errors: BadInput at
 /// "lora.targetModules" or "lora.modulesToSave" for a name that no module ends with (lists the model's
 /// names), a module that cannot have an adapter, a module both adapted and trained in full, or a part
-/// of a tied head; at "lora.loadIn4bit" if the model stores its linear layers transposed.
+/// of a tied head; at "lora.layersToTransform", "lora.rankPattern"
+/// or "lora.alphaPattern"; at "lora.useDora" and "lora.loadIn4bit" for a model or base without it.
 Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora);
 
 /// units_of(model) with everything frozen except the modules to save. For a 4-bit base the weights
 /// of frozen linear layers are packed, as in transformers: not the embedding, the head, norms,
 /// biases, routers, or experts in one tensor. Each unit's own parameters are followed by its
-/// adapters: all A [r, in], then all B [out, r], so that neighbours share a product. `lora` comes
+/// adapters: all A [r, in], then all B [out, r], then DoRA's magnitudes [out], so that
+/// neighbours share a product. `lora` comes
 /// from resolve_lora(); unset: every parameter is trained.
 std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<LoraArgs>& lora);
+
+/// Of the adapter of a module (PEFT's name): what rankPattern and alphaPattern say, else r and alpha.
+/// BadInput: a pattern does not compile, or two that match differ.
+struct RankAndScaling {
+  int64_t rank;
+  double scaling;
+};
+Result<RankAndScaling> rank_and_scaling(const LoraArgs& lora, const std::string& module);
+
+/// Elements of a weight of which DoRA's lengths are computed at once (engine/models/dora.h).
+inline constexpr int64_t kDoraPiece = 1 << 20;
 
 /// Whether matrices are stored as [in, out], as GPT-2's Conv1D does.
 bool stored_in_out(const ModelConfig& model);

@@ -33,8 +33,11 @@ struct Parameter {
 /// A low-rank update of a weight, as indices of its unit's parameters (layout/lora.h).
 struct Adapter {
   int weight = 0;
-  int a = 0;  ///< [r, in]
-  int b = 0;  ///< [out, r]
+  int a = 0;           ///< [r, in]
+  int b = 0;           ///< [out, r]
+  int magnitude = -1;  ///< DoRA's [out]; -1: it has none
+  int64_t rank = 0;
+  double scaling = 1;  ///< an update is scaling B A
 };
 
 struct UnitSpec {

@@ -397,7 +397,8 @@ int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
     elements =
         s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) + experts.count + 3);
   if (input.lora && input.lora->adapts())  // at most one adapter for each of the three weights
-    elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
+    elements = input.lora->largest_rank() * (3 * s.hidden + s.mlp_width + s.inner) +
+               (input.lora->use_dora ? s.hidden + s.mlp_width : 0);
   return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
 }
 
@@ -514,6 +515,24 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   a.backward_last = backward(outputs);
 }
 
+/// Adapters with magnitudes: a piece of W + s B A and its factors in fp32, with dropout the base's product
+/// once more; in backward the scaled gradient of the base, that of the adapter, and the column's own value
+/// (engine/models/adapters.cc).
+void add_dora(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
+  if (!input.lora || !input.lora->use_dora) return;
+  const bool cut = input.recompute && input.pieces.cuts(s.rows);
+  const int64_t mlp_rows = cut ? std::min(input.pieces.piece, s.rows) : s.rows;
+  const int64_t inner = std::max(s.mlp_width, s.hidden);
+  const int64_t results =
+      s.element * std::max(s.rows * std::max(s.qkv, s.hidden), mlp_rows * inner);
+  const int64_t widest = std::max({s.hidden, s.qkv, s.query, inner});
+  const int64_t piece = std::min(layout::kDoraPiece + widest, widest * widest);
+  const int64_t lengths = 4 * (3 * piece + (6 + input.lora->largest_rank()) * widest);
+  a.forward += lengths + 2 * results;
+  a.backward += lengths + 4 * results;
+  a.backward_last += lengths + 4 * results;
+}
+
 void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const bool cut = !input.model.scored && input.pieces.cuts(s.targets);
   const int64_t piece =
@@ -554,6 +573,7 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
     cut_layer(s, input, a);
   else
     whole_layer(s, input, a);
+  add_dora(s, input, a);
   head(s, input, a);
   if (s.casts() && (input.accelerator || !s.widened || s.casts_to_fp16()))
     a.gradient_piece = layout::sum_tile(input.accelerator);

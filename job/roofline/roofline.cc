@@ -378,6 +378,14 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   if (input.lora && input.lora->dropout > 0)
     return Uncounted{"spec.training.lora.dropout", "dropout of adapters: " + std::string(kNot),
                      "0"};
+  if (input.lora && input.lora->use_dora)
+    return Uncounted{"spec.training.lora.useDora", "DoRA: " + std::string(kNot), "false"};
+  if (input.lora && !input.lora->rank_pattern.empty())
+    return Uncounted{"spec.training.lora.rankPattern",
+                     "adapters of several ranks: " + std::string(kNot), "one rank"};
+  if (config.optimizer.lora_plus_ratio != 1)
+    return Uncounted{"spec.training.lora.loraplusLrRatio",
+                     "updates at several rates: " + std::string(kNot), "1"};
   if (input.lora && input.lora->load_in_4bit)
     return Uncounted{"spec.training.lora.loadIn4bit",
                      "unpacking a base in 4 bits: " + std::string(kNot), "false"};

@@ -25,7 +25,8 @@ using Severity = Finding::Severity;
 bool is_switch(const std::string& name) {
   if (const auto training = training_names().find(name); training != training_names().end())
     return is_training_switch(training->second);
-  if (is_lora_switch(name) || name == "use_rslora") return true;
+  if (is_lora_switch(name)) return true;
+  if (const LoraArgument* lora = lora_argument(name); lora && lora->is_switch) return true;
   if (const BaseArgument* base = base_argument(name))
     return base->kind == BaseArgument::Kind::Switch || std::string_view(base->field) == kTwoLevels;
   const ArgumentRow* row = argument_row(name);
@@ -272,7 +273,10 @@ class CommandLine {
     }
     const auto read = lora_args_from_json({{lora.field, field}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
-    lora_[lora.field] = to_json(*read).value(lora.field, field);
+    const json typed = to_json(*read).value(lora.field, field);
+    if (lora_.contains(lora.field) && lora_[lora.field] != typed)
+      return bad_input("given twice, under two names", argument.shown);
+    lora_[lora.field] = typed;
     written[std::string("spec.training.lora.") + lora.field] = argument.shown;
     if (lora_first_.empty()) lora_first_ = argument.shown;
     return {};

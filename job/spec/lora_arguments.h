@@ -14,7 +14,8 @@ struct LoraArgument {
   const char* name;
   const char* field;
   bool list = false;       ///< several words, or one with commas
-  const char* other = "";  ///< LLaMA-Factory's name
+  const char* other = "";  ///< LLaMA-Factory's or ms-swift's name
+  bool is_switch = false;
 };
 inline constexpr LoraArgument kLoraArguments[] = {
     {"lora_r", "r", false, "lora_rank"},
@@ -23,7 +24,15 @@ inline constexpr LoraArgument kLoraArguments[] = {
     {"lora_target_modules", "targetModules", true, "lora_target"},
     {"lora_modules_to_save", "modulesToSave", true},
     {"lora_bias", "bias"},
-    {"use_rslora", "useRslora"}};
+    {"use_rslora", "useRslora", false, "", true},
+    {"loraplus_lr_ratio", "loraplusLrRatio", false, "lorap_lr_ratio"},
+    {"adapter_name_or_path", "adapterNameOrPath", false, "lora_model_dir"},
+    {"lora_weight_path", "adapterNameOrPath"},
+    {"use_dora", "useDora", false, "peft_use_dora", true},
+    {"init_lora_weights", "initLoraWeights", false, "peft_init_lora_weights"},
+    {"layers_to_transform", "layersToTransform", false, "peft_layers_to_transform"},
+    {"rank_pattern", "rankPattern"},
+    {"alpha_pattern", "alphaPattern"}};
 
 inline const LoraArgument* lora_argument(const std::string& name) {
   for (const LoraArgument& argument : kLoraArguments)

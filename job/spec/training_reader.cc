@@ -59,6 +59,8 @@ class TrainingReader : private FieldReader {
     else
       home_paths(path);
     training.model_name_or_path = model_path(training.model_name_or_path);
+    if (training.lora && !training.lora->adapter.empty())
+      training.lora->adapter = origin_.absolute(training.lora->adapter);
     if (native || !origin_.in_cluster()) {
       training.data_path = absolute_list(training.data_path);
       if (training.eval_data_path)
@@ -156,6 +158,7 @@ class TrainingReader : private FieldReader {
           {"dataPath", training.data_path},
           {"evalDataPath", training.eval_data_path.value_or("")},
           {"outputDir", training.output_dir},
+          {"lora.adapterNameOrPath", training.lora ? training.lora->adapter : ""},
           {"resumeFromCheckpoint", training.resume_from_checkpoint.value_or("")}})
       if (const auto wrong = home_path(value))
         report(Severity::Error, join(path, name), wrong->message, wrong->hint);
@@ -175,6 +178,7 @@ class TrainingReader : private FieldReader {
       check("modelNameOrPath", training.model_name_or_path);
       check("dataPath", training.data_path);
       check("evalDataPath", training.eval_data_path.value_or(""));
+      check("lora.adapterNameOrPath", training.lora ? training.lora->adapter : "");
     }
     if (training.output_dir.empty())
       report(Severity::Error, path + ".outputDir", "a field is missing",

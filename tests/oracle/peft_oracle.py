@@ -12,6 +12,7 @@ import shutil
 import sys
 
 import peft
+import peft.optimizers
 import torch
 import transformers
 from peft import LoraConfig, get_peft_model
@@ -34,7 +35,18 @@ CASES = {
                                           "target_modules": r"(.*language_model\..*\.)?(q_proj|v_proj|down_proj)"}),
     # Some of its layers have no v_proj.
     "shapes": ("tiny-gemma4", 10, {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}),
+    "plus": ("tiny-qwen2", 12, {"r": 3, "lora_alpha": 6, "modules_to_save": ["model.norm", "lm_head"],
+                                "target_modules": ["q_proj", "o_proj", "gate_proj"]}),
+    "dora": ("tiny-qwen2", 16, {"r": 4, "lora_alpha": 8, "use_dora": True,
+                                "target_modules": ["q_proj", "v_proj", "o_proj", "down_proj"]}),
+    "patterns": ("tiny-qwen2-tied", 10, {"r": 3, "lora_alpha": 6, "target_modules": "all-linear",
+                                         "rank_pattern": {"down_proj": 5, r"layers\.1\.self_attn\.q_proj": 2},
+                                         "alpha_pattern": {"v_proj": 9}}),
+    "layers": ("tiny-qwen2", 10, {"r": 2, "lora_alpha": 4, "use_rslora": True, "init_lora_weights": "gaussian",
+                                  "layers_to_transform": [1], "target_modules": ["q_proj", "k_proj", "up_proj"]}),
+    "continued": ("tiny-qwen2", 10, {"from": "plain/final"}),
 }
+LORA_PLUS = {"plus": 6.0}
 
 
 def make_gpt2_base(directory):
@@ -84,11 +96,16 @@ def load(base):
     return qwen2_oracle.load(os.path.join(FIXTURES, base))
 
 
-def train(model, rows, steps, adamw):
+def train(model, rows, steps, adamw, lora_plus=None):
     """Losses, gradient norms and the number of trained elements of `steps` AdamW steps on what requires a gradient."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=adamw["lr"], betas=tuple(adamw["betas"]), eps=adamw["eps"],
-                                  weight_decay=adamw["weight_decay"], foreach=False)
+    settings = {"lr": adamw["lr"], "betas": tuple(adamw["betas"]), "eps": adamw["eps"], "foreach": False}
+    if lora_plus:
+        optimizer = peft.optimizers.create_loraplus_optimizer(
+            model, torch.optim.AdamW, loraplus_lr_ratio=lora_plus, loraplus_weight_decay=adamw["weight_decay"],
+            **settings)
+    else:
+        optimizer = torch.optim.AdamW(trained, weight_decay=adamw["weight_decay"], **settings)
     losses, norms = [], []
     for step in range(steps):
         optimizer.zero_grad()
@@ -105,10 +122,13 @@ def run(name, base, steps, settings):
     shutil.rmtree(directory, ignore_errors=True)
     model = load(base)
     torch.manual_seed(11)
-    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).train()
+    if "from" in settings:
+        model = peft.PeftModel.from_pretrained(model, os.path.join(ROOT, settings["from"]), is_trainable=True).train()
+    else:
+        model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).train()
     save(model, os.path.join(directory, "initial"))
     rows = rows_of(base, model.config.get_text_config().vocab_size)
-    losses, norms, trained = train(model, rows, steps, ADAMW)
+    losses, norms, trained = train(model, rows, steps, ADAMW, LORA_PLUS.get(name))
     save(model, os.path.join(directory, "final"))
     model.eval()
     with torch.no_grad():
@@ -125,7 +145,7 @@ def run(name, base, steps, settings):
         json.dump({"versions": {"peft": peft.__version__, "torch": torch.__version__,
                                 "transformers": transformers.__version__},
                    "base": base, "settings": settings, "rows": rows, "adamw": ADAMW, "loss": losses, "grad_norm": norms,
-                   "trainable": trained,
+                   "trainable": trained, **({"loraplus_lr_ratio": LORA_PLUS[name]} if name in LORA_PLUS else {}),
                    "logits": [float(f"{value:.9g}") for value in logits.tolist()]}, file)
         file.write("\n")
     print(f"{name}: loss {losses[0]:.6f} to {losses[-1]:.6f}, {len(changed)} merged tensors")

@@ -156,7 +156,7 @@ CASES = [
     ("LoRA without targets", WEBHOOK, "name modules, or write all-linear", training(lora={"r": 8, "targetModules": []})),
     ("LoRA of rank 0", WEBHOOK, "spec.training.lora.r", training(lora={"r": 0})),
     ("LoRA with PEFT's name", WEBHOOK, 'write "alpha" here', training(lora={"lora_alpha": 16})),
-    ("LoRA with DoRA", WEBHOOK, "not built", training(lora={"use_dora": True})),
+    ("LoRA with PiSSA", WEBHOOK, "PiSSA takes", training(lora={"initLoraWeights": "pissa"})),
     # ---- workers and their pods
     ("no workers", CRD, "spec.workers.replicas", workers(replicas=0)),
     ("replicas: \"two\"", CRD, "spec.workers.replicas", workers(replicas="two")),

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "kto.py": "", "orpo.py": "", "reward.py": "", "grpo.py": "",
     "run_dpo.py": "a script of the alignment handbook",
     "swift/cli/sft.py": "a script of ms-swift",
+    "pissa_init.py": "a script of LLaMA-Factory",
     "swift/cli/*.py": "its scripts",
     "golden/README.md": "in DSJ_SHARED_DIR",
     "validatepod.volcano.sh": "a webhook of Volcano",

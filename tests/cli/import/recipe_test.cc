@@ -68,6 +68,43 @@ resume_from_checkpoint: null
   EXPECT_TRUE(any_contains(imported->not_carried, "trust_remote_code: no effect"));
 }
 
+TEST(RecipeTest, AdaptersOfBothTools) {
+  Folder folder;
+  folder.add("/data/dataset_info.json", R"({"mine": {"file_name": "mine.json"}})");
+  const auto lora_of = [&](Recipe recipe, const std::string& text) -> json {
+    const auto imported = import_text(folder, recipe, text);
+    EXPECT_TRUE(imported) << imported.error().to_string();
+    if (!imported) return nullptr;
+    return imported->manifest["spec"]["training"].value("lora", json());
+  };
+  const std::string factory =
+      "model_name_or_path: m\nstage: sft\ndataset: mine\ndataset_dir: /data\n";
+  EXPECT_EQ(lora_of(Recipe::LlamaFactory, factory + "adapter_name_or_path: saves/a\n"),
+            json::parse(R"({"adapterNameOrPath": "saves/a"})"))
+      << "rank, alpha and targets are the adapter's";
+  EXPECT_EQ(lora_of(Recipe::LlamaFactory,
+                    factory + "loraplus_lr_ratio: 16.0\nuse_dora: true\nlora_rank: 4\n"),
+            json::parse(R"({"r": 4, "alpha": 8, "targetModules": "all-linear", "useDora": true,
+                            "loraplusLrRatio": 16.0})"));
+  EXPECT_EQ(lora_of(Recipe::LlamaFactory,
+                    factory + "finetuning_type: full\nuse_dora: true\nloraplus_lr_ratio: 4\n"),
+            nullptr);
+  const std::string axolotl =
+      "base_model: m\nadapter: lora\nmicro_batch_size: 1\ndatasets:\n  - path: mine.json\n";
+  EXPECT_EQ(lora_of(Recipe::Axolotl, axolotl + "lora_model_dir: out/a\nloraplus_lr_ratio: 8\n"),
+            json::parse(R"({"adapterNameOrPath": "out/a", "loraplusLrRatio": 8})"));
+  EXPECT_EQ(lora_of(Recipe::Axolotl, axolotl + "lora_r: 8\nlora_alpha: 16\npeft_use_dora: true\n"
+                                               "peft_init_lora_weights: gaussian\n"
+                                               "peft_layers_to_transform: [0, 1]\n"),
+            json::parse(R"({"r": 8, "alpha": 16, "useDora": true, "initLoraWeights": "gaussian",
+                            "layersToTransform": [0, 1]})"));
+  for (const char* line : {"adapter_name_or_path: a,b", "use_dora: maybe",
+                           "create_new_adapter: true", "pissa_init: true"}) {
+    const auto refused = import_text(folder, Recipe::LlamaFactory, factory + line + "\n");
+    EXPECT_FALSE(refused) << line;
+  }
+}
+
 /// A way to train that is not built is refused by every importer, however the tool calls it, and what
 /// switches it off is taken.
 TEST(RecipeTest, AWayToTrainThatIsNotBuiltIsRefused) {

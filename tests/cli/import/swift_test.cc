@@ -123,11 +123,20 @@ TEST(ImportSwift, WhatIsLearnedAndWhatIsRefused) {
   EXPECT_EQ(
       training_of("swift sft" + line + "--quant_bits 4 --quant_method bnb")["lora"]["loadIn4bit"],
       true);
+  EXPECT_EQ(training_of("swift sft" + line + "--adapters out/checkpoint-8 --use_dora true")["lora"],
+            json::parse(R"({"adapterNameOrPath": "out/checkpoint-8", "useDora": true})"))
+      << "ms-swift reads the rest from the adapter";
+  const json plus = training_of("swift sft" + line +
+                                "--optimizer lorap --lorap_lr_ratio 16 --init_weights gaussian");
+  EXPECT_EQ(plus["lora"]["loraplusLrRatio"], 16);
+  EXPECT_EQ(plus["lora"]["initLoraWeights"], "gaussian");
+  EXPECT_EQ(plus["lora"]["r"], 8);
   Folder folder;
   folder.add("/d.jsonl", "{}\n");
   for (const std::string bad :
        {"rlhf --rlhf_type grpo", "rlhf --rlhf_type simpo", "sft --tuner_type adalora",
-        "sft --task_type seq_cls", "sft --init_weights pissa", "sft --target_regex x",
+        "sft --task_type seq_cls", "sft --init_weights pissa", "sft --tuner_type full --adapters a",
+        "sft --adapters a b", "sft --target_regex x",
         "sft --tuner_type full --freeze_parameters_ratio 0.5", "rlhf --ref_model other",
         "sft --quant_bits 4 --quant_method hqq", "sft words"}) {
     const auto imported = import_swift(folder, "swift " + bad + line);

@@ -55,7 +55,7 @@ Products products(const LoraArgs& args, std::optional<uint64_t> key,
     result.out = at::zeros_like(dy);
     result.dx = at::zeros_like(x);
     adapters_forward(p, projection, x, key, result.out);
-    adapters_backward(p, projection, dy, x, key, result.dx);
+    adapters_backward(p, projection, dy, x, key, {}, result.dx);
     result.y = dot_of(result.out, dy);
     result.x = dot_of(x, result.dx);
     for (const auto& adapter : state.units()[1].adapters) {

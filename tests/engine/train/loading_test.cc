@@ -43,6 +43,8 @@ class LoadingTest : public testing::Test {
       in.job.training.model_name_or_path = fixture(small.model);
       in.job.training.resume_from_checkpoint = from;
       in.model = fixture_model(small.model);
+      in.job.training.lora = small.lora;
+      if (small.lora) in.lora = in.trained = resolved_lora(small);
       in.resolution.config = small.config;
       if (collectives.rank() == 0) in.data_record = data_;
       in.job.training.ignore_data_skip = ignore_data_skip_;
@@ -54,6 +56,7 @@ class LoadingTest : public testing::Test {
       auto progress = Loading(files, in, rank.state, rank.stepper, events, at::kCPU).load(*search);
       if (!progress) return;
       if (collectives.rank() == 0) began = progress->step;
+      if (on_weights_) rank.state.visit_weights(on_weights_, true);
       if (collectives.rank() == small.world - 1) dealt_from_ = progress->dealt_from;
       if (steps == 0) return;
       for (int i = 0; i < steps; ++i) rank.step(progress->step++);
@@ -91,6 +94,8 @@ class LoadingTest : public testing::Test {
   SmallRun run_{.world = 2, .config = small_config(2)};
   nlohmann::json data_;  ///< what rank 0 records
   bool ignore_data_skip_ = false;
+  /// Told of every trained parameter after the load; of rank 0.
+  std::function<void(const layout::Slot&, const at::Tensor&)> on_weights_;
   int64_t dealt_from_ = -1;  ///< of the last rank
 
  private:
@@ -108,6 +113,35 @@ TEST_F(LoadingTest, ANamedCheckpointIsWhereTheFirstAttemptBegins) {
   EXPECT_EQ(attempt(5, "third", named, 0), 2) << "the user asks for it again";
   EXPECT_EQ(attempt(5, "second", checkpoint(3), 0), 3) << "the user names another one";
   EXPECT_EQ(attempt(5, "third", {}, 0), 4) << "the newest, whoever saved it";
+}
+
+/// What is not a checkpoint's is the adapter's; later attempts go on from what the run saved.
+TEST_F(LoadingTest, TheAdapterThatTheJobNamesIsWhereTheRunBegins) {
+  const std::string directory = fixture("lora/dora/final");
+  PosixFiles files;
+  const auto config = weights::read_adapter_config(files, directory);
+  const auto saved =
+      weights::WeightSource::open_file(files, directory + "/" + weights::kAdapterWeightsFile);
+  ASSERT_TRUE(config && saved);
+  for (int stage = 0; stage <= 3; ++stage) {
+    SCOPED_TRACE("stage " + std::to_string(stage));
+    SetUp();
+    run_.config = small_config(stage);
+    run_.lora = config->lora;
+    run_.lora->adapter = directory;
+    int64_t same = 0, other = 0;
+    on_weights_ = [&](const layout::Slot& slot, const at::Tensor& value) {
+      at::Tensor want = at::empty({slot.numel});
+      ASSERT_TRUE(saved->read(weights::kAdapterPrefix + slot.name, 0,
+                              {want.data_ptr<float>(), static_cast<size_t>(slot.numel)}));
+      ++(value.reshape({-1}).equal(want) ? same : other);
+    };
+    ASSERT_EQ(attempt(1, "run", {}, 2), 0);
+    EXPECT_EQ(same, static_cast<int64_t>(saved->tensors().size()));
+    EXPECT_EQ(std::exchange(other, 0), 0);
+    EXPECT_EQ(attempt(2, "run", {}, 0), 2);
+    EXPECT_GT(other, 0) << "trained";
+  }
 }
 
 TEST_F(LoadingTest, AnewIsWhatTheFirstAttemptBegins) {

@@ -30,6 +30,7 @@ struct PeftRun {
     run.normalization = dsconfig::LossNormalization::MicroBatch;  // the mean of the rows' means
     run.config = small_config(stage, /*micro=*/1, /*accumulation=*/2 / world);
     take_adamw(data["adamw"], run.config);
+    run.config.optimizer.lora_plus_ratio = data.value("loraplus_lr_ratio", 1.0);
     return run;
   }
 

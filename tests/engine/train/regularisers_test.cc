@@ -1,4 +1,5 @@
-// Label smoothing, against transformers' Trainer (tests/fixtures/smoothing.oracle.json), and NEFTune's noise,
+// Label smoothing, against transformers' Trainer (tests/fixtures/smoothing.oracle.json), dynamic fine-tuning's
+// loss, against TRL's SFTTrainer (tests/fixtures/dft.oracle.json), and NEFTune's noise,
 // which no library draws alike.
 #include <gtest/gtest.h>
 
@@ -16,9 +17,9 @@ using nlohmann::json;
 
 class Regularisers : public testing::Test {
  protected:
-  void SetUp() override {
-    oracle_ = json::parse(
-        std::ifstream(std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/smoothing.oracle.json"));
+  void SetUp() override { read("smoothing.oracle.json"); }
+  void read(const std::string& name) {
+    oracle_ = json::parse(std::ifstream(std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name));
   }
   models::MicroBatch rows(int64_t first, int64_t count) const {
     std::vector<data::Sample> samples;
@@ -32,7 +33,7 @@ class Regularisers : public testing::Test {
     std::vector<double> losses;
     double after = 0;  ///< of the first two rows, forward only
   };
-  Seen run(int world, int stage, double smoothing, double alpha, uint64_t seed = 0,
+  Seen run(int world, int stage, const models::TokenLoss& kind, double alpha, uint64_t seed = 0,
            double lr = -1) const {
     auto config = small_config(stage, 2 / world);
     config.optimizer.lr = lr < 0 ? oracle_["learning_rate"].get<double>() : lr;
@@ -42,9 +43,8 @@ class Regularisers : public testing::Test {
     Seen seen;
     testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
       zero::ModelState state(model, config, at::kCPU, collectives, std::nullopt);
-      Stepper stepper(model, config,
-                      {.seed = seed, .label_smoothing = smoothing, .neftune_alpha = alpha}, state,
-                      at::kCPU);
+      Stepper stepper(model, config, {.seed = seed, .token_loss = kind, .neftune_alpha = alpha},
+                      state, at::kCPU);
       PosixFiles files;
       const auto source = weights::WeightSource::open(files, fixture("tiny-llama"));
       ASSERT_TRUE(source && state.load(*source));
@@ -70,7 +70,7 @@ class Regularisers : public testing::Test {
 TEST_F(Regularisers, LabelSmoothingIsTrainers) {
   for (const json& one : oracle_["cases"]) {
     for (const auto& [world, stage] : {std::pair{1, 0}, {2, 3}}) {
-      const Seen seen = run(world, stage, one["factor"], 0);
+      const Seen seen = run(world, stage, {.smoothing = one["factor"]}, 0);
       for (size_t i = 0; i < 20; ++i)
         EXPECT_NEAR(seen.losses[i], one["losses"][i].get<double>(), 1e-5)
             << "factor " << one["factor"] << ", stage " << stage << ", step " << i;
@@ -80,14 +80,26 @@ TEST_F(Regularisers, LabelSmoothingIsTrainers) {
   }
 }
 
+TEST_F(Regularisers, DynamicFineTuningIsTrls) {
+  read("dft.oracle.json");
+  for (const auto& [world, stage] : {std::pair{1, 0}, {2, 1}, {2, 2}, {2, 3}}) {
+    const Seen seen = run(world, stage, {.dft = true}, 0);
+    for (size_t i = 0; i < 20; ++i)
+      EXPECT_NEAR(seen.losses[i], oracle_["losses"][i].get<double>(), 2e-6)
+          << "stage " << stage << ", step " << i;
+    EXPECT_NEAR(seen.after, oracle_["first_rows_loss"].get<double>(), 2e-6)
+        << "an evaluation has the same loss";
+  }
+}
+
 TEST_F(Regularisers, NeftuneIsDrawnFromTheSeedAndNotInEvaluations) {
-  const Seen none = run(1, 0, 0, 0), one = run(1, 0, 0, 5, 7);
-  EXPECT_EQ(run(1, 3, 0, 5, 7).losses[0], one.losses[0]) << "the same seed";
-  EXPECT_NE(run(1, 0, 0, 5, 8).losses[0], one.losses[0]);
+  const Seen none = run(1, 0, {}, 0), one = run(1, 0, {}, 5, 7);
+  EXPECT_EQ(run(1, 3, {}, 5, 7).losses[0], one.losses[0]) << "the same seed";
+  EXPECT_NE(run(1, 0, {}, 5, 8).losses[0], one.losses[0]);
   EXPECT_NE(one.losses[0], none.losses[0]);
   EXPECT_LT(std::abs(one.losses[0] / none.losses[0] - 1), 0.5) << "a small noise";
   // Nothing is learned at rate 0, and an evaluation sees the model without noise.
-  const Seen quiet = run(1, 0, 0, 0, 7, 0), loud = run(1, 0, 0, 5, 7, 0);
+  const Seen quiet = run(1, 0, {}, 0, 7, 0), loud = run(1, 0, {}, 5, 7, 0);
   EXPECT_EQ(loud.after, quiet.after);
   EXPECT_NE(loud.losses[3], quiet.losses[3]);
 }

@@ -42,7 +42,28 @@ std::vector<Case> cases() {
            {.r = 3,
             .alpha = 6,
             .target_pattern = R"(.*layers\.1\..*(k_proj|up_proj))",
-            .modules_to_save = {"lm_head", "model.norm"}}}};
+            .modules_to_save = {"lm_head", "model.norm"}}},
+          {"dora",
+           "tiny-qwen2",
+           {.r = 4,
+            .alpha = 8,
+            .target_modules = {"q_proj", "v_proj", "o_proj", "down_proj"},
+            .use_dora = true}},
+          {"patterns",
+           "tiny-qwen2-tied",
+           {.r = 3,
+            .alpha = 6,
+            .target_pattern = "all-linear",
+            .rank_pattern = {{"down_proj", 5}, {R"(layers\.1\.self_attn\.q_proj)", 2}},
+            .alpha_pattern = {{"v_proj", 9}}}},
+          {"layers",
+           "tiny-qwen2",
+           {.r = 2,
+            .alpha = 4,
+            .target_modules = {"q_proj", "k_proj", "up_proj"},
+            .use_rslora = true,
+            .init = AdapterInit::Gaussian,
+            .layers_to_transform = {1}}}};
 }
 
 class Adapter : public testing::TestWithParam<Case> {};
@@ -77,7 +98,7 @@ TEST_P(Adapter, ConfigAndTensorsAreLaidOutAsPefts) {
 
   json want = read_json(fixture("lora/") + c.name + "/final/adapter_config.json");
   json got = json::parse(*files.read_all("/out/model/adapter_config.json"));
-  if (std::string(c.name) == "linear") {  // PEFT lists every module, we their common ends
+  if (c.lora.target_pattern == "all-linear") {  // PEFT lists every module, we their common ends
     for (const auto& module : want["target_modules"]) {
       const std::string full = module;
       const json end = full.substr(full.rfind('.') + 1);
@@ -121,8 +142,9 @@ TEST(AdapterConfig, PeftsFileIsRead) {
 }
 
 TEST(AdapterConfig, WhatChangesTheResultIsRefusedByName) {
-  for (const auto& [key, value] : {std::pair<const char*, json>{"use_dora", true},
-                                   {"rank_pattern", {{"q_proj", 4}}},
+  for (const auto& [key, value] : {std::pair<const char*, json>{"init_lora_weights", "pissa"},
+                                   {"init_lora_weights", "olora"},
+                                   {"layers_pattern", "blocks"},
                                    {"bias", "all"},
                                    {"lora_bias", true},
                                    {"trainable_token_indices", {1, 2}},

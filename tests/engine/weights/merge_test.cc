@@ -55,7 +55,10 @@ TEST_F(Merge, EqualsMergeAndUnload) {
                                    {"lora/gpt2-base", "gpt2"},
                                    {"tiny-gpt-neox", "groups"},
                                    {"tiny-gemma3-vision", "vision"},
-                                   {"tiny-gemma4", "shapes"}}) {
+                                   {"tiny-gemma4", "shapes"},
+                                   {"tiny-qwen2", "dora"},
+                                   {"tiny-qwen2-tied", "patterns"},
+                                   {"tiny-qwen2", "layers"}}) {
     files_ = MemoryFiles();
     prepare(base, name);
     const auto merged = merge();

@@ -10,9 +10,10 @@ namespace {
 
 const layout::Slot kA{"model.layers.0.self_attn.q_proj.lora_A.weight", {8, 400}, 0, 3200};
 
-std::vector<float> adapter_values(const layout::Slot& slot, uint64_t seed) {
+std::vector<float> adapter_values(const layout::Slot& slot, uint64_t seed,
+                                  AdapterInit init = AdapterInit::Zero) {
   std::vector<float> out(slot.numel, -1);
-  initial_adapter(slot, seed, 0, out);
+  initial_adapter(slot, init, seed, 0, out);
   return out;
 }
 
@@ -34,7 +35,7 @@ TEST(InitialAdapter, IsUniformWithinOneOverTheRootOfTheInput) {
 TEST(InitialAdapter, AnElementIsTheSameWhoeverOwnsIt) {
   const auto whole = adapter_values(kA, 42);
   std::vector<float> part(700);
-  initial_adapter(kA, 42, 1234, part);
+  initial_adapter(kA, AdapterInit::Zero, 42, 1234, part);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 1234));
 }
 
@@ -48,6 +49,34 @@ TEST(InitialAdapter, SeedsAndNamesDiffer) {
 TEST(InitialAdapter, BIsZero) {
   const layout::Slot b{"model.layers.0.self_attn.q_proj.lora_B.weight", {4, 8}, 0, 32};
   EXPECT_EQ(adapter_values(b, 42), std::vector<float>(32, 0.0f));
+}
+
+/// PEFT's reset_lora_parameters: normal with deviation 1 / r, B zeros.
+TEST(InitialAdapter, GaussianIsNormalWithOneOverTheRank) {
+  const auto a = adapter_values(kA, 42, AdapterInit::Gaussian);
+  double squares = 0, within = 0;
+  for (const float value : a) {
+    squares += static_cast<double>(value) * value;
+    within += std::abs(value) < 1.0 / 8;
+  }
+  EXPECT_NEAR(std::sqrt(squares / 3200), 1.0 / 8, 0.05 / 8);
+  EXPECT_NEAR(within / 3200, 0.6827, 0.03) << "within one deviation";
+  const layout::Slot b{"q_proj.lora_B.weight", {4, 8}, 0, 32};
+  EXPECT_EQ(adapter_values(b, 42, AdapterInit::Gaussian), std::vector<float>(32, 0.0f));
+}
+
+/// PEFT's false leaves both as torch.nn.Linear begins: uniform within one over the root of its input.
+TEST(InitialAdapter, RandomDrawsBToo) {
+  EXPECT_EQ(adapter_values(kA, 42, AdapterInit::Random), adapter_values(kA, 42));
+  const layout::Slot b{"q_proj.lora_B.weight", {500, 16}, 0, 8000};
+  double largest = 0, squares = 0;
+  for (const float value : adapter_values(b, 42, AdapterInit::Random)) {
+    largest = std::max(largest, std::abs(static_cast<double>(value)));
+    squares += static_cast<double>(value) * value;
+  }
+  EXPECT_LE(largest, 0.25);
+  EXPECT_GT(largest, 0.249);
+  EXPECT_NEAR(squares / 8000, 0.25 * 0.25 / 3, 0.05 * 0.25 * 0.25 / 3);
 }
 
 TEST(InitialScore, IsNormalAndTheSameWhoeverOwnsIt) {

@@ -52,6 +52,26 @@ TEST(BaseIn4Bits, ItsComputeTypeIsThatOfTheProducts) {
   }
 }
 
+TEST(LoraPlus, ReachesTheOptimizersThatHaveIt) {
+  TrainingArgs args;
+  args.lora = LoraArgs{.lr_ratio = 16};
+  for (const char* name : {"AdamW", "SGD", "Lion", "Adagrad"}) {
+    json config = at_stage(2);
+    config["optimizer"] = {{"type", name}, {"params", {{"lr", 1e-3}}}};
+    const Resolution r = resolve(config, args, {.world_size = 2});
+    EXPECT_EQ(r.config.optimizer.lora_plus_ratio, 16) << name;
+    EXPECT_FALSE(said(r, Severity::Unsupported).contains("LoRA+")) << name;
+  }
+  for (const char* name : {"Lamb", "Muon", "OneBitAdam", "Rprop"}) {
+    json config = at_stage(1);
+    config["optimizer"] = {{"type", name}, {"params", {{"lr", 1e-3}}}};
+    const Resolution r = resolve(config, args, {.world_size = 2});
+    EXPECT_TRUE(said(r, Severity::Unsupported).contains("training.lora.loraplusLrRatio")) << name;
+  }
+  args.lora->lr_ratio = 1;
+  EXPECT_EQ(resolve(at_stage(2), args, {.world_size = 2}).config.optimizer.lora_plus_ratio, 1);
+}
+
 TEST(PartOfTheModel, DoesNotGoWithAdapters) {
   TrainingArgs args;
   args.trainable_layers = 2;

@@ -57,6 +57,18 @@ TEST(Objective, TakesEveryLossOfItsChoices) {
   }
 }
 
+TEST(Objective, DftIsALossOfSftAndPretrain) {
+  for (const char* name : {"sft", "pretrain"}) {
+    TrainingArgs args = with(name);
+    EXPECT_FALSE(objective_of(args).dft);
+    args.loss_type = "dft";
+    EXPECT_TRUE(objective_of(args).dft);
+    EXPECT_TRUE(resolve({{"train_batch_size", 2}}, args, {.world_size = 1}).ok()) << name;
+    args.label_smoothing_factor = 0.1;
+    EXPECT_NE(refused(args, "training.labelSmoothingFactor").find("dft"), std::string::npos);
+  }
+}
+
 TEST(Objective, WhatActsWithAnotherOneIsRefusedByName) {
   TrainingArgs args = with("sft");
   args.beta = 0.2;
@@ -67,6 +79,8 @@ TEST(Objective, WhatActsWithAnotherOneIsRefusedByName) {
   args = with("dpo");
   args.loss_type = "nll";
   EXPECT_NE(refused(args, "training.lossType"), "");
+  args.loss_type = "dft";
+  EXPECT_NE(refused(args, "training.lossType").find("objective sft"), std::string::npos);
   args.loss_type = "ipo";
   args.label_smoothing = 0.1;
   EXPECT_NE(refused(args, "training.labelSmoothing"), "");

@@ -128,6 +128,70 @@ TEST(Lora, TheOrderOfNamesMeansNothing) {
             *resolve_lora(model(), {.target_modules = {"q_proj", "v_proj"}}));
 }
 
+/// PEFT's get_pattern_key: the first key that the module's name, or its end after a dot, matches whole.
+TEST(Lora, RanksAndAlphasFollowPatterns) {
+  const LoraArgs args{.r = 4,
+                      .alpha = 8,
+                      .target_modules = {"q_proj", "k_proj", "down_proj"},
+                      .rank_pattern = {{"down_proj", 2}, {R"(layers\.1\.self_attn\.q_.*)", 16}},
+                      .alpha_pattern = {{"self_attn.k_proj", 20}, {"proj", 99}}};
+  const auto resolved = resolve_lora(model(), args);
+  ASSERT_TRUE(resolved) << resolved.error().to_string();
+  EXPECT_EQ(resolved->largest_rank(), 16);
+  const auto units = units_of(model(), *resolved);
+  std::map<std::string, std::pair<int64_t, double>> got;
+  for (const UnitSpec& unit : units) {
+    for (const Adapter& adapter : unit.adapters) {
+      got[module_of(unit.parameters[adapter.weight].name)] = {adapter.rank, adapter.scaling};
+      EXPECT_EQ(unit.parameters[adapter.a].shape[0], adapter.rank);
+      EXPECT_EQ(unit.parameters[adapter.b].shape[1], adapter.rank);
+    }
+  }
+  const std::string layer = "model.layers.";
+  EXPECT_EQ(got[layer + "0.self_attn.q_proj"], std::pair(int64_t{4}, 2.0));
+  EXPECT_EQ(got[layer + "1.self_attn.q_proj"], std::pair(int64_t{16}, 0.5));
+  EXPECT_EQ(got[layer + "0.self_attn.k_proj"], std::pair(int64_t{4}, 5.0));
+  EXPECT_EQ(got[layer + "1.mlp.down_proj"], std::pair(int64_t{2}, 4.0));
+  LoraArgs torn = args;
+  torn.rank_pattern = {{"down_proj", 2}, {"mlp.*", 3}};
+  const auto refused = resolve_lora(model(), torn);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where, "lora.rankPattern.mlp.*");
+  torn.rank_pattern = {{"(q", 2}};
+  EXPECT_FALSE(resolve_lora(model(), torn));
+}
+
+TEST(Lora, LayersToTransformLeaveTheOthersAlone) {
+  const LoraArgs one{.target_modules = {"q_proj"}, .layers_to_transform = {1}};
+  EXPECT_EQ(adapted(one, 1), "");
+  EXPECT_EQ(adapted(one, 2), "q_proj");
+  EXPECT_EQ(adapted({.target_pattern = "all-linear", .layers_to_transform = {0}}, 2), "");
+  for (const LoraArgs& bad : {LoraArgs{.layers_to_transform = {7}},
+                              LoraArgs{.target_pattern = ".*q_proj", .layers_to_transform = {0}}}) {
+    const auto refused = resolve_lora(model(), bad);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().where, "lora.layersToTransform");
+  }
+}
+
+TEST(Lora, DoraAddsAMagnitudeForEachOutput) {
+  const auto lora =
+      *resolve_lora(model(), {.r = 4, .target_modules = {"k_proj"}, .use_dora = true});
+  const UnitSpec unit = units_of(model(), lora)[1];
+  const Adapter& adapter = unit.adapters.at(0);
+  const Parameter& magnitude = unit.parameters[adapter.magnitude];
+  EXPECT_EQ(magnitude.name, "model.layers.0.self_attn.k_proj.lora_magnitude_vector");
+  EXPECT_EQ(magnitude.shape, (std::vector<int64_t>{16}));
+  EXPECT_FALSE(magnitude.frozen);
+  const LoraArgs four{.use_dora = true, .load_in_4bit = true};
+  const LoraArgs random{.use_dora = true, .init = AdapterInit::Random};
+  for (const LoraArgs& bad : {four, random}) {
+    const auto refused = resolve_lora(model(), bad);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().where, "lora.useDora");
+  }
+}
+
 TEST(Lora, AdaptersFollowTheUnitsOwnParametersAllAFirst) {
   const auto lora = *resolve_lora(model(), {.r = 4, .target_modules = {"q_proj", "k_proj"}});
   const auto plain = units_of(model());

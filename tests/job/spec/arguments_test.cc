@@ -445,6 +445,12 @@ TEST_F(ArgumentsTest, LoraByItsUsualNames) {
                       .target_modules = {"q_proj", "v_proj"},
                       .modules_to_save = {"lm_head", "norm"}};
   EXPECT_EQ(*job->training.lora, want);
+  for (const char* ratio :
+       {"--loraplus_lr_ratio 16 --loraplus_lr_embedding 1e-6", "--lorap_lr_ratio=16"}) {
+    const auto plus = parse(std::string(kLine) + "--use_lora True " + ratio);
+    ASSERT_TRUE(plus) << plus.error().to_string();
+    EXPECT_EQ(plus->training.lora->lr_ratio, 16) << ratio;
+  }
   const auto all = parse(std::string(kLine) + "--use_lora --lora_target_modules all-linear");
   ASSERT_TRUE(all) << all.error().to_string();
   EXPECT_EQ(all->training.lora->target_pattern, "all-linear");

@@ -1,0 +1,150 @@
+#include "engine/weights/continued_adapter.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "engine/weights/adapter.h"
+#include "engine/weights/tensor_check.h"
+#include "job/layout/lora.h"
+
+namespace dsj::weights {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kAdapter[] = "lora.adapterNameOrPath";
+
+Error in_adapter(const Error& error) {
+  return {ErrorKind::BadInput, error.to_string(), kAdapter, {}};
+}
+
+/// Fields that decide what the adapter's tensors mean: the job cannot change them.
+constexpr const char* kOfTheAdapter[] = {"r",       "alpha",       "useRslora",
+                                         "useDora", "rankPattern", "alphaPattern"};
+/// Fields that decide which tensors there are.
+constexpr const char* kModules[] = {"targetModules", "modulesToSave", "layersToTransform"};
+
+json value_of(const json& settings, const char* field) {
+  if (settings.contains(field)) return settings[field];
+  const std::string_view name = field;
+  if (name.ends_with("Pattern")) return json::object();
+  return name.starts_with("use") ? json(false) : json();
+}
+
+/// What the job says beside its adapter, as if the adapter were new.
+json said_of(const LoraArgs& asked) {
+  LoraArgs plain = asked;
+  plain.adapter.clear();
+  return to_json(plain);
+}
+
+Status check_settings(const LoraArgs& asked, const LoraArgs& saved) {
+  const json mine = said_of(asked), theirs = to_json(saved);
+  for (const char* field : kOfTheAdapter) {
+    if (!asked.says(field)) continue;
+    const json a = value_of(mine, field), b = value_of(theirs, field);
+    if (a != b)
+      return bad_input(
+          "found " + a.dump() + "; the adapter in " + asked.adapter + " was made with " + b.dump(),
+          std::string("lora.") + field, "leave it out: it is the adapter's");
+  }
+  return {};
+}
+
+/// The parameters that are trained, with their shapes.
+std::map<std::string, std::vector<int64_t>> trained_of(const layout::ModelConfig& model,
+                                                       const LoraArgs& lora) {
+  std::map<std::string, std::vector<int64_t>> trained;
+  for (const layout::UnitSpec& unit : layout::units_of(model, lora))
+    for (const layout::Parameter& parameter : unit.parameters)
+      if (!parameter.frozen) trained[parameter.name] = parameter.shape;
+  return trained;
+}
+
+/// The modules that the job names must be the adapter's.
+Status check_modules(const layout::ModelConfig& model, const LoraArgs& asked, const LoraArgs& saved,
+                     const LoraArgs& resolved) {
+  for (const char* field : kModules) {
+    if (!asked.says(field)) continue;
+    LoraArgs named = saved;
+    if (std::string_view(field) == "targetModules") {
+      named.target_modules = asked.target_modules;
+      named.target_pattern = asked.target_pattern;
+    } else if (std::string_view(field) == "modulesToSave") {
+      named.modules_to_save = asked.modules_to_save;
+    } else {
+      named.layers_to_transform = asked.layers_to_transform;
+    }
+    DSJ_TRY(const LoraArgs mine, layout::resolve_lora(model, named));
+    const auto a = trained_of(model, mine), b = trained_of(model, resolved);
+    if (a == b) continue;
+    const auto lacks = [](const auto& one, const auto& other) {
+      for (const auto& [name, shape] : one)
+        if (!other.contains(name)) return name;
+      return std::string();
+    };
+    const std::string more = lacks(a, b), less = lacks(b, a);
+    return bad_input("names other modules than the adapter in " + asked.adapter + ": " +
+                         (more.empty() ? "it has also " + less : "it has no " + more),
+                     std::string("lora.") + field, "leave it out: the modules are the adapter's");
+  }
+  return {};
+}
+
+Status check_adapter_tensors(const layout::ModelConfig& model, const LoraArgs& lora,
+                             const WeightSource& source) {
+  const auto trained = trained_of(model, lora);
+  for (const auto& [name, shape] : trained)
+    DSJ_TRY_STATUS(check_tensor(source, kAdapterPrefix + name, shape));
+  for (const TensorInfo& tensor : source.tensors()) {
+    const std::string_view prefix = kAdapterPrefix;
+    if (tensor.name.starts_with(prefix) && trained.contains(tensor.name.substr(prefix.size())))
+      continue;
+    return bad_input("tensor \"" + tensor.name + "\" is of no module that is trained here",
+                     source.paths()[0], "name the model that the adapter was made for");
+  }
+  return {};
+}
+
+Result<WeightSource> open_weights(Files& files, const std::string& directory) {
+  return WeightSource::open_file(files, path_join(directory, kAdapterWeightsFile));
+}
+
+}  // namespace
+
+Result<LoraArgs> resolve_adapter(Files& files, const layout::ModelConfig& model,
+                                 const LoraArgs& asked) {
+  if (asked.adapter.empty()) return layout::resolve_lora(model, asked);
+  const auto config = read_adapter_config(files, asked.adapter);
+  if (!config) return std::unexpected(in_adapter(config.error()));
+  const LoraArgs& saved = config->lora;
+  DSJ_TRY_STATUS(check_settings(asked, saved));
+  if (config->fan_in_fan_out != layout::stored_in_out(model))
+    return bad_input("the adapter in " + asked.adapter + " is of weights that are stored " +
+                         (config->fan_in_fan_out ? "[in, out]" : "[out, in]"),
+                     kAdapter, "name the model that it was made for");
+  LoraArgs own = saved;  // what is of the run, not of the adapter
+  own.init = AdapterInit::Zero;
+  if (asked.says("dropout")) own.dropout = asked.dropout;
+  own.lr_ratio = asked.lr_ratio;
+  own.load_in_4bit = asked.load_in_4bit;
+  own.double_quant = asked.double_quant;
+  own.compute_dtype = asked.compute_dtype;
+  DSJ_TRY(LoraArgs resolved, layout::resolve_lora(model, own));
+  DSJ_TRY_STATUS(check_modules(model, asked, own, resolved));
+  const auto source = open_weights(files, asked.adapter);
+  if (!source) return std::unexpected(in_adapter(source.error()));
+  if (const auto there = check_adapter_tensors(model, resolved, *source); !there)
+    return std::unexpected(in_adapter(there.error()));
+  return resolved;
+}
+
+Result<std::optional<WeightSource>> open_continued(Files& files,
+                                                   const std::optional<LoraArgs>& asked) {
+  if (!asked || asked->adapter.empty()) return std::optional<WeightSource>();
+  DSJ_TRY(auto source, open_weights(files, asked->adapter));
+  return std::optional<WeightSource>(std::move(source));
+}
+
+}  // namespace dsj::weights
