@@ -110,12 +110,12 @@ void Agent::wait_for(Time grace, Time stall) {
 }
 
 void Agent::want_stacks(int64_t request, Time now) {
-  log::info("the stacks of all ranks are asked for");
+  log::info("taking the stacks of all ranks, as requested");
   if (session_) decide(StacksWanted{request}, now);
 }
 
 void Agent::depart(Time now) {
-  log::info("the pod is taken away: all ranks save, then this agent leaves");
+  log::info("the pod is being removed: all ranks save, then this agent leaves");
   react(DepartSignal{}, now);
 }
 
@@ -202,8 +202,9 @@ void Agent::carry_out(const Command& command, Time now) {
     for (const std::string& what : measured->told) log::warn(what);
   } else if (const auto* ended = std::get_if<JobEnded>(&command)) {
     const Outcome& outcome = ended->outcome;
-    log::info((outcome.handed_over ? "the successor of this agent goes on: " : "the job ended: ") +
-              outcome.reason + ": " + outcome.message);
+    log::info(
+        (outcome.handed_over ? "the successor of this agent continues: " : "the job ended: ") +
+        outcome.reason + ": " + outcome.message);
     ports_.reports.report(report::End{
         .exit_code = outcome.exit_code, .reason = outcome.reason, .message = outcome.message});
     // Without this file a successor merely waits for ranks that no longer exist.

@@ -20,7 +20,7 @@ Result<std::string> with_end(const std::string& status, const std::string& sourc
     object[report::kCheckpoint][report::kLastSaved] = status_json(saved);
   }
   report::End end = *last.end;
-  end.message = "dsj run is gone, it was killed perhaps; " + end.message;
+  end.message = "dsj run is gone, perhaps killed; " + end.message;
   if (end.exit_code == contract::kExitPreempted) end.reason = "SupervisorLost";
   report::set_end(object, end, now);
   return jobspec::to_yaml(object);

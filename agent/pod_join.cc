@@ -43,7 +43,7 @@ Status PodJoin::open(const Pod& pod, int replicas, kube::Transport* api) {
   if (replicas == 1) return {};
   join_keys_ = std::make_unique<JoinKeys>(root_ + kJoinKeysMountPath);
   if (!pod.tls) {
-    log::warn("this job's pods were made without keys: the agents join without encryption");
+    log::warn("this job's pods were created without keys: the agents join without encryption");
   }
   if (pod.worker == 0) {
     DSJ_TRY(auto gate, open_gate(pod, replicas, api));

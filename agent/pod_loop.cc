@@ -257,7 +257,7 @@ void PodAgent::obey_the_job(Agent& agent) {
   if (const auto view = cluster_.watch->view()) {
     const std::string why = view->uid.empty() || view->uid == pod_.job_uid
                                 ? stop_reason(*view, pod_.revision)
-                                : "this worker's job is gone, another one has its name";
+                                : "this worker's job is gone, and another job has its name";
     if (!why.empty()) stop(agent, why);
     if (view->restarts) agent.account(view->accounted, *view->restarts, steady_time());
     const Time grace = view->save_timeout.value_or(config_.grace);
@@ -304,7 +304,7 @@ void PodAgent::heed_the_keys(Agent& agent) {
   keys_due_ = Time(0);
   log::error("no key of worker 0's agent was mounted in " + std::to_string(kKeyPatience.count()) +
              " s; its Secret is gone");
-  depart(agent, "it cannot prove itself to the other workers");
+  depart(agent, "it cannot authenticate itself to the other workers");
 }
 
 void PodAgent::take_signals(Agent& agent, int signals) {
@@ -405,7 +405,7 @@ Result<int> PodAgent::run() {
   if (keyless) {
     termination.reason = kReasonKeyMissing;
     termination.message =
-        "the Secret with the key of worker 0's agent is gone; the operator makes another";
+        "the Secret with the key of worker 0's agent is gone; the operator creates another";
   }
   write_termination(root_ + kTerminationLog, termination);
   wait_until_stored(signals);

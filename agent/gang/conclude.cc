@@ -141,7 +141,7 @@ void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>&
   if (exits.own_codes && !told && exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
     return finish(s,
                   {kExitPreempted, "StoppedWithoutCheckpoint",
-                   "stopped on request; the program saved what it saves by itself"},
+                   "stopped on request; saving is up to the program"},
                   now, out);
   }
   // Before the first step there is nothing to save. Ranks exit immediately, and those that lose a
@@ -179,7 +179,7 @@ void conclude_yield(Session& s, const Exits& exits, Time now, Commands& out) {
   const std::string saved = s.highest_step == 0 ? "before the attempt's first step"
                             : all               ? "all ranks saved one step"
                                                 : "the ranks had not all saved in time";
-  const std::string message = "the pod of " + who + " is taken away; " + saved;
+  const std::string message = "the pod of " + who + " is being removed; " + saved;
   out.push_back(AttemptYielded{s.attempt, message});
   if (departs(s.workers[0])) return hand_over(s, message, now, out);
   s.not_before = now;

@@ -84,7 +84,7 @@ void gather(Session& s, Time now, Commands& out) {
                   now, out);
   }
   if (departs(s.workers[0])) {
-    return hand_over(s, "the pod of worker 0 is taken away while no rank is running", now, out);
+    return hand_over(s, "the pod of worker 0 is being removed while no rank is running", now, out);
   }
   if (now < s.not_before) return;
   if (!gang_complete(s, now)) return end_after_the_limit(s, now, out);

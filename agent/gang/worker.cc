@@ -13,7 +13,7 @@
 namespace dsj::agent {
 namespace {
 
-constexpr char kTaken[] = "the pod is taken away, its ranks have ended";
+constexpr char kRemoved[] = "the pod is being removed, and its ranks have ended";
 
 bool any_running(const Worker& w) {
   return std::ranges::any_of(w.report.ranks, &RankState::running);
@@ -62,7 +62,7 @@ void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
       if (!w.report.departing || w.config.worker == 0 || any_running(w)) return;
       w.finishing = true;
       w.exit_code = contract::kExitPreempted;
-      w.exit_reason = kTaken;
+      w.exit_reason = kRemoved;
       return;
     case Order::Run:
       return run(w, directive, out);
@@ -75,7 +75,7 @@ void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
       w.finishing = true;
       w.exit_code = directive.exit_code;
       w.exit_reason = w.report.departing && directive.exit_code == contract::kExitPreempted
-                          ? kTaken
+                          ? kRemoved
                           : "the job ended";
       return;
   }

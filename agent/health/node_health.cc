@@ -51,7 +51,7 @@ class Judge {
     if (free && *free < needs_.memory_request) {
       bad("the node has " + bytes_text(*free) +
           " of memory available, and the container requests " + bytes_text(needs_.memory_request) +
-          ": something outside the pods uses it");
+          ": processes outside of pods use it");
     }
     const int64_t shm = kShmPerRank * needs_.ranks;
     if (facts_.shm_bytes && *facts_.shm_bytes < shm && needs_.ranks > 1) {
@@ -110,7 +110,7 @@ class Judge {
       }
       if (gpu.links_down.value_or(0) > 0 && gpu.links_up.value_or(0) < links) {
         tell(name + " has " + std::to_string(gpu.links_up.value_or(0)) +
-             " NVLinks up, another one " + std::to_string(links));
+             " NVLinks up, another GPU " + std::to_string(links));
       }
       if (gpu.link_recoveries.value_or(0) > 0) {
         tell(name + " lost the connection of an NVLink " + std::to_string(*gpu.link_recoveries) +

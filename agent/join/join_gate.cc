@@ -104,7 +104,7 @@ bool same_key(std::string_view a, std::string_view b) {
 }
 
 std::expected<Caller, Denied> KeyGate::admit(std::string_view authorization) {
-  if (!same_key(authorization, expected_)) return std::unexpected(Denied{401, "another key"});
+  if (!same_key(authorization, expected_)) return std::unexpected(Denied{401, "wrong key"});
   return Caller{};
 }
 
@@ -153,8 +153,8 @@ std::expected<void, Denied> TokenGate::permit(const Caller& caller, int worker,
                                               int64_t incarnation) {
   const std::string own = worker_pod_name(job_, worker, incarnation);
   if (caller.pod != own) {
-    return std::unexpected(
-        Denied{403, "the token is of pod \"" + caller.pod + "\", the message of \"" + own + "\""});
+    return std::unexpected(Denied{
+        403, "the token belongs to pod \"" + caller.pod + "\", the message to \"" + own + "\""});
   }
   const std::lock_guard lock(mutex_);
   const auto [pin, first] = pins_.try_emplace(worker, incarnation, caller.pod_uid);

@@ -189,7 +189,7 @@ Result<Token> parse_token(std::string_view text) {
   if (algorithm != "RS256" && algorithm != "ES256") {
     return refused("its algorithm \"" + algorithm + "\" is neither RS256 nor ES256");
   }
-  if (header->contains("crit")) return refused("its header asks for what is not built (crit)");
+  if (header->contains("crit")) return refused("its header requires unsupported extensions (crit)");
   return Token{.algorithm = algorithm,
                .key_id = text_of(*header, "kid"),
                .claims = claims_of(*payload),
@@ -243,7 +243,7 @@ Status check_claims(const TokenClaims& claims, const TokenRules& rules, int64_t 
   if (claims.expires == 0 || now - rules.skew >= claims.expires) return refused("it has expired");
   if (claims.not_before > now + rules.skew) return refused("it is not valid yet");
   if (claims.subject != rules.subject) {
-    return refused("it is of \"" + claims.subject + "\", not of this job's service account");
+    return refused("it belongs to \"" + claims.subject + "\", not to this job's service account");
   }
   if (claims.pod_name.empty() || claims.pod_uid.empty()) return refused("it is not bound to a pod");
   return {};

@@ -75,7 +75,7 @@ LinkJudgement judge_links(const std::vector<PeerLink>& links,
     std::ranges::fill(condemned, false);
   }
   const std::string usual = "the median of " + std::to_string(members.size()) + " nodes is " +
-                            rate_text(result.usual) + ", expected are at least " +
+                            rate_text(result.usual) + ", expected at least " +
                             std::to_string(percent) + " % of it (minPeerBandwidthPercent)";
   for (size_t i = 0; i < members.size(); ++i) {
     if (!condemned[i]) continue;
@@ -96,8 +96,8 @@ LinkJudgement judge_links(const std::vector<PeerLink>& links,
     result.unsure.push_back("the link from " + ring_name(members[link.from]) + " to " +
                             ring_name(members[link.to]) + " carries " +
                             rate_text(link.bytes_per_second) + "; " + usual + "; " +
-                            (both_good ? "to and from others both nodes carry more"
-                                       : "which of the two is the cause is not known"));
+                            (both_good ? "both nodes have faster links to other nodes"
+                                       : "either node may be the cause"));
   }
   return result;
 }
@@ -173,9 +173,9 @@ bool LinkCheck::take_rates(const std::vector<const WorkerReport*>& gang, Time no
       links_.push_back({static_cast<int>(i), peers_[i], rate.bytes_per_second});
       continue;
     }
-    missing_.push_back(
-        "the link from " + ring_name(members_[i]) + " to " + ring_name(members_[peers_[i]]) +
-        " could not be measured: " + (answered ? rate.problem : "the worker did not tell in time"));
+    missing_.push_back("the link from " + ring_name(members_[i]) + " to " +
+                       ring_name(members_[peers_[i]]) + " could not be measured: " +
+                       (answered ? rate.problem : "the worker did not report in time"));
   }
   return true;
 }
@@ -192,7 +192,7 @@ void LinkCheck::conclude(const std::vector<const WorkerReport*>& gang,
   for (const auto* list : {&judged.unsure, &std::as_const(missing_)}) {
     for (size_t i = 0; i < std::min(list->size(), kToldMost); ++i) found.told.push_back((*list)[i]);
     if (list->size() > kToldMost) {
-      found.told.push_back("and " + std::to_string(list->size() - kToldMost) + " more like it");
+      found.told.push_back("and " + std::to_string(list->size() - kToldMost) + " more");
     }
   }
   found.summary = "the links of " + std::to_string(members_.size()) + " nodes were measured in " +

@@ -191,7 +191,7 @@ class LinkSender : public std::enable_shared_from_this<LinkSender> {
   void greet() {
     asio::async_write(socket_, asio::buffer(order_.key),
                       [self = shared_from_this()](Problem problem, size_t) {
-                        if (problem) return self->fail("not taken: " + problem.message());
+                        if (problem) return self->fail("cannot send: " + problem.message());
                         self->read();
                         self->write();
                       });

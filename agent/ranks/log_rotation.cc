@@ -112,7 +112,7 @@ void LogRotation::rotate(const std::string& path) {
     unlink(kept.c_str());
     if (!std::exchange(warned_, true))
       log::warn("cannot keep the older part of " + path + ": " + why +
-                "; it is dropped, and a log that is full again is cut without another word");
+                "; it is dropped. Later full logs are cut without a further warning");
   }
   if (ftruncate(file, 0) != 0) log::warn("cannot cut " + path + ": " + std::strerror(errno));
   if (copy >= 0) close(copy);

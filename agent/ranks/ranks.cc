@@ -81,7 +81,7 @@ Result<bool> PosixRanks::begin_log(const RankStart& start) {
   }
   if (!std::exchange(disk_full_told_, true))
     log::warn("the disk has no room for " + start.log_file +
-              ": what its rank writes is lost in part. The job goes on");
+              ": a part of its rank's output is lost. The job continues");
   return access(start.log_file.c_str(), W_OK) == 0;
 }
 

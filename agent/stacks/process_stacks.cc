@@ -89,7 +89,7 @@ int take_frame(Dwfl_Frame* frame, void* into) {
   stack.frames.push_back({module, address});
   GElf_Addr bias = 0;
   if (!module || !dwfl_module_getelf(module, &bias)) {
-    stack.problem = "code of no file that can be read";
+    stack.problem = "code that is in no readable file";
   } else {
     stack.above = above(module, address);
     // libdwfl would continue by guessing.
@@ -239,7 +239,7 @@ class Process {
     if (result != 0) {
       stack.problem = dwfl_errmsg(-1);
     } else if (stack.above == Above::Known) {  // libdwfl reports success
-      stack.problem = "a register that is not known is needed, or the stack cannot be read";
+      stack.problem = "an unknown register is needed, or the stack cannot be read";
     }
     return stack;
   }

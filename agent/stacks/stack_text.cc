@@ -56,15 +56,15 @@ std::vector<std::string> lines_of(const RankStacks& rank) {
                       (frame.file.empty() ? "" : " (" + frame.file + ")"));
     }
     if (const std::string& why = group.front()->problem; !why.empty()) {
-      lines.push_back("    not further: " + why);
+      lines.push_back("    incomplete: " + why);
     }
   }
   return lines;
 }
 
 std::string where_of(const RankStacks& rank) {
-  if (!rank.problem.empty()) return "in a place that is not known: " + rank.problem;
-  if (rank.threads.empty()) return "in a place that is not known";
+  if (!rank.problem.empty()) return "at an unknown location: " + rank.problem;
+  if (rank.threads.empty()) return "at an unknown location";
   const ThreadStack& first = rank.threads.front();
   std::string names;
   size_t count = 0;

@@ -67,7 +67,7 @@ HeldThread::HeldThread(pid_t thread) : thread_(thread) {
     }
     usleep(1000);
   }
-  problem_ = "it does not stand still";
+  problem_ = "it did not stop";
 }
 
 HeldThread::~HeldThread() {

@@ -46,21 +46,24 @@ struct AgentMetrics::Families {
   prometheus::Gauge& step = gauge("step", "Last optimizer step done");
   prometheus::Gauge& total = gauge("total_steps", "Steps of the whole job");
   prometheus::Gauge& loss = gauge("loss", "Loss of the last step");
-  prometheus::Gauge& speed = gauge("tokens_per_second", "Of the last step, all ranks");
-  prometheus::Gauge& rate = gauge("learning_rate", "Of the last step");
-  prometheus::Gauge& norm = gauge("gradient_norm", "Of the last step, before clipping");
-  prometheus::Gauge& duration = gauge("step_seconds", "How long the last step took");
-  prometheus::Gauge& wire = gauge("step_wire_bytes", "Sent by rank 0 in the last step");
+  prometheus::Gauge& speed =
+      gauge("tokens_per_second", "Tokens per second of all ranks in the last step");
+  prometheus::Gauge& rate = gauge("learning_rate", "Learning rate of the last step");
+  prometheus::Gauge& norm =
+      gauge("gradient_norm", "Gradient norm of the last step, before clipping");
+  prometheus::Gauge& duration = gauge("step_seconds", "Duration of the last step");
+  prometheus::Gauge& wire = gauge("step_wire_bytes", "Bytes that rank 0 sent in the last step");
   prometheus::Gauge& saved_step = gauge("checkpoint_step", "Step of the newest checkpoint");
   prometheus::Gauge& saved_time =
       gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was published");
   prometheus::Gauge& saved_age =
-      gauge("checkpoint_age_seconds", "Since the newest checkpoint of this agent's time");
+      gauge("checkpoint_age_seconds", "Time since the newest checkpoint that this agent has seen");
   prometheus::Gauge& save_seconds =
-      gauge("checkpoint_duration_seconds", "How long the newest checkpoint took");
-  prometheus::Gauge& stragglers = gauge("stragglers", "Ranks that hold up the others in each step");
+      gauge("checkpoint_duration_seconds", "Duration of saving the newest checkpoint");
+  prometheus::Gauge& stragglers =
+      gauge("stragglers", "Ranks that slow down the others in each step");
   prometheus::Gauge& node_problems =
-      gauge("node_problems", "What is wrong with this worker's node, by its last look");
+      gauge("node_problems", "Problems that the last check of this worker's node found");
   prometheus::Family<prometheus::Counter>& failures =
       counter("attempt_failures_total", "Attempts that failed, by reason");
   prometheus::Family<prometheus::Counter>& writes =
@@ -144,7 +147,7 @@ HttpAnswer AgentMetrics::answer(const HttpHead& head, const std::string&) {
   if (head.path == "/metrics") return {200, text(), kPrometheusText};
   const int64_t silent = now_ms() - turned_at_;
   if (silent < kAliveMs) return {200, "ok\n"};
-  return {503, "the agent has not turned for " + std::to_string(silent / 1000) + " s\n"};
+  return {503, "the agent's loop has not run for " + std::to_string(silent / 1000) + " s\n"};
 }
 
 }  // namespace dsj::agent

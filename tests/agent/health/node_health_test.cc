@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         HealthCase{
             "Links",
             [](NodeFacts& f) { f.driver->gpus[1] = {.index = 1, .links_up = 16, .links_down = 2}; },
-            false, "GPU 1 (driver 570.1) has 16 NVLinks up, another one 18"},
+            false, "GPU 1 (driver 570.1) has 16 NVLinks up, another GPU 18"},
         HealthCase{"LinkRecoveries", [](NodeFacts& f) { f.driver->gpus[0].link_recoveries = 3; },
                    false, "GPU 0 (driver 570.1) lost the connection of an NVLink 3 times"},
         HealthCase{"Reset", [](NodeFacts& f) { f.driver->gpus[0].recovery = GpuRecovery::Reset; },

@@ -30,13 +30,13 @@ TEST(StackText, ThreadsWithTheSameStackStandTogether) {
                   "    ? (libx.so)", "    std::vector<int (*)(char)>::wait(int) const (dsj-train)",
                   "    (anonymous namespace)::run(char**) (dsj-train)", "    main (dsj-train)",
                   "  2 threads 71 pool, 72 pool", "    work (a.so)",
-                  "    not further: the stack cannot be read"));
+                  "    incomplete: the stack cannot be read"));
 }
 
 TEST(StackText, AStackThatIsNotKnownSaysWhy) {
   const RankStacks rank{.rank = 1, .pid = 7, .problem = "process 7: it is gone"};
   EXPECT_THAT(lines_of(rank), ElementsAre("rank 1, process 7: process 7: it is gone"));
-  EXPECT_EQ(where_of(rank), "in a place that is not known: process 7: it is gone");
+  EXPECT_EQ(where_of(rank), "at an unknown location: process 7: it is gone");
 }
 
 TEST(StackText, ASentenceNamesTheInnermostFunctionsWithoutArguments) {

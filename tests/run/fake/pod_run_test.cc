@@ -549,7 +549,7 @@ TEST_F(PodRun, WithoutItsKeyWorkerZeroEndsAndItsSuccessorWithTheNextIsJoined) {
   EXPECT_EQ(pods[0].exit->exit_code, kExitKeyMissing) << output(0);
   EXPECT_EQ(message(0)["reason"], kReasonKeyMissing);
   EXPECT_THAT(message(0)["message"].get<std::string>(),
-              HasSubstr("is gone; the operator makes another"));
+              HasSubstr("is gone; the operator creates another"));
   EXPECT_FALSE(pods[1].exit) << "it waits for the successor: " << output(1);
   EXPECT_TRUE(metric_steps().empty()) << "nobody joined";
   mount(1, 1, *next, false);  // a ConfigMap's change reaches a pod that runs
@@ -685,7 +685,7 @@ TEST_F(PodRun, AForeignPodDoesNotJoin) {
   start(0);
   start(1, 1, "intruder");
   ASSERT_TRUE(soon([&] { return output(1).find("403") != std::string::npos; })) << output(1);
-  EXPECT_THAT(output(1), HasSubstr("the token is of pod \"intruder\""));
+  EXPECT_THAT(output(1), HasSubstr("the token belongs to pod \"intruder\""));
   EXPECT_TRUE(metric_steps().empty());
   EXPECT_FALSE(fs::exists(here / "out/checkpoints/attempt"));
 }
