@@ -130,7 +130,7 @@ TEST(PeerLinks, APathIsToldAndNobodyIsNamed) {
   const auto judged = judge_links(links, nodes.members, 20);
   EXPECT_THAT(judged.slow, IsEmpty());
   ASSERT_EQ(judged.unsure.size(), 1u);
-  EXPECT_THAT(judged.unsure[0], HasSubstr("both nodes carry more"));
+  EXPECT_THAT(judged.unsure[0], HasSubstr("both nodes have faster links to other nodes"));
 }
 
 /// Two zones with little between them: nothing is wrong with the nodes at their ends.
