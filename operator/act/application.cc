@@ -6,6 +6,7 @@
 #include "common/cut_text.h"
 #include "common/json.h"
 #include "job/contract.h"
+#include "operator/observe/child_content.h"
 
 namespace dsj::op {
 namespace {
@@ -32,12 +33,13 @@ Refusal taken_by_another(const std::string& what, const Json& found, const std::
     return {"EarlierJob",
             what + " is of an earlier job of this name, and goes; this job waits for it"};
   if (!of_this_name) return {"NameTaken", what + " belongs to somebody else; it is left alone"};
-  return {"NameTaken",
-          what +
-              " has no owner: a job of this name was deleted with --cascade=orphan; delete what is "
-              "left of it (kubectl delete "
-              "pods,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -l " +
-              contract::kLabelJobName + "=" + job + "), or give this job another name"};
+  return {
+      "NameTaken",
+      what +
+          " has no owner: a job of this name was deleted with --cascade=orphan, or a backup was "
+          "restored with its objects; delete what is left of it (kubectl delete "
+          "pods,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -l " +
+          contract::kLabelJobName + "=" + job + "), or give this job another name"};
 }
 
 }  // namespace
@@ -51,6 +53,7 @@ bool Application::create(const Create& create) {
     result.pods += create.kind == "Pod";
     if (create.kind == "ServiceAccount") result.account = uid_of(*made);
     writes_.wrote(create.kind, *made);
+    note_admission(create, *made);
     return true;
   }
   if (made.error().kind == ApiError::Kind::AlreadyExists) return existing(create, resource);
@@ -89,6 +92,7 @@ void Application::take(const Applied& part) {
   result.pods += part.pods;
   if (result.taken_set.empty()) result.taken_set = part.taken_set;
   if (result.account.empty()) result.account = part.account;
+  result.admitted.insert(part.admitted.begin(), part.admitted.end());
   if (result.create_problem.empty()) result.create_problem = part.create_problem;
   if (part.problem.empty() || !result.problem.empty()) return;
   result.problem = part.problem;
@@ -102,7 +106,14 @@ bool Application::update(const Create& update) {
   const auto written = client_.replace(resource_of(update.kind), o_.ns, update.object);
   if (!written) return failed(written.error(), "update of " + update.kind + " " + update.name);
   writes_.wrote(update.kind, *written);
+  note_admission(update, *written);
   return true;
+}
+
+/// Otherwise every pass would find the object changed and write it again.
+void Application::note_admission(const Create& sent, const Json& stored) {
+  const Admitted admitted{content_of(sent.kind, sent.object), content_of(sent.kind, stored)};
+  if (admitted.sent != admitted.stored) result.admitted[{sent.kind, sent.name}] = admitted;
 }
 
 bool Application::status(const Plan& plan) {

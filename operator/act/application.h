@@ -51,6 +51,7 @@ class Application {
  private:
   kube::ApiResult<Json> write_mark(const NodeMark& mark);
   void take(const Applied& part);
+  void note_admission(const Create& sent, const Json& stored);
   bool allowed();
   bool make_key(KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
                 std::string& authority);

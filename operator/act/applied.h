@@ -23,6 +23,7 @@ struct Applied {
   int64_t created = 0, deleted = 0;
   int pods = 0;  ///< pods created or deleted
   bool status_written = false;
+  AdmittedObjects admitted;
   std::string account;  ///< uid of the job's ServiceAccount, if this pass created or found it
   /// A key set whose Secret names are all taken; another set must be created.
   std::string taken_set;

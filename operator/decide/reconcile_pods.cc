@@ -9,6 +9,18 @@
 #include "operator/render/render_pod.h"
 
 namespace dsj::op {
+namespace {
+
+/// True if somebody changed the object, or an older operator rendered it differently. Fields that the
+/// cluster's policies add to every write do not count.
+bool differs(const ChildView& child, size_t wanted, const AdmittedObjects& admitted) {
+  if (child.content == wanted) return false;
+  const auto found = admitted.find({child.kind, child.name});
+  return found == admitted.end() || found->second.sent != wanted ||
+         found->second.stored != child.content;
+}
+
+}  // namespace
 
 void Pass::group_pods() {
   slots_.clear();
@@ -78,7 +90,7 @@ void Pass::make_children() {
     });
     if (child == o_.children.end()) {
       plan_.creates.push_back(std::move(create));
-    } else if (child->content != content_of(create.kind, create.object)) {
+    } else if (differs(*child, content_of(create.kind, create.object), o_.admitted)) {
       create.object["metadata"]["resourceVersion"] = child->resource_version;
       plan_.updates.push_back(std::move(create));
     }

@@ -115,6 +115,14 @@ struct NodeView {
   Time since{};  ///< time of the last change of `ready`
 };
 
+/// What the API server stored of an object that the operator sent: a cluster's policies may add
+/// fields.
+struct Admitted {
+  size_t sent = 0, stored = 0;  ///< content_of() of child_content.h
+};
+/// By kind and name. Contains only objects for which the two differ.
+using AdmittedObjects = std::map<std::pair<std::string, std::string>, Admitted>;
+
 /// The API server refused to create an object of this job. Kept until a create succeeds.
 struct Refusal {
   std::string reason;  ///< conditions.h: QuotaExceeded, Forbidden, NameTaken, Invalid
@@ -163,9 +171,10 @@ struct Observed {
   std::shared_ptr<const Accepted> in_force;  ///< last accepted spec, if not `wanted`
   std::map<std::string, NodeView> nodes;     ///< empty if nodes may not be read
   std::optional<Refusal> refusal;
-  PodWords words;          ///< as of the last time that a plan requested them
-  Time pods_full{};        ///< when the token bucket for its pods is full again (pod_pace.h)
-  std::string taken_set;   ///< key set for which no Secret can be made (apply.h); or empty
+  PodWords words;         ///< as of the last time that a plan requested them
+  Time pods_full{};       ///< when the token bucket for its pods is full again (pod_pace.h)
+  std::string taken_set;  ///< key set for which no Secret can be made (apply.h); or empty
+  AdmittedObjects admitted;
   std::string token_keys;  ///< the cluster's public keys (a JWKS); empty if they cannot be read
   Settings settings;
 };

@@ -277,6 +277,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   }
   observed.wanted = memory.wanted;
   observed.refusal = memory.refusal;
+  observed.admitted = memory.admitted;
   observed.taken_set = memory.taken_set;
   observed.words = memory.words;
   observed.pods_full = memory.pods_full;
@@ -345,6 +346,8 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
   if (observed.job) {
     const std::lock_guard lock(mutex_);
     if (!applied.taken_set.empty()) memory_[key].taken_set = applied.taken_set;
+    for (const auto& [object, admitted] : applied.admitted)
+      memory_[key].admitted[object] = admitted;
     if (applied.pods > 0) {
       Time& full = memory_[key].pods_full;
       full = pods_paid(full, plan.workers, applied.pods, wall);

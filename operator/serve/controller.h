@@ -64,6 +64,7 @@ class Controller {
     Time judged{};
     std::string in_force_revision;
     std::shared_ptr<const Accepted> in_force;
+    AdmittedObjects admitted;
     std::optional<Refusal> refusal;
     int create_problems = 0;  ///< consecutive passes with one (applied.h)
     std::string taken_set;

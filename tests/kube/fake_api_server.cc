@@ -439,6 +439,7 @@ Response FakeApiServer::create(const Target& target, const Json& body) {
   Json object = body;
   if (!made.ns.empty()) object["metadata"]["namespace"] = made.ns;
   if (made.served->status) object.erase("status");
+  if (admit_) admit_(object);
   if (target.query.contains("dryRun")) return ok(object, 201);
   return store(made, std::move(object), nullptr);
 }
@@ -473,6 +474,7 @@ Response FakeApiServer::replace(const Target& target, const Json& body) {
   Json object = body;
   if (!target.ns.empty()) object["metadata"]["namespace"] = target.ns;
   if (target.served->status) object["status"] = current->value("status", Json::object());
+  if (admit_) admit_(object);
   return store(target, std::move(object), current.get());
 }
 
@@ -721,6 +723,11 @@ void FakeApiServer::set_wall(std::function<std::chrono::sys_seconds()> wall) {
 void FakeApiServer::set_fault(std::function<Fault(const Request&)> fault) {
   const std::lock_guard lock(mutex_);
   fault_ = std::move(fault);
+}
+
+void FakeApiServer::set_admission(std::function<void(Json&)> admit) {
+  const std::lock_guard lock(mutex_);
+  admit_ = std::move(admit);
 }
 
 void FakeApiServer::set_log(const string& ns, const string& pod, std::vector<string> lines) {

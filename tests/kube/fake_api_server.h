@@ -43,6 +43,8 @@ class FakeApiServer final : public Transport {
   // ---- the world
   /// Asked before every request; a watch's opening, too.
   void set_fault(std::function<Fault(const Request&)> fault);
+  /// Changes objects that clients create or replace, as a cluster's policies do.
+  void set_admission(std::function<void(Json&)> admit);
   /// What objects are stamped with; without it all are made and deleted at one moment.
   void set_wall(std::function<std::chrono::sys_seconds()> wall);
   /// What GET of the pod's log answers; without one: the container has not started.
@@ -122,6 +124,7 @@ class FakeApiServer final : public Transport {
   int watches_ = 0;
   std::map<const Stream*, int64_t> told_;  ///< the version up to which an open watch has told all
   std::function<Fault(const Request&)> fault_;
+  std::function<void(Json&)> admit_;
   std::function<std::chrono::sys_seconds()> wall_;
   std::map<std::string, int64_t> requests_;
   std::map<std::string, std::vector<std::string>> logs_;  ///< ns/pod → lines

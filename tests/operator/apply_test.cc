@@ -244,7 +244,8 @@ TEST_F(ApplyTest, WhatAnOrphaningDeletionLeftIsNamedAsThat) {
   EXPECT_EQ(scheduled->reason, "NameTaken");
   EXPECT_THAT(scheduled->message,
               ::testing::HasSubstr("Service j-worker has no owner: a job of this name was deleted "
-                                   "with --cascade=orphan; delete what is left of it"));
+                                   "with --cascade=orphan, or a backup was restored with its "
+                                   "objects; delete what is left of it"));
   EXPECT_TRUE(names("Pod").empty());
 }
 
@@ -388,6 +389,35 @@ TEST_F(ApplyTest, WhatSomebodyChangedInAChildIsMended) {
   const int64_t writes = op.transport.writes;
   turns(op, 20);
   EXPECT_EQ(op.transport.writes, writes);
+}
+
+/// openshift/library-go 2042, istio-ecosystem/sail-operator 1651: a policy of the cluster adds to each object that is written,
+/// and the operator writes it again for ever.
+TEST_F(ApplyTest, WhatAPolicyAddsToAChildIsLeft) {
+  server.set_admission([](Json& object) {
+    const std::string kind = object["kind"];
+    object["metadata"]["annotations"]["policy/seen"] = "yes";
+    if (kind == "NetworkPolicy") object["spec"]["policyTypes"] = Json::array({"Ingress", "Egress"});
+    if (kind == "Service") object["spec"]["selector"]["mesh"] = "on";
+    if (kind == "Role") object["rules"].push_back({{"verbs", {"get"}}});
+    if (kind == "RoleBinding") object["subjects"].push_back({{"kind", "Group"}, {"name", "audit"}});
+    if (kind == "ConfigMap") object["data"]["added"] = "x";
+  });
+  submit();
+  auto op = std::make_unique<SimOperator>(server, clock, chance, nullptr);
+  turns(*op, 25);
+  EXPECT_EQ(names("Pod").size(), 2u);
+  EXPECT_EQ(server.requests("PUT"), 0);
+  // A restarted operator does not know of the policy, and finds out by one write of each.
+  op = std::make_unique<SimOperator>(server, clock, chance, nullptr);
+  turns(*op, 25);
+  EXPECT_EQ(server.requests("PUT"), 4);
+  // What somebody changes is mended as ever.
+  server.edit(kube::resources::roles(), "n", "j-worker",
+              [](Json& object) { object["rules"] = Json::array(); });
+  turns(*op, 25);
+  EXPECT_EQ(server.requests("PUT"), 5);
+  EXPECT_EQ(server.objects(kube::resources::roles())[0]["rules"].size(), 3u);
 }
 
 /// An operator whose rights are those of an older chart.

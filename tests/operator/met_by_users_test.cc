@@ -324,5 +324,25 @@ TEST(MetByUsers, NoFailedGangHoldsAQueuesQuota) {
   for (const PodView& pod : world.o.pods) EXPECT_TRUE(pod.group_over) << pod.name;
 }
 
+/// velero-io/velero 8884: a backup is restored in another cluster, with the status and without pods.
+TEST(MetByUsers, AJobThatIsRestoredWithItsStatusTrainsOn) {
+  for (const bool same_generation : {true, false}) {
+    World before;
+    before.to_running();
+    World world;
+    world.o.job->own_status = before.o.job->own_status;
+    if (!same_generation) world.o.job->own_status["observedGeneration"] = 7;
+    world.o.job->agent.attempt = before.o.job->agent.attempt;
+    world.settle();
+    world.now += Seconds(600);
+    world.settle();
+    ASSERT_EQ(world.o.pods.size(), 2u);
+    for (const PodView& pod : world.o.pods) EXPECT_GT(pod.incarnation, 1) << pod.name;
+    EXPECT_FALSE(world.o.children.empty());
+    world.start_attempt();
+    EXPECT_EQ(world.phase(), "Running") << world.o.job->own_status.dump(1);
+  }
+}
+
 }  // namespace
 }  // namespace dsj::op::testing
