@@ -9,7 +9,7 @@ namespace dsj {
 Result<std::string> random_hex(size_t bytes) {
   std::vector<unsigned char> read(bytes);
   if (getrandom(read.data(), bytes, 0) != static_cast<ssize_t>(bytes)) {
-    return fail(ErrorKind::Environment, "no random bytes to be had", "getrandom");
+    return fail(ErrorKind::Environment, "no random bytes are available", "getrandom");
   }
   std::string digits;
   for (const unsigned char byte : read) {

@@ -49,8 +49,8 @@ void add_sampling_arguments(ArgumentParser& parser, SamplingArguments& to, const
   number(parser, "--top-p", to.top_p, kTopP, "keep the best tokens with this share together");
   number(parser, "--min-p", to.min_p, kShare, "drop tokens below this share of the best one");
   number(parser, "--repetition-penalty", to.repetition_penalty, kPenalty,
-         "above 1: tokens that were there become less likely");
-  parser.option("--seed", to.seed, "of sampling; the same seed gives the same answers");
+         "above 1: tokens that have occurred become less likely");
+  parser.option("--seed", to.seed, "for sampling; the same seed gives the same answers");
 }
 
 void take_over(Sampling& sampling, const SamplingArguments& given) {

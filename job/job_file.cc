@@ -46,7 +46,7 @@ Result<JobFile> job_file_from_json(const json& object) {
   }
   DSJ_TRY(job.attempt, positive_field(object, "attempt"));
   DSJ_TRY(const int64_t world, positive_field(object, "worldSize"));
-  if (world > 1'000'000) return bad_input("no world is that large", "job.json: worldSize");
+  if (world > 1'000'000) return bad_input("the world size is too large", "job.json: worldSize");
   job.world_size = static_cast<int>(world);
   DSJ_TRY(job.output_dir, text_field(object, "outputDir"));
   DSJ_TRY(job.ds_config_source, text_field(object, "dsConfigSource"));

@@ -238,7 +238,7 @@ Result<std::unique_ptr<Transport>> make_api_transport(const Access& access, size
   endpoint->proxy = access.proxy;
   if (!access.client_certificate_pem.empty() &&
       !fit_together(access.client_certificate_pem, access.client_key_pem)) {
-    return bad_input("the client's certificate or key cannot be read, or is not the other's",
+    return bad_input("the client's certificate or key cannot be read, or they do not match",
                      access.server, "look at client-certificate and client-key in the kubeconfig");
   }
   try {

@@ -342,10 +342,10 @@ Connection::Expected<void> BeastConnection::tunnel(Time deadline, const Cancel& 
   on_stream([&](auto& stream) { http::async_read_header(stream, buffer_, answer, finish()); });
   if (auto read = step(endpoint_.proxy->name(), deadline, cancel); !read) return read;
   if (answer.get().result_int() == 200) return {};
-  return std::unexpected(
-      NetError{NetError::Kind::Connect, endpoint_.proxy->name() + ": refuses the way to " + place +
-                                            ": " + std::to_string(answer.get().result_int()) + " " +
-                                            std::string(answer.get().reason())});
+  return std::unexpected(NetError{
+      NetError::Kind::Connect, endpoint_.proxy->name() + ": refuses to connect to " + place + ": " +
+                                   std::to_string(answer.get().result_int()) + " " +
+                                   std::string(answer.get().reason())});
 }
 
 Connection::Expected<void> BeastConnection::socks(Time deadline, const Cancel& cancel) {
@@ -376,7 +376,7 @@ Connection::Expected<void> BeastConnection::socks(Time deadline, const Cancel& c
     if (!accepted) return std::unexpected(accepted.error());
     if ((*accepted)[1] != '\0') return refused("does not accept the user and password");
   } else if ((*chosen)[1] != '\0') {
-    return refused(proxy.user ? "takes no user and password" : "asks for a user and a password");
+    return refused(proxy.user ? "accepts no user and password" : "asks for a user and a password");
   }
   Problem is_name;
   const auto address = asio::ip::make_address(endpoint_.host, is_name);
@@ -405,7 +405,7 @@ Connection::Expected<void> BeastConnection::socks(Time deadline, const Cancel& c
                                                "time to live expired",
                                                "command not supported",
                                                "address type not supported"};
-    return refused("refuses the way to " + place_of(endpoint_) + ": " +
+    return refused("refuses to connect to " + place_of(endpoint_) + ": " +
                    (code < 9 ? kReplies[code] : "reply " + std::to_string(code)));
   }
   const int type = (*answer)[3];

@@ -76,7 +76,7 @@ Result<ExecCredential> read_exec_credential(const ExecPlugin& plugin, const std:
     return wrong(" answered with a field of its status that is not a string");
   }
   if (certificate->empty() != key->empty()) {
-    return wrong(" answered with a certificate or a key alone, they belong together");
+    return wrong(" answered with only a certificate or only a key");
   }
   if (token->empty() && certificate->empty()) {
     return wrong(" answered with neither a token nor a certificate");

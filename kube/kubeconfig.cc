@@ -22,7 +22,7 @@ constexpr size_t kFileBytesMax = 4 << 20;
 constexpr char kPluginExtension[] = "client.authentication.k8s.io/exec";
 constexpr char kPluginGroup[] = "client.authentication.k8s.io/";
 constexpr char kWriteAnew[] =
-    "write the kubeconfig anew: aws eks update-kubeconfig, gcloud container clusters "
+    "rewrite the kubeconfig: aws eks update-kubeconfig, gcloud container clusters "
     "get-credentials, "
     "az aks get-credentials with kubelogin convert-kubeconfig, or kubectl oidc-login setup";
 
@@ -247,7 +247,7 @@ Status refuse_provider(const YAML::Node& provider, const std::string& name, cons
                           "oidc-login setup shows how"
                         : kWriteAnew;
   return bad_input("user \"" + name + "\" has auth-provider \"" + kind +
-                       "\", an old way whose place credential plugins (exec) took",
+                       "\", which credential plugins (exec) have replaced",
                    user.where, hint);
 }
 
@@ -274,7 +274,7 @@ Status read_user(const Entry& user, const std::string& name, const Entry& cluste
           user.inline_or_file("client-certificate", access.client_certificate_file));
   DSJ_TRY(access.client_key_pem, user.inline_or_file("client-key", access.client_key_file));
   if (access.client_certificate_pem.empty() != access.client_key_pem.empty()) {
-    return bad_input("client-certificate and client-key belong together, only one is there",
+    return bad_input("client-certificate and client-key are both required, only one is given",
                      user.where);
   }
   access.token = scalar(user.node, "token");

@@ -71,9 +71,9 @@ std::expected<ExecCredential, NetError> PluginSource::run(const Cancel& cancel) 
   const auto end = programs_.run(program, kPluginTime, cancel);
   if (!end) return std::unexpected(not_run(plugin_, end.error()));
   if (end->exit_code != 0) {
-    return std::unexpected(without_credential(plugin_, "failed with exit code " +
-                                                           std::to_string(end->exit_code) +
-                                                           "; what it printed on stderr says why"));
+    return std::unexpected(without_credential(
+        plugin_,
+        "failed with exit code " + std::to_string(end->exit_code) + "; its stderr has the reason"));
   }
   auto credential = read_exec_credential(plugin_, end->output);
   if (!credential) {
@@ -83,7 +83,7 @@ std::expected<ExecCredential, NetError> PluginSource::run(const Cancel& cancel) 
       !fit_together(credential->certificate_pem, credential->key_pem)) {
     return std::unexpected(without_credential(plugin_,
                                               "answered with a certificate or a key that cannot be "
-                                              "read, or that do not belong together"));
+                                              "read, or that do not match"));
   }
   return std::move(*credential);
 }

@@ -107,7 +107,7 @@ Result<std::shared_ptr<ssl::context>> server_tls(const std::string& chain_pem,
     context->use_private_key(asio::buffer(key_pem), ssl::context::pem);
     return context;
   } catch (const std::exception& error) {
-    return fail(ErrorKind::Internal, std::string("OpenSSL does not take a key: ") + error.what());
+    return fail(ErrorKind::Internal, std::string("OpenSSL does not accept a key: ") + error.what());
   }
 }
 

@@ -28,7 +28,7 @@ int64_t Bound::whole(size_t i, int64_t preset) const {
   if (!has(i)) return preset;
   if (!values_[i]->is_int()) {
     throw TemplateError{what_ + " needs a whole number as '" + names_[i] +
-                        "', it got a value of type " + type_name(*values_[i])};
+                        "', got a value of type " + type_name(*values_[i])};
   }
   return values_[i]->as_int();
 }

@@ -98,7 +98,7 @@ Value added_texts(Budget& budget, const Value& a, const Value& b) {
 
 bool contains(const Value& container, const Value& item) {
   if (container.is_str()) {
-    if (!item.is_str()) throw TemplateError{"'in' a text needs a text, it got " + type_name(item)};
+    if (!item.is_str()) throw TemplateError{"'in' a text needs a text, got " + type_name(item)};
     return container.bytes().contains(item.bytes());
   }
   if (const Dict* dict = container.dict()) {

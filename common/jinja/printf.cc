@@ -195,7 +195,7 @@ class Percent {
       return padded(spec, "", cut(spec, std::move(shown)), spec.align ? spec.align : '>');
     }
     if (!value.is_number() || value.is_big()) {
-      refuse(std::string("%") + type + " needs a number, it got " + type_name(value));
+      refuse(std::string("%") + type + " needs a number, got " + type_name(value));
     }
     if (spec.zero && !spec.align) spec.fill = "0";
     if (type == 'd' || type == 'i' || type == 'u' || type == 'x' || type == 'X' || type == 'o') {
@@ -298,7 +298,7 @@ class Braces {
         ++at;
       } else {
         const size_t end = c == '{' ? text.find('}', at) : std::string::npos;
-        if (end == std::string::npos) refuse("a brace has no partner");
+        if (end == std::string::npos) refuse("a brace is not closed");
         out += field(text.substr(at + 1, end - at - 1));
         budget_.bytes(out.size() / 16);
         at = end;

@@ -343,7 +343,7 @@ int compare(const Value& a, const Value& b) {
   for (const Value* one : {&a, &b}) {
     if (one->is_undefined()) throw TemplateError{one->why()};
   }
-  throw TemplateError{type_name(a) + " and " + type_name(b) + " have no order"};
+  throw TemplateError{type_name(a) + " and " + type_name(b) + " cannot be compared"};
 }
 
 std::string to_str(const Value& value) {
@@ -403,8 +403,7 @@ std::optional<Values> try_items_of(const Value& value) {
 
 Values items_of(const Value& value) {
   if (auto items = try_items_of(value)) return std::move(*items);
-  throw TemplateError{"a value of type " + type_name(value) +
-                      " is walked through, it has no items"};
+  throw TemplateError{"a value of type " + type_name(value) + " is not iterable"};
 }
 
 std::optional<int64_t> length_of(const Value& value) {

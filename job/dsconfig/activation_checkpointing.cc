@@ -7,7 +7,7 @@ void resolve_activation_checkpointing(const Source& in, const ResolvedConfig& co
   if (in.args.gradient_checkpointing.value_or(false)) return;
   // DeepSpeed's section, too, acts only on models that call its checkpointing.
   out.warning("activation_checkpointing.cpu_checkpointing",
-              "it moves the layer inputs that gradient checkpointing keeps, and that is off",
+              "it offloads the layer inputs of gradient checkpointing, which is off",
               "set training.gradientCheckpointing, or remove the key");
 }
 

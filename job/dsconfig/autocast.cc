@@ -50,7 +50,7 @@ std::vector<std::string> safe_modules(const Source& in, Report& out) {
                       "found \"" + name +
                           "\", expected torch.nn.Linear, torch.nn.Embedding, a convolution of "
                           "torch.nn or transformers.pytorch_utils.Conv1D: other modules of these "
-                          "models are norms, which always travel in fp32 here",
+                          "models are norms, which are always sent in fp32 here",
                       "leave it out");
     else if (known->ours && std::ranges::find(found, known->name) == found.end())
       found.push_back(known->name);
@@ -71,7 +71,7 @@ void check_model_type(Precision products, ResolvedConfig& config, Report& out) {
     if (config.zero.stage > 0 && config.communication_dtype != Precision::Bf16) {
       config.communication_dtype = Precision::Bf16;
       out.warning(kCommunication,
-                  "no effect at ZeRO stages 1 to 3 with torch_autocast: gradients travel in bf16",
+                  "no effect at ZeRO stages 1 to 3 with torch_autocast: gradients are sent in bf16",
                   "remove it");
     }
     out.warning(kAutocast,
@@ -91,7 +91,7 @@ void check_communication(ResolvedConfig& config, Report& out) {
   config.communication_dtype = Precision::Fp32;
   out.warning(kCommunication,
               "no effect at ZeRO stages 1 to 3 with torch_autocast: gradients of its safe modules "
-              "travel in its dtype, others in fp32",
+              "are sent in its dtype, others in fp32",
               "remove it, or see torch_autocast.lower_precision_safe_modules");
 }
 
@@ -102,7 +102,7 @@ void resolve_autocast(const Source& in, ResolvedConfig& config, Report& out) {
   if ((asked || config.autocast.on()) && descriptor_of(config.optimizer.kind).communicates)
     out.unsupported(asked ? kAutocast : "amp.enabled",
                     "products in another type than the parameters are not built for 1-bit "
-                    "optimizers, whose momenta travel instead of gradients",
+                    "optimizers, which send momenta instead of gradients",
                     "use bf16 or fp16, or AdamW");
   if (!asked) return;
   const json* type = in.literal(kType);

@@ -75,7 +75,7 @@ Autotuning settings_of(const Source& in) {
 void check_settings(const Autotuning& read, Report& out) {
   if (read.start_profile_step > read.end_profile_step)
     out.error("autotuning.start_profile_step", std::to_string(read.start_profile_step) +
-                                                   " is behind end_profile_step, " +
+                                                   " is after end_profile_step, " +
                                                    std::to_string(read.end_profile_step));
   if (read.min_micro_batch > read.max_micro_batch)
     out.error("autotuning.min_train_micro_batch_size_per_gpu",

@@ -111,7 +111,7 @@ BatchAnswer solve_batch(const BatchGiven& given) {
   }
   answer.problem = described(given);
   if (!held)
-    answer.problem += ": the product is beyond any batch";
+    answer.problem += ": the product is too large";
   else if (has_train && has_micro && given.accumulation.value)
     answer.problem += ": " + std::to_string(triple.train) + " is not " +
                       shown(*held, triple.micro, triple.accumulation, world);

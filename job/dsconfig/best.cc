@@ -36,7 +36,7 @@ void check_same_steps(const TrainingArgs& args, Report& out) {
       "saves every " + text::number(save) + ", evaluations every " + text::number(eval);
   if (!(eval > 0)) return;
   if ((save < 1) != (eval < 1))
-    return out.error(kLoad, both + ": a share of the run and a number of steps are no multiples",
+    return out.error(kLoad, both + ": one is a share of the run, the other a number of steps",
                      "give both as steps, or both as shares");
   constexpr double kLarge = 1'000'000;  // as Trainer does for shares
   const double scale = save < 1 ? kLarge : 1;

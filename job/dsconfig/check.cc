@@ -19,7 +19,7 @@ using nlohmann::json;
 using Severity = Finding::Severity;
 
 constexpr int kUnknownMax = 1000;
-constexpr char kUnknownKey[] = "nobody reads this key";
+constexpr char kUnknownKey[] = "unknown key";
 
 std::string join(const std::string& section, const std::string& name) {
   return section.empty() ? name : section + "." + name;
@@ -152,7 +152,7 @@ class Checker {
     if (++unknown_ > kUnknownMax) {  // too many for typing errors: stop the search
       if (unknown_ == kUnknownMax + 1)
         report(Severity::Error, here,
-               "one more key that nobody knows, after " + std::to_string(kUnknownMax) + " others",
+               "another unknown key, after " + std::to_string(kUnknownMax) + " others",
                "is this a ds_config?");
       return;
     }

@@ -91,7 +91,7 @@ void read_metric(const std::string& name, Settings settings, ResolvedConfig& con
     return;
   }
   if (name != "seqlen" && name != "seqlen_truncate")
-    return settings.refuse("clustering_type", "nothing acts on the difficulty of \"" + name + "\"",
+    return settings.refuse("clustering_type", "nothing uses the difficulty of \"" + name + "\"",
                            "a metric of a single cluster that cuts rows is called \"seqlen\" or "
                            "\"seqlen_truncate\"; \"schedule_based\" chooses rows");
   if (difficulty != "value")
@@ -187,7 +187,7 @@ void check_order(const Source& in, const DataEfficiencyConfig& found, Report& ou
   if (!chooses) return;
   if (in.args.group_by_length.value_or(false))
     out.error("training.groupByLength",
-              "a curriculum by a metric decides which rows lie in a step, and so do groups of one "
+              "a curriculum by a metric decides which rows are in a step, and so do groups of one "
               "length",
               "switch one of them off");
   if (!in.args.shuffle.value_or(true))
@@ -214,7 +214,7 @@ void resolve_data_efficiency(const Source& in, ResolvedConfig& config, Report& o
         (is_on(in, kPrinted) && std::string_view(kPrinted).starts_with(section));
     const json* written = in.literal(path);
     if (inside && written != nullptr && *written == false)
-      out.warning(path, "no effect: what is enabled inside acts all the same, as in DeepSpeed",
+      out.warning(path, "no effect: enabled subsections act anyway, as in DeepSpeed",
                   "set \"enabled\" of curriculum_learning or random_ltd to false");
   }
 }

@@ -139,7 +139,7 @@ Status check_request(const ElasticityRequest& request) {
                          std::to_string(request.min_ranks),
                      "elasticity.max_gpus");
   if (request.version == 0.1 && request.model_parallel_size > 1)
-    return bad_input("version 0.1 knows no model parallelism", "elasticity.model_parallel_size",
+    return bad_input("version 0.1 has no model parallelism", "elasticity.model_parallel_size",
                      "write \"version\": 0.2");
   if (request.version == 0.2 && request.ranks_per_node % request.model_parallel_size != 0)
     return bad_input("num_gpus_per_node, " + std::to_string(request.ranks_per_node) +
@@ -230,7 +230,7 @@ bool judge_batch_keys(const Source& in, const ResolvedConfig& config, Report& ou
     const json* given = in.checked.find(kBatchKeys[i]);
     if (given == nullptr) continue;
     if (!ignored) {
-      out.error(kBatchKeys[i], "elasticity is enabled and decides it",
+      out.error(kBatchKeys[i], "elasticity is enabled and sets it",
                 "remove it, or set elasticity.ignore_non_elastic_batch_info to true");
       accepted = false;
     } else if (*given != "auto" && *given != decided[i]) {

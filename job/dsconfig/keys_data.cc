@@ -17,7 +17,7 @@ constexpr char kMetricsTests[] =
 constexpr char kLtdTests[] =
     "dsconfig_tests:RandomLtdConfigTest.EveryKeyCounts "
     "train_tests:RandomLtd.APlainLoopOfTheSameDrawHasTheSameLosses";
-constexpr char kReadAhead[] = "one thread reads ahead, whatever this key says";
+constexpr char kReadAhead[] = "one thread reads ahead, regardless of this key";
 constexpr char kSwitches[] =
     "DeepSpeed never looks at it: the keys \"enabled\" of curriculum_learning and of random_ltd "
     "switch them";

@@ -171,7 +171,7 @@ void add_autotuning(std::vector<Key>& keys) {
   add(keys, section, "arg_mappings:o", State::Moot,
       "no script's arguments have to change: dsj tune changes spec.training itself");
   add(keys, section, "model_info:o model_info_path:s", State::Moot,
-      "the model's config.json says it, and the plan counts by it");
+      "the model's config.json sets it, and the plan counts with it");
   add(keys, section, "metric_path:s", State::Moot,
       "each trial's metrics.json is in its folder; DeepSpeed's tuner also replaces this path");
   for (size_t i = first; i < keys.size(); ++i) {
@@ -224,7 +224,7 @@ std::vector<Key> observation_keys() {
        .fallback = false,
        .state = Inert,
        .reason = "it prevents fragmentation by inputs that come and go; here the allocator keeps "
-                 "freed pages for the next tensor, whatever its size"},
+                 "freed pages for the next tensor of any size"},
       {.path = "activation_checkpointing.synchronize_checkpoint_boundary",
        .type = Bool,
        .fallback = false,
@@ -241,7 +241,7 @@ std::vector<Key> observation_keys() {
        .type = String,
        .fallback = "Warn",
        .state = Moot,
-       .reason = "ranks that see different checkpoints always stop, whatever this key says",
+       .reason = "ranks that see different checkpoints always stop, regardless of this key",
        .choices = {"Ignore", "Warn", "Fail"}},
       {.path = "checkpoint.load_universal",
        .type = Bool,

@@ -60,8 +60,8 @@ std::vector<Key> training_keys() {
        .type = String,
        .fallback = "fp32",
        .state = Moot,
-       .reason =
-           "with sequence_parallel_size, too, communication_data_type decides how gradients travel",
+       .reason = "with sequence_parallel_size, too, communication_data_type sets the type of sent "
+                 "gradients",
        .aliases = {"seq_parallel_communication_data_type"},
        .choices = {"fp32", "fp16", "bf16", "bfp16"}},
       {.path = "prescale_gradients",

@@ -40,7 +40,7 @@ void resolve_adapters(const Source& in, ResolvedConfig& config, Report& out) {
   if (in.args.lora && (in.args.trainable_parameters || in.args.trainable_layers))
     out.error(
         in.args.trainable_parameters ? "training.trainableParameters" : "training.trainableLayers",
-        "does not go with lora, which trains adapters and freezes the model",
+        "cannot be combined with lora, which trains adapters and freezes the model",
         "leave it out; modulesToSave names modules that are trained whole beside adapters");
   if (!in.args.lora || !in.args.lora->load_in_4bit) return;
   if (config.zero.stage == 3)

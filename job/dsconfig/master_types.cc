@@ -55,7 +55,8 @@ void resolve_master_types(const Source& in, ResolvedConfig& config, Report& out)
   if (bf16_states && !bf16)
     out.error(kBf16States, std::string("it needs ") + kBf16Masters, "set that too, or remove it");
   if (bf16 && fp16)
-    out.error(kFp16Masters, std::string("it does not go with ") + kBf16Masters, "remove one");
+    out.error(kFp16Masters, std::string("it cannot be combined with ") + kBf16Masters,
+              "remove one");
   if (bf16_states && asked != nullptr && !own_type)
     out.warning(kFp32States, std::string("no effect: ") + kBf16States + " is on", "remove it");
   if (own_type && !((bf16 || fp16) && offloaded))

@@ -121,15 +121,15 @@ void check_objective(const TrainingArgs& args, Report& out) {
   if (!judges) return;
   const auto not_with = [&](bool given, const char* field, const char* why) {
     if (given)
-      out.error(std::string("training.") + field, "does not go with objective " + name + ": " + why,
-                "leave it out");
+      out.error(std::string("training.") + field,
+                "cannot be combined with objective " + name + ": " + why, "leave it out");
   };
   not_with(args.packing.value_or(false), "packing", "rows are compared by their answers");
   not_with(args.loss_normalization && *args.loss_normalization != "micro-batch",
            "lossNormalization", "the loss is the mean of the micro-batches' rows");
-  not_with(args.train_on_inputs.value_or(false), "trainOnInputs", "answers alone are compared");
+  not_with(args.train_on_inputs.value_or(false), "trainOnInputs", "only answers are compared");
   not_with(args.mask_history.value_or(false), "maskHistory",
-           "what is behind the prompt is compared");
+           "the text after the prompt is compared");
   not_with(args.train_on_eos && *args.train_on_eos != "turn", "trainOnEos",
            "answers are compared with the token that ends them");
   not_with(args.label_smoothing_factor.value_or(0) > 0, "labelSmoothingFactor",
@@ -138,16 +138,17 @@ void check_objective(const TrainingArgs& args, Report& out) {
     not_with(args.truncation_side && *args.truncation_side != "right", "truncationSide",
              "rows longer than maxSeqLength are left out, not cut");
     not_with(args.val_size.value_or(0) > 0, "valSize",
-             "rows that are too long are left out behind the split");
+             "rows that are too long are left out after the split");
     not_with(args.neftune_noise_alpha.value_or(0) > 0, "neftuneNoiseAlpha",
              "a score is read without noise");
   }
   if (!args.learning_rate)
-    out.warning("training.learningRate",
-                "it is Trainer's default, 5e-5, where neither the arguments nor the ds_config say "
-                "another; TRL's default of " +
-                    name + " is " + (scores ? "1e-4" : "1e-6"),
-                "write it");
+    out.warning(
+        "training.learningRate",
+        "it is Trainer's default, 5e-5, because neither the arguments nor the ds_config set "
+        "it; TRL's default of " +
+            name + " is " + (scores ? "1e-4" : "1e-6"),
+        "write it");
 }
 
 void check_objective_rows(const Source& in, const ResolvedConfig& config, Report& out) {

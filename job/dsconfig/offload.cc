@@ -155,12 +155,12 @@ void resolve_offload(const Source& in, ResolvedConfig& config, Report& out) {
                                      offload.param.device != OffloadDevice::None))
     out.unsupported("training.optim",
                     "moments in 8 bits stay where the gradients are: \"" + *in.args.optim +
-                        "\" is not built beside offload_optimizer or offload_param",
+                        "\" is not built with offload_optimizer or offload_param",
                     "write adamw_torch, or remove the offload sections");
   if (config.zero.stage == 3 && config.zero.quantized_frozen_weights &&
       offload.param.device != OffloadDevice::None)
     out.error("zero_optimization.zero_quantized_nontrainable_weights",
-              "it does not go with offload_param",
+              "it cannot be combined with offload_param",
               "leave out one of them: frozen weights stay on the device as codes");
   const char* sub_group = "zero_optimization.sub_group_size";
   if (offload.sub_group_size < 1 && offload.optimizer.device == OffloadDevice::Nvme) {

@@ -146,7 +146,7 @@ void read_muon(ResolvedConfig& config, const Source& in, Report& out) {
                  .ns_steps = in.value<int64_t>(optimizer_key("ns_steps"))};
   if (config.muon.ns_steps != 5)
     out.warning(optimizer_key("ns_steps"),
-                "DeepSpeed 0.19.8 does not read it and always takes 5 steps; here it holds",
+                "DeepSpeed 0.19.8 does not read it and always takes 5 steps; here it takes effect",
                 "remove it for DeepSpeed's numbers");
 }
 
@@ -156,7 +156,7 @@ void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfi
   const std::string name(found.name);
   if (config.zero.stage > found.highest_stage)
     out.unsupported("optimizer.type",
-                    name + " does not go with stage " + std::to_string(config.zero.stage) + ": " +
+                    name + " does not work with stage " + std::to_string(config.zero.stage) + ": " +
                         std::string(found.stage_reason),
                     "use stage 0 or 1");
   for (const char* path :
@@ -165,7 +165,7 @@ void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfi
     if (device != nullptr && *device != "none")
       out.unsupported(path,
                       name +
-                          " does not go with offload: its errors and momenta meet the "
+                          " does not work with offload: its errors and momenta meet the "
                           "gradient on the device",
                       "remove the section, or use AdamW");
   }
@@ -175,8 +175,10 @@ void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfi
                     "use \"mean\"");
   for (const char* unused : {"bias_correction", "eps_inside_sqrt"})
     if (in.literal(optimizer_key(unused)) != nullptr)
-      out.warning(optimizer_key(unused),
-                  "DeepSpeed's " + name + " takes it and never uses it; so does ours", "remove it");
+      out.warning(
+          optimizer_key(unused),
+          "DeepSpeed's " + name + " accepts it and never uses it; this engine does the same",
+          "remove it");
 }
 
 /// DeepSpeed's own rules about combinations with optimizers.
@@ -216,7 +218,8 @@ void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& ou
   else if (apex)
     out.warning(path, "apex is not used: \"adamw_apex_fused\" is read as adamw_torch_fused");
   else if (optim.starts_with("paged_"))
-    out.warning(path, "no paging: the states of \"" + optim + "\" lie where gradients do");
+    out.warning(
+        path, "no paging: the states of \"" + optim + "\" are on the same device as the gradients");
   optimizer = found->defaults;
   optimizer.eight_bit = optimizer.kind == OptimizerKind::Adam && optim.ends_with("_8bit");
   const bool betas_too = takes(optimizer.kind, "betas");
@@ -293,7 +296,7 @@ void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
 void check_local_steps(const ResolvedConfig& config, Report& out) {
   if (config.zero.stage == 0 || config.total_steps <= 0 || !has_local_steps(config)) return;
   out.warning("zero_optimization.stage",
-              "behind var_freeze_step each rank of ZeroOneAdam updates every parameter by itself "
+              "after var_freeze_step each rank of ZeroOneAdam updates every parameter itself "
               "and keeps all moments: the run takes as much memory as at stage 0",
               "use stage 0, which sends less, or a var_freeze_step that the run does not reach");
 }

@@ -101,7 +101,7 @@ void averaging_rules(const Source& in, ResolvedConfig& config, Report& out) {
   if (config.sparse_gradients && stage == 3)
     out.unsupported(
         "sparse_gradients",
-        "it does not go with stage 3, where small tables are reduced together with other "
+        "it does not work with stage 3, where small tables are reduced together with other "
         "parameters; DeepSpeed ignores it above stage 0",
         "use stage 0, 1 or 2, or remove it");
   if (!averaging.mean && stage == 3) {

@@ -457,7 +457,7 @@ Result<std::string> text_of_file(const std::string& path) {
     if (!unknown && bytes > kMaxText)
       return bad_input("the file has " + std::to_string(bytes) + " bytes, expected at most " +
                            std::to_string(kMaxText),
-                       path, "a cluster stores no larger ones");
+                       path, "a cluster cannot store larger files");
   }
   return text;
 }

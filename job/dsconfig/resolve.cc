@@ -73,7 +73,7 @@ Resolution resolve_alone(const json& ds_config) {
   if (train > 0 && micro > 0 && accumulation > 0)
     for (Finding& finding : resolution.findings)
       if (finding.path == "train_batch_size" && finding.severity == Finding::Severity::Error)
-        finding.message = "no world size makes this hold; " + finding.message;
+        finding.message = "no world size satisfies this; " + finding.message;
   return resolution;
 }
 

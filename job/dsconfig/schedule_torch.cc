@@ -22,8 +22,8 @@ void momentum(double base, double most, const Source& in, ResolvedConfig& config
   if (none || (!momentum && !takes(optimizer.kind, "betas"))) {
     out.error(scheduler_key("cycle_momentum"),
               name_of(optimizer) +
-                  (none ? " shows no momentum for " : " has neither momentum nor beta1 for ") +
-                  type + " to cycle",
+                  (none ? " has no momentum for " : " has neither momentum nor beta1 for ") + type +
+                  " to cycle",
               "set cycle_momentum to false");
     return;
   }

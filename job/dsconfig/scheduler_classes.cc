@@ -63,7 +63,7 @@ const std::vector<std::pair<std::string, std::string>>& refused_classes() {
       {"MultiplicativeLR", "it takes a Python function"},
       {"SequentialLR", "it takes schedule objects, which a ds_config cannot hold"},
       {"ChainedScheduler", "it takes schedule objects, which a ds_config cannot hold"},
-      {"ReduceLROnPlateau", "it needs a metric at every step, which DeepSpeed does not hand it"},
+      {"ReduceLROnPlateau", "it needs a metric at every step, which DeepSpeed does not pass"},
   };
   return table;
 }

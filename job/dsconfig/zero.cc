@@ -15,7 +15,7 @@ void resolve_groups(const Source& in, ResolvedConfig& config, Report& out) {
   const std::string key = group->path.substr(group->path.rfind('.') + 1);
   const std::string size = std::to_string(group->ranks);
   if (config.zero.hpz_partition_size > 1 && config.zero.mics_shard_size > 0)
-    out.error(group->path, "it does not go with mics_shard_size",
+    out.error(group->path, "it cannot be combined with mics_shard_size",
               "leave out one of them: mics_shard_size keeps everything within a group already");
   std::vector<int64_t>& sizes = config.elastic_world_sizes;
   const bool elastic = !sizes.empty();
@@ -58,7 +58,8 @@ void resolve_zero(const Source& in, ResolvedConfig& config, Report& out) {
   }
   resolve_groups(in, config, out);
   if (zero.stage == 3 && zero.quantized_gradients && zero.mics_shard_size > 0)
-    out.error("zero_optimization.zero_quantized_gradients", "it does not go with mics_shard_size",
+    out.error("zero_optimization.zero_quantized_gradients",
+              "it cannot be combined with mics_shard_size",
               "leave out one of them: MiCS reduces gradients within its groups already");
 }
 

@@ -195,7 +195,7 @@ Status resolve_targets(const ModelConfig& model, const std::vector<Module>& modu
     DSJ_TRY_STATUS(check_targets(
         lora, modules, [&](const std::string& name) { return pattern->matches(name); }, any));
     if (any) return {};
-    return bad_input("no module's whole name matches \"" + lora.target_pattern + "\"", kTargets,
+    return bad_input("no module's full name matches \"" + lora.target_pattern + "\"", kTargets,
                      "names look like \"" + modules[1].name + "\"; a list takes ends of names");
   }
   const auto known =
@@ -230,11 +230,10 @@ Status check_saved(const ModelConfig& model, const std::vector<Module>& modules,
       if (!module.name.ends_with(name)) continue;
       any = true;
       if (model.tied && (is_output(module) || module.kind == Module::Kind::Embedding)) {
-        return bad_input(
-            "\"" + module.name + "\" is one weight with the " +
-                (is_output(module) ? "embedding" : "output layer") +
-                " (tie_word_embeddings); PEFT would cut them apart, which is not built",
-            kSaved, "leave it out");
+        return bad_input("\"" + module.name + "\" is one weight with the " +
+                             (is_output(module) ? "embedding" : "output layer") +
+                             " (tie_word_embeddings); PEFT would untie them, which is not built",
+                         kSaved, "leave it out");
       }
     }
     if (!any) return std::unexpected(unknown(name, kSaved, known));
@@ -377,7 +376,7 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
                      kSaved, "leave it out");
   if (lora.load_in_4bit && stored_in_out(model))
     return bad_input("a \"" + model.model_type +
-                         "\" model in 4 bits is not built: its matrices are stored turned "
+                         "\" model in 4 bits is not built: its matrices are transposed "
                          "([in, out]), and bitsandbytes' blocks run along [out, in]",
                      kFourBits, "leave it out: the base stays in 16 bits");
   DSJ_TRY_STATUS(check_dora(model, lora));

@@ -21,7 +21,7 @@ Status check_row_cut(const layout::ModelConfig& model, const dsconfig::ResolvedC
   if (model.num_heads % ranks != 0)
     return bad_input(
         "it is " + std::to_string(ranks) + ", and the model has " +
-            std::to_string(model.num_heads) + " query heads: they cannot be dealt evenly",
+            std::to_string(model.num_heads) + " query heads: they cannot be divided evenly",
         dsconfig::kSequenceKey, "set it to a divisor of the query heads (num_attention_heads)");
   return {};
 }

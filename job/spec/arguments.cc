@@ -75,8 +75,7 @@ Error stray_word(const std::vector<std::string>& args, size_t at) {
   };
   if (word.ends_with(".py") || word == "-m")
     return with("a Python script is not run here", "leave it out: the engine trains by itself");
-  if (is_launcher(word))
-    return with("the agent starts the ranks", "remove it: dsj takes its place");
+  if (is_launcher(word)) return with("the agent starts the ranks", "remove it: dsj replaces it");
   return with("expected an argument that begins with --",
               at > 0 ? "does it belong to " + args[at - 1] + "? quote it" : "");
 }
@@ -157,7 +156,7 @@ class CommandLine {
     if (deepspeed_switch_ && !spec_.contains("deepspeed"))
       return bad_input("a value is missing", "--deepspeed", "write --deepspeed ds_config.json");
     if (!fsdp_.empty() && spec_.contains("deepspeed"))
-      return bad_input("a line shards by --deepspeed or by --fsdp", fsdp_, "leave one of them out");
+      return bad_input("a line takes either --deepspeed or --fsdp", fsdp_, "leave one of them out");
     if (!lenient_ && !spec_.contains("deepspeed")) {
       spec_["deepspeed"] = {{"config", ds_config_of(sharding_)}};
       const std::string stage = "ZeRO stage " + std::to_string(sharding_.stage);
@@ -317,7 +316,7 @@ class CommandLine {
     if (in_4_bits_.empty()) {
       for (const auto& [field, setting] : base_)
         findings.push_back({Severity::Warning, setting.shown, "no effect",
-                            "it acts with --load_in_4bit True only"});
+                            "it acts only with --load_in_4bit True"});
       return {};
     }
     if (use_lora_ != true)
@@ -404,7 +403,7 @@ class CommandLine {
     if (row.verdict == ArgumentVerdict::Refused && !neutral)
       return bad_input("\"" + value + "\": " + std::string(row.reason), argument.shown);
     findings.push_back({Severity::Warning, argument.shown, "no effect",
-                        row.verdict == ArgumentVerdict::Refused ? "that is what is done anyway"
+                        row.verdict == ArgumentVerdict::Refused ? "this happens anyway"
                                                                 : std::string(row.reason)});
     return {};
   }
@@ -448,7 +447,7 @@ class CommandLine {
 /// Joins all errors of a line into one.
 Error joined(const std::vector<Error>& errors) {
   if (errors.size() == 1) return errors.front();
-  std::string all = std::to_string(errors.size()) + " arguments cannot be taken";
+  std::string all = std::to_string(errors.size()) + " arguments are not accepted";
   for (const Error& error : errors) all += "\n  " + error.to_string();
   return {.kind = ErrorKind::BadInput, .message = std::move(all)};
 }

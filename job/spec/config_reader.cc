@@ -74,7 +74,7 @@ class ConfigReader : private FieldReader {
     job_.ds_positions = std::move(document->positions);
     job_.ds_config = std::move(document->value);
     if (!job_.ds_config.is_object()) {
-      report(Severity::Error, path + ".file", "the file does not hold an object of settings");
+      report(Severity::Error, path + ".file", "the file does not contain an object of settings");
       job_.ds_config = json::object();
     }
   }

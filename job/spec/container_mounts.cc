@@ -48,11 +48,11 @@ void warn_that_it_goes(const std::string& output, const std::string& on, int wor
     return reader.report(
         Severity::Warning, kOutputPath,
         found + ": each of the " + std::to_string(workers) +
-            " workers has its own, checkpoints go with the pods, and ranks that do "
+            " workers has its own, checkpoints are deleted with the pods, and ranks that do "
             "not see one directory end before the first step",
         kSharedHint);
   reader.report(Severity::Warning, kOutputPath,
-                found + ": checkpoints go with the pod, and a new pod starts at step 0",
+                found + ": checkpoints are deleted with the pod, and a new pod starts at step 0",
                 "put outputDir on a volume that outlives the pod, such as a claim");
 }
 

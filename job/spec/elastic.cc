@@ -56,19 +56,19 @@ std::optional<FixedBatch> fixed_batch(const ElasticInput& in, std::vector<Findin
     const auto rows =
         rows_of(in, micro.value_or(8), accumulation.value_or(1), in.bounds.max_replicas);
     refuse(
-        "the batch would change with the number of workers: ds_config's train_batch_size is no "
-        "number",
+        "the batch would change with the number of workers: ds_config's train_batch_size is "
+        "not a number",
         (rows ? "write train_batch_size: " + std::to_string(*rows) + ", the batch of maxReplicas"
               : std::string("write train_batch_size as a number")) +
             ", or enable ds_config's elasticity");
   } else if (!micro) {
     refuse(
-        "a rank's micro-batch would grow where workers are fewer: "
+        "a rank's micro-batch would grow with fewer workers: "
         "train_micro_batch_size_per_gpu is not a number",
         "write it in ds_config, or spec.training.perDeviceTrainBatchSize");
   } else if (accumulation) {
     refuse("gradient_accumulation_steps is " + std::to_string(*accumulation) +
-               " and has to follow from the number of workers",
+               " and must follow from the number of workers",
            "leave it out of ds_config, and gradientAccumulationSteps out of spec.training");
   } else {
     return FixedBatch{*train, *micro};

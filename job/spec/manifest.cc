@@ -42,8 +42,8 @@ void check_topology(const Topology& topology, GangScheduler scheduler, const jso
                     FieldReader& reader) {
   if (scheduler == GangScheduler::Volcano)
     return reader.report(Severity::Unsupported, kTopologyPath,
-                         "Volcano packs a group by the tiers of its HyperNodes: it knows no label "
-                         "of nodes as a domain",
+                         "Volcano packs a group by the tiers of its HyperNodes: it does not use "
+                         "labels of nodes as domains",
                          "remove topology or runPolicy.schedulingPolicy; Kueue packs by a label");
   const std::string pod = "spec.workers.template.";
   if (scheduler == GangScheduler::Kueue) {
@@ -51,10 +51,10 @@ void check_topology(const Topology& topology, GangScheduler scheduler, const jso
     for (const char* kind : {"required", "preferred", "unconstrained"}) {
       const std::string name = std::string("kueue.x-k8s.io/podset-") + kind + "-topology";
       if (theirs.is_object() && theirs.contains(name))
-        reader.report(Severity::Error, pod + "metadata.annotations",
-                      "\"" + name + "\" and " + kTopologyPath +
-                          " say both where the pods go, and Kueue takes one",
-                      "remove one of the two");
+        reader.report(
+            Severity::Error, pod + "metadata.annotations",
+            "\"" + name + "\" and " + kTopologyPath + " both place the pods, and Kueue accepts one",
+            "remove one of the two");
     }
     return;
   }
@@ -63,7 +63,7 @@ void check_topology(const Topology& topology, GangScheduler scheduler, const jso
   const json& terms = json_child(affinity, kRequiredTerms);
   if (topology.mode == Topology::Mode::Required && terms.is_array() && !terms.empty())
     reader.report(Severity::Error, pod + "spec.affinity.podAffinity." + kRequiredTerms,
-                  "a required term of one's own does not go with " + std::string(kTopologyPath) +
+                  "a required term cannot be combined with " + std::string(kTopologyPath) +
                       ": only pods that match all required terms count, and none does before the "
                       "first worker",
                   "write it as preferredDuringSchedulingIgnoredDuringExecution, or topology as "
@@ -192,7 +192,7 @@ class ManifestReader : private FieldReader {
              "ask for nvidia.com/gpu, or bring a program for it with launcher: Command");
     if (gpus.claimed && !device)
       report(severity, "spec.training.device",
-             "a field is missing: what the workers' resource claims bring is not known here",
+             "a field is missing: the devices of the workers' resource claims are unknown here",
              "write cuda if it is GPUs of NVIDIA, or cpu");
     if (gpus.all() == 0) return;
     if (!device) device = "cuda";
@@ -255,7 +255,7 @@ class ManifestReader : private FieldReader {
       const FailureRule& rule = failure.rules[i];
       if (rule.exit_codes.empty() && rule.reasons.empty() && rule.pod_conditions.empty())
         report(Severity::Error, path + ".rules[" + std::to_string(i) + "]",
-               "the rule would take every failure",
+               "the rule would match every failure",
                "give onExitCodes, onReasons or onPodConditions");
     }
     if (job_.policies.run.scheduling.scheduler != GangScheduler::Kueue) return;
@@ -273,7 +273,7 @@ class ManifestReader : private FieldReader {
     const std::string path = "spec.runPolicy.schedulingPolicy";
     if (json_child(policy, "scheduler") == "scheduler-plugins")
       report(Severity::Unsupported, path + ".scheduler",
-             "not built: its pod groups know neither queues nor priorities",
+             "not built: its pod groups have neither queues nor priorities",
              "volcano places a gang as a whole, too");
     if (wanted.scheduler == GangScheduler::None) return;
     const bool kueue = wanted.scheduler == GangScheduler::Kueue;
@@ -316,24 +316,24 @@ class ManifestReader : private FieldReader {
              std::to_string(job_.replicas) + " is not from elastic.minReplicas " +
                  std::to_string(bounds.min_replicas) + " to maxReplicas " +
                  std::to_string(bounds.max_replicas),
-             "replicas is the number of workers that the job is to have");
+             "replicas is the number of workers that the job should have");
     if (job_.runs_user_program())
       report(Severity::Unsupported, path,
              "it is unknown whether your own program continues with another number of ranks",
-             "remove it; `kubectl scale` starts the program anew with other workers");
+             "remove it; `kubectl scale` restarts the program with another number of workers");
     switch (job_.policies.run.scheduling.scheduler) {
       case GangScheduler::None:
         return;
       case GangScheduler::Kueue:
         return report(Severity::Unsupported, path,
-                      "Kueue admits a pod group whole: it has partial admission for batch Jobs "
-                      "alone, and no way for a group to ask for more later",
+                      "Kueue admits a whole pod group: it has partial admission only for batch "
+                      "Jobs, and a group cannot request more later",
                       "remove elastic or runPolicy.schedulingPolicy");
       case GangScheduler::Volcano:
         return report(
             Severity::Unsupported, path,
             "Volcano gives a pod group all its nodes or none, so nothing shows that fewer "
-            "workers have a place",
+            "workers have nodes",
             "remove elastic or runPolicy.schedulingPolicy");
     }
   }

@@ -33,7 +33,7 @@ Status apply(const Override& change, size_t skip, nlohmann::json& root) {
   for (size_t i = skip; i < change.path.size(); ++i) {
     if (at->is_null()) *at = nlohmann::json::object();
     if (!at->is_object())
-      return bad_input("\"" + change.path[i] + "\" lies below a value that is not an object",
+      return bad_input("\"" + change.path[i] + "\" is below a value that is not an object",
                        change.text);
     at = &(*at)[change.path[i]];
   }

@@ -216,7 +216,7 @@ void check_life(const json& container, const std::string& path, FieldReader& rea
                   "the job restarts its ranks; spec.restartPolicy says whether");
   if (container.contains("restartPolicyRules"))
     reader.report(Severity::Error, path + ".restartPolicyRules",
-                  "they would start the agent again in a pod that has ended for the operator",
+                  "they would restart the agent in a pod that has ended for the operator",
                   "failurePolicy.rules has rules for the job");
   if (container.contains("terminationMessagePath") &&
       container["terminationMessagePath"] != contract::kTerminationLog)
@@ -244,8 +244,8 @@ void check_restart_rules(const json& spec, const std::string& path, FieldReader&
       if (all)
         reader.report(
             Severity::Error, FieldReader::join(path, list) + "[" + name + "].restartPolicyRules",
-            "RestartAllContainers would start the agent again in a pod that runs for the operator",
-            "take action Restart, which starts this container alone");
+            "RestartAllContainers would restart the agent in a pod that runs for the operator",
+            "use action Restart, which restarts only this container");
     }
   }
 }
@@ -311,7 +311,7 @@ void check_no_program(const json& container, const std::string& path, FieldReade
 void check_program(const json& container, const std::string& path, FieldReader& reader) {
   if (!container.contains("image"))
     reader.report(Severity::Error, path + ".image", "a field is missing",
-                  "name the image that holds the program");
+                  "name the image that contains the program");
   if (!is_words(container, "command"))
     reader.report(Severity::Error, path + ".command",
                   container.contains("command") ? "expected a list of words" : "a field is missing",
@@ -334,7 +334,7 @@ void check_template(const json& pod, const std::string& path, RankProgram progra
       reader.report(Severity::Error, path + ".spec." + name, "set by the operator", "remove it");
   if (spec->contains("activeDeadlineSeconds"))
     reader.report(Severity::Error, path + ".spec.activeDeadlineSeconds",
-                  "it would end single pods, and the job would start them again",
+                  "it would end single pods, and the job would restart them",
                   "spec.runPolicy.activeDeadlineSeconds ends the job");
   if (spec->contains("restartPolicy") && (*spec)["restartPolicy"] != "Never")
     reader.report(Severity::Error, path + ".spec.restartPolicy",

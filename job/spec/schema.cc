@@ -235,7 +235,7 @@ Row failure_rules() {
                      from_to(0, 128), "Matches a pod with one of these conditions True.")
                   .sized(0, 50)})
       .rule("has(self.onExitCodes) || has(self.onReasons) || has(self.onPodConditions)",
-            "the rule would take every failure: give onExitCodes, onReasons or onPodConditions");
+            "the rule would match every failure: give onExitCodes, onReasons or onPodConditions");
 }
 
 Row failure_policy() {

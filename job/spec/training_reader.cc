@@ -32,7 +32,7 @@ class TrainingReader : private FieldReader {
         if (one && origin_.in_cluster() && is_text_of_a_number(name, value))
           report(Severity::Error, join(path, name),
                  "found the text " + shown(value) + ", expected a number, or true or false",
-                 "an API server takes no text here: remove the quotes");
+                 "an API server accepts no text here: remove the quotes");
         else if (one)
           good[name] = value;
         else if (!take_row(path, name, value, good))
@@ -124,7 +124,7 @@ class TrainingReader : private FieldReader {
       report(origin_.in_cluster() ? Severity::Error : Severity::Warning, at,
              origin_.in_cluster() ? "is not a field of a DeepSpeedJob, and would have no effect"
                                   : "no effect",
-             row->verdict == ArgumentVerdict::Refused ? "that is what is done anyway"
+             row->verdict == ArgumentVerdict::Refused ? "this happens anyway"
                                                       : std::string(row->reason));
     return true;
   }

@@ -314,7 +314,7 @@ Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string
   dsconfig::Document document{.source = source};
   try {
     if (const auto at = Ending(text).stuck())
-      return bad_input("not YAML: no document may go on like this", where(source, *at));
+      return bad_input("not YAML: the document cannot continue like this", where(source, *at));
     std::vector<YAML::Node> documents;
     for (const YAML::Node& node : YAML::LoadAll(text))
       if (!node.IsNull()) documents.push_back(node);

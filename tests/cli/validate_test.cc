@@ -97,7 +97,7 @@ TEST_F(ValidateTest, ABareTriangleHoldsWhenSomeWorldSizeMakesItHold) {
   EXPECT_EQ(run({write("b.json", R"({"train_batch_size": 33,
       "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})")}),
             1);
-  EXPECT_NE(out_.find("no world size makes this hold"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("no world size satisfies this"), std::string::npos) << out_;
 }
 
 TEST_F(ValidateTest, AFragmentIsValidWithANoteOfWhatTheJobHasToSet) {

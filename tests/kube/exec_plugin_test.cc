@@ -64,7 +64,7 @@ TEST(ExecPlugin, AWrongAnswerIsNamedAndNotShown) {
            {answer_of(Json::object()), "neither a token nor a certificate"},
            {answer_of({{"token", 1}}), "not a string"},
            {answer_of({{"token", "secret\r\nX: y"}}), "more than one line"},
-           {answer_of({{"clientKeyData", "secret"}}), "belong together"},
+           {answer_of({{"clientKeyData", "secret"}}), "only a certificate or only a key"},
            {answer_of({{"token", "secret"}, {"expirationTimestamp", "soon"}}), "\"soon\""}}) {
     const auto read = read_exec_credential(kAskedPlugin, output);
     ASSERT_FALSE(read) << output;

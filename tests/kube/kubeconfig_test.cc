@@ -152,7 +152,7 @@ TEST(Kubeconfig, NamesWhatIsMissing) {
   EXPECT_NE(message_of("[").find("not YAML"), std::string::npos);
   EXPECT_NE(message_of("a").find("not a kubeconfig"), std::string::npos);
   EXPECT_NE(message_of("").find("no current-context"), std::string::npos);
-  EXPECT_NE(message_of(config_of("client-certificate-data: Y2VydA==")).find("belong together"),
+  EXPECT_NE(message_of(config_of("client-certificate-data: Y2VydA==")).find("are both required"),
             std::string::npos);
   EXPECT_NE(
       message_of(config_of("client-certificate-data: '%', client-key-data: a2V5")).find("base64"),

@@ -131,8 +131,7 @@ TEST(PluginSource, SaysWhatWentWrongAndWhatToDo) {
            {std::unexpected(ProgramFailure{Kind::Timeout, ""}), "did not end within 5 minutes"},
            {std::unexpected(ProgramFailure{Kind::TooLong, ""}),
             "printed more than an ExecCredential"},
-           {ProgramEnd{"secret", 254},
-            "failed with exit code 254; what it printed on stderr says why"}}) {
+           {ProgramEnd{"secret", 254}, "failed with exit code 254; its stderr has the reason"}}) {
     PluginWorld world;
     world.programs.answers = {answer};
     EXPECT_EQ(world.failure(), who + said);
@@ -146,7 +145,7 @@ TEST(PluginSource, SaysWhatWentWrongAndWhatToDo) {
       0}};
   EXPECT_EQ(world.failure(), who +
                                  "answered with a certificate or a key that cannot be read, or "
-                                 "that do not belong together");
+                                 "that do not match");
 }
 
 TEST(PluginSource, ACancelledRunIsNoFailureOfThePlugin) {

@@ -262,7 +262,7 @@ TEST(ThroughProxy, ARefusalNamesTheProxyAndItsReason) {
   for (const auto& [way, kind, said] :
        {Case{{.reply = "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"},
              Proxy::Kind::Http,
-             "refuses the way to 127.0.0.1:1: 407 Proxy Authentication Required"},
+             "refuses to connect to 127.0.0.1:1: 407 Proxy Authentication Required"},
         Case{{.reply = "", .socks_method = "\x05\xff"},
              Proxy::Kind::Socks5,
              "asks for a user and a password"},

@@ -158,7 +158,7 @@ TEST(Gang, WhatIsRefusedSaysWhy) {
   const std::vector<Case> cases = {
       {Json::object(), "ConfigInvalid", "schedulingPolicy.scheduler: a field is missing"},
       {{{"scheduler", "slurm"}}, "ConfigInvalid", "schedulingPolicy.scheduler"},
-      {{{"scheduler", "scheduler-plugins"}}, "Unsupported", "know neither queues nor priorities"},
+      {{{"scheduler", "scheduler-plugins"}}, "Unsupported", "have neither queues nor priorities"},
       {{{"scheduler", "kueue"}}, "ConfigInvalid", "schedulingPolicy.queue: a field is missing"},
       {{{"scheduler", "kueue"}, {"queue", "q"}, {"minAvailable", 1}},
        "Unsupported",
@@ -185,7 +185,7 @@ TEST(Gang, WhatIsRefusedSaysWhy) {
   spec = with({{"scheduler", "kueue"}, {"queue", "q"}});
   spec["elastic"] = {{"minReplicas", 1}, {"maxReplicas", 2}};
   EXPECT_THAT(judge("j", spec, std::nullopt, "").message,
-              HasSubstr("Kueue admits a pod group whole"));
+              HasSubstr("Kueue admits a whole pod group"));
 }
 
 TEST(Gang, IsTakenOnlyByAnOperatorThatWasToldTo) {

@@ -60,7 +60,7 @@ TEST(BatchTest, TheNumbersWhoSetThemAndWhatHolds) {
            Breaks{1, kNone, kNone, 2, "do not divide", "2 = 1 x 1 x 2"},
            Breaks{kNone, kNone, 4, 2, "needs to be given", "perDeviceTrainBatchSize"},
            Breaks{kNone, kNone, kNone, 1, "train_batch_size not given", "add"},
-           Breaks{kNone, INT64_MAX, 2, 2, "beyond any batch", ""},
+           Breaks{kNone, INT64_MAX, 2, 2, "product is too large", ""},
        }) {
     const BatchAnswer answer = solve_batch(given(c.train, c.micro, c.accumulation, c.world));
     EXPECT_FALSE(answer.triple);

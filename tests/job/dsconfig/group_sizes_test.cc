@@ -35,14 +35,14 @@ TEST(GroupSizesTest, GroupsDivideTheWorld) {
   EXPECT_THAT(groups_error(mics, 6), HasSubstr("zero_optimization.mics_shard_size"));
   EXPECT_THAT(
       groups_error(R"({"stage": 3, "zero_hpz_partition_size": 2, "mics_shard_size": 2})", 4),
-      HasSubstr("does not go with mics_shard_size"));
+      HasSubstr("cannot be combined with mics_shard_size"));
   EXPECT_THAT(
       groups_error(R"({"stage": 3, "zero_quantized_gradients": true, "mics_shard_size": 2})", 4),
-      HasSubstr("zero_quantized_gradients: it does not go with mics_shard_size"));
+      HasSubstr("zero_quantized_gradients: it cannot be combined with mics_shard_size"));
   EXPECT_THAT(groups_error(R"({"stage": 3, "zero_quantized_nontrainable_weights": true,
                                "offload_param": {"device": "cpu"}})",
                            4),
-              HasSubstr("it does not go with offload_param"));
+              HasSubstr("it cannot be combined with offload_param"));
 }
 
 /// In DeepSpeed hpZ's groups have min(N, world) ranks, which must divide the world; MiCS's have N.

@@ -1,4 +1,4 @@
-// What a base in 4 bits does not go with.
+// Settings that conflict with a base in 4 bits.
 #include <gtest/gtest.h>
 
 #include "job/dsconfig/resolve.h"

@@ -136,7 +136,7 @@ TEST(OptimizerTest, ZeroOneAdamSaysWhereStageOneSavesNothing) {
         {"optimizer", {{"type", "ZeroOneAdam"}, {"params", {{"var_freeze_step", 50}}}}},
         {"zero_optimization", {{"stage", stage}}}};
     const Resolution r = resolve(config, {.max_steps = steps}, {.world_size = 2});
-    return said(r, Severity::Warning).find("behind var_freeze_step") != std::string::npos;
+    return said(r, Severity::Warning).find("after var_freeze_step") != std::string::npos;
   };
   EXPECT_TRUE(warned(1, 52)) << "count 52 is the first local step";
   EXPECT_FALSE(warned(1, 51));

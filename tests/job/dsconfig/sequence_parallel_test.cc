@@ -1,4 +1,4 @@
-// sequence_parallel_size: which worlds it fits, how the batch counts, and what it does not go with.
+// sequence_parallel_size: the world sizes that it fits, the batch, and its conflicts.
 // Expected values are DeepSpeed 0.19's arithmetic: the world size over sequence_parallel_size is what
 // the batch is divided by.
 #include <gmock/gmock.h>

@@ -299,7 +299,7 @@ TEST(Lora, RefusalsListTheModulesOfTheModel) {
            Bad{{.target_modules = {"embed_tokens"}}, false, "targetModules", "an embedding"},
            Bad{{.target_modules = {"input_layernorm"}}, false, "targetModules", "not a linear"},
            Bad{{.target_modules = {"mlp"}}, false, "targetModules", "not a layer itself"},
-           Bad{{.target_pattern = "q_proj"}, false, "targetModules", "whole name"},
+           Bad{{.target_pattern = "q_proj"}, false, "targetModules", "full name"},
            Bad{{.target_pattern = "(q"}, false, "targetModules", "not a regular expression"},
            Bad{{.target_pattern = ".*attn"}, false, "targetModules", "not a layer itself"},
            Bad{{.target_pattern = "(([a-z0-9_.]+)+)+[#@]"},
@@ -313,7 +313,7 @@ TEST(Lora, RefusalsListTheModulesOfTheModel) {
                "targetModules",
                "trained whole"},
            Bad{{.modules_to_save = {"lm_head"}}, true, "modulesToSave", "tie_word_embeddings"},
-           Bad{{.modules_to_save = {"embed_tokens"}}, true, "modulesToSave", "cut them apart"},
+           Bad{{.modules_to_save = {"embed_tokens"}}, true, "modulesToSave", "untie them"},
        }) {
     const auto resolved = resolve_lora(model(bad.tied), bad.lora);
     ASSERT_FALSE(resolved) << bad.says;

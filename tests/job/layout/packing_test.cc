@@ -180,7 +180,7 @@ TEST(Packing, AModelWithTurnedMatricesIsRefused) {
   const auto refused = resolve_lora(*gpt2, {.load_in_4bit = true});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where, "lora.loadIn4bit");
-  EXPECT_TRUE(refused.error().message.contains("turned"));
+  EXPECT_TRUE(refused.error().message.contains("transposed"));
 }
 
 /// A run that says its products' type, or a second level without a first one, has the same values.

@@ -235,8 +235,8 @@ TEST_F(ArgumentsTest, EveryRefusedArgumentIsNamedAtOnce) {
       "--data_path /d --output_dir /o --lora_enable True --learning_rte 1 --max_steps x");
   ASSERT_FALSE(job);
   EXPECT_EQ(job.error().message,
-            "5 arguments cannot be taken\n"
-            "  torchrun: the agent starts the ranks (remove it: dsj takes its place)\n"
+            "5 arguments are not accepted\n"
+            "  torchrun: the agent starts the ranks (remove it: dsj replaces it)\n"
             "  -m: a Python script is not run here (leave it out: the engine trains by itself)\n"
             "  --lora_enable: not an argument of dsj run (docs/arguments.md lists them)\n"
             "  --learning_rte: not an argument of dsj run (did you mean \"--learning_rate\"?)\n"

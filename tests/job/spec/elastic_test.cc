@@ -115,7 +115,7 @@ TEST(ElasticSizes, WhatWouldChangeTheBatchIsRefused) {
 TEST(ElasticSizes, WhatCannotChangeItsSizeIsRefused) {
   json job = elastic_spec(2, 4, 4, batch(8, 1));
   job["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
-  EXPECT_THAT(refusal(job), HasSubstr("partial admission for batch Jobs alone"));
+  EXPECT_THAT(refusal(job), HasSubstr("partial admission only for batch Jobs"));
   job["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
   EXPECT_THAT(refusal(job), HasSubstr("Volcano gives a pod group all its nodes or none"));
   job["runPolicy"] = {{"recoveryDeadlineSeconds", 30}};

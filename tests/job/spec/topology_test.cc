@@ -103,7 +103,7 @@ TEST(TopologySpec, ARequiredAffinityOfTheUserIsNotJoinedWithARequiredTopology) {
   };
   EXPECT_THAT(findings_text(with("Required", required, json::array({term}))),
               HasSubstr(std::string("spec.workers.template.spec.affinity.podAffinity.") + required +
-                        ": a required term of one's own does not go with spec.workers.topology"));
+                        ": a required term cannot be combined with spec.workers.topology"));
   EXPECT_THAT(findings_text(with("Preferred", required, json::array({term}))), IsEmpty());
   EXPECT_THAT(findings_text(with("Required", required, json::array())), IsEmpty());
   EXPECT_THAT(findings_text(with("Required", "preferredDuringSchedulingIgnoredDuringExecution",

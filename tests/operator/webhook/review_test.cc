@@ -166,7 +166,7 @@ TEST(Review, TheLabelOfAQueueIsTheQueueOrAContradiction) {
   }
   // What such a job has for its queue is checked as if it said so itself.
   const json elastic = changed(job, "/spec/elastic", {{"minReplicas", 1}, {"maxReplicas", 2}});
-  EXPECT_THAT(answer(request(elastic)).dump(), HasSubstr("Kueue admits a pod group whole"));
+  EXPECT_THAT(answer(request(elastic)).dump(), HasSubstr("Kueue admits a whole pod group"));
 }
 
 TEST(Review, AConfigMapIsLeftToTheOperatorAndTheRestIsChecked) {
