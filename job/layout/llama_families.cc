@@ -32,7 +32,7 @@ void read_iquestcoder(const json& config, Fields& fields, ModelConfig& out) {
 void read_mistral(const json& config, Fields& fields, ModelConfig& out) {
   read_shape(config, fields, {.max_position = 131072, .kv_heads = 8}, out);
   out.qkv_bias = false;
-  same_windows(read_window(config, fields, 4096), out);
+  read_windows(config, fields, read_window(config, fields, 4096), every_layer, out);
 }
 
 namespace {

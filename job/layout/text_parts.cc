@@ -108,10 +108,20 @@ void read_one_of(const json& config, Fields& fields,
   under_language_model(out);
 }
 
+/// transformers reads layer_types of a whole model of this type, not of a text part.
+void read_mistral_text(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  plain.erase("layer_types");
+  Fields part(plain, {}, "text_config.");
+  read_mistral(plain, part, out);
+  fields.inherit(part);
+}
+
 }  // namespace
 
 void read_mistral3_part(const json& config, Fields& fields, ModelConfig& out) {
-  read_one_of(config, fields, {{"mistral", read_mistral}, {"ministral3", read_ministral3}}, out);
+  read_one_of(config, fields, {{"mistral", read_mistral_text}, {"ministral3", read_ministral3}},
+              out);
 }
 
 void read_internvl_part(const json& config, Fields& fields, ModelConfig& out) {
@@ -125,7 +135,7 @@ void read_internvl_part(const json& config, Fields& fields, ModelConfig& out) {
 
 void read_llava_next_part(const json& config, Fields& fields, ModelConfig& out) {
   read_one_of(config, fields,
-              {{"llama", read_llama}, {"mistral", read_mistral}, {"qwen2", read_qwen2}}, out);
+              {{"llama", read_llama}, {"mistral", read_mistral_text}, {"qwen2", read_qwen2}}, out);
 }
 
 void read_llava_onevision_part(const json& config, Fields& fields, ModelConfig& out) {

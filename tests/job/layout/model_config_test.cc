@@ -933,10 +933,21 @@ TEST(ModelConfig, AFieldCountsOnlyWhereItsClassReadsIt) {
   // All layers have the window.
   constexpr char kTypes[] = R"({"layer_types": ["full_attention", "sliding_attention"],
                                 "use_sliding_window": true})";
-  for (const char* type : {"mistral", "starcoder2", "phi3", "mixtral", "qwen3_moe"})
+  for (const char* type : {"starcoder2", "phi3", "mixtral", "qwen3_moe"})
     EXPECT_EQ(of(type, kTypes).window(0), 6) << type;
-  for (const char* type : {"ministral", "qwen3", "gpt_oss"})
+  for (const char* type : {"mistral", "ministral", "qwen3", "gpt_oss"})
     EXPECT_EQ(of(type, kTypes).window(0), 0) << type;
+  const json text = {{"model_type", "mistral"},
+                     {"vocab_size", 96},
+                     {"hidden_size", 32},
+                     {"intermediate_size", 48},
+                     {"num_hidden_layers", 2},
+                     {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2},
+                     {"sliding_window", 6},
+                     {"layer_types", {"full_attention", "sliding_attention"}}};
+  for (const char* type : {"mistral3", "llava_next"})
+    EXPECT_EQ(read({{"model_type", type}, {"text_config", text}}).window(0), 6) << type;
   // Only the first Gemma means the tanh form by gelu.
   EXPECT_EQ(of("gemma", R"({"hidden_act": "gelu"})").activation, Activation::GeluTanh);
   for (const char* type : {"gemma2", "gemma3_text", "vaultgemma"})
