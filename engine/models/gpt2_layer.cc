@@ -25,6 +25,25 @@ enum Index {
   kDownBias
 };
 
+/// The tanh form is that of transformers' gelu_new, which rounds after each operation.
+bool is_gelu_new(const layout::ModelConfig& config) {
+  return config.activation == layout::Activation::GeluTanh;
+}
+
+at::Tensor gpt2_activated(const layout::ModelConfig& config, const at::Tensor& inner) {
+  return is_gelu_new(config) ? ops::gelu_new(inner)
+                             : ops::activated(inner, config.activation, /*gated=*/false);
+}
+
+/// `inner` becomes its gradient.
+void gpt2_activated_backward(const layout::ModelConfig& config, const at::Tensor& da,
+                             const at::Tensor& inner) {
+  if (is_gelu_new(config))
+    ops::gelu_new_backward(da, inner);
+  else
+    ops::activated_backward(da, inner, config.activation, /*gated=*/false);
+}
+
 }  // namespace
 
 Gpt2Layer::Gpt2Layer(const layout::ModelConfig& config)
@@ -98,16 +117,17 @@ at::Tensor Gpt2Layer::mlp_inner(const zero::UnitParameters& p, const at::Tensor&
 
 at::Tensor Gpt2Layer::mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                           LayerSaved* saved) const {
-  return branch(p, down_, ops::gelu_new(mlp_inner(p, in.read, call, saved)), in.residual, call,
-                Site::Mlp);
+  return branch(p, down_, gpt2_activated(config_, mlp_inner(p, in.read, call, saved)), in.residual,
+                call, Site::Mlp);
 }
 
 void Gpt2Layer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
                              const at::Tensor& dread, const LayerCall& call,
                              LayerSaved& saved) const {
   const at::Tensor dinner = std::move(saved.inner);
-  ops::gelu_new_backward(branch_backward(p, down_, dy, ops::gelu_new(dinner), call, Site::Mlp),
-                         dinner);
+  gpt2_activated_backward(
+      config_, branch_backward(p, down_, dy, gpt2_activated(config_, dinner), call, Site::Mlp),
+      dinner);
   norm_backward(p, config_, {kNorm2, kNorm2Bias},
                 project_backward(p, up_, dinner, saved.norm2.y, call.dropout_key), saved.x2,
                 saved.norm2, dread);

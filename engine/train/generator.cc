@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "engine/weights/tensor_check.h"
 
 namespace dsj::train {
 namespace {
@@ -34,6 +35,7 @@ Generator::Generator(const layout::ModelConfig& model, comm::Collectives& collec
       ropes_(model, at::kFloat) {}
 
 Status Generator::load(const weights::WeightSource& source, const weights::WeightSource* adapter) {
+  DSJ_TRY_STATUS(weights::check_tied_head(source, model_, 0, 1));
   return state_.load(source, {.saved = adapter});
 }
 

@@ -9,6 +9,8 @@
 #include "engine/train/frozen.h"
 #include "engine/train/named_checkpoint.h"
 #include "engine/weights/continued_adapter.h"
+#include "engine/weights/tensor_check.h"
+#include "engine/weights/weight_source.h"
 #include "job/contract.h"
 
 namespace dsj::train {
@@ -53,6 +55,8 @@ Result<Progress> Loading::begin_anew() {
 Result<Progress> Loading::load_weights() {
   const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
   DSJ_TRY_STATUS(agree(source));
+  const comm::Collectives& ranks = state_.collectives();
+  DSJ_TRY_STATUS(agree(weights::check_tied_head(*source, in_.model, ranks.rank(), ranks.world())));
   const auto adapter = weights::open_continued(files_, in_.job.training.lora);
   DSJ_TRY_STATUS(agree(adapter));
   DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed()),

@@ -1,5 +1,7 @@
 #include "engine/weights/tensor_check.h"
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "engine/weights/adapter.h"
@@ -40,6 +42,35 @@ Status check_tensors(const WeightSource& source, const std::vector<layout::UnitS
     for (const auto& buffer : unit.buffers) DSJ_TRY_STATUS(check_buffer(source, buffer));
   }
   return {};
+}
+
+Status check_tied_head(const WeightSource& source, const layout::ModelConfig& model, int part,
+                       int parts) {
+  const std::string head = std::string(model.names.head) + ".weight";
+  const std::string embedding = layout::units_of(model).front().parameters.front().name;
+  const TensorInfo* own = source.find(head);
+  const TensorInfo* shared = source.find(embedding);
+  if (!model.tied || !own || !shared) return {};
+  bool equal = own->shape == shared->shape;
+  const int64_t first = own->elements * part / parts;
+  const int64_t last = own->elements * (part + 1) / parts;
+  constexpr int64_t kPiece = 1 << 20;  // elements
+  std::vector<float> a, b;
+  for (int64_t at = first; equal && at < last; at += kPiece) {
+    a.resize(static_cast<size_t>(std::min(kPiece, last - at)));
+    b.resize(a.size());
+    DSJ_TRY_STATUS(source.read(head, at, a));
+    DSJ_TRY_STATUS(source.read(embedding, at, b));
+    equal = std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  }
+  if (equal) return {};
+  return bad_input("tie_word_embeddings makes \"" + shared->name +
+                       "\" the output layer, but the files have \"" + own->name +
+                       "\" with other values",
+                   source.paths().front(),
+                   std::string("set tie_word_embeddings to false in config.json") +
+                       (model.is_text_part ? ", beside text_config," : "") +
+                       " to train both, as transformers does, or remove the tensor");
 }
 
 }  // namespace dsj::weights

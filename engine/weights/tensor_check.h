@@ -1,5 +1,5 @@
-// Checks that a model's files have the tensors that its config.json requires. Reads headers only.
-// Used by ranks when they load, and by `dsj` before it starts them.
+// Checks that a model's files have the tensors that its config.json requires. All but check_tied_head
+// read headers only. Used by ranks when they load, and by `dsj` before it starts them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "common/result.h"
 #include "engine/weights/weight_source.h"
+#include "job/layout/model_shape.h"
 #include "job/layout/units.h"
 
 namespace dsj::weights {
@@ -22,5 +23,10 @@ Status check_buffer(const WeightSource& source, const layout::Parameter& buffer)
 /// The same for every parameter and buffer of a model, except LoRA's adapters. Returns the first
 /// error.
 Status check_tensors(const WeightSource& source, const std::vector<layout::UnitSpec>& units);
+
+/// BadInput if a tied model's files have an output layer with other values than the embedding: one of
+/// the two would be ignored. Reads the rows of one of `parts` equal parts of both.
+Status check_tied_head(const WeightSource& source, const layout::ModelConfig& model, int part,
+                       int parts);
 
 }  // namespace dsj::weights

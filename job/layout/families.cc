@@ -183,9 +183,9 @@ constexpr Family kFamilies[] = {
      "latent attention; `scale_emb`, `scale_depth`, `dim_model_base`, `attention_bias`, `mlp_bias`",
      read_minicpm3},
     {"youtu", "Youtu-LLM", "latent attention, `rope_interleave`", read_youtu},
-    {"gpt2", "GPT-2",
+    {"gpt2", "GPT-2, Cerebras-GPT",
      "`n_embd` and similar fields, `n_inner`, `scale_attn_weights`, "
-     "`scale_attn_by_inverse_layer_idx`; `activation_function` must be gelu_new",
+     "`scale_attn_by_inverse_layer_idx`, `activation_function`",
      read_gpt2},
 };
 

@@ -101,6 +101,8 @@ void read_rope(const json& config, Fields& fields, const Defaults& defaults, Mod
   }
 }
 
+}  // namespace
+
 Activation read_activation(Fields& fields, const Defaults& defaults) {
   const std::string name = fields.text(defaults.activation_key, defaults.activation);
   if (name == "silu" || name == "swish") return Activation::Silu;
@@ -115,8 +117,6 @@ Activation read_activation(Fields& fields, const Defaults& defaults) {
           "\"; built are silu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu and relu2");
   return Activation::Relu2;
 }
-
-}  // namespace
 
 bool is_null(const json& config, const char* key) {
   const auto it = config.find(key);

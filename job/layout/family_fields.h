@@ -56,6 +56,8 @@ struct Defaults {
 /// Reads sizes, norm_eps, ties, padding, rope, activation and attention_dropout.
 void read_shape(const nlohmann::json& config, Fields& fields, const Defaults& defaults,
                 ModelConfig& out);
+/// Reads activation_key.
+Activation read_activation(Fields& fields, const Defaults& defaults);
 /// sliding_window; 0 if it is null, `fallback` if it is missing.
 int64_t read_window(const nlohmann::json& config, Fields& fields, int64_t fallback);
 /// Sets the layers with the window (0: none): by layer_types, a list of full_attention and

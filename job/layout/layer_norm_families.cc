@@ -433,7 +433,8 @@ void read_gpt2(const json&, Fields& fields, ModelConfig& out) {
   out.norm = NormKind::Layer;
   out.norm_bias = true;
   out.gated = false;
-  out.activation = Activation::GeluTanh;
+  out.activation =
+      read_activation(fields, {.activation_key = "activation_function", .activation = "gelu_new"});
   out.vocab_size = fields.positive("vocab_size", kIndexMax);
   out.hidden_size = fields.positive("n_embd", kWidthMax);
   out.intermediate_size = fields.positive("n_inner", kInnerMax, 4 * out.hidden_size);
@@ -452,8 +453,6 @@ void read_gpt2(const json&, Fields& fields, ModelConfig& out) {
                  .attention = fields.probability("attn_pdrop", 0.1),
                  .residual = fields.probability("resid_pdrop", 0.1)};
   fields.require(out.hidden_size % out.num_heads == 0, "n_head", "does not divide n_embd");
-  fields.require(fields.text("activation_function", "gelu_new") == "gelu_new",
-                 "activation_function", "is not \"gelu_new\", the only one built for this family");
   fields.require(!fields.flag("add_cross_attention", false), "add_cross_attention",
                  "is true; an encoder beside the model is not built");
 }

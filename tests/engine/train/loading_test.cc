@@ -158,6 +158,28 @@ TEST_F(LoadingTest, WithoutARunEveryAttemptBeginsWhereTheUserSaid) {
   EXPECT_EQ(attempt(2, "", "false", 0), 0);
 }
 
+/// transformers trains such a layer by itself; ours would ignore it.
+TEST_F(LoadingTest, ATiedModelWithAnotherOutputLayerIsRefusedByEveryRank) {
+  testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+    Inputs in;
+    in.job = {.run = "a", .attempt = 1, .output_dir = testing::TempDir() + "no_run_of_its_own"};
+    in.job.training.model_name_or_path = fixture(run_.model);
+    in.model = fixture_model(run_.model);
+    in.model.tied = true;
+    Rank rank(run_, collectives);
+    PosixFiles files;
+    const Events events(-1);
+    auto search = AgreedSearch::begin(files, in.job, collectives, at::kCPU);
+    ASSERT_TRUE(search);
+    const auto loaded =
+        Loading(files, in, rank.state, rank.stepper, events, at::kCPU).load(*search);
+    ASSERT_FALSE(loaded);
+    EXPECT_NE(loaded.error().to_string().find("set tie_word_embeddings to false"),
+              std::string::npos)
+        << loaded.error().to_string();
+  });
+}
+
 TEST_F(LoadingTest, ADamagedOneOfTheRunsOwnIsPassedOver) {
   ASSERT_EQ(attempt(1, "run", "false", 1), 0);
   ASSERT_EQ(attempt(2, "run", "false", 1), 1);

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <numeric>
+
 #include "common/files/memory_files.h"
 #include "engine/weights/safetensors_writer.h"
+#include "job/layout/model_config.h"
 
 namespace dsj::weights {
 namespace {
@@ -63,6 +67,48 @@ TEST(TensorCheck, ATypeThatIsNoWeightsIsNamed) {
   ASSERT_FALSE(type);
   EXPECT_NE(type.error().message.find("is I8, weights are F32, BF16 or F16"), std::string::npos)
       << type.error().message;
+}
+
+/// Each part of the ranks finds what differs in its rows, and nothing else.
+TEST(TensorCheck, ATiedModelsOutputLayerIsTheEmbeddingOrItIsRefused) {
+  constexpr int64_t kRows = 12, kColumns = 2;
+  auto config = nlohmann::json::parse(R"({"model_type": "qwen2", "vocab_size": 12, "hidden_size": 2,
+      "intermediate_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1,
+      "num_key_value_heads": 1, "tie_word_embeddings": true})");
+  std::vector<float> values(kRows * kColumns);
+  std::iota(values.begin(), values.end(), 1.0f);
+  for (const bool tied : {true, false}) {
+    config["tie_word_embeddings"] = tied;
+    const auto model = layout::model_config_from_json(config, "config.json");
+    ASSERT_TRUE(model) << model.error().to_string();
+    for (int64_t other = -1; other < std::ssize(values); ++other) {
+      for (const int64_t rows : {kRows, kRows - 1}) {
+        MemoryFiles files;
+        std::vector<float> head(values.begin(), values.begin() + rows * kColumns);
+        if (other >= 0 && other < std::ssize(head)) head[static_cast<size_t>(other)] = -1;
+        auto writer = SafetensorsWriter::create(
+            files, "/model.safetensors",
+            {{"lm_head.weight", DType::F32, Shape{rows, kColumns}},
+             {"model.embed_tokens.weight", DType::F32, Shape{kRows, kColumns}}});
+        ASSERT_TRUE(writer && writer->append("lm_head.weight", head) &&
+                    writer->append("model.embed_tokens.weight", values) && writer->finish());
+        const auto source = WeightSource::open(files, "/");
+        ASSERT_TRUE(source) << source.error().to_string();
+        for (int parts = 1; parts <= 3; ++parts) {
+          for (int part = 0; part < parts; ++part) {
+            const Status checked = check_tied_head(*source, *model, part, parts);
+            const int64_t of_part = kRows * kColumns / parts;
+            const bool here = other >= 0 && other / of_part == part;
+            EXPECT_EQ(bool(checked), !tied || (rows == kRows && !here)) << other << " " << part;
+            if (checked) continue;
+            EXPECT_EQ(checked.error().message,
+                      "tie_word_embeddings makes \"model.embed_tokens.weight\" the output layer, "
+                      "but the files have \"lm_head.weight\" with other values");
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

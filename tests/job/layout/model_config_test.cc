@@ -191,7 +191,10 @@ TEST(ModelConfig, Gpt2) {
   EXPECT_DOUBLE_EQ(read(config).attention_scale(1), 1 / std::sqrt(8.0) / 2);
   config["scale_attn_weights"] = false;
   EXPECT_DOUBLE_EQ(read(config).attention_scale(0), 1.0);
-  for (const auto& [key, value] : {std::pair("activation_function", json("relu")),
+  EXPECT_EQ(c.activation, Activation::GeluTanh);
+  config["activation_function"] = "gelu";
+  EXPECT_EQ(read(config).activation, Activation::Gelu) << "Cerebras-GPT";
+  for (const auto& [key, value] : {std::pair("activation_function", json("tanh")),
                                    {"add_cross_attention", json(true)},
                                    {"n_head", json(5)},
                                    {"resid_pdrop", json(-0.1)}}) {
