@@ -12,13 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A piece of text as its current tokens, and how often it occurs.
+/// A piece of text with its current tokens and the number of its occurrences.
 struct Piece {
   std::vector<std::string> tokens;
   int64_t count = 0;
 };
 
-/// Qwen2's pattern takes one sign into the piece of the letters that follow: ":CAB", " CAB".
+/// A piece of Qwen2's pattern may begin with one sign before its letters: ":CAB", " CAB".
 bool is_capitals(std::string_view piece) {
   const auto capital = [](char c) { return c >= 'A' && c <= 'Z'; };
   if (!piece.empty() && !capital(piece.front())) piece.remove_prefix(1);
@@ -46,7 +46,7 @@ Result<std::vector<Piece>> count_pieces(const std::vector<std::string>& texts) {
 
 using Pair = std::pair<std::string, std::string>;
 
-/// The most frequent pair and its count; count 0: there is none.
+/// The most frequent pair and its count, which is 0 if there is none.
 std::pair<Pair, int64_t> best_pair(const std::vector<Piece>& pieces) {
   std::map<Pair, int64_t> counts;
   for (const Piece& piece : pieces) {
@@ -104,7 +104,7 @@ Result<BpeVocabulary> learn_bpe(const std::vector<std::string>& texts, int64_t m
     vocabulary.merges.push_back(pair);
     const std::string token = pair.first + pair.second;
     if (std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), token) ==
-        vocabulary.tokens.end()) {  // two merges may give the same token
+        vocabulary.tokens.end()) {  // two merges may result in the same token
       vocabulary.tokens.push_back(token);
     }
   }

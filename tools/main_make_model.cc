@@ -1,6 +1,6 @@
 // dsj-make-model --output DIR --vocabulary N --hidden N ...: makes a model directory with random
-// weights, for trials with a real vocabulary when no trained model is at hand. It copies the
-// tokenizer's files beside it.
+// weights, for trials with a real vocabulary without a trained model. It also copies the
+// tokenizer's files.
 #include <cstdio>
 #include <filesystem>
 #include <string>

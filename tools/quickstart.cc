@@ -35,8 +35,8 @@ const Size* find_size(std::string_view name) {
   return nullptr;
 }
 
-// ZeRO-2, AdamW and a warm-up with decay, every number from the job: the shape of file that guides
-// to fine-tuning with DeepSpeed hand out.
+// ZeRO-2, AdamW and a warm-up with decay, with every number from the job, as in the ds_configs
+// of published guides to fine-tuning with DeepSpeed.
 constexpr char kDsConfig[] = R"({
   "bf16": {"enabled": "auto"},
   "fp16": {
@@ -124,7 +124,7 @@ std::string rows_json(const std::vector<Example>& examples) {
   return rows.dump(1) + "\n";
 }
 
-/// What the model will read.
+/// The texts that the model will read.
 std::vector<std::string> vocabulary_texts(const TaskData& rows) {
   std::vector<std::string> texts;
   for (const Example& row : rows.train) {
@@ -153,8 +153,9 @@ Result<QuickstartSummary> write_quickstart(Files& files, const QuickstartOptions
   DSJ_TRY_STATUS(files.make_dirs(data_dir));
 
   ModelShape shape = size->shape;
-  // Not transformers' 0.02, which is meant for hidden sizes of thousands: there attention starts out flat, when it learns
-  // to look back depends on rounding, and some runs end before it does (docs/reports/quickstart_margin.md).
+  // transformers' 0.02 is meant for hidden sizes of thousands. With it attention starts out
+  // flat here, rounding decides when it is learned, and some runs end before that
+  // (docs/reports/quickstart_margin.md).
   shape.initializer_range = 1 / std::sqrt(static_cast<double>(shape.hidden));
   shape.vocabulary =
       (vocabulary.size() + kVocabularyMultiple - 1) / kVocabularyMultiple * kVocabularyMultiple;

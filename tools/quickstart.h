@@ -1,5 +1,5 @@
-// Everything the quickstart needs, in one directory: a small random model, the rows to train it on
-// and to ask it, a ds_config, a job. What a user would bring instead has the same layout.
+// Writes everything that the quickstart needs into one directory: a small random model, the rows
+// for training and for questions, a ds_config, a job. A user's own files have the same layout.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace dsj::tools {
 
 struct QuickstartOptions {
-  std::string output;          ///< directory, made when it is not there; files in it are replaced
+  std::string output;          ///< directory, created if it is missing; files in it are replaced
   uint64_t seed = 1;           ///< of the weights and of the rows
   std::string size = "small";  ///< small: the quickstart's; tiny: seconds, for tests
-  int64_t rows = 0;            ///< training rows; 0: what the size's steps need, once
+  int64_t rows = 0;            ///< training rows; 0 means as many as the size's steps need
   int64_t heldout = 200;       ///< held-out questions per task
 };
 

@@ -1,5 +1,5 @@
-// A small generator whose numbers are the same on every platform; the standard's distributions are
-// not. Not for cryptography. One thread.
+// A small generator with the same numbers on every platform, unlike the standard's
+// distributions. Not for cryptography. For one thread.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A model with random weights, written as a Hugging Face directory: a model before its first
+// Writes a model with random weights as a Hugging Face directory: a model before its first
 // training step. Matrices are normally distributed, biases 0, norms 1.
 #pragma once
 
@@ -25,10 +25,10 @@ struct ModelShape {
 };
 
 /// Writes config.json, generation_config.json and model.safetensors (fp32) into `directory`, which
-/// must exist. Error: a shape that no config.json may have (layout::model_config_from_json).
+/// must exist. Errors: the shape is not valid for a config.json (layout::model_config_from_json).
 Status write_random_model(Files& files, const std::string& directory, const ModelShape& shape,
                           uint64_t seed);
-/// The number of parameters. The shape must be one that can be written.
+/// The number of parameters. The shape must be valid for write_random_model().
 int64_t parameter_count(const ModelShape& shape);
 
 }  // namespace dsj::tools

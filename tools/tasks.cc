@@ -20,13 +20,13 @@ constexpr std::array kWords = {"apple", "pear",   "plum",   "kiwi",  "fig",   "l
                                "berry", "orange", "papaya", "date",  "olive", "nut",
                                "corn",  "bean",   "pea",    "leek",  "onion", "radish"};
 
-/// Which task each training row is of, in turn. Half are sums: their digits are some two hundred
+/// The tasks of successive training rows. Half are sums: their digits are about two hundred
 /// facts; the other tasks are one procedure and one small table.
 constexpr std::array<std::size_t, 4> kShares = {0, 1, 0, 2};
-/// Held-out questions of one task; each task has thousands of different ones.
+/// Limit on held-out questions per task; each task has thousands of different ones.
 constexpr int64_t kHeldOutMax = 1000;
 
-/// A question, its answer, and what makes it the same question as another.
+/// A question with its answer, and a key that equal questions share.
 struct Drawn {
   Example example;
   std::string key;

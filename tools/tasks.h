@@ -1,8 +1,8 @@
 // The quickstart's three tasks, as alpaca rows that a small model learns within minutes:
-//   sums       two-digit sums, worked out: ones, tens with the carry, then the result
-//   reversals  four different capital letters, the other way round
-//   lookups    three words to their codes, from a table that is only in the training rows
-// Pure: everything follows from the seed.
+//   sums       two-digit sums with their steps: ones, tens with the carry, then the result
+//   reversals  four different capital letters in reverse order
+//   lookups    the codes of three words, from a table that only the training rows contain
+// Pure: the seed determines everything.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct HeldOut {
 };
 
 struct TaskData {
-  std::vector<Example> train;    ///< half sums, a quarter of each other, shuffled
+  std::vector<Example> train;    ///< half are sums, a quarter each of the other tasks; shuffled
   std::vector<HeldOut> heldout;  ///< one entry per task, in the order above
 };
 
@@ -36,8 +36,8 @@ struct TaskOptions {
   int64_t heldout_per_task = 0;
 };
 
-/// No held-out question is among the training rows, a sum with its operands swapped neither.
-/// BadInput: more held-out questions asked for than leave enough to train on.
+/// No held-out question is a training row, not even a sum with its operands swapped. Errors:
+/// BadInput if the held-out questions leave too few for training.
 Result<TaskData> make_task_data(const TaskOptions& options);
 
 }  // namespace dsj::tools
