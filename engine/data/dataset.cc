@@ -24,7 +24,7 @@ void keep_end(Cut& cut, int64_t max_seq_length) {
 
 std::string unread_note(const std::vector<UnreadField>& unread) {
   constexpr size_t kListed = 20;
-  std::string text = "nothing reads these fields of its rows: ";
+  std::string text = "these fields of its rows are not read: ";
   for (size_t i = 0; i < std::min(kListed, unread.size()); ++i) {
     text += (i == 0 ? "" : ", ") + unread[i].name + " (" + std::to_string(unread[i].rows) +
             (unread[i].rows == 1 ? " row)" : " rows)");
@@ -49,8 +49,8 @@ Dataset::Dataset(std::string path, const Tokenizer* tokenizer, DatasetOptions op
 Status Dataset::check_split(int64_t held_out) const {
   if (!unpaired_ || held_out == 0) return {};
   return bad_input(
-      "objective kto trains each answer of a pair as a row, and a split of those rows would part "
-      "the pairs",
+      "objective kto trains each answer of a pair as a row, and a split of those rows would "
+      "separate the pairs",
       path_, "write evalDataPath, or rows with label instead of chosen and rejected");
 }
 
@@ -108,7 +108,7 @@ std::string Dataset::answer_end_note() const {
   };
   return "the answers in " + path_ + " end with " + name(**end) +
          ", but the model's eos token is " + name(tokenizer_->eos_id()) +
-         ": what is exported will not stop at the end of an answer; --eos_token '" + name(**end) +
+         ": the exported model will not stop at the end of an answer; --eos_token '" + name(**end) +
          "' makes it the eos token of the exported model";
 }
 

@@ -405,7 +405,7 @@ Result<bool> Dataset::check_all(Files& files, RowFile& file, BadRows& bad, Statu
       if (forms[i] == kinds.most())
         kept.push_back(file.found.places[i]);
       else
-        left_out.add("is of another shape than most rows of the file");
+        left_out.add("has another shape than most rows of the file");
     }
     file.found.places = std::move(kept);
   } else {

@@ -70,7 +70,7 @@ std::optional<RowProblem> check_alpaca(const json& row) {
   if (auto problem = check_text(row, "instruction", true)) return problem;
   if (holds(row, "tools"))
     return RowProblem{"tools",
-                      "holds tools, which Stanford's prompt has no form for: write chat rows"};
+                      "holds tools, which Stanford's prompt does not support: write chat rows"};
   for (const char* field : {"input", "system"})
     if (auto problem = check_text(row, field, false)) return problem;
   if (auto problem = check_history(row)) return problem;

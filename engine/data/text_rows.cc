@@ -28,7 +28,7 @@ std::optional<RowProblem> check_prompt(const json& row) {
   if (auto problem = check_text(row, "prompt")) return problem;
   if (auto problem = check_text(row, "completion")) return problem;
   if (holds(row, "tools"))
-    return RowProblem{"tools", "holds tools, which a prompt that is a text has no form for"};
+    return RowProblem{"tools", "holds tools, which a plain-text prompt does not support"};
   return std::nullopt;
 }
 

@@ -36,13 +36,13 @@ class Input final : public arrow::io::RandomAccessFile {
   arrow::Result<int64_t> GetSize() override { return file_.size(); }
   arrow::Status Seek(int64_t position) override {
     if (position < 0 || position > file_.size())
-      return arrow::Status::Invalid("it points behind its end");
+      return arrow::Status::Invalid("it points past its end");
     at_ = position;
     return arrow::Status::OK();
   }
   arrow::Result<int64_t> ReadAt(int64_t position, int64_t bytes, void* out) override {
     if (position < 0 || bytes < 0 || position > file_.size())
-      return arrow::Status::Invalid("it points behind its end");
+      return arrow::Status::Invalid("it points past its end");
     bytes = std::min(bytes, file_.size() - position);
     const Status read =
         file_.read(position, {static_cast<std::byte*>(out), static_cast<size_t>(bytes)});
@@ -54,7 +54,7 @@ class Input final : public arrow::io::RandomAccessFile {
   }
   arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(int64_t position, int64_t bytes) override {
     if (position < 0 || bytes < 0 || position > file_.size())
-      return arrow::Status::Invalid("it points behind its end");
+      return arrow::Status::Invalid("it points past its end");
     bytes = std::min(bytes, file_.size() - position);
     ARROW_ASSIGN_OR_RAISE(auto buffer,
                           arrow::AllocateResizableBuffer(bytes, arrow::system_memory_pool()));
@@ -174,7 +174,7 @@ arrow::Status ends_marked(Input& input) {
   ARROW_ASSIGN_OR_RAISE(const int64_t size, input.GetSize());
   ARROW_ASSIGN_OR_RAISE(const auto tail, input.ReadAt(std::max<int64_t>(0, size - 8), 8));
   if (tail->ToString() == kEnd) return arrow::Status::OK();
-  return arrow::Status::Invalid("it ends without the mark of an end");
+  return arrow::Status::Invalid("it ends without an end-of-stream mark");
 }
 
 arrow::Status read_arrow_stream(const std::shared_ptr<Input>& input, arrow::MemoryPool* pool,

@@ -144,7 +144,7 @@ Result<Lists> read_lists(Files& files, const std::string& prefix) {
   for (int64_t i = 0; i < lists.count(); ++i)
     if (index.byte_starts[static_cast<size_t>(i)] !=
         lists.starts[static_cast<size_t>(i)] * type->bytes)
-      return damaged(idx, "list " + std::to_string(i) + " does not lie behind the one before it");
+      return damaged(idx, "list " + std::to_string(i) + " does not follow the previous list");
   lists.values.reserve(static_cast<size_t>(lists.starts.back()));
   for (int64_t i = 0; i < lists.starts.back(); ++i) {
     const auto value = number_at(bytes, i * type->bytes, type->number);

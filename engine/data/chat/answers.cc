@@ -50,9 +50,10 @@ class Answers {
  private:
   std::unexpected<Error> unknown(size_t turn, const std::string& why) const {
     return bad_input(
-        "turn " + std::to_string(turn) + ": what is learned of it is unknown: " + why, form_.name(),
-        "mark the answers in the template with {% generation %}, or learn from the last "
-        "turn alone (\"weight\": 0 on the others)");
+        "turn " + std::to_string(turn) + ": its learned part cannot be determined: " + why,
+        form_.name(),
+        "mark the answers in the template with {% generation %}, or learn only from the last "
+        "turn (\"weight\": 0 on the others)");
   }
 
   /// The generation prompt's end. If the prompt contains more than the whole text does (an
@@ -68,14 +69,14 @@ class Answers {
     }
     const auto plain = form_.render(turns_.first(turn), tools_, false);
     if (!plain || !whole_.starts_with(plain->text)) {
-      return unknown(turn, "the turns before it are rendered otherwise without it");
+      return unknown(turn, "the turns before it are rendered differently without it");
     }
     size_t common = static_cast<size_t>(std::ranges::mismatch(prompt, whole_).in1 - prompt.begin());
     while (common > plain->text.size() && prompt[common - 1] != '\n' &&
            !ends_with_special(std::string_view(prompt).substr(0, common)))
       --common;
     if (common > plain->text.size()) return common;
-    return unknown(turn, "the generation prompt does not lead to it");
+    return unknown(turn, "the generation prompt does not precede it");
   }
 
   /// The special token at the start of `text`; empty if there is none.
@@ -122,7 +123,7 @@ class Answers {
     const size_t at = token.empty() ? std::string_view::npos : whole_.find(token, begin);
     if (at == std::string_view::npos || turns_[turn].content.find(token) != std::string::npos ||
         at >= next_begin(turn)) {
-      return unknown(turn, "it is rendered otherwise when turns follow");
+      return unknown(turn, "it is rendered differently when turns follow");
     }
     return at + token.size();
   }

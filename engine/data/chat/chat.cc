@@ -138,8 +138,8 @@ Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_d
     if (one.name != wanted) continue;
     for (const std::string& token : one.tokens) {
       if (tokenizer.token_to_id(token)) continue;
-      return bad_input("has no token " + token + ", which the chat template is made of",
-                       tokenizer.file(), "name another chatTemplate");
+      return bad_input("has no token " + token + ", which the chat template uses", tokenizer.file(),
+                       "name another chatTemplate");
     }
     return parsed(std::string(one.source), wanted);
   }

@@ -64,7 +64,7 @@ inline const std::array<NamedTemplate, 6>& named_templates() {
        {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}},
       {"mistral",
        "{% if messages[0].role == 'system' %}"
-       "{{ raise_exception(\"mistral's template has no form for a system message\") "
+       "{{ raise_exception(\"mistral's template does not support a system message\") "
        "}}{% endif %}" DSJ_TAKE_TURNS(
            "mistral",
            "{{ (bos_token if loop.first else '') ~ '[INST] ' + m.content + ' [/INST]' "

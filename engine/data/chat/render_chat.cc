@@ -18,7 +18,7 @@ bool has_field(const Turn& turn, std::string_view name) {
 Status check_forms(const ChatTemplate& form, std::span<const Turn> turns,
                    const jinja::Value& tools) {
   const auto refuse = [&](const std::string& what) {
-    return bad_input(what + ": the chat template has no form for them", form.name(),
+    return bad_input(what + ": the chat template does not support them", form.name(),
                      kChatTemplateHint);
   };
   if (turns.empty()) return bad_input("has no turns");

@@ -25,14 +25,15 @@ Result<const ColumnsPlugin*> open_plugin(const std::string& file, const std::str
   };
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored))
-    return lacking("its reader " + file +
-                   " is not there: scripts/setup.sh fetches Arrow, and a build then has it");
+    return lacking(
+        "its reader " + file +
+        " is missing: scripts/setup.sh fetches Arrow, and the next build makes the reader");
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return lacking(std::string("its reader cannot be loaded: ") + dlerror());
   const auto entry = reinterpret_cast<const ColumnsPlugin* (*)()>(dlsym(library, kColumnsEntry));
   const ColumnsPlugin* const plugin = entry != nullptr ? entry() : nullptr;
   if (plugin == nullptr || plugin->interface != kColumnsInterface)
-    return lacking("its reader " + file + " is of another build: build all programs again");
+    return lacking("its reader " + file + " is from another build: build all programs again");
   return plugin;
 }
 

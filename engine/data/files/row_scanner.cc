@@ -128,8 +128,8 @@ class Scanner {
 
   Status no_json() {
     return bad_input(
-        "begins neither with [ nor with {, and its first line is no header of a CSV file, with a "
-        "name for each column",
+        "begins neither with [ nor with {, and its first line is not a CSV header with a name "
+        "for each column",
         path_ + ":1", "rows as JSON, JSONL or CSV are expected");
   }
 
@@ -180,7 +180,7 @@ class Scanner {
             std::to_string(first) + " to " + std::to_string(last) +
             ", expected a list of rows, or one row per line",
         path_,
-        "jq -c . FILE > rows.jsonl writes each object in a line; jq -c '.KEY[]' FILE, if "
+        "jq -c . FILE > rows.jsonl writes each object on a line; jq -c '.KEY[]' FILE, if "
         "the rows lie in a list under KEY");
   }
 

@@ -70,8 +70,9 @@ Status check_weights(const RowSelection& selection, std::span<const int64_t> row
                          std::to_string(rows.size()) + " data sets",
                      "training.datasetWeights", "each path, or name of a data set, needs one");
   if (selection.mix == Mix::InterleaveOver && std::ranges::count(weights, 0) > 0)
-    return bad_input("a data set of weight 0 never ends, and interleave_over waits for each",
-                     "training.datasetWeights", "leave the data set out");
+    return bad_input(
+        "a data set of weight 0 never ends, and interleave_over runs until every set has ended",
+        "training.datasetWeights", "leave the data set out");
   return {};
 }
 
@@ -87,12 +88,12 @@ Result<RowSelection> selection_of(int64_t max_samples, std::string_view mix,
     const auto weight = text::parse_double(word);
     if (!weight || !std::isfinite(*weight) || *weight < 0)
       return bad_input("\"" + word + "\" is not a weight", "training.datasetWeights",
-                       "expected numbers from 0 on with commas between");
+                       "expected numbers of at least 0, separated by commas");
     selection.weights.push_back(*weight);
   }
   if (weights.empty()) return selection;
   if (selection.mix == Mix::Concat)
-    return bad_input("acts where data sets are interleaved, and mixStrategy is concat",
+    return bad_input("applies to interleaved data sets only, and mixStrategy is concat",
                      "training.datasetWeights",
                      "write mixStrategy interleave_under or interleave_over");
   if (std::ranges::all_of(selection.weights, [](double weight) { return weight == 0; }))

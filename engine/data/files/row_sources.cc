@@ -88,7 +88,7 @@ Result<std::optional<std::string>> train_split_of(Files& files, const std::strin
       if (name.is_string()) names += (names.empty() ? "" : ", ") + name.get<std::string>();
     }
   }
-  return bad_input("holds no split train" + (names.empty() ? "" : ", but " + names), path,
+  return bad_input("has no split train" + (names.empty() ? "" : ", but " + names), path,
                    "name the directory of a split");
 }
 
@@ -219,7 +219,7 @@ Result<std::vector<RowSource>> named_sources(Files& files, const std::string& di
                                              const std::string& dataset) {
   DSJ_TRY(const bool there, file_exists(files, path_join(directory, kInfo)));
   if (!there)
-    return bad_input("names data sets, and dataPath (--dataset_dir) is no directory with a " +
+    return bad_input("names data sets, and dataPath (--dataset_dir) is not a directory with a " +
                          std::string(kInfo),
                      kInfoKey, "leave it out, or name that directory");
   DSJ_TRY(const json info, read_info(files, directory));
@@ -242,7 +242,7 @@ Status check_choice(Files& files, const std::string& path) {
   const Paths names = names_in(info);
   if (names.empty()) return {};  // a file of this name written by datasets
   return bad_input("has a " + std::string(kInfo) + " with several data sets", path,
-                   "name those to train on by dataset: " + listed(names));
+                   "name those to train on in training.dataset: " + listed(names));
 }
 
 }  // namespace

@@ -19,9 +19,9 @@ struct Refused {
 constexpr char kPreference[] =
     "belongs to a preference row, and objective sft learns every answer: set objective: dpo to "
     "compare "
-    "prompt, chosen and rejected, or keep the better answer alone as the row's answer";
+    "prompt, chosen and rejected, or keep only the better answer as the row's answer";
 constexpr char kMedia[] =
-    "goes with text here, and only text is read: take a data set without images, video and sound";
+    "holds media, and only text is read: use a data set without images, video and audio";
 constexpr char kFunctions[] =
     "is OpenAI's old form of tools and their calls: write tools and tool_calls";
 constexpr char kPartOfTurn[] =

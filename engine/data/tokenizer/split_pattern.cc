@@ -150,7 +150,7 @@ class Translator {
 
   /// Parses a class, from its [ to its ].
   Result<Class> character_class(std::size_t depth) {
-    if (depth > kDepthMax) return refuse("a class this deep");
+    if (depth > kDepthMax) return refuse("a class nested this deep");
     if (ahead("[:")) return refuse("a POSIX class");
     Class one;
     ++at_;
@@ -226,7 +226,7 @@ class Translator {
       open_.pop_back();
     }
     if (ahead("(?m:")) return take(4, "(?s:");  // Ruby's m: a dot matches any character
-    if (ahead("(?i)") && at_ > 0) return refuse("(?i) behind the pattern's begin");
+    if (ahead("(?i)") && at_ > 0) return refuse("(?i) after the pattern's begin");
     if (ahead("(?")) {
       static constexpr std::string_view kKnown[] = {"(?:", "(?i:", "(?-i:", "(?i)", "(?!",
                                                     "(?=", "(?<=", "(?<!",  "(?>"};

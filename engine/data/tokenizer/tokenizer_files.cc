@@ -88,7 +88,7 @@ Result<TokenizerSpec> read_vocab_and_merges(Files& files, const std::string& dir
   const bool qwen2 = name == "Qwen2Tokenizer" || name == "Qwen2TokenizerFast" || name == "qwen2" ||
                      name == "qwen3";
   if (!gpt2 && !qwen2) {
-    return bad_input("nothing says whose pre-tokenizer these files need" +
+    return bad_input("the pre-tokenizer of these files is not known" +
                          (name.empty() ? std::string() : " ('" + name + "' is not known)"),
                      dir + "/vocab.json",
                      "add tokenizer.json, or tokenizer_class GPT2Tokenizer or Qwen2Tokenizer to "

@@ -232,7 +232,7 @@ class JsonReader {
     return refuse(where,
                   "is '" + type +
                       "' (NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Prepend "
-                      "and Replace are what is supported)");
+                      "and Replace are supported)");
   }
 
   Result<std::string> one_character(const json& value, const std::string& where) const {
@@ -344,7 +344,7 @@ class JsonReader {
     } else {
       return refuse(where, "is '" + type +
                                "' (Split, ByteLevel, Digits, Punctuation, Whitespace, "
-                               "WhitespaceSplit, CharDelimiterSplit and Metaspace are what is "
+                               "WhitespaceSplit, CharDelimiterSplit and Metaspace are "
                                "supported)");
     }
     return step;
@@ -363,7 +363,7 @@ class JsonReader {
       return refuse(where + ".behavior",
                     "is " + value.dump().substr(0, 60) +
                         " (Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous "
-                        "are what is supported)");
+                        "are supported)");
     }
     return found->second;
   }
@@ -383,7 +383,7 @@ class JsonReader {
     if (type == "RobertaProcessing" || type == "BertProcessing") return post_pair(post, where);
     return refuse(where, "is '" + type +
                              "' (ByteLevel, TemplateProcessing, RobertaProcessing and "
-                             "BertProcessing are what is supported)");
+                             "BertProcessing are supported)");
   }
 
   /// Adds "cls" before the text and "sep" after it; each is [token, id].
@@ -443,7 +443,7 @@ class JsonReader {
                     [](const json& step) { return type_of(step) == "Fuse"; })) {
       return this->decoder(inner[0], where + ".decoders[0]");
     }
-    return refuse(where, "is '" + type_of(decoder) + "' (ByteLevel is what is supported)");
+    return refuse(where, "is '" + type_of(decoder) + "' (only ByteLevel is supported)");
   }
 
   Status character_decoder(const json& decoder, const std::string& where) {
@@ -485,7 +485,7 @@ class JsonReader {
       step.start = read.prepend != Metaspace::Prepend::Never;
     } else {
       return refuse(where, "is '" + type +
-                               "' (Replace, ByteFallback, Fuse, Strip and Metaspace are what is "
+                               "' (Replace, ByteFallback, Fuse, Strip and Metaspace are "
                                "supported)");
     }
     spec_.decoders.push_back(std::move(step));

@@ -1,4 +1,4 @@
-// Rows as Stanford's recipe makes them with Hugging Face tokenizers: fixtures/alpaca_oracle.json,
+// Rows equal those of Stanford's recipe with Hugging Face tokenizers: fixtures/alpaca_oracle.json,
 // made by tests/oracle/tokenizer_rows_oracle.py.
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ void expect_same_rows(const json& entry, const Tokenizer& tokenizer, const std::
   EXPECT_EQ((*dataset)->rows_without_target(), entry["without_target"]);
 }
 
-TEST(AlpacaOracle, SmallTokenizers) {
+TEST(AlpacaOracle, RowsEqualWithSmallTokenizers) {
   int compared = 0;
   for (const json& entry : alpaca_oracle()["entries"]) {
     const std::string name = entry["name"];
@@ -71,7 +71,7 @@ TEST(AlpacaOracle, SmallTokenizers) {
 
 class AlpacaCorpus : public testing::TestWithParam<const char*> {};
 
-TEST_P(AlpacaCorpus, TheWholeSample) {
+TEST_P(AlpacaCorpus, TheWholeSampleIsEqual) {
   const std::string rows = shared_dir() + "/corpus/alpaca/alpaca_sample.json";
   const std::string dir = shared_dir() + "/corpus/tokenizers/" + GetParam();
   if (!std::filesystem::exists(rows) || !std::filesystem::exists(dir)) {

@@ -1,4 +1,4 @@
-// Data sets of several files and forms, and which of their rows are dealt.
+// Data sets of several files and forms, and the selection of their rows.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -83,7 +83,7 @@ TEST_F(DatasetFiles, ShapesMayDifferBetweenFilesButNotInOne) {
       << said;
 }
 
-TEST_F(DatasetFiles, WhatIsWrongNamesItsFile) {
+TEST_F(DatasetFiles, ErrorsNameTheirFile) {
   write("/d/a.jsonl", "{\"text\": \"one\"}\n{\"text\": 2}\n");
   write("/d/b.csv", "question,answer\nq,\n\"q\nq\",a\nq,a,b\n");
   const std::string said = refusal("/d");
@@ -109,7 +109,7 @@ TEST_F(DatasetFiles, ChosenRowsKeepTheirOrder) {
             (Texts{"a2<|im_end|>", "a0<|im_end|>", "a1<|im_end|>"}));
 }
 
-TEST_F(DatasetFiles, ColumnarFilesByTheirContent) {
+TEST_F(DatasetFiles, ColumnarFilesAreRecognizedByContent) {
   const std::string from = fixtures() + "/columns/";
   if (!std::filesystem::exists(std::filesystem::read_symlink("/proc/self/exe").parent_path() /
                                "libdsj_columns.so"))
@@ -144,7 +144,7 @@ TEST_F(DatasetFiles, ColumnarFilesByTheirContent) {
             std::string::npos);
 }
 
-TEST_F(DatasetFiles, ColumnsAndLists) {
+TEST_F(DatasetFiles, ColumnsMayHoldLists) {
   write("/lf/rows.jsonl", R"({"q": "Say", "a": " hi", "output": "no"})");
   write("/lf/dataset_info.json",
         R"({"mine": {"file_name": "rows.jsonl", "columns": {"prompt": "q", "response": "a"}}})");
@@ -167,8 +167,8 @@ TEST_F(DatasetFiles, TheEndOfALongRowIsKept) {
   EXPECT_EQ((*cut)->whole(0)->input_ids.size(), 4u);
 }
 
-/// As axolotl's input_output: each part by itself, nothing added.
-TEST_F(DatasetFiles, Segments) {
+/// As in axolotl's input_output: each part is tokenized separately, nothing is added.
+TEST_F(DatasetFiles, SegmentsAreTokenizedSeparately) {
   const std::string row =
       R"({"segments": [{"text": "Hello", "label": true}, )"
       R"({"text": " you", "label": false}, {"text": " there", "label": true}]})";

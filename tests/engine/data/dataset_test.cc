@@ -28,7 +28,7 @@ std::string error(const std::string& text, const std::string& name = "d.json",
   return dataset ? "" : dataset.error().to_string();
 }
 
-TEST(Prompt, BothTemplates) {
+TEST(Prompt, HasATemplateWithAndWithoutInput) {
   EXPECT_EQ(alpaca_prompt("Add.", "1 2"),
             "Below is an instruction that describes a task, paired with an input that provides "
             "further context. Write a response that appropriately completes the request.\n\n"
@@ -70,7 +70,7 @@ TEST(Dataset, CutsAtTheRightAndCounts) {
   EXPECT_EQ((*none)->rows_without_target(), 1);
 }
 
-TEST(Dataset, ThreeFormsOfOneFile) {
+TEST(Dataset, ThreeFormsOfAFileGiveTheSameRows) {
   const std::string a = R"({"input_ids": [1, 2, 3], "labels": [-100, 2, 3]})";
   const std::string b = R"({"input_ids": [4], "labels": [4], "attention_mask": [1]})";
   for (const auto& [text, name] :
@@ -134,7 +134,7 @@ TEST(Dataset, BadTokenRows) {
   }
 }
 
-TEST(Dataset, AnyDamageIsARowOrAnErrorInPlainText) {
+TEST(Dataset, AnyDamageGivesARowOrAReadableError) {
   const std::string good =
       "[{\"instruction\": \"Say \\\"hi\\\"\", \"input\": \"\u00e9\", \"output\": \"\\u00e9\"},\n"
       " {\"instruction\": \"b\", \"output\": \"c\"}]";
@@ -187,7 +187,7 @@ TEST(Dataset, AlpacaNeedsATokenizerWithEos) {
             std::string::npos);
 }
 
-TEST(Dataset, ATokenTheModelHasNotIsABadRow) {
+TEST(Dataset, ATokenThatTheModelLacksIsABadRow) {
   const std::string row = R"({"instruction": "a", "output": "b"})";
   const std::string says = error("[" + row + "]", "d.json", qwen_tokenizer().vocab_size() - 7);
   EXPECT_NE(says.find("row 0, line 1: becomes token"), std::string::npos) << says;

@@ -1,4 +1,4 @@
-// Rows that a data set leaves out: texts without any, and with skipBadRows what cannot be read.
+// Rows that a data set leaves out: empty texts, and with skipBadRows rows that cannot be read.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -39,9 +39,9 @@ class LeftOut : public ::testing::Test {
   Result<int64_t> counted_ = 0;
 };
 
-/// WikiText has a row without text between its paragraphs: 36 % of them. Wherever they are, the data set is
-/// that of the others, also for a plan that reads no row, and when a cache knows the file.
-TEST_F(LeftOut, TextsWithoutAny) {
+/// 36 % of WikiText's rows are empty. Wherever they are, the data set equals that of the other
+/// rows, also for a plan that reads no row, and when a cache has the file.
+TEST_F(LeftOut, EmptyTextsAreLeftOut) {
   std::mt19937 draw(11);
   ASSERT_TRUE(files_.make_dir(kDirectory));
   for (int round = 0; round < 30; ++round) {
@@ -77,8 +77,8 @@ TEST_F(LeftOut, TextsWithoutAny) {
   EXPECT_NE(none.error().message.find("text is empty"), std::string::npos);
 }
 
-/// With skipBadRows a file with bad rows anywhere is the file of its good rows; without it, it is refused.
-TEST_F(LeftOut, BadRowsIfAsked) {
+/// With skipBadRows a file equals that of its good rows; without, it is refused.
+TEST_F(LeftOut, SkipBadRowsLeavesBadRowsOut) {
   const std::vector<std::string> bad = {
       R"({"messages": [{"role": "user", "content": "alone"}]})",
       R"({"messages": []})",
@@ -94,7 +94,7 @@ TEST_F(LeftOut, BadRowsIfAsked) {
   for (int round = 0; round < 40; ++round) {
     std::vector<std::string> all, good;
     for (int row = 0; row < 20; ++row) {
-      // The first row says what kind of file it is.
+      // The first row determines the kind of the file.
       if (row > 0 && draw() % 4 == 0 && all.size() - good.size() < 6) {
         all.push_back(bad[draw() % bad.size()]);
         continue;

@@ -31,7 +31,7 @@ struct LongRowsTest : testing::Test {
 
 TEST_F(LongRowsTest, RowsTokensAndLostTargetsAreCounted) {
   std::string text = row(32, 0) + row(33, 0) + row(40, 35) + row(40, 40) + row(5, 5);
-  text += row(50, 31) + row(60, 32);  // label 31 is the last that is kept; label 32 is not
+  text += row(50, 31) + row(60, 32);  // label 31 is the last that is kept
   open(text, 32);
   for (const int threads : {1, 3, 64}) {
     const auto all = count_long_rows(*dataset, 0, 7, threads);
@@ -48,8 +48,8 @@ TEST_F(LongRowsTest, RowsTokensAndLostTargetsAreCounted) {
   EXPECT_EQ(dataset->truncated_rows(), 0) << "what is only counted is not trained on";
 }
 
-/// The bound by bytes leaves no row out that is cut: held to a count of every row.
-TEST_F(LongRowsTest, NoRowIsLeftOutForItsBytes) {
+/// The bound by bytes skips no row that is cut: compared with a count of every row.
+TEST_F(LongRowsTest, NoCutRowIsSkippedBecauseOfItsBytes) {
   std::string text;
   for (int64_t i = 0; i < 400; ++i) text += row(1 + (i * 7) % 90, i % 50);
   for (const int64_t most : {1, 8, 31, 64, 89, 90}) {
@@ -70,7 +70,7 @@ TEST_F(LongRowsTest, NoRowIsLeftOutForItsBytes) {
   }
 }
 
-TEST_F(LongRowsTest, OfVeryMuchTextSomeRowsStandForOthers) {
+TEST_F(LongRowsTest, LargeDataIsEstimatedFromASample) {
   std::string text;
   for (int64_t i = 0; i < 1000; ++i) text += row(100, 0);
   open(text, 60);

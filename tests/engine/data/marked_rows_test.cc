@@ -70,8 +70,8 @@ class MarkedRows : public testing::Test {
   std::string path_;
 };
 
-/// Rows, answers beside them, and the order of pairs that become two rows.
-TEST_F(MarkedRows, TokensAreTrls) {
+/// Rows, the answers combined with them, and the order of pairs that become two rows.
+TEST_F(MarkedRows, TokensEqualTrls) {
   const json oracle = json::parse(std::ifstream(marked_fixtures() + "kto.json"));
   int compared = 0;
   for (const json& one : oracle["cases"]) {
@@ -108,7 +108,7 @@ TEST_F(MarkedRows, TokensAreTrls) {
   EXPECT_GE(compared, 80);
 }
 
-TEST_F(MarkedRows, TakesTheShapesThatTheToolsHave) {
+TEST_F(MarkedRows, ReadsTheShapesOfOtherTools) {
   using Marked = std::pair<std::string, bool>;
   const Marked good("yes<|endoftext|>", true), bad("yes<|endoftext|>", false);
   const Marked said("yes<|im_end|>\n", false);
@@ -120,7 +120,7 @@ TEST_F(MarkedRows, TakesTheShapesThatTheToolsHave) {
       answer(
           {{"prompt", json::array({user})}, {"completion", json::array({yes})}, {"label", false}}),
       said);
-  // LLaMA-Factory's kto_en_demo.json, its alpaca form, and ShareGPT's names.
+  // The forms of LLaMA-Factory's kto_en_demo.json, its alpaca rows, and ShareGPT's names.
   EXPECT_EQ(answer({{"messages", json::array({user, yes})}, {"label", false}}), said);
   EXPECT_EQ(answer({{"instruction", "q"}, {"input", ""}, {"output", "yes"}, {"kto_tag", false}}),
             bad);
@@ -149,7 +149,7 @@ TEST_F(MarkedRows, EarlierAnswersBelongToThePrompt) {
             "yes<|im_end|>\n");
 }
 
-TEST_F(MarkedRows, WhatCannotBeJudgedIsRefusedByName) {
+TEST_F(MarkedRows, RowsThatCannotBeJudgedAreRefusedByName) {
   EXPECT_NE(problem({{{"prompt", "q"}, {"completion", "a"}}}).find("has no label"),
             std::string::npos);
   EXPECT_NE(problem({{{"prompt", "q"}, {"completion", "a"}, {"label", "maybe"}}})
@@ -167,7 +167,7 @@ TEST_F(MarkedRows, WhatCannotBeJudgedIsRefusedByName) {
   EXPECT_NE(problem({{{"prompt", "q"}, {"chosen", "a"}}}).find("has no label"), std::string::npos);
 }
 
-/// As datasets.map deals them to TRL: 1,000 chosen answers, then their rejected ones.
+/// In TRL's order by datasets.map: 1,000 chosen answers, then their rejected answers.
 TEST_F(MarkedRows, PairsBecomeTwoRowsInBlocksOfAThousand) {
   json pairs = json::array();
   for (int i = 0; i < 1003; ++i)
@@ -196,7 +196,7 @@ TEST_F(MarkedRows, AnswersChangePlacesWithinABlock) {
                     {"label", i % 2 == 0}});
   const auto opened = open(rows).value();
   EXPECT_TRUE(opened->at(0)->beside.empty());
-  opened->rotate_answers(3, 2);  // of 8 rows 2 are held out: blocks 01, 234, 567
+  opened->rotate_answers(3, 2);  // 2 of 8 rows are held out: blocks 01, 234, 567
   std::string beside;
   for (int64_t row = 0; row < 8; ++row) {
     const Sample sample = opened->at(row).value();
@@ -208,7 +208,7 @@ TEST_F(MarkedRows, AnswersChangePlacesWithinABlock) {
   EXPECT_EQ(whole(opened->at(6)->beside.at(0)).substr(0, 2), "6h");
 }
 
-TEST_F(MarkedRows, PromptsAndRowsAreCutAsTheArgumentsSay) {
+TEST_F(MarkedRows, PromptsAndRowsAreCutByTheArguments) {
   const json rows = {{{"prompt", "0123456789"}, {"completion", "ab"}, {"label", true}},
                      {{"prompt", "x"}, {"completion", "cdefgh"}, {"label", false}}};
   const auto both = [&](DatasetOptions options) {
@@ -224,7 +224,7 @@ TEST_F(MarkedRows, PromptsAndRowsAreCutAsTheArgumentsSay) {
             Pair("89ab<|endoftext|>", "efgh<|endoftext|>"));
 }
 
-TEST_F(MarkedRows, ABatchHasAnAnswerOfEachRowAndThoseBesideThem) {
+TEST_F(MarkedRows, ABatchHasEachRowsAnswerAndTheAnswersBesideThem) {
   const auto opened = open({{{"prompt", "abc"}, {"completion", "d"}, {"label", true}},
                             {{"prompt", "a"}, {"completion", "ef"}, {"label", false}}})
                           .value();

@@ -1,4 +1,4 @@
-// What the scripts of tests/oracle wrote for the data tests.
+// Access to the fixtures that the scripts of tests/oracle write for the data tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 namespace dsj::data {
 
-/// The variant of this name, which a test expects to be there.
+/// The variant with this name, which must exist.
 inline const nlohmann::json& variant_of(const nlohmann::json& oracle, const std::string& name) {
   for (const nlohmann::json& variant : oracle["variants"])
     if (variant["name"] == name) return variant;

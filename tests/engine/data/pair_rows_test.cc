@@ -65,7 +65,7 @@ class PairRows : public testing::Test {
   std::string path_;
 };
 
-TEST_F(PairRows, TokensAreTrls) {
+TEST_F(PairRows, TokensEqualTrls) {
   const json oracle = json::parse(std::ifstream(preference_fixtures() + "/steps.json"));
   int compared = 0;
   for (const json& one : oracle["cases"]) {
@@ -103,7 +103,7 @@ TEST_F(PairRows, TokensAreTrls) {
   EXPECT_GE(compared, 100);
 }
 
-TEST_F(PairRows, TakesTheShapesThatPublishedSetsHave) {
+TEST_F(PairRows, ReadsTheShapesOfPublishedSets) {
   const std::pair<std::string, std::string> said = {"yes<|im_end|>\n", "no<|im_end|>\n"};
   const std::pair<std::string, std::string> plain = {"yes<|endoftext|>", "no<|endoftext|>"};
   const json user = {{"role", "user"}, {"content", "q"}},
@@ -120,7 +120,7 @@ TEST_F(PairRows, TakesTheShapesThatPublishedSetsHave) {
   EXPECT_EQ(answers(sample(
                 {{"chosen", json::array({user, yes})}, {"rejected", json::array({user, no})}})),
             said);
-  // UltraFeedback: the prompt is a text, and the turns have it too; scores are not read.
+  // UltraFeedback: the prompt is a text, and also in the turns; scores are not read.
   EXPECT_EQ(answers(sample({{"prompt", "q"},
                             {"chosen", json::array({user, yes})},
                             {"rejected", json::array({user, no})},
@@ -155,7 +155,7 @@ TEST_F(PairRows, TakesTheShapesThatPublishedSetsHave) {
   EXPECT_EQ(answers(sample({{"ask", "q"}, {"good", "yes"}, {"bad", "no"}}, named)), plain);
 }
 
-TEST_F(PairRows, AnImplicitPromptIsTrls) {
+TEST_F(PairRows, AnImplicitPromptEqualsTrls) {
   EXPECT_EQ(common_prompt("ask: yes", "ask: no"), 4u) << "without its last space";
   EXPECT_EQ(common_prompt("ask:yes", "ask:no"), 4u);
   EXPECT_EQ(common_prompt("abc", "abcd"), 2u) << "the last character stays with the answer";
@@ -163,7 +163,7 @@ TEST_F(PairRows, AnImplicitPromptIsTrls) {
   EXPECT_EQ(common_prompt("a\xC3\xA4", "a\xC3\xB6"), 1u) << "whole characters";
 }
 
-TEST_F(PairRows, WhatIsNoPairIsRefusedByName) {
+TEST_F(PairRows, RowsThatAreNotPairsAreRefusedByName) {
   EXPECT_NE(problem({{"prompt", "q"}, {"completion", "a"}}).find("has no chosen"),
             std::string::npos);
   EXPECT_NE(
@@ -190,7 +190,7 @@ TEST_F(PairRows, WhatIsNoPairIsRefusedByName) {
             std::string::npos);
 }
 
-TEST_F(PairRows, PromptsAndRowsAreCutAsTheArgumentsSay) {
+TEST_F(PairRows, PromptsAndRowsAreCutByTheArguments) {
   const json row = {{"prompt", "0123456789"}, {"chosen", "ab"}, {"rejected", "cdefgh"}};
   const auto rows_of = [&](DatasetOptions options) {
     const Sample made = sample(row, options);
@@ -206,7 +206,7 @@ TEST_F(PairRows, PromptsAndRowsAreCutAsTheArgumentsSay) {
             Pair("89ab<|endoftext|>", "efgh<|endoftext|>"));
 }
 
-TEST_F(PairRows, ABatchHasTwoRowsAndTheirPartsOfEachPair) {
+TEST_F(PairRows, ABatchHasTwoRowsAndTheirPartsPerPair) {
   Sample pair = sample({{"prompt", "abc"}, {"chosen", "d"}, {"rejected", "ef"}});
   pair.reference = {-1.5, -2.5};
   const Batch batch = collate(std::vector{pair, pair});
@@ -223,7 +223,7 @@ TEST_F(PairRows, ABatchHasTwoRowsAndTheirPartsOfEachPair) {
   EXPECT_EQ(odds.parts[0].targets, 2) << "nothing predicts the first token";
   EXPECT_EQ(odds.parts[1].targets, 2);
   EXPECT_EQ(odds.parts[2].targets, 3);
-  // Without a prompt an answer's first token counts as TRL's mask does, but nothing predicts it.
+  // Without a prompt an answer's first token counts as in TRL's mask, but is not predicted.
   const Batch bare =
       collate(std::vector{sample({{"prompt", ""}, {"chosen", "d"}, {"rejected", "ef"}})});
   EXPECT_EQ(bare.parts[0].tokens, 2);

@@ -1,5 +1,5 @@
-// Token for token equal to Hugging Face tokenizers through the pipelines of published tokenizers,
-// and each step: fixtures/pipeline_oracle.json, made by tests/oracle/pipeline_oracle.py.
+// Token ids equal those of Hugging Face tokenizers, for the pipelines of published tokenizers
+// and for each step: fixtures/pipeline_oracle.json, made by tests/oracle/pipeline_oracle.py.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -71,7 +71,7 @@ std::vector<std::string> units_of(const json& design) {
   return units;
 }
 
-/// The vocabulary of the oracle's rule, each pair as a merge.
+/// The vocabulary by the rule of the oracle, with each pair as a merge.
 json model_of(const json& design) {
   json vocab = json::object();
   int32_t count = 0;
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Tokenizer>> load(const json& design) {
   return Tokenizer::load(files, "m");
 }
 
-TEST(PipelineOracle, SameTexts) {
+TEST(PipelineOracle, TheGeneratedTextsAreTheOracles) {
   ListHash hash;
   for (const std::string& text : hard_texts()) hash.list(text);
   EXPECT_EQ(pipeline_oracle()["text_hash"], hash.hex());
@@ -154,7 +154,7 @@ TEST_P(Pipeline, EqualsHuggingFace) {
   EXPECT_EQ(wrong_texts, std::set<std::size_t>{});
 }
 
-/// Every assigned code point of Unicode 16, beside letters, digits and spaces.
+/// Every assigned code point of Unicode 16, next to letters, digits and spaces.
 TEST_P(Pipeline, EqualsHuggingFaceOnEveryCharacter) {
   if (!design().contains("sweep")) return;
   const auto tokenizer = load(design());
@@ -192,8 +192,8 @@ TEST_P(Pipeline, EqualsHuggingFaceOnEveryCharacter) {
   EXPECT_EQ(wrong, std::vector<std::string>{}) << design()["name"];
 }
 
-/// A rule beside the fixtures: where no step drops or changes text, decoding gives it back.
-TEST_P(Pipeline, DecodingGivesTheTextBack) {
+/// A rule without fixtures: if no step changes text, decoding restores it.
+TEST_P(Pipeline, DecodingRestoresTheText) {
   const json& pre = design()["pre_tokenizer"];
   const bool keeps = design()["form"] == "bytes" && design()["normalizer"].is_null() &&
                      pre.dump().find("Removed") == std::string::npos &&

@@ -49,8 +49,8 @@ TEST_F(QuestionTest, AnAlpacaRowIsAskedWithoutItsAnswer) {
             "Response:");
 }
 
-/// As the row would be trained, a template that is named renders it.
-TEST_F(QuestionTest, AnAlpacaRowInANamedTemplate) {
+/// A named template renders the row as in training.
+TEST_F(QuestionTest, ANamedTemplateRendersAnAlpacaRow) {
   auto asks = asker("chatml");
   for (const bool answered : {true, false}) {
     json row = {{"instruction", "Add."}, {"input", "1 2"}, {"system", "S"}};
@@ -86,8 +86,8 @@ TEST_F(QuestionTest, AChatRowIsAskedUpToItsLastAnswer) {
   EXPECT_FALSE(asker().row(row)) << "the model has no template, and none is named";
 }
 
-/// What is asked is what the row's answer was trained behind.
-TEST_F(QuestionTest, TheQuestionIsTheTrainedRowsBeginning) {
+/// The question equals the text before the answer in training.
+TEST_F(QuestionTest, TheQuestionIsTheBeginningOfTheTrainedRow) {
   const json rows = {{{"instruction", "Say hi"}, {"output", " hello"}},
                      {{"instruction", "Say hi"},
                       {"output", " hello"},
@@ -106,7 +106,7 @@ TEST_F(QuestionTest, TheQuestionIsTheTrainedRowsBeginning) {
   }
 }
 
-TEST_F(QuestionTest, ATextIsATurnWhereThereIsATemplateElseAnInstruction) {
+TEST_F(QuestionTest, ATextIsATurnIfThereIsATemplateElseAnInstruction) {
   EXPECT_EQ(text_of(asker("chatml").text("hi").value()),
             "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(text_of(asker().text("hi").value()), alpaca_prompt("hi"));
@@ -114,7 +114,7 @@ TEST_F(QuestionTest, ATextIsATurnWhereThereIsATemplateElseAnInstruction) {
   EXPECT_FALSE(asker("llama3").text("hi")) << "the tokenizer lacks its tokens";
 }
 
-TEST_F(QuestionTest, BadRowsSayWhatIsWrong) {
+TEST_F(QuestionTest, BadRowsAreRefusedWithAReason) {
   auto asks = asker("chatml");
   EXPECT_NE(asks.row({{"output", "b"}}).error().message.find("no shape of rows has these"),
             std::string::npos);

@@ -25,7 +25,7 @@ TEST(RowFile, ACsvFileBecomesShapedRows) {
   EXPECT_EQ(file->json("x,y").value(), nlohmann::json({{"question", "x"}, {"answer", "y"}}));
 }
 
-TEST(RowFile, AFileCalledTextHoldsATextInEachLine) {
+TEST(RowFile, AFileNamedTxtHasATextInEachLine) {
   MemoryFiles files;
   const auto rows = [&files](const std::string& name, const std::string& text) {
     EXPECT_TRUE(files.write_synced(name, text));
@@ -53,7 +53,7 @@ TEST(RowFile, AFileCalledTextHoldsATextInEachLine) {
   EXPECT_NE(rows("a.csvtxt", "Hello\n")[0].find("begins neither"), std::string::npos);
 }
 
-TEST(RowFile, NamesOfColumns) {
+TEST(RowFile, ColumnsMayBeRenamed) {
   MemoryFiles files;
   ASSERT_TRUE(files.write_synced("d.jsonl", "{}"));
   const auto names = RowNames::of({{"prompt", "q"}, {"response", "a"}}, "").value();

@@ -17,7 +17,7 @@ std::string row(int64_t tokens, int64_t masked) {
   return R"({"input_ids": [)" + ids + R"(], "labels": [)" + labels + "]}\n";
 }
 
-TEST(RowSizes, AreThoseOfTheCutRowsWithAnyNumberOfThreads) {
+TEST(RowSizes, EqualThoseOfTheCutRowsWithAnyNumberOfThreads) {
   MemoryFiles files;
   std::string text;
   for (int64_t i = 0; i < 300; ++i) text += row(1 + i % 40, i % 5);
@@ -48,7 +48,7 @@ TEST(RowSizes, TheFirstRowThatCannotBeReadIsNamed) {
   ASSERT_TRUE(dataset) << dataset.error().to_string();
   const size_t one = text.size() / 400;
   for (const size_t bad : {150, 151, 390}) text[bad * one] = 'x';
-  folder.write("d.jsonl", text);  // the file that is open
+  folder.write("d.jsonl", text);  // the opened file
   const auto sizes = row_sizes(**dataset, 0, 400, 4);
   ASSERT_FALSE(sizes);
   EXPECT_NE(sizes.error().to_string().find("row 150"), std::string::npos)

@@ -13,13 +13,13 @@ inline std::string fixtures() {
   return DSJ_SOURCE_DIR "/tests/engine/data/fixtures";
 }
 
-/// The real files beside the checkout; empty when they are not there.
+/// Directory of the real files next to the checkout; empty if it is missing.
 inline std::string shared_dir() {
   const std::string dir = testing_support::shared_directory();
   return std::filesystem::is_directory(dir) ? dir : std::string();
 }
 
-/// A folder of one test, removed at its end.
+/// A temporary folder, removed at the end of the test.
 class TempDir {
  public:
   TempDir() {

@@ -1,4 +1,4 @@
-// Seeded texts for the tokenizer fixtures; tests/oracle/text_generator.py makes the same ones.
+// Seeded texts for the tokenizer fixtures; tests/oracle/text_generator.py generates the same.
 #pragma once
 
 #include <cstdint>
@@ -190,7 +190,7 @@ class TextGenerator {
   std::size_t total_ = 0;
 };
 
-/// One code point beside letters, digits, spaces and added tokens.
+/// One code point next to letters, digits, spaces and added tokens.
 inline std::string sweep_text(uint32_t code_point) {
   std::string c;
   append_utf8(code_point, c);

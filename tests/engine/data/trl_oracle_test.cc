@@ -1,4 +1,4 @@
-// Ids and labels of chat rows equal to TRL's SFTTrainer with assistant_only_loss:
+// Ids and labels of chat rows equal those of TRL's SFTTrainer with assistant_only_loss:
 // fixtures/trl_oracle.json, made by tests/oracle/trl_oracle.py.
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ std::string hash_of(const std::vector<int32_t>& numbers) {
   return hash.hex();
 }
 
-TEST(TrlOracle, IdsAndLabelsOfDrawnConversations) {
+TEST(TrlOracle, IdsAndLabelsOfDrawnConversationsEqualTrls) {
   const json oracle = json::parse(read_file(fixtures() + "/trl_oracle.json"));
   ASSERT_GE(oracle["conversations"].size(), 50u);
   ASSERT_GE(oracle["templates"].size(), 5u);

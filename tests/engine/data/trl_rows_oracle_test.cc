@@ -1,4 +1,4 @@
-// Ids and labels of rows of prompt and completion, and of text, equal to TRL's SFTTrainer:
+// Ids and labels of prompt-completion rows and of texts equal those of TRL's SFTTrainer:
 // fixtures/trl_rows_oracle.json, made by tests/oracle/trl_rows_oracle.py.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(TrlRowsOracle, IdsAndLabels) {
+TEST(TrlRowsOracle, IdsAndLabelsEqualTrls) {
   const json oracle = json::parse(read_file(fixtures() + "/trl_rows_oracle.json"));
   ASSERT_GE(oracle["cases"].size(), 16u);
   for (const json& one : oracle["cases"]) {

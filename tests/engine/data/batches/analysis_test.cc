@@ -20,14 +20,14 @@ TEST(Analysis, RowsAreMeasured) {
   ASSERT_TRUE(dataset) << dataset.error().to_string();
   for (const int threads : {1, 3}) {
     EXPECT_EQ(metric_of_rows(**dataset, "length", threads).value(), (std::vector<int64_t>{3, 4}));
-    // Of 7 tokens, as the rows are cut, five are 1.
+    // Five of the 7 tokens, after cutting, are 1.
     const double one = std::log(7.0 / 5), other = std::log(7.0);
     EXPECT_EQ(metric_of_rows(**dataset, "vocabulary_rarity", threads).value(),
               (std::vector<int64_t>{std::llround(2 * one + other), std::llround(3 * one + other)}));
   }
 }
 
-TEST(Analysis, TheFilesAreDeepSpeeds) {
+TEST(Analysis, WritesDeepSpeedsFiles) {
   MemoryFiles files;
   std::vector<int64_t> of_row(450);
   for (size_t row = 0; row < of_row.size(); ++row)
@@ -46,7 +46,7 @@ TEST(Analysis, TheFilesAreDeepSpeeds) {
   ASSERT_EQ(rows.count(), 225);
   for (int64_t i = 0; i < rows.count(); ++i)
     for (const int64_t row : rows.list(i)) EXPECT_EQ(of_row[static_cast<size_t>(row)], i);
-  // 225 values make groups of two.
+  // 225 values are merged in groups of two.
   const Lists merged = read("index_to_sample_percentile_merged");
   EXPECT_EQ(merged.count(), 113);
   EXPECT_EQ(merged.values, rows.values);

@@ -15,7 +15,7 @@ TEST(Batch, LaysRowsEndToEnd) {
   EXPECT_EQ(batch.tokens(), 6) << "no more than the rows have";
 }
 
-TEST(BatchDeathTest, LabelsOfAnotherLengthStop) {
+TEST(BatchDeathTest, LabelsMustHaveTheLengthOfTheIds) {
   const std::vector<Sample> samples = {{{1, 2}, {1}}};
   EXPECT_DEATH(collate(samples), "check failed");
   EXPECT_DEATH(collate({}), "check failed");

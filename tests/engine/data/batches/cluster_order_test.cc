@@ -31,8 +31,8 @@ TEST(ClusterOrder, OnlyAdmittedRowsAreDealt) {
       EXPECT_LT(row, step < 3 ? 10 : step < 7 ? 15 : 40) << "step " << step;
 }
 
-/// Before a row of a cluster comes again, all the others have come, whatever was admitted between.
-TEST(ClusterOrder, AClusterIsDealtWholeBeforeItsRowsComeAgain) {
+/// No row of a cluster repeats before all its rows were dealt, even if others are admitted.
+TEST(ClusterOrder, NoRowRepeatsBeforeItsWholeClusterWasDealt) {
   ClusterOrder order(three(), 4, 7);
   std::map<int64_t, int64_t> seen;
   for (int64_t step = 0; step < 60; ++step) {
@@ -48,8 +48,8 @@ TEST(ClusterOrder, AClusterIsDealtWholeBeforeItsRowsComeAgain) {
   }
 }
 
-/// In proportion to its size: one pass through what is admitted takes all of each cluster.
-TEST(ClusterOrder, OnePassTakesEachClusterWhole) {
+/// Clusters are taken in proportion to size: one pass over the admitted rows takes each completely.
+TEST(ClusterOrder, OnePassTakesEachClusterCompletely) {
   ClusterOrder order(three(), 5, 1);
   std::multiset<bool> second;
   for (int64_t step = 3; step < 6; ++step)
@@ -62,7 +62,7 @@ TEST(ClusterOrder, OnePassTakesEachClusterWhole) {
   EXPECT_EQ(seen[2], 5);
 }
 
-TEST(ClusterOrder, AStepIsTheSameWhateverWasAskedBefore) {
+TEST(ClusterOrder, AStepDoesNotDependOnEarlierCalls) {
   ClusterOrder straight(three(), 4, 42), other(three(), 4, 43);
   bool differs = false;
   for (int64_t step = 0; step < 40; ++step) {

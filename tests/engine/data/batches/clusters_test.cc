@@ -1,5 +1,5 @@
-// Which rows a curriculum admits: the rule on small examples, and the recorded runs of DeepSpeed,
-// every row of which has to be in the pool of its step.
+// Which rows a curriculum admits: the rule on small examples, and the recorded runs of
+// DeepSpeed, whose every row must be in the pool of its step.
 #include "engine/data/batches/clusters.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ MetricFiles metric(bool percentile, int64_t max, std::vector<Level> levels) {
           .levels = std::move(levels)};
 }
 
-TEST(Clusters, AValueIsTheMetricOfTheRow) {
+TEST(Clusters, AValueDifficultyIsTheRowsMetric) {
   MemoryFiles files;
   ASSERT_TRUE(write_metric(files, "out", "m", {9, 4, 9, 5}));
   const auto levels = row_levels(files, metric(false, 9, {}), 4, 1);
@@ -37,7 +37,7 @@ TEST(Clusters, AValueIsTheMetricOfTheRow) {
   EXPECT_EQ(*levels, (std::vector<int64_t>{4, 9, 5}));  // the first row is held out
 }
 
-TEST(Clusters, APercentileIsThePlaceInTheOrderOfTheMetric) {
+TEST(Clusters, APercentileIsThePositionInTheOrderOfTheMetric) {
   MemoryFiles files;
   ASSERT_TRUE(write_metric(files, "out", "m", {50, 10, 40, 10, 30, 20, 60}));
   // In order: rows 1, 3, 5, 4, 2, 0, 6. Of 7 rows each of 3 parts has 2, and the last takes the rest.
@@ -65,7 +65,7 @@ TEST(Clusters, FilesOfOtherDataAreRefused) {
   EXPECT_NE(refused(twisted, 4).find("row 1 is listed twice"), std::string::npos);
 }
 
-TEST(Clusters, ARowComesWithTheLastOfItsMetrics) {
+TEST(Clusters, ARowIsAdmittedWhenAllMetricsAdmitIt) {
   const MetricLevels small{{1, 2, 3, 1, 9}, {{0, 2}, {5, 3}}};
   const MetricLevels other{{1, 1, 1, 7, 1}, {{0, 1}, {4, 7}}};
   const auto one = make_clusters(std::span(&small, 1));
@@ -84,8 +84,8 @@ TEST(Clusters, ARowComesWithTheLastOfItsMetrics) {
   EXPECT_NE(none.error().to_string().find("raise min_difficulty"), std::string::npos);
 }
 
-/// What the rows of a recorded run were drawn from: each is in the pool of its step, and the pools
-/// of the percentile runs are as large as the rule says.
+/// The rows of a recorded run: each is in the pool of its step, and the pools of the percentile
+/// runs are as large as the rule says.
 TEST(ClustersGolden, EveryRecordedRowIsInThePool) {
   const auto recorded = golden_directory() / "curriculum";
   if (!std::filesystem::exists(recorded))

@@ -30,7 +30,7 @@ TEST(CutRows, ALongerLengthChangesNothing) {
   EXPECT_EQ(same.row_lengths, whole.row_lengths);
 }
 
-TEST(CutRows, ATargetIsALabelThatATokenBeforeItPredicts) {
+TEST(CutRows, CountsLabelsThatAreNotIgnoredAfterTheFirstToken) {
   EXPECT_EQ(targets(three_rows()), 2 + 1 + 1);
   EXPECT_EQ(targets(cut_rows(three_rows(), 2)), 0 + 1 + 1);
   EXPECT_EQ(targets(cut_rows(three_rows(), 1)), 0);

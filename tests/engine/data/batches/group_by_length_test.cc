@@ -19,7 +19,7 @@ Lengths lengths_of(int64_t rows) {
   return std::make_shared<const std::vector<int32_t>>(std::move(lengths));
 }
 
-/// The order of an epoch, by its description: whole lists, no places.
+/// The order of an epoch, computed with whole lists as its description says.
 std::vector<int64_t> whole_epoch(const std::vector<int32_t>& lengths, int64_t batch, uint64_t seed,
                                  uint64_t epoch) {
   const int64_t rows = std::ssize(lengths);
@@ -39,7 +39,7 @@ std::vector<int64_t> whole_epoch(const std::vector<int32_t>& lengths, int64_t ba
   return order;
 }
 
-TEST(GroupByLength, IsHuggingFacesOrderOfMegaBatches) {
+TEST(GroupByLength, OrdersMegaBatchesLikeHuggingFace) {
   for (const int64_t rows : {1, 3, 8, 100, 1000, 5003}) {
     for (const int64_t batch : {1, 4, 6}) {
       const Lengths lengths = lengths_of(rows);
@@ -58,7 +58,7 @@ TEST(GroupByLength, IsHuggingFacesOrderOfMegaBatches) {
   }
 }
 
-TEST(GroupByLength, AnyPlaceAtAnyTime) {
+TEST(GroupByLength, PlacesCanBeReadInAnyOrder) {
   const Lengths lengths = lengths_of(700);
   GroupByLength ordered(lengths, 2, 3), asked(lengths, 2, 3);
   std::vector<int64_t> want;
@@ -70,7 +70,7 @@ TEST(GroupByLength, AnyPlaceAtAnyTime) {
   }
 }
 
-TEST(GroupByLength, TheSamplerDealsIt) {
+TEST(GroupByLength, TheSamplerUsesIt) {
   const Lengths lengths = lengths_of(400);
   const SamplerOptions options{
       .rows = 400, .accumulation = 2, .world = 2, .micro_batch = 3, .seed = 9, .lengths = lengths};
@@ -81,7 +81,7 @@ TEST(GroupByLength, TheSamplerDealsIt) {
     for (int64_t rank = 0; rank < 2; ++rank)
       for (int64_t row = 0; row < 3; ++row, ++place)
         EXPECT_EQ(sampler.index(34, micro, rank, row), want[place]);
-  // What grouping is for: the longest row of a micro-batch is hardly longer than its shortest.
+  // The purpose of grouping: the rows of a micro-batch have nearly the same length.
   const auto spread = [&](const Sampler& one) {
     int64_t sum = 0;
     for (int64_t step = 0; step < 30; ++step) {
@@ -99,7 +99,7 @@ TEST(GroupByLength, TheSamplerDealsIt) {
   EXPECT_LT(spread(sampler) * 4, spread(Sampler(plain)));
 }
 
-TEST(GroupByLength, NeedsARandomOrder) {
+TEST(GroupByLength, RequiresShuffle) {
   EXPECT_DEATH(Sampler({.rows = 4, .shuffle = false, .lengths = lengths_of(4)}), "shuffle");
   EXPECT_DEATH(Sampler({.rows = 4, .lengths = lengths_of(5)}), "rows");
 }

@@ -20,7 +20,7 @@ void put(std::string& bytes, T value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// The two files as DeepSpeed writes them, of numbers of type T with that code.
+/// Writes the two files as DeepSpeed does, with numbers of type T and this code.
 template <typename T>
 void write_as(Files& files, uint8_t code, const std::vector<std::vector<T>>& all) {
   std::string idx("MMIDIDX\0\0", 9), bin;
@@ -39,7 +39,7 @@ void write_as(Files& files, uint8_t code, const std::vector<std::vector<T>>& all
   ASSERT_TRUE(files.write_synced("f.bin", bin));
 }
 
-TEST(IndexedLists, WhatIsWrittenIsRead) {
+TEST(IndexedLists, WrittenListsAreReadBack) {
   MemoryFiles files;
   const int64_t large = int64_t{1} << 40;
   for (const auto& all : {std::vector<std::vector<int64_t>>{{3, 1}, {}, {2}}, {{large, -1}}, {}}) {
@@ -53,7 +53,7 @@ TEST(IndexedLists, WhatIsWrittenIsRead) {
   EXPECT_EQ(lists_of({{3, 1}, {2}}).list(1)[0], 2);
 }
 
-TEST(IndexedLists, TheTypesOfAllVersionsAreRead) {
+TEST(IndexedLists, ReadsTheTypesOfAllVersions) {
   MemoryFiles files;
   const auto same = [&] {
     const auto read = read_lists(files, "f");
@@ -77,7 +77,7 @@ TEST(IndexedLists, TheTypesOfAllVersionsAreRead) {
   write_as<uint64_t>(files, 10, {{7}, {1, 2}}), same();
 }
 
-TEST(IndexedLists, WhatIsDamagedIsRefused) {
+TEST(IndexedLists, RefusesDamagedFiles) {
   MemoryFiles files;
   const auto refused = [&](const std::string& what) {
     const auto read = read_lists(files, "f");
@@ -85,7 +85,7 @@ TEST(IndexedLists, WhatIsDamagedIsRefused) {
     EXPECT_EQ(read.error().kind, ErrorKind::BadInput) << what;
     EXPECT_NE(read.error().to_string().find(what), std::string::npos) << read.error().to_string();
   };
-  refused("f.idx");  // neither is there
+  refused("f.idx");  // both files are missing
   write_as<int32_t>(files, 4, {{7}, {1, 2}});
   const std::string idx = *files.read_all("f.idx"), bin = *files.read_all("f.bin");
   const auto with = [&](size_t at, char value) {

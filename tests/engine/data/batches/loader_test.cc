@@ -8,7 +8,7 @@
 namespace dsj::data {
 namespace {
 
-/// Row i is one token, i.
+/// Row i is the single token i.
 Result<Sample> row_as_token(int64_t row) {
   const auto id = static_cast<int32_t>(row);
   return Sample{.input_ids = {id}, .labels = {id}};
@@ -53,7 +53,7 @@ TEST(Loader, GivesAShortMicroBatchWhereAnEpochEnds) {
   }
 }
 
-TEST(Loader, AnErrorComesInItsPlaceAndStays) {
+TEST(Loader, AnErrorComesInsteadOfItsMicroBatchAndRepeats) {
   const Sampler sampler({.rows = 100, .shuffle = false});
   std::atomic<int64_t> last = -1;
   Loader loader(
@@ -69,10 +69,10 @@ TEST(Loader, AnErrorComesInItsPlaceAndStays) {
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().message, "row 4 is bad");
   }
-  EXPECT_EQ(last, 4);  // nothing behind the error was asked for
+  EXPECT_EQ(last, 4);  // no row after the error was requested
 }
 
-TEST(Loader, StaysWithinItsBound) {
+TEST(Loader, HoldsNoMoreThanAheadMax) {
   const Sampler sampler({.rows = 1000, .shuffle = false});
   std::atomic<int64_t> made = 0;
   std::latch four(4);
@@ -92,7 +92,7 @@ TEST(Loader, StaysWithinItsBound) {
   EXPECT_LE(made, 24);  // stopped while the queue was full, without a deadlock
 }
 
-TEST(Loader, APackIsItsRowsInTheirOrder) {
+TEST(Loader, APackHasItsRowsInOrder) {
   std::vector<RowSize> rows;
   for (int32_t i = 0; i < 40; ++i) rows.push_back({1 + i * 13 % 9, 0});
   const Packs packs(rows, 12);
@@ -118,7 +118,7 @@ TEST(Loader, APackIsItsRowsInTheirOrder) {
   }
 }
 
-TEST(Loader, StopsBeforeAnythingWasTaken) {
+TEST(Loader, CanStopBeforeAnythingWasTaken) {
   const Sampler sampler({.rows = 10});
   for (int round = 0; round < 50; ++round) {
     std::atomic<int64_t> made = 0;

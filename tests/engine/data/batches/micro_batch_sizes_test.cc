@@ -16,7 +16,7 @@ std::vector<RowSize> sizes_of(int64_t rows) {
   return sizes;
 }
 
-TEST(MicroBatchSizes, AreTheLargestThatTheSamplerDeals) {
+TEST(MicroBatchSizes, EqualTheLargestThatTheSamplerDeals) {
   const auto sizes = sizes_of(101);
   const Sampler sampler({.rows = 101, .accumulation = 2, .world = 3, .micro_batch = 4, .seed = 8});
   const auto got = largest_micro_batches(sampler, sizes, 9);
@@ -54,12 +54,12 @@ TEST(MicroBatchSizes, ALongRunIsBoundedByItsLongestRows) {
     EXPECT_LE(size.tokens, bound.at(rows).tokens);
     EXPECT_LE(size.targets, bound.at(rows).targets);
   }
-  // Fewer rows than a micro-batch: it is short, and the bound takes some twice.
+  // Fewer rows than a micro-batch: it is short, and the bound counts some rows twice.
   const Sampler few({.rows = 1, .micro_batch = 4});
   const std::vector<RowSize> one = {{7, 3}};
   EXPECT_EQ(largest_micro_batches(few, one, 100, 1).at(4).tokens, 28);
   EXPECT_EQ(largest_micro_batches(few, one, 100).at(4).tokens, 7);
-  // One rank, an epoch of 4 + 1 rows: the short micro-batch and the next epoch's rows never meet.
+  // One rank, an epoch of 4 + 1 rows: the short micro-batch never contains rows of the next epoch.
   const std::vector<RowSize> five = {{1, 0}, {1, 0}, {1, 0}, {1, 0}, {50, 9}};
   const Sampler in_order({.rows = 5, .micro_batch = 4, .shuffle = false});
   const auto most = largest_micro_batches(in_order, five, 4);

@@ -26,7 +26,7 @@ std::vector<int64_t> rows_in(const Packs& packs, int64_t pack) {
   return rows;
 }
 
-TEST(Packs, TheLongestRowFirstIntoTheFullestPackThatHasRoom) {
+TEST(Packs, PutsTheLongestRowFirstIntoTheFullestPackWithRoom) {
   // 7 opens pack 0 (room 3), 6 opens pack 1 (room 4), 4 fits pack 1 only, 3 fills pack 0, 2 opens 2.
   const auto rows = rows_of_sizes({2, 4, 7, 3, 6});
   const Packs packs(rows, 10);
@@ -40,7 +40,7 @@ TEST(Packs, TheLongestRowFirstIntoTheFullestPackThatHasRoom) {
   EXPECT_DOUBLE_EQ(packs.filled(), 22.0 / 30);
 }
 
-/// The same rule, by looking at every pack for every row.
+/// The same rule, by examining every pack for every row.
 std::vector<std::vector<int64_t>> slow_packs(const std::vector<RowSize>& rows, int64_t capacity) {
   std::vector<int64_t> order(rows.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
@@ -62,7 +62,7 @@ std::vector<std::vector<int64_t>> slow_packs(const std::vector<RowSize>& rows, i
   return packs;
 }
 
-TEST(Packs, EveryRowLiesInOnePackAsTheRuleSays) {
+TEST(Packs, EveryRowIsInOnePackByTheRule) {
   std::mt19937 draw(11);
   for (int round = 0; round < 200; ++round) {
     std::vector<int32_t> tokens(1 + draw() % 60);
@@ -76,11 +76,11 @@ TEST(Packs, EveryRowLiesInOnePackAsTheRuleSays) {
   }
 }
 
-TEST(Packs, ARowThatDoesNotFitIsAMistake) {
+TEST(Packs, ARowThatDoesNotFitFailsACheck) {
   EXPECT_DEATH(Packs(rows_of_sizes({11}), 10), "row.tokens <= capacity");
 }
 
-TEST(Packs, AsTrlPacksThem) {
+TEST(Packs, EqualTrlsPacks) {
   const auto cases = nlohmann::json::parse(read_file(fixtures() + "/packs_oracle.json"));
   ASSERT_GE(cases.size(), 6u);
   for (const auto& one : cases) {
@@ -95,7 +95,7 @@ TEST(Packs, AsTrlPacksThem) {
       ASSERT_EQ(parts, one["wrapped"][pack]) << "pack " << pack;
     }
     if (!one.contains("bfd_split")) continue;
-    // Rows of one length are alike to both; their order is not the same.
+    // Rows of equal length are interchangeable; the two orders differ.
     const auto& want = one["bfd_split"];
     const Packs split(rows, capacity, PackingStrategy::BfdSplit);
     ASSERT_EQ(split.count(), std::ssize(want));
@@ -162,7 +162,7 @@ TEST(Packs, EveryTokenIsInOnePartAndTheTargetsAreBounds) {
   }
 }
 
-TEST(Packs, ARowThatHasLostTokensIsAnError) {
+TEST(Packs, ARowWithFewerTokensThanBeforeIsAnError) {
   const Packs packs(rows_of_sizes({5, 7}), 4, PackingStrategy::Wrapped);
   const auto row_at = [](int64_t) -> Result<Sample> {
     return Sample{.input_ids = {1, 2}, .labels = {1, 2}};

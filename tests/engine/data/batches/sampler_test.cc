@@ -11,7 +11,7 @@
 namespace dsj::data {
 namespace {
 
-/// All rows of one step: by micro-step, by rank, by their place.
+/// All rows of one step, by micro-step, rank and place.
 std::vector<int64_t> step_rows(const Sampler& sampler, int64_t step) {
   std::vector<int64_t> rows;
   const auto& o = sampler.options();
@@ -25,7 +25,7 @@ std::vector<int64_t> step_rows(const Sampler& sampler, int64_t step) {
   return rows;
 }
 
-TEST(Sampler, WithoutShuffleItIsTheFilesOrder) {
+TEST(Sampler, WithoutShuffleTheOrderIsTheFiles) {
   const Sampler sampler(
       {.rows = 10, .accumulation = 2, .world = 2, .micro_batch = 3, .shuffle = false});
   EXPECT_EQ(step_rows(sampler, 0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1}));
@@ -35,7 +35,7 @@ TEST(Sampler, WithoutShuffleItIsTheFilesOrder) {
   EXPECT_EQ(sampler.epoch(1), 1);
 }
 
-/// 33 rows, 32 a step: the second step of an epoch has the last row.
+/// 33 rows, 32 per step: the second step of an epoch has the last row.
 TEST(Sampler, AnEpochEndsWithAShortStep) {
   SamplerOptions options{
       .rows = 33, .accumulation = 8, .world = 2, .micro_batch = 2, .shuffle = false};
@@ -54,8 +54,8 @@ TEST(Sampler, AnEpochEndsWithAShortStep) {
   EXPECT_EQ(step_rows(one, 3), (std::vector<int64_t>{32}));
 }
 
-/// 33 rows, 4 a micro-step of two ranks: one row is left out, not the short step.
-TEST(Sampler, TrainersDropLastLeavesOutWhatFillsNoMicroStep) {
+/// 33 rows, 4 per micro-step of two ranks: one row is left out, but not the short step.
+TEST(Sampler, TrainersDropLastLeavesOutRowsThatFillNoMicroStep) {
   SamplerOptions options{.rows = 35,
                          .accumulation = 5,
                          .world = 2,
@@ -74,11 +74,12 @@ TEST(Sampler, TrainersDropLastLeavesOutWhatFillsNoMicroStep) {
   EXPECT_EQ(one.micro_rows(3, 1), 2) << "no short micro-batch";
 }
 
-/// What transformers and accelerate make of an epoch, written from their documentation: torch's
-/// BatchSampler cuts the epoch's order into micro-batches; with drop_last it leaves out a short one, and
-/// accelerate's BatchSamplerShard leaves out a round that has no batch for every process. Else, several processes take them in turn; if
-/// the last round is not full, rows follow from the beginning of the epoch, again and again if the
-/// epoch is shorter than a round. A step takes `accumulation` rounds, the epoch's last step the rest.
+/// An epoch of transformers and accelerate, written from their documentation: torch's
+/// BatchSampler cuts the epoch's order into micro-batches; with drop_last it leaves out a short
+/// one, and accelerate's BatchSamplerShard leaves out a round without a batch for every
+/// process. Otherwise several processes take batches in turn; if the last round is not full,
+/// rows follow from the beginning of the epoch, repeatedly if the epoch is shorter than a
+/// round. A step takes `accumulation` rounds, the epoch's last step the rest.
 std::vector<std::vector<std::vector<std::vector<int64_t>>>> steps_of_an_epoch(
     const std::vector<int64_t>& order, const SamplerOptions& o) {
   std::vector<std::vector<int64_t>> micro_batches;
@@ -108,7 +109,7 @@ std::vector<std::vector<std::vector<std::vector<int64_t>>>> steps_of_an_epoch(
   return steps;
 }
 
-TEST(Sampler, DealsEachEpochAsTrainerAndAccelerate) {
+TEST(Sampler, DealsEachEpochLikeTrainerAndAccelerate) {
   std::mt19937_64 draws(33);
   const auto draw = [&](int64_t most) {
     return 1 + static_cast<int64_t>(draws() % static_cast<uint64_t>(most));
@@ -160,7 +161,7 @@ TEST(Sampler, DealsEachEpochAsTrainerAndAccelerate) {
         }
         ++step;
       }
-      // Every row once, and the epoch's first ones again where ranks are filled up.
+      // Every row once; the epoch's first rows again where ranks are filled up.
       std::multiset<int64_t> seen;
       for (int64_t of = step - sampler.steps_per_epoch(); of < step; ++of)
         for (const int64_t row : step_rows(sampler, of)) seen.insert(row);
@@ -183,7 +184,7 @@ TEST(Sampler, DropLastStartsTheNextEpochWithAWholeBatch) {
   EXPECT_EQ(step_rows(dropping, 1), (std::vector<int64_t>{4, 5, 6, 7}));
   EXPECT_EQ(step_rows(dropping, 2), (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(dropping.epoch(2), 1);
-  options.shuffle = true;  // which rows are left out changes with the epoch's order
+  options.shuffle = true;  // the rows that are left out change with the epoch's order
   const Sampler shuffled(options);
   std::set<int64_t> seen;
   for (int64_t step = 0; step < 40; ++step)
@@ -217,8 +218,8 @@ TEST(Sampler, SeedAndEpochChangeTheOrder) {
 }
 
 TEST(Sampler, ShuffledRowsAreSpreadEvenly) {
-  // Where do the first 1000 of 10,000 positions go? Each tenth of the file should get about 100;
-  // 5 standard deviations (of 9.5) are far from any drift a bad mixer shows.
+  // The destinations of the first 1000 of 10,000 positions: each tenth of the file should get
+  // about 100. A bad mixer deviates by more than 5 standard deviations (of 9.5).
   for (uint64_t seed = 0; seed < 20; ++seed) {
     std::vector<int> tenth(10);
     int64_t neighbours = 0;
@@ -234,7 +235,7 @@ TEST(Sampler, ShuffledRowsAreSpreadEvenly) {
   }
 }
 
-/// In an epoch's last step, 7 rows here, more or fewer ranks are filled up with other rows.
+/// In an epoch's last step (7 rows here) another number of ranks is filled up with other rows.
 TEST(Sampler, SameGlobalBatchSameRowsAtAnyWorldSize) {
   const auto sampler = [](int64_t accumulation, int64_t world, int64_t micro) {
     return Sampler({.rows = 103,
@@ -257,7 +258,7 @@ TEST(Sampler, SameGlobalBatchSameRowsAtAnyWorldSize) {
 }
 
 TEST(Sampler, TheOrderItselfIsPartOfTheResult) {
-  // Written down from a run: a change here changes every loss and breaks resume.
+  // Recorded from a run: a change here changes every loss and breaks resume.
   std::vector<int64_t> rows;
   for (int64_t i = 0; i < 12; ++i) rows.push_back(permuted(i, 100, 42, 0));
   EXPECT_EQ(rows, (std::vector<int64_t>{33, 27, 45, 81, 35, 17, 4, 67, 1, 77, 90, 3}));

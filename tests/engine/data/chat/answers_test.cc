@@ -1,4 +1,4 @@
-// The quick ways to find answers against the slow one.
+// Compares the quick ways to find answers with the slow one.
 #include "engine/data/chat/answers.h"
 
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@ namespace {
 
 const std::vector<std::string> kSpecials = {"<|im_start|>", "<|im_end|>", "<s>", "</s>"};
 
-/// Each turn like the other.
+/// All turns are rendered alike.
 constexpr char kPlain[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-/// As Qwen3: the answers behind the last question show their reasoning, the others do not.
+/// Like Qwen3: only answers after the last question show their reasoning.
 constexpr char kThinks[] =
     "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}"
     "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
@@ -22,11 +22,11 @@ constexpr char kThinks[] =
     "{% if m.role == 'assistant' and loop.index0 > ns.last %}<think>\n\n</think>\n\n{% endif %}"
     "{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-/// As DeepSeek-R1: the prompt opens what an answer does not show.
+/// Like DeepSeek-R1: the prompt opens a <think> that an answer does not show.
 constexpr char kOpens[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}";
-/// Numbers the turns from the end: no turn is rendered alike when others follow.
+/// Numbers the turns from the end, so every turn changes when others follow.
 constexpr char kCounts[] =
     "{% for m in messages %}<|im_start|>{{ m.role }} {{ loop.revindex }}\n{{ m.content }}"
     "<|im_end|>\n{% endfor %}";
@@ -35,7 +35,7 @@ ChatTemplate form_of(const char* source) {
   return ChatTemplate::parse(source, "form", {}, kSpecials, 0).value();
 }
 
-/// Some answers are not learned, some have no text, some repeat what is around them.
+/// Some answers are not learned, some are empty, some repeat the text around them.
 std::vector<Turn> drawn_turns(uint64_t seed, size_t count) {
   Lcg r(seed);
   const auto text = [&] {
@@ -52,7 +52,7 @@ std::vector<Turn> drawn_turns(uint64_t seed, size_t count) {
   return turns;
 }
 
-TEST(Answers, TheQuickWaysFindWhatTheSlowOneFinds) {
+TEST(Answers, TheQuickWaysAgreeWithTheSlowOne) {
   for (const char* source : {kPlain, kThinks, kOpens}) {
     const ChatTemplate form = form_of(source);
     for (uint64_t seed = 0; seed < 60; ++seed) {
@@ -86,11 +86,11 @@ TEST(Answers, TurnsThatChangeWithWhatFollowsAreRefused) {
   const auto whole = form.render(turns, tools, false).value();
   const auto spans = learned_spans(form, turns, tools, whole);
   ASSERT_FALSE(spans);
-  EXPECT_NE(spans.error().message.find("what is learned of it is unknown"), std::string::npos);
+  EXPECT_NE(spans.error().message.find("its learned part cannot be determined"), std::string::npos);
 }
 
-/// One by one it takes tens of times as long.
-TEST(Answers, SixHundredTurns) {
+/// spans_one_by_one would take tens of times as long.
+TEST(Answers, SixHundredTurnsUseAQuickWay) {
   const ChatTemplate form = form_of(kThinks);
   const std::vector<Turn> turns = drawn_turns(3, 600);
   const jinja::Value tools = jinja::Value::none();
@@ -124,7 +124,7 @@ TEST(Answers, WithoutAGenerationPromptTheHeaderIsNotLearned) {
   }
 }
 
-TEST(Answers, TheEndTokenIsTheLongestInFrontOfWhiteSpace) {
+TEST(Answers, TheEndTokenIsTheLongestBeforeWhiteSpace) {
   EXPECT_EQ(end_token("a</s>\n ", kSpecials), "</s>");
   EXPECT_EQ(end_token("a", kSpecials), "");
   EXPECT_EQ(end_token("a<|im_end|>b", kSpecials), "");

@@ -1,5 +1,5 @@
 // Conversations: ids and labels equal to transformers' apply_chat_template
-// (fixtures/chat_oracle.json, made by tests/oracle/chat_oracle.py); which template is taken.
+// (fixtures/chat_oracle.json, made by tests/oracle/chat_oracle.py); which template is used.
 #include "engine/data/chat/chat.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ struct ChatModel {
     EXPECT_TRUE(loaded) << loaded.error().to_string();
     tokenizer = std::move(*loaded);
   }
-  /// A template named here, whether or not the small vocabulary has its tokens.
+  /// A named template, even if the small vocabulary lacks its tokens.
   ChatTemplate form(const std::string& wanted) {
     jinja::Context tokens;
     if (const auto bos = tokenizer->bos_id())
@@ -66,7 +66,7 @@ json chat(const std::string& answer = "fine") {
             {{"role", "assistant"}, {"content", answer}}}}};
 }
 
-TEST(Chat, AKeptCheckHoldsForItsTemplateAlone) {
+TEST(Chat, ACachedCheckAppliesToItsTemplateOnly) {
   ChatModel model("qwen2");
   TempDir cache;
   json row = chat();
@@ -126,7 +126,7 @@ TEST(Chat, LongRowsAreCutAtTheRight) {
   EXPECT_EQ((*cut)->truncated_rows(), 1);
 }
 
-TEST(Chat, TemplateOfTheModelIsRendered) {
+TEST(Chat, TheModelsTemplateIsRendered) {
   const std::string text =
       "{%- for message in messages %}\n  {{- \"<|im_start|>\" + message['role'] + '\\n' + "
       "message['content'] + '<|im_end|>' + '\\n' }}\n{%- endfor %}{% if add_generation_prompt %}"
@@ -140,11 +140,12 @@ TEST(Chat, TemplateOfTheModelIsRendered) {
   known.folder.write("chat_template.jinja", "{{ messages }}");
   const auto unknown = known.open({chat()});
   ASSERT_FALSE(unknown) << "the file goes before tokenizer_config.json";
-  EXPECT_NE(unknown.error().message.find("what is learned of it is unknown"), std::string::npos)
+  EXPECT_NE(unknown.error().message.find("its learned part cannot be determined"),
+            std::string::npos)
       << unknown.error().message;
 }
 
-/// Published templates as their files hold them: line ends within strings are line ends.
+/// Published templates as in their files: line ends inside strings are real line ends.
 const std::map<std::string, std::string> kPublished = {
     {"llama3",
      "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
@@ -170,10 +171,10 @@ const std::map<std::string, std::string> kPublished = {
      "m['content'] + "
      "' [/INST]' }}{% else %}{{ m['content'] + eos_token }}{% endif %}{% endfor %}"}};
 
-TEST(Chat, PublishedTemplatesAreRenderedInBothWritings) {
+TEST(Chat, PublishedTemplatesRenderWithEscapedAndRealLineEnds) {
   for (const auto& [name, text] : kPublished) {
     if (name == "mistral") continue;
-    std::string escaped;  // as a .jinja file may hold it
+    std::string escaped;  // as in a .jinja file
     for (const char c : text) escaped += c == '\n' ? std::string("\\n") : std::string(1, c);
     ASSERT_NE(text, escaped);
     for (const std::string& writing : {text, escaped}) {
@@ -184,7 +185,7 @@ TEST(Chat, PublishedTemplatesAreRenderedInBothWritings) {
           chat_sample(chat(), chat().dump(), *model.tokenizer, model.form(name), {}, 2048);
       ASSERT_TRUE(named) << name << ": " << named.error().to_string();
       EXPECT_EQ((*found)->at(0)->input_ids, named->sample.input_ids) << name;
-      if (name == "llama3") continue;  // whose end token is no token of this vocabulary
+      if (name == "llama3") continue;  // its end token is not in this vocabulary
       EXPECT_EQ((*found)->at(0)->labels, named->sample.labels) << name;
     }
   }
@@ -199,7 +200,7 @@ std::string ascii(Lcg& r) {
   return text;
 }
 
-/// What is learned of the conversation, piece by piece.
+/// The learned parts of the conversation.
 std::vector<std::string> learned(const std::string& source, const json& row) {
   const auto form =
       ChatTemplate::parse(source, "t.jinja", {{"eos_token", "</s>"}}, {"<|im_end|>", "</s>"}, 0);
@@ -222,22 +223,22 @@ json turns(std::initializer_list<std::pair<const char*, const char*>> all) {
 
 using Texts = std::vector<std::string>;
 
-TEST(Chat, AnswersAreFoundByWhatLeadsToThem) {
+TEST(Chat, AnswersAreFoundByRenderingTheTurnsBeforeThem) {
   const json row = turns({{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d "}});
   EXPECT_EQ(learned(kPublished.at("chatml"), row), (Texts{"b<|im_end|>", "d <|im_end|>"}))
       << "the line end behind the end token is not learned";
   json first = row;
   first["messages"][1]["weight"] = 0;
   EXPECT_EQ(learned(kPublished.at("chatml"), first), (Texts{"d <|im_end|>"}));
-  // No special token ends these answers: all that follows them is learned.
+  // No special token ends these answers, so the text after them is learned, too.
   EXPECT_EQ(learned("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
                     "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}",
                     row),
             (Texts{"b\n", "d \n"}));
 }
 
-TEST(Chat, LongConversationsLearnAsShortOnes) {
-  // The second template refuses two turns of one speaker in a row, so each answer is looked for alone.
+TEST(Chat, LongConversationsLearnLikeShortOnes) {
+  // The second template refuses two turns of one speaker in a row, so each answer is located alone.
   const std::string
       chatml = kPublished.at("chatml"),
       strict =
@@ -267,7 +268,7 @@ TEST(Chat, GenerationBlocksSayWhatIsLearned) {
   EXPECT_EQ(learned(source, row), (Texts{"c!"}));
 }
 
-/// As Qwen3's: only the last answer keeps its reasoning, an empty one if it has none.
+/// Like Qwen3's: only the last answer keeps its reasoning, which may be empty.
 constexpr char kThinking[] =
     "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|im_start|>assistant\n' }}"
     "{% set answer = m.content.split('</think>')[-1].lstrip('\n') %}{% if loop.last %}"
@@ -285,7 +286,7 @@ TEST(Chat, AnAnswerThatChangesWhenTurnsFollowEndsAtItsEndToken) {
       learned("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}",
               turns({{"user", "a"}, {"assistant", "b"}}));
   ASSERT_EQ(refused.size(), 1u);
-  EXPECT_NE(refused[0].find("turn 1: what is learned of it is unknown"), std::string::npos)
+  EXPECT_NE(refused[0].find("turn 1: its learned part cannot be determined"), std::string::npos)
       << refused[0];
 }
 
@@ -311,7 +312,7 @@ TEST(Chat, ToolsAndTheirCallsAreRenderedInTheirOrder) {
   other["tools"] = R"([{"z": 1}])";
   EXPECT_TRUE(conversation_of(other, other.dump())->tools.sequence()) << "tools may be JSON text";
   const auto none = learned(kPublished.at("chatml"), row);
-  EXPECT_NE(none.at(0).find("tools: the chat template has no form for them"), std::string::npos)
+  EXPECT_NE(none.at(0).find("tools: the chat template does not support them"), std::string::npos)
       << none.at(0);
 }
 
@@ -331,7 +332,7 @@ TEST(Chat, ATemplateIsTakenFromAFileOrFromNamedOnes) {
   EXPECT_EQ(ids("auto"), ids("qwen"));
 }
 
-/// Labels by where each byte-level token begins: its bytes are the text's.
+/// Labels by the offset of each byte-level token in the text.
 std::vector<int32_t> labels_by_length(const std::vector<ChatPiece>& pieces,
                                       const std::vector<int32_t>& ids, const Tokenizer& tokenizer) {
   std::vector<int32_t> labels;
@@ -350,7 +351,7 @@ std::vector<int32_t> labels_by_length(const std::vector<ChatPiece>& pieces,
   return labels;
 }
 
-/// Each answer's place by tokenizing the whole text before it, and with it: quadratic in the turns.
+/// Finds each answer by tokenizing the text before it, and with it: quadratic in the turns.
 Cut slow_sample(const std::vector<ChatPiece>& pieces, const Tokenizer& tokenizer, bool& is_prefix) {
   const auto encode = [&](const std::string& text) {
     return tokenizer.encode(text, {.add_special_tokens = false}).value();
@@ -366,7 +367,7 @@ Cut slow_sample(const std::vector<ChatPiece>& pieces, const Tokenizer& tokenizer
     const auto before = encode(text);
     text += piece.text;
     const auto with = encode(text);
-    // Text that reaches over an end may be cut in another way there: then counts say nothing.
+    // A prefix may be tokenized differently at its end; counts of tokens are then not comparable.
     for (const auto& part : {before, with})
       is_prefix = is_prefix && part.size() <= ids.size() &&
                   std::ranges::equal(part, std::span(ids).first(part.size()));
@@ -432,7 +433,7 @@ TEST(Chat, OnePassGivesTheIdsAndLabelsOfTheSlowWay) {
   EXPECT_GT(crossing, 0) << "tokens that reach over the beginning of an answer are drawn, too";
 }
 
-TEST(Chat, TheTokenThatEndsAnswersIsSeenInTheRows) {
+TEST(Chat, TheTokenThatEndsAnswersIsDetectedFromTheRows) {
   ChatModel model("qwen2");
   const auto end = [&](const json& row, int64_t length) {
     return model.open({row}, "chatml", length).value()->answer_end().value();
@@ -443,7 +444,7 @@ TEST(Chat, TheTokenThatEndsAnswersIsSeenInTheRows) {
             std::nullopt);
 }
 
-TEST(Chat, WhatCannotBeRenderedIsRefused) {
+TEST(Chat, RowsThatCannotBeRenderedAreRefused) {
   ChatModel none("qwen2"), llama("llama3");
   EXPECT_FALSE(none.open({chat()})) << "no template, none named";
   const auto tokens = llama.open({chat()}, "chatml");
@@ -456,7 +457,7 @@ TEST(Chat, WhatCannotBeRenderedIsRefused) {
   EXPECT_TRUE(llama.open({system}, "llama2"));
   const auto refused = llama.open({system}, "mistral");
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("row 0, line 1: mistral's template has no form"),
+  EXPECT_NE(refused.error().message.find("row 0, line 1: mistral's template does not support"),
             std::string::npos)
       << refused.error().message;
 }

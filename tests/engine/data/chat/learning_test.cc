@@ -27,7 +27,7 @@ std::string chosen(const Learning& learning) {
   return shown(choose_pieces(learning, two_turns(), kMarks));
 }
 
-TEST(Learning, TurnIsWhatTheTemplateSays) {
+TEST(Learning, TurnKeepsTheTemplatesEndTokens) {
   EXPECT_EQ(chosen({}), "<s>q<end>\n[yes<end>]\n<s>r<end>\n[no<end>]\n");
 }
 
@@ -36,11 +36,11 @@ TEST(Learning, AllEndTokensAreLearned) {
             "<s>q[<end>]\n[yes][<end>]\n<s>r[<end>]\n[no][<end>]\n");
 }
 
-TEST(Learning, TheLastEndTokenAlone) {
+TEST(Learning, OnlyTheLastEndTokenIsLearned) {
   EXPECT_EQ(chosen({.ends = EndTokens::Last}), "<s>q<end>\n[yes]<end>\n<s>r<end>\n[no][<end>]\n");
 }
 
-TEST(Learning, NoEndTokenAtAll) {
+TEST(Learning, NoEndTokenIsLearned) {
   EXPECT_EQ(chosen({.ends = EndTokens::None}), "<s>q<end>\n[yes]<end>\n<s>r<end>\n[no]<end>\n");
 }
 
@@ -53,7 +53,7 @@ TEST(Learning, AnswersWithoutAnEndTokenStayAsTheyAre) {
   EXPECT_EQ(shown(choose_pieces({.ends = EndTokens::All}, pieces, kMarks)), "<s>q[yes]");
 }
 
-TEST(Learning, ReadsTheWords) {
+TEST(Learning, ParsesTheSettings) {
   EXPECT_EQ(learning_of(false, false, "turn"), Learning());
   EXPECT_EQ(learning_of(true, true, "all"),
             (Learning{.inputs = true, .last_answer = true, .ends = EndTokens::All}));
@@ -76,7 +76,7 @@ TEST(Learning, WithoutHistoryTheLastLearnedTurnIsLearned) {
   EXPECT_TRUE(turns[1].learned && turns[3].learned);
 }
 
-/// The tokens of a row that have labels, as text.
+/// The text of a row's tokens that have labels.
 std::string targets(const nlohmann::json& row, const Learning& learning) {
   const TempDir dir;
   dir.write("tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json"));
@@ -105,7 +105,7 @@ const nlohmann::json kAlpaca = {
     {"output", "no"},
     {"history", nlohmann::json::array({nlohmann::json::array({"p", "yes"})})}};
 
-TEST(Learning, OfChatRows) {
+TEST(Learning, AppliesToChatRows) {
   EXPECT_EQ(targets(kChat, {}), "yes<|im_end|>no<|im_end|>");
   EXPECT_EQ(targets(kChat, {.last_answer = true}), "no<|im_end|>");
   EXPECT_EQ(targets(kChat, {.ends = EndTokens::Last}), "yesno<|im_end|>");
@@ -116,7 +116,7 @@ TEST(Learning, OfChatRows) {
             "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nno<|im_end|>\n");
 }
 
-TEST(Learning, OfAlpacaRows) {
+TEST(Learning, AppliesToAlpacaRows) {
   EXPECT_EQ(targets(kAlpaca, {}), "yes<|im_end|>no<|im_end|>");
   EXPECT_EQ(targets(kAlpaca, {.last_answer = true}), "no<|im_end|>");
   EXPECT_EQ(targets(kAlpaca, {.ends = EndTokens::None}), "yesno");

@@ -65,7 +65,7 @@ class Columns : public testing::Test {
   }
 };
 
-/// Text for text, so that 1 and 1.0, and the order of fields, count.
+/// Compared as text, so that 1 and 1.0 differ, and the order of fields counts.
 TEST_F(Columns, EveryFileHasPyarrowsRows) {
   const auto expected = ordered_json::parse(read_file(columns_fixtures() + "/rows.json"));
   ASSERT_GE(expected.size(), 20u);
@@ -79,7 +79,7 @@ TEST_F(Columns, EveryFileHasPyarrowsRows) {
   }
 }
 
-TEST_F(Columns, WhatRowsCannotHoldIsNamed) {
+TEST_F(Columns, RefusedTypesAreNamed) {
   const auto refusal = [](const std::string& name) {
     return lines_of(read_file(columns_fixtures() + "/" + name)).error;
   };
@@ -89,7 +89,7 @@ TEST_F(Columns, WhatRowsCannotHoldIsNamed) {
   EXPECT_NE(refusal("twice.arrow").find("two columns are called 'a'"), std::string::npos);
 }
 
-/// What a thread of Arrow's holds could outlive the file that it was read from.
+/// A reference held by a thread of Arrow could outlive the file.
 TEST_F(Columns, OnlyTheCallersThreadReads) {
   for (const char* name : {"types.parquet", "types.arrow", "chats-zstd-file.arrow"}) {
     EXPECT_EQ(lines_of(read_file(columns_fixtures() + "/" + name)).error, "") << name;
@@ -100,9 +100,9 @@ TEST_F(Columns, OnlyTheCallersThreadReads) {
   }
 }
 
-/// A damaged file gives a reason, or rows of JSON: no crash, no end in an exception.
-TEST_F(Columns, DamageIsSaid) {
-  // --gtest_shuffle --gtest_repeat=100 draws others.
+/// A damaged file gives an error or rows of JSON, but no crash and no exception.
+TEST_F(Columns, DamageIsReported) {
+  // --gtest_shuffle --gtest_repeat=100 draws other damage.
   std::mt19937 draw(7 + testing::UnitTest::GetInstance()->random_seed());
   int64_t refused = 0, tried = 0;
   for (const char* name :
@@ -115,7 +115,7 @@ TEST_F(Columns, DamageIsSaid) {
         damaged.resize(8 + draw() % (whole.size() - 8));
       } else {
         const size_t count = i % 3 == 1 ? 1 : 1 + draw() % 32;
-        // The ends have the descriptions of the rest.
+        // Damage the ends, which describe the rest.
         const size_t from =
             draw() % 2 ? whole.size() - std::min<size_t>(whole.size() - 8, 1500) : 8;
         for (size_t n = 0; n < count; ++n)
@@ -135,7 +135,7 @@ TEST_F(Columns, DamageIsSaid) {
   EXPECT_GT(refused, tried / 2);
 }
 
-TEST_F(Columns, TheSinksErrorIsTheReadings) {
+TEST_F(Columns, TheSinksErrorIsReturned) {
   PosixFiles files;
   const auto file = files.open_read(columns_fixtures() + "/chats-none.parquet");
   const Status done =
@@ -146,7 +146,7 @@ TEST_F(Columns, TheSinksErrorIsTheReadings) {
   EXPECT_EQ(done.error().message, "no space left on device");
 }
 
-TEST(ColumnsWithout, ThePluginIsSaidToBeMissing) {
+TEST(ColumnsWithout, AMissingPluginIsReported) {
   const std::string parquet = read_file(columns_fixtures() + "/delta.parquet");
   const std::string absent = lines_of(parquet, "/nowhere/libdsj_columns.so").error;
   EXPECT_NE(
@@ -159,10 +159,10 @@ TEST(ColumnsWithout, ThePluginIsSaidToBeMissing) {
   EXPECT_NE(lines_of(parquet, dir.write("x.so", "no library")).error.find("cannot be loaded"),
             std::string::npos);
   const std::string other = lines_of(parquet, "/lib/x86_64-linux-gnu/libz.so.1").error;
-  EXPECT_NE(other.find("is of another build"), std::string::npos) << other;
+  EXPECT_NE(other.find("is from another build"), std::string::npos) << other;
 }
 
-TEST(ColumnsWithout, AFormIsFoundByContent) {
+TEST(ColumnsWithout, TheFormIsDetectedByContent) {
   EXPECT_EQ(column_form("PAR1\x15\x04"), ColumnForm::Parquet);
   EXPECT_EQ(column_form(std::string_view("ARROW1\0\0", 8)), ColumnForm::ArrowFile);
   EXPECT_EQ(column_form("\xFF\xFF\xFF\xFF"), ColumnForm::ArrowStream);

@@ -33,7 +33,7 @@ class KeptByContent : public testing::Test {
   MemoryFiles files_;
 };
 
-TEST_F(KeptByContent, WhatWasPublishedIsFound) {
+TEST_F(KeptByContent, PublishedEntriesAreFound) {
   EXPECT_TRUE(cache(1).find("a").empty()) << "there is no directory";
   store(cache(1), "a", 10);
   store(cache(2), "a", 10);
@@ -42,7 +42,7 @@ TEST_F(KeptByContent, WhatWasPublishedIsFound) {
   EXPECT_TRUE(cache(3).find("b").empty());
 }
 
-TEST_F(KeptByContent, TheOldestGoWhenThereIsNoRoom) {
+TEST_F(KeptByContent, TheOldestAreRemovedWhenSpaceRunsOut) {
   EXPECT_TRUE(files_.write_synced("/other.text", "stays"));
   store(cache(1), "a", 60);
   store(cache(2), "b", 60);
@@ -53,7 +53,7 @@ TEST_F(KeptByContent, TheOldestGoWhenThereIsNoRoom) {
   EXPECT_EQ(cache(3).find("b").size(), 1u) << "files of another kind do not count";
 }
 
-TEST_F(KeptByContent, WhatIsYoungStaysWhateverItsSize) {
+TEST_F(KeptByContent, YoungEntriesAreKeptAtAnySize) {
   store(cache(1000, 100, 60), "a", 90);
   store(cache(1050, 100, 60), "b", 90);
   EXPECT_EQ(cache(1050).find("a").size(), 1u) << "a run that is starting has both files";
@@ -78,7 +78,7 @@ TEST(ProcessLock, OneAtATime) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "no lock file is left";
 }
 
-TEST(ProcessLock, WithoutADirectoryNobodyWaits) {
+TEST(ProcessLock, WithoutADirectoryNoProcessWaits) {
   const ProcessLock first("/nowhere/x.lock"), second("/nowhere/x.lock");
   EXPECT_FALSE(std::filesystem::exists("/nowhere"));
 }

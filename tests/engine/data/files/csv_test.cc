@@ -13,7 +13,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-/// Rows of a CSV file, "line json" each; or the error.
+/// Rows of a CSV file, each as "line json"; or the error.
 Row rows_of(const std::string& text) {
   MemoryFiles files;
   EXPECT_TRUE(files.write_synced("d.csv", text));
@@ -38,7 +38,7 @@ TEST(Csv, QuotedFieldsHoldSeparatorsLineEndsAndQuotes) {
                  R"(6 {"instruction":"d","output":null})"}));
 }
 
-TEST(Csv, MarksAndSeparators) {
+TEST(Csv, ByteOrderMarksAndSeparatorsAreRecognized) {
   EXPECT_EQ(rows_of("\xEF\xBB\xBFprompt;completion\nx,y;z"),
             (Row{R"(2 {"prompt":"x,y","completion":"z"})"}));
   EXPECT_EQ(rows_of("question\tanswer\na\tb\n"), (Row{R"(2 {"question":"a","answer":"b"})"}));
@@ -52,7 +52,7 @@ TEST(Csv, ColumnsOfListsHoldJson) {
       (Row{R"(2 {"id":"1","messages":[{"role":"user"}]})", R"(3 {"id":"2","messages":"[oops"})"}));
 }
 
-TEST(Csv, WhatIsWrongIsSaid) {
+TEST(Csv, ErrorsAreReported) {
   EXPECT_EQ(rows_of("a,b\n1,2,3\n"), Row{"2 has 3 fields, and the header names 2"});
   EXPECT_NE(rows_of("a,b\n\"x\"y,1\n")[0].find("quote"), std::string::npos);
   EXPECT_NE(rows_of("a,b\n\xFF,1\n")[0].find("is not UTF-8"), std::string::npos);
@@ -63,8 +63,8 @@ TEST(Csv, WhatIsWrongIsSaid) {
     EXPECT_FALSE(csv_header(none)) << none;
 }
 
-/// What is written by RFC 4180 is read back, whatever the fields hold.
-TEST(Csv, DrawnFieldsComeBack) {
+/// Any fields that are written by RFC 4180 are read back.
+TEST(Csv, DrawnFieldsAreReadBack) {
   std::mt19937 random(11);
   const std::string letters = "ab,;\"\n\r\t {}[]é";
   for (int round = 0; round < 200; ++round) {

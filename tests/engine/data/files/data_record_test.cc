@@ -26,7 +26,7 @@ DataChange after(const std::function<void(DataRecord&)>& change, bool by_length 
   return data_change(to_json(saved), to_json(now));
 }
 
-TEST(DataRecordTest, WhatIsTheSameIsNotTold) {
+TEST(DataRecordTest, EqualRecordsGiveNoMessage) {
   const auto same = after([](DataRecord&) {});
   EXPECT_TRUE(same.told.empty() && same.breaks.empty());
   for (const json& unknown : {json(), json::object(), json("text")}) {
@@ -43,7 +43,7 @@ TEST(DataRecordTest, OtherRowsBreakTheOrder) {
   EXPECT_EQ(after([](DataRecord& now) { now.by_length = true; }).breaks.size(), 1u);
 }
 
-TEST(DataRecordTest, OtherTokensBreakItOnlyWhereLengthsDecideIt) {
+TEST(DataRecordTest, OtherTokensBreakTheOrderOnlyIfItDependsOnLengths) {
   for (const auto& change : std::vector<std::function<void(DataRecord&)>>{
            [](DataRecord& now) { now.max_seq_length = 64; },
            [](DataRecord& now) { now.chat_template = "chatml"; },
@@ -57,7 +57,7 @@ TEST(DataRecordTest, OtherTokensBreakItOnlyWhereLengthsDecideIt) {
   EXPECT_TRUE(eval.breaks.empty());
 }
 
-TEST(DataRecordTest, ContentIsOfTheBytesAlone) {
+TEST(DataRecordTest, ContentDependsOnTheBytesOnly) {
   MemoryFiles files;
   ASSERT_TRUE(files.make_dir("/m"));
   for (const char* path : {"/a.json", "/b.json"}) ASSERT_TRUE(files.write_synced(path, "[1]"));

@@ -64,7 +64,7 @@ Read read(const std::string& packed, int64_t memory_bytes_max = 8 << 20) {
   return {text, "", entries ? entries->size() : 0};
 }
 
-TEST(RowBytes, ByContentAndWhateverTheSize) {
+TEST(RowBytes, PackedFilesOfAnySizeAreUnpackedByContent) {
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{1 << 20}, size_t{(5 << 20) + 17}}) {
     const std::string text = sample(bytes);
     for (const std::string& packed :
@@ -82,7 +82,7 @@ TEST(RowBytes, ByContentAndWhateverTheSize) {
   }
 }
 
-TEST(RowBytes, DamageIsSaid) {
+TEST(RowBytes, DamageIsReported) {
   const std::string text = sample(100'000);
   for (const auto& packed : {gzip(text), zstd(text)}) {
     EXPECT_NE(read(packed.substr(0, packed.size() / 2)).error.find("rows.jsonl: ends inside"),
@@ -118,23 +118,23 @@ class RowBytesKept : public testing::Test {
   std::string key_;
 };
 
-TEST_F(RowBytesKept, TheNextProcessFindsIt) {
+TEST_F(RowBytesKept, TheNextProcessReusesIt) {
   EXPECT_EQ(open() == sample_, true);
   EXPECT_EQ(kept(), std::vector<std::string>{"000000001000-" + key_ + ".text"});
-  // What is found is what was kept: another text under the key shows that nothing is unpacked again.
+  // The cached text is used: another text under the key shows that nothing is unpacked again.
   const std::string path = "/u/" + kept()[0];
   std::string other = files_.read_all(path).value();
   other[0] = '!';
   EXPECT_TRUE(files_.write_synced(path, other));
   EXPECT_EQ(open(2000)[0], '!');
   EXPECT_EQ(kept().size(), 1u);
-  // Another content is another key.
+  // Other content has another key.
   EXPECT_TRUE(files_.write_synced("rows.json.gz", gzip("x" + sample_)));
   EXPECT_EQ(open(2000) == "x" + sample_, true);
   EXPECT_EQ(kept().size(), 2u);
 }
 
-TEST_F(RowBytesKept, WhatWasCutIsUnpackedAgain) {
+TEST_F(RowBytesKept, ATruncatedEntryIsUnpackedAgain) {
   EXPECT_EQ(open() == sample_, true);
   const std::string path = "/u/" + kept()[0];
   const std::string whole = files_.read_all(path).value();
@@ -159,7 +159,7 @@ TEST_F(RowBytesKept, ADamagedFileLeavesNothing) {
   EXPECT_TRUE(kept().empty());
 }
 
-TEST(RowBytes, WhereItUnpacks) {
+TEST(RowBytes, FindsTheDirectoryForUnpackedText) {
   std::map<std::string, std::string> set;
   const auto variable = [&set](const char* name) {
     return set.contains(name) ? set[name].c_str() : nullptr;

@@ -18,7 +18,7 @@ CheckedRows some_rows() {
   return {RowKind::Chat, 7, {{1, 10}, {12, 30}, {42, 8}}, {{"id", 3}, {"messages[].name", 1}}};
 }
 
-TEST(RowEntry, ComesBackAsItWas) {
+TEST(RowEntry, IsReadBackUnchanged) {
   const auto rows = from_entry(kKey, to_entry(kKey, some_rows()), 50);
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows->kind, RowKind::Chat);
@@ -27,7 +27,7 @@ TEST(RowEntry, ComesBackAsItWas) {
   EXPECT_EQ(rows->unread, some_rows().unread);
 }
 
-TEST(RowEntry, DamageAnywhereIsSeen) {
+TEST(RowEntry, DamageAnywhereIsDetected) {
   const std::string sound = to_entry(kKey, some_rows());
   for (size_t i = 0; i < sound.size(); ++i) {
     std::string damaged = sound;
@@ -39,7 +39,7 @@ TEST(RowEntry, DamageAnywhereIsSeen) {
   EXPECT_FALSE(from_entry(kOtherKey, sound, 50)) << "of other bytes";
 }
 
-TEST(RowEntry, RowsLieInTheFileOneBehindTheOther) {
+TEST(RowEntry, RowsMustFollowEachOtherInTheFile) {
   const std::vector<std::vector<Place>> bad = {
       {}, {{-1, 5}}, {{0, -1}}, {{0, 51}}, {{60, 1}}, {{0, 10}, {9, 5}}, {{0, INT64_MAX}}};
   for (const auto& places : bad)
@@ -48,7 +48,7 @@ TEST(RowEntry, RowsLieInTheFileOneBehindTheOther) {
   EXPECT_FALSE(from_entry(kKey, to_entry(kKey, some_rows()), 49)) << "the file is shorter";
 }
 
-TEST(RowKey, IsOfTheBytesAndTheConditions) {
+TEST(RowKey, DependsOnTheBytesAndTheConditions) {
   MemoryFiles files;
   const auto key = [&](const std::string& content, const std::string& conditions) {
     EXPECT_TRUE(files.write_synced("d", content));
@@ -65,7 +65,7 @@ TEST(RowKey, IsOfTheBytesAndTheConditions) {
   EXPECT_NE(key(long_text, "json 5"), key(long_text + "x", "json 5"));
 }
 
-TEST(RowCache, FindsWhatWasStored) {
+TEST(RowCache, FindsStoredEntries) {
   MemoryFiles files;
   RowCache cache(files, {.directory = "/c/rows", .now = 100, .process = 7});
   EXPECT_FALSE(cache.find(kKey, 50)) << "there is no directory yet";
@@ -79,7 +79,7 @@ TEST(RowCache, FindsWhatWasStored) {
   EXPECT_EQ(files.list_dir("/c/rows")->size(), 1u) << "nothing temporary is left";
 }
 
-TEST(RowCache, TheOldestMakeRoom) {
+TEST(RowCache, TheOldestEntriesMakeRoom) {
   MemoryFiles files;
   const auto bytes = static_cast<int64_t>(to_entry(kKey, some_rows()).size());
   for (int64_t i = 0; i < 5; ++i) {
@@ -94,7 +94,7 @@ TEST(RowCache, TheOldestMakeRoom) {
   EXPECT_TRUE(cache.find(std::string(32, 'c'), 50));
 }
 
-TEST(RowCache, LiesWhereCachesLie) {
+TEST(RowCache, UsesTheUsersCacheDirectory) {
   std::map<std::string, std::string> variables;
   const auto directory = [&] {
     return row_cache_directory([&](const char* name) -> const char* {
@@ -127,8 +127,8 @@ struct CachedDataset : testing::Test {
     put("d.json");
   }
   void put(const std::string& name) { ASSERT_TRUE(disk.write_synced(name, text)); }
-  /// How often the file's bytes were read, but for its head: twice by a check that is to be kept,
-  /// once by a hit.
+  /// How often the file's bytes were read, except for its head: twice by a check that is
+  /// cached, once by a hit.
   double reads(const std::string& name = "d.json") {
     files.reset();
     const auto dataset = Dataset::open(files, name, nullptr, options);
@@ -147,7 +147,7 @@ TEST_F(CachedDataset, IsCheckedOnce) {
   EXPECT_EQ(reads("copy.json"), 1) << "by content, not by name";
 }
 
-TEST_F(CachedDataset, OtherBytesOtherVocabularyOtherFormAreCheckedAgain) {
+TEST_F(CachedDataset, OtherBytesVocabularyOrFormAreCheckedAgain) {
   EXPECT_EQ(reads(), 2);
   options.vocab_size = 9;
   EXPECT_EQ(reads(), 2);
@@ -159,7 +159,7 @@ TEST_F(CachedDataset, OtherBytesOtherVocabularyOtherFormAreCheckedAgain) {
   EXPECT_EQ(reads(), 2);
 }
 
-TEST_F(CachedDataset, BadRowsAreNeverKept) {
+TEST_F(CachedDataset, BadRowsAreNeverCached) {
   text.replace(text.find("[3, 4], \"labels\""), 6, "[3, 99");
   put("d.json");
   EXPECT_EQ(reads(), -1);
@@ -167,7 +167,7 @@ TEST_F(CachedDataset, BadRowsAreNeverKept) {
   EXPECT_FALSE(disk.exists("/c").value());
 }
 
-TEST_F(CachedDataset, ADamagedEntryIsMadeAgain) {
+TEST_F(CachedDataset, ADamagedEntryIsReplaced) {
   EXPECT_EQ(reads(), 2);
   const std::string entry = "/c/" + disk.list_dir("/c")->front().name;
   ASSERT_TRUE(disk.write_synced(entry, disk.read_all(entry)->substr(0, 20)));
@@ -175,7 +175,7 @@ TEST_F(CachedDataset, ADamagedEntryIsMadeAgain) {
   EXPECT_EQ(reads(), 1);
 }
 
-TEST_F(CachedDataset, SmallFilesReadersAndAnUnwritableDirectoryDoWithoutIt) {
+TEST_F(CachedDataset, SmallFilesReadersAndAnUnwritableDirectoryWorkWithoutIt) {
   options.cache_writes = false;
   EXPECT_EQ(reads(), 2);
   EXPECT_EQ(reads(), 2) << "nobody has stored it";
@@ -184,7 +184,7 @@ TEST_F(CachedDataset, SmallFilesReadersAndAnUnwritableDirectoryDoWithoutIt) {
   EXPECT_EQ(reads(), 1) << "checked without a look at the cache";
   EXPECT_FALSE(disk.exists("/c").value());
   options.cached_bytes_min = 10;
-  options.cache_directory = "d.json";  // a file stands there
+  options.cache_directory = "d.json";  // a file instead of a directory
   EXPECT_EQ(reads(), 2);
   options.cache_directory.clear();
   EXPECT_EQ(reads(), 1);

@@ -56,12 +56,12 @@ std::string complaint(const std::string& text, const std::string& name = "d.json
   return found.status ? "" : found.status.error().to_string();
 }
 
-TEST(RowScanner, AnArrayIsReadWhateverTheFileIsCalled) {
+TEST(RowScanner, AnArrayIsReadUnderAnyFileName) {
   EXPECT_EQ(scan("[{\"a\":1},\n{\"b\":2}]\n", "d.jsonl").rows,
             (Rows{"1 {\"a\":1}", "2 {\"b\":2}"}));
 }
 
-TEST(RowScanner, OneObjectOverSeveralLinesIsCalledThat) {
+TEST(RowScanner, OneObjectOverSeveralLinesIsRefusedAsSuch) {
   for (const std::string name : {"d.json", "d.jsonl"}) {
     const std::string one =
         complaint("\n{\n \"instruction\": \"q }\\\"\",\n \"n\": [1, {}]\n}\n", name);
@@ -74,7 +74,7 @@ TEST(RowScanner, OneObjectOverSeveralLinesIsCalledThat) {
   }
 }
 
-TEST(RowScanner, FilesOfAnotherFormAreCalledWhatTheyAre) {
+TEST(RowScanner, ErrorsNameTheFormOfOtherFiles) {
   EXPECT_NE(complaint("PAR1....PAR1", "d.parquet").find("is a Parquet file"), std::string::npos);
   EXPECT_NE(complaint("\x1F\x8B\x08....", "d.jsonl.gz").find("is a gzip file"), std::string::npos);
   EXPECT_NE(complaint("version https://git-lfs.github.com/spec/v1\n").find("Git LFS pointer"),

@@ -15,19 +15,19 @@ Numbers selected(const RowSelection& selection, const Numbers& rows = kThree) {
   return order ? *order : Numbers{-1};
 }
 
-TEST(RowSelection, AllRowsStayAsTheyAre) {
+TEST(RowSelection, ByDefaultAllRowsKeepTheirOrder) {
   EXPECT_EQ(selected({}), Numbers());
   EXPECT_EQ(selected({.max_samples = 8}), Numbers());
   EXPECT_EQ(selected({.mix = Mix::InterleaveOver}, {4}), Numbers());
 }
 
-TEST(RowSelection, TheFirstOfEachDataSet) {
+TEST(RowSelection, MaxSamplesTakesTheFirstOfEachDataSet) {
   EXPECT_EQ(selected({.max_samples = 2}), (Numbers{0, 1, 5, 6, 8, 9}));
   EXPECT_EQ(selected({.max_samples = 4}), (Numbers{0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11}));
 }
 
 // Expected values: datasets 5.2.0, interleave_datasets.
-TEST(RowSelection, Interleaved) {
+TEST(RowSelection, InterleavesLikeDatasets) {
   EXPECT_EQ(selected({.mix = Mix::InterleaveUnder}), (Numbers{0, 5, 8, 1, 6, 9, 2, 7, 10}));
   EXPECT_EQ(
       selected({.mix = Mix::InterleaveOver}),
@@ -39,7 +39,7 @@ TEST(RowSelection, Interleaved) {
             (Numbers{8, 0, 9, 5, 1, 10, 11, 12, 2, 3, 4, 13, 6, 14, 0, 1, 7, 2, 15}));
 }
 
-TEST(RowSelection, ALongMixtureIsThatOfDatasets) {
+TEST(RowSelection, ALongMixtureEqualsThatOfDatasets) {
   const Numbers order =
       selected({.mix = Mix::InterleaveOver, .weights = {0.9, 0.1}, .seed = 3}, {2000, 900});
   EXPECT_EQ(order.size(), 9034u);
@@ -66,7 +66,7 @@ TEST(RowSelection, HeldOutRowsComeFirst) {
   }
 }
 
-TEST(RowSelection, WordsOfAJob) {
+TEST(RowSelection, ParsesTheFieldsOfAJob) {
   const auto read = selection_of(9, "interleave_over", "0.5, 2", 0.1, 7);
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->weights, (std::vector<double>{0.5, 2}));
@@ -75,7 +75,7 @@ TEST(RowSelection, WordsOfAJob) {
   EXPECT_EQ(selection_text(*selection_of(0, "", "", 0, 7)), "");
 }
 
-TEST(RowSelection, Refusals) {
+TEST(RowSelection, RefusesContradictingFields) {
   const auto said = [](const auto& result) {
     return result ? std::string() : result.error().to_string();
   };

@@ -34,9 +34,9 @@ class RowSources : public testing::Test {
   MemoryFiles files_;
 };
 
-TEST_F(RowSources, FilesDirectoriesAndPatterns) {
+TEST_F(RowSources, ResolvesFilesDirectoriesAndPatterns) {
   EXPECT_EQ(files("/d/a.jsonl"), Paths{"/d/a.jsonl"});
-  EXPECT_EQ(files("/d/none.jsonl"), Paths{"/d/none.jsonl"});  // its reader says that it is missing
+  EXPECT_EQ(files("/d/none.jsonl"), Paths{"/d/none.jsonl"});  // its reader reports it
   EXPECT_EQ(files("/d"), (Paths{"/d/a.jsonl", "/d/b.jsonl"}));
   EXPECT_EQ(files("/d/*.jsonl"), (Paths{"/d/a.jsonl", "/d/b.jsonl"}));
   EXPECT_EQ(files("/d/[b]*"), Paths{"/d/b.jsonl"});
@@ -44,7 +44,7 @@ TEST_F(RowSources, FilesDirectoriesAndPatterns) {
   EXPECT_EQ(files("/deep/?/*.csv"), Paths{"/deep/y/n.csv"});
 }
 
-TEST_F(RowSources, SeveralInTheOrderOfTheJob) {
+TEST_F(RowSources, SeveralPathsKeepTheOrderOfTheJob) {
   EXPECT_EQ(files("/d/b.jsonl,/d/a.jsonl"), (Paths{"/d/b.jsonl", "/d/a.jsonl"}));
   EXPECT_EQ(files("/c/x,y.json"), Paths{"/c/x,y.json"});
   const auto sources = row_sources(files_, "/d,/c/x,y.json", "", json());
@@ -53,7 +53,7 @@ TEST_F(RowSources, SeveralInTheOrderOfTheJob) {
   EXPECT_EQ((*sources)[0].files.size(), 2u);
 }
 
-TEST_F(RowSources, WhatDatasetsSaved) {
+TEST_F(RowSources, DirectoriesSavedByDatasets) {
   write("/saved/dataset_dict.json", R"({"splits": ["test", "train"]})");
   for (const std::string split : {"train", "test"}) {
     write("/saved/" + split + "/state.json",
@@ -65,7 +65,7 @@ TEST_F(RowSources, WhatDatasetsSaved) {
   EXPECT_EQ(files("/saved"), (Paths{"/saved/train/data-1.arrow", "/saved/train/data-0.arrow"}));
   EXPECT_EQ(files("/saved/test"), (Paths{"/saved/test/data-1.arrow", "/saved/test/data-0.arrow"}));
   write("/saved/dataset_dict.json", R"({"splits": ["test", "dev"]})");
-  EXPECT_NE(refusal("/saved").find("holds no split train, but test, dev (name the directory"),
+  EXPECT_NE(refusal("/saved").find("has no split train, but test, dev (name the directory"),
             std::string::npos);
   for (const char* state :
        {R"({"_data_files": 3})", R"({"_data_files": [{}]})", R"({"_data_files": []})", "[",
@@ -74,10 +74,10 @@ TEST_F(RowSources, WhatDatasetsSaved) {
     EXPECT_NE(refusal("/saved/test").find("/saved/test/state.json"), std::string::npos) << state;
   }
   write("/saved/test/state.json", R"({"_data_files": [{"filename": "gone.arrow"}]})");
-  EXPECT_EQ(files("/saved/test"), Paths{"/saved/test/gone.arrow"});  // its reader says so
+  EXPECT_EQ(files("/saved/test"), Paths{"/saved/test/gone.arrow"});  // its reader reports it
 }
 
-TEST_F(RowSources, TextsOfADirectory) {
+TEST_F(RowSources, ADirectoryOfTextFiles) {
   for (const char* name : {"/t/b.txt", "/t/a.txt", "/t/LICENSE.txt", "/d/notes.txt"})
     write(name, "x");
   EXPECT_EQ(files("/t"), (Paths{"/t/a.txt", "/t/b.txt"}));
@@ -92,7 +92,7 @@ TEST_F(RowSources, ADataSetOfTheHub) {
                                   "/hub/data/train-00001-of-00002.parquet"}));
 }
 
-TEST_F(RowSources, WhatCannotBeMeantIsRefused) {
+TEST_F(RowSources, AmbiguousPathsAreRefused) {
   EXPECT_NE(refusal("/d/*.csv").find("finds no file"), std::string::npos);
   EXPECT_NE(refusal("/deep").find("name one of its directories: x, y"), std::string::npos);
   EXPECT_NE(refusal("/s").find("several splits: test-0.jsonl, train-0.jsonl"), std::string::npos);
@@ -100,7 +100,7 @@ TEST_F(RowSources, WhatCannotBeMeantIsRefused) {
             std::string::npos);
 }
 
-TEST_F(RowSources, LlamaFactorysList) {
+TEST_F(RowSources, NamesInLlamaFactorysDatasetInfo) {
   write("/lf/one.json", "[]");
   write("/lf/dataset_info.json",
         json{{"one", {{"file_name", "one.json"}}},

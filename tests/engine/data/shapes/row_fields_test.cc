@@ -1,4 +1,4 @@
-// Every leaf of a row is in its tokens or labels, or is refused by name, or is named as unread.
+// Every leaf of a row is in its tokens or labels, refused by name, or reported as unread.
 #include "engine/data/shapes/row_fields.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Dataset>> open_rows(const json& rows, const std::string& 
       files, "rows.json", &qwen_tokenizer(),
       {.vocab_size = qwen_tokenizer().vocab_size(), .chat_template = chat_template});
 }
-/// With ChatML for rows that need a template.
+/// Opens rows with ChatML for those that need a template.
 Result<std::unique_ptr<Dataset>> open_rows(const json& rows) {
   const auto first = shaped_row(rows[0]);
   return open_rows(rows, first && first->kind == RowKind::Alpaca ? "auto" : "chatml");
@@ -49,7 +49,7 @@ std::string text_of_row(const json& row) {
   return dataset ? qwen_tokenizer().decode((*dataset)->at(0)->input_ids, false) : "";
 }
 
-/// What is learned, as text.
+/// The learned text.
 std::string learned_of_row(const json& row) {
   const auto dataset = open_rows(json::array({row}));
   EXPECT_TRUE(dataset) << dataset.error().to_string();
@@ -96,7 +96,7 @@ TEST(RowFields, AlpacasSystemAndHistoryAreInThePrompt) {
   EXPECT_EQ(text_of_row(nulls), alpaca_prompt("a") + "b" + eos);
 }
 
-TEST(RowFields, AWeightOf0TakesATurnOutOfTheLoss) {
+TEST(RowFields, AWeightOfZeroExcludesATurnFromTheLoss) {
   for (const auto& [field, no, yes] :
        {std::tuple{"weight", json(0), json(1)}, std::tuple{"train", json(false), json(true)}}) {
     json row = {{"messages",
@@ -117,7 +117,7 @@ TEST(RowFields, AWeightOf0TakesATurnOutOfTheLoss) {
   }
 }
 
-TEST(RowFields, ContentInPartsIsItsText) {
+TEST(RowFields, ContentInPartsIsJoinedToText) {
   json row = chat_row();
   row["messages"][0]["content"] = {{{"type", "text"}, {"text", "h"}},
                                    {{"type", "text"}, {"text", "i"}}};
@@ -156,12 +156,13 @@ TEST(RowFields, RowsOfAnotherObjectiveAreRefusedByName) {
   json tools = chat_row(), calls = chat_row();
   tools["tools"] = "[{}]";
   calls["messages"][1]["tool_calls"] = json::array({{{"id", "c"}}});
-  EXPECT_NE(refusal(tools).find("row 0, line 1: tools: the chat template has no form"),
+  EXPECT_NE(refusal(tools).find("row 0, line 1: tools: the chat template does not support"),
             std::string::npos);
-  EXPECT_NE(refusal(calls).find("tool_calls: the chat template has no form"), std::string::npos);
+  EXPECT_NE(refusal(calls).find("tool_calls: the chat template does not support"),
+            std::string::npos);
 }
 
-TEST(RowFields, WhatHoldsNothingIsNotThere) {
+TEST(RowFields, EmptyFieldsCountAsMissing) {
   json row = chat_row();
   for (const char* field : {"chosen", "images", "tools", "system", "label", "id"})
     row[field] = nullptr;
@@ -173,7 +174,7 @@ TEST(RowFields, WhatHoldsNothingIsNotThere) {
   EXPECT_EQ((*dataset)->notes(), std::vector<std::string>{});
 }
 
-TEST(RowFields, WhatNothingReadsIsNamedOnceWithItsCount) {
+TEST(RowFields, UnreadFieldsAreNamedOnceWithTheirCount) {
   json one = chat_row(), two = chat_row();
   one["id"] = 7;
   two["id"] = 8;
@@ -185,29 +186,29 @@ TEST(RowFields, WhatNothingReadsIsNamedOnceWithItsCount) {
   ASSERT_TRUE(dataset) << dataset.error().to_string();
   EXPECT_EQ((*dataset)->notes(),
             std::vector<std::string>{
-                "nothing reads these fields of its rows: id (2 rows), source (1 row), "
+                "these fields of its rows are not read: id (2 rows), source (1 row), "
                 "messages[].name (1 row), <image> in messages[].content (1 row)"});
   EXPECT_EQ(open_rows(json::array({{{"instruction", "a"}, {"output", "b"}, {"text", "ab"}}}))
                 .value()
                 ->notes()
                 .back(),
-            "nothing reads these fields of its rows: text (1 row)");
+            "these fields of its rows are not read: text (1 row)");
   EXPECT_EQ(open_rows(json::array({{{"input_ids", {1}}, {"labels", {1}}, {"length", 1}}}))
                 .value()
                 ->notes()
                 .back(),
-            "nothing reads these fields of its rows: length (1 row)");
+            "these fields of its rows are not read: length (1 row)");
 }
 
 /// The rows are opened with chatml.
-TEST(RowFields, ATemplateBesideRowsWithoutMessagesIsSaid) {
+TEST(RowFields, ATemplateForRowsWithoutMessagesIsReported) {
   EXPECT_EQ(open_rows(json::array({{{"input_ids", {1}}, {"labels", {1}}}})).value()->notes(),
             std::vector<std::string>{"its rows have no messages: chatTemplate chatml is not used"});
   EXPECT_TRUE(open_rows(json::array({chat_row()})).value()->notes().empty());
 }
 
-/// A template that is named renders questions and answers as LLaMA-Factory does: drawn rows give the
-/// tokens and targets of the same turns written out.
+/// A named template renders questions and answers as LLaMA-Factory does: drawn rows give the
+/// tokens and targets of the same turns as messages.
 TEST(RowFields, ANamedTemplateRendersQuestionsAndAnswers) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Lcg r(seed);
@@ -240,14 +241,14 @@ TEST(RowFields, ANamedTemplateRendersQuestionsAndAnswers) {
             std::string::npos);
 }
 
-TEST(RowFields, RowsBelowAFieldAreShownTheWay) {
+TEST(RowFields, TheHintExtractsRowsBelowAField) {
   EXPECT_NE(refusal({{"data", json::array({chat_row()})}, {"version", 1}})
                 .find("jq -c '.data[]' FILE > rows.jsonl"),
             std::string::npos);
   EXPECT_EQ(refusal({{"tags", {"a"}}}).find("jq"), std::string::npos);
 }
 
-/// json.dumps writes it where pandas has no value.
+/// json.dumps writes NaN for a missing value of pandas.
 TEST(RowFields, PythonsNaNCountsAsAbsent) {
   MemoryFiles files;
   ASSERT_TRUE(files.write_synced(
@@ -329,7 +330,7 @@ json drawn_row(Lcg& r) {
   return row;
 }
 
-TEST(RowFields, EveryLeafOfADrawnRowIsInItsTokensOrActsOrIsNamed) {
+TEST(RowFields, EveryLeafOfADrawnRowIsTokenizedOrHasAnEffectOrIsNamed) {
   int in_tokens = 0, named = 0, refused = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {
     Lcg r(seed);
@@ -337,7 +338,7 @@ TEST(RowFields, EveryLeafOfADrawnRowIsInItsTokensOrActsOrIsNamed) {
     const auto dataset = open_rows(json::array({row}));
     std::vector<Leaf> all;
     leaves(row, json::json_pointer(), "", all);
-    if (!dataset) {  // refused: by the name of a field that it has
+    if (!dataset) {  // refused by the name of a field of the row
       const std::string& says = dataset.error().message;
       const bool named_one = std::ranges::any_of(all, [&](const Leaf& leaf) {
         std::istringstream parts(leaf.name);  // "messages[].name": messages[], name
@@ -368,7 +369,7 @@ TEST(RowFields, EveryLeafOfADrawnRowIsInItsTokensOrActsOrIsNamed) {
         return leaf.name == name || leaf.name.starts_with(name + ".") ||
                leaf.name.starts_with(name + "[");
       });
-      // A turn that both fields leave out stays out when one changes its mind.
+      // If both fields exclude a turn, it remains excluded when one changes.
       const bool twice = leaf.name.ends_with(".weight") || leaf.name.ends_with(".train");
       EXPECT_TRUE(acts || told || twice) << leaf.name << " of " << row;
       EXPECT_FALSE(told && acts) << leaf.name << " of " << row;

@@ -19,7 +19,7 @@ std::string renamed(const RowNames& names, const char* row) {
   return made ? made->dump() : made.error().field + ": " + made.error().what;
 }
 
-TEST(RowNames, ColumnsOfLlamaFactory) {
+TEST(RowNames, ReadsLlamaFactorysColumns) {
   const RowNames made = names({{"prompt", "q"}, {"query", "ctx"}, {"response", "a"}});
   EXPECT_EQ(renamed(made, R"({"a": "2", "q": "1", "ctx": null, "id": 7})"),
             R"({"input":null,"instruction":"1","output":"2","id":7})");
@@ -28,18 +28,18 @@ TEST(RowNames, ColumnsOfLlamaFactory) {
   EXPECT_EQ(made.own_name("history[0]"), "history[0]");
 }
 
-TEST(RowNames, WhatNoColumnNamesIsNotRead) {
+TEST(RowNames, UnmappedFieldsAreNotRead) {
   EXPECT_EQ(renamed(names({{"text", "body"}}), R"({"body": "b", "text": "t"})"),
             R"x({"text":"b","text (no column of datasetColumns)":"t"})x");
 }
 
-TEST(RowNames, APromptAloneIsText) {
+TEST(RowNames, APromptWithoutAResponseIsText) {
   EXPECT_EQ(renamed(names({{"prompt", "body"}}), R"({"body": "b"})"), R"({"text":"b"})");
   EXPECT_EQ(renamed(names({{"prompt", "p"}, {"completion", "c"}}), R"({"p": "b", "c": "d"})"),
             R"({"completion":"d","prompt":"b"})");
 }
 
-TEST(RowNames, TagsNameTurns) {
+TEST(RowNames, TagsRenameTurns) {
   const RowNames made = names({{"messages", "dialog"},
                                {"role_tag", "who"},
                                {"content_tag", "said"},
@@ -51,7 +51,7 @@ TEST(RowNames, TagsNameTurns) {
       R"({"messages":[{"role":"user","content":"x","n":1},{"role":"assistant","content":"y"}]})");
 }
 
-TEST(RowNames, EntriesOfDatasetInfo) {
+TEST(RowNames, ReadsEntriesOfDatasetInfo) {
   const auto entry = [](const json& value) { return RowNames::of_entry(value, "info: x"); };
   EXPECT_TRUE(entry({{"file_name", "a"}})->empty());
   const RowNames sharegpt = entry({{"formatting", "sharegpt"}}).value();
@@ -82,7 +82,7 @@ TEST(RowNames, KtosTagIsTheLabel) {
   EXPECT_EQ(kto.own_name("label"), "good");
 }
 
-TEST(RowNames, Refusals) {
+TEST(RowNames, RefusesUnknownColumnsAndMedia) {
   const auto said = [](const json& columns) {
     const auto read = RowNames::of(columns, "training.datasetColumns");
     return read ? std::string() : read.error().to_string();

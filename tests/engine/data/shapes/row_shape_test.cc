@@ -16,7 +16,7 @@ struct Expected {
   const char* made;  ///< the row in its kind's form
 };
 
-TEST(RowShape, PublishedSpellings) {
+TEST(RowShape, ReadsPublishedSpellings) {
   const Expected all[] = {
       {R"({"instruction":"q","input":"","output":"a","text":"t"})", RowKind::Alpaca,
        "alpaca (instruction, output)", nullptr},
@@ -39,7 +39,7 @@ TEST(RowShape, PublishedSpellings) {
        R"({"instruction":"q","output":"a"})"},
       {R"({"prompt":"q","response":"a"})", RowKind::Alpaca, "prompt, response",
        R"({"instruction":"q","output":"a"})"},
-      // NuminaMath has turns beside the pair
+      // NuminaMath has turns in addition to the pair
       {R"({"problem":"q","solution":"a","messages":[{"role":"user","content":"q"}]})",
        RowKind::Chat, "messages (turns)", nullptr},
       {R"({"problem":"q","solution":"a"})", RowKind::Alpaca, "problem, solution",
@@ -80,7 +80,7 @@ TEST(RowShape, PublishedSpellings) {
   }
 }
 
-TEST(RowShape, RowsOfPreferencesAreNeverAnswers) {
+TEST(RowShape, PreferenceRowsAreNeverReadAsAnswers) {
   for (
       const char* row : {
           R"({"prompt":"q","chosen":"a","rejected":"b"})",  // TRL
@@ -102,7 +102,7 @@ TEST(RowShape, RowsOfPreferencesAreNeverAnswers) {
     const auto shaped = shaped_row({}, row);
     EXPECT_FALSE(shaped) << row;
   }
-  // Ranked lists have no answer that could be taken for one.
+  // Ranked lists have no answer that could be learned.
   for (const char* row : {R"({"instruction":"q","completions":[{"response":"a"}]})",
                           R"({"prompt":"q","responses":["a","b"],"ranks":[1,2]})",
                           R"({"instruction":"q","output":["a","b"]})"}) {
@@ -114,7 +114,7 @@ TEST(RowShape, RowsOfPreferencesAreNeverAnswers) {
     EXPECT_TRUE(shaped_row({}, row)) << row;
 }
 
-/// ms-swift's `swift pt`: an answer alone is a text.
+/// ms-swift's `swift pt`: an answer without a question is a text.
 TEST(RowShape, AnAnswerAloneIsATextToPretrainOn) {
   const json answer = {{"role", "assistant"}, {"content", "all of it"}};
   const auto text = shaped_row({{"messages", json::array({answer})}}, RowAim::Texts);
@@ -146,7 +146,7 @@ TEST(RowShape, CallsBecomeToolCalls) {
   EXPECT_EQ(bad.error().field, "messages[0]");
 }
 
-TEST(RowShape, SpeakersInUse) {
+TEST(RowShape, KnowsThePublishedSpeakers) {
   for (const char* who : {"gpt", "GPT", "assistant", "chatgpt", "bing", "bard", "model", "bot"}) {
     const json row = {
         {"conversations", {{{"from", "Human"}, {"value", "q"}}, {{"from", who}, {"value", "a"}}}}};
@@ -156,7 +156,7 @@ TEST(RowShape, SpeakersInUse) {
   }
 }
 
-TEST(RowShape, WhatHasNoShapeListsItsFields) {
+TEST(RowShape, ARowWithoutAShapeListsItsFields) {
   const auto none = shaped_row({}, R"({"foo":1,"bar":2})");
   ASSERT_FALSE(none);
   EXPECT_TRUE(none.error().what.starts_with("has the fields bar, foo, and no shape of rows"))
@@ -166,14 +166,14 @@ TEST(RowShape, WhatHasNoShapeListsItsFields) {
   EXPECT_EQ(shaped_row({}, R"({"prompt":[],"completion":"a"})").error().field, "completion");
 }
 
-TEST(RowShape, FieldsAreCalledAsTheFileCallsThem) {
+TEST(RowShape, ErrorsUseTheFilesFieldNames) {
   const auto shaped = shaped_row({}, R"({"question":"q","response":"a"})");
   EXPECT_EQ(shaped->own_name("instruction"), "question");
   EXPECT_EQ(shaped->own_name("output"), "response");
   EXPECT_EQ(shaped->own_name("history[0]"), "history[0]");
 }
 
-TEST(RowShape, BadSegments) {
+TEST(RowShape, BadSegmentsAreRefused) {
   for (const char* row : {R"({"segments":3})", R"({"segments":[3]})", R"({"segments":[]})",
                           R"({"segments":[{"text":"t"}]})", R"({"segments":[{"label":true}]})",
                           R"({"segments":[{"text":"t","label":false}]})", R"({"text":""})",

@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(ParseJson, ErrorsHaveTheirPlace) {
+TEST(ParseJson, ErrorsHaveLineAndColumn) {
   const auto bad = parse_json("{\n \"a\" 1}", "t.json");
   ASSERT_FALSE(bad);
   EXPECT_THAT(bad.error().to_string(), HasSubstr("t.json:2:6"));
@@ -21,7 +21,7 @@ TEST(ParseJson, ANumberBeyondDoubleIsRefused) {
   EXPECT_TRUE(parse_json("[1e-999, 18446744073709551616]", "t.json"));
 }
 
-TEST(TextFile, ANulEndsNoText) {
+TEST(TextFile, ANulByteIsRefused) {
   const std::string text = std::string("{\"a\": 1}") + '\0' + "{\"b\": 2}";
   const auto parsed = parse_json(text, "d.jsonl");
   ASSERT_FALSE(parsed);
@@ -30,7 +30,7 @@ TEST(TextFile, ANulEndsNoText) {
 }
 
 /// json.dumps of a pandas row writes NaN where a cell is empty.
-TEST(TextFile, PythonsConstantsAreNull) {
+TEST(TextFile, PythonsNaNAndInfinityBecomeNull) {
   EXPECT_EQ(nulls_for_nan(R"({"a": NaN, "b": [Infinity, -Infinity], "NaN": "NaN \" Infinity"})"),
             R"({"a": null, "b": [null, null], "NaN": "NaN \" Infinity"})");
   for (const char* text :

@@ -23,7 +23,7 @@ TEST(Unicode, EachIllFormedPartBecomesOneReplacement) {
   EXPECT_EQ(to_valid_utf8("caf\u00e9"), "caf\u00e9");
 }
 
-TEST(Unicode, CodePointsBothWays) {
+TEST(Unicode, CodePointsAreReadForwardsAndBackwards) {
   const std::string text = "a\u00e9\u20ac\U0001F600";
   std::vector<char32_t> forward, backward;
   for (std::size_t at = 0; at < text.size();) {
@@ -49,7 +49,7 @@ TEST(Unicode, NfcByBothTables) {
     EXPECT_EQ(nfc("cafe\u0301", tables), "caf\u00e9");
     EXPECT_EQ(nfc("\u1112\u1161\u11ab", tables), "\ud55c");
   }
-  // U+1AC4 came with Unicode 14, class 220: it sorts before U+0301 only where it is known.
+  // U+1AC4 came with Unicode 14, class 220: it sorts before U+0301 only if the tables have it.
   EXPECT_EQ(nfc("x\u0301\u1ac4", NormalTables::Current), "x\u1ac4\u0301");
   EXPECT_EQ(nfc("x\u0301\u1ac4", NormalTables::Unicode9), "x\u0301\u1ac4");
   EXPECT_EQ(nfc("\U00011935\U00011930", NormalTables::Current), "\U00011938");
@@ -67,7 +67,7 @@ TEST(Unicode, TheFourNormalForms) {
   EXPECT_EQ(form(NormalForm::Nfkd), "e\u0301fi s\u0323\u0307");
 }
 
-TEST(Unicode, NewerCharactersAreMatchedAsKnownOnesOfTheirLength) {
+TEST(Unicode, NewerCharactersAreReplacedByOlderOnesOfTheSameLength) {
   // A pink heart (Unicode 15, So), an ideograph of extension I (15.1), a Garay letter (16).
   for (const char* text : {"\U0001FA77", "\U0002EBF0", "\U00010D50", "\uA7CB"}) {
     const std::string known = as_unicode14(text);
@@ -78,7 +78,7 @@ TEST(Unicode, NewerCharactersAreMatchedAsKnownOnesOfTheirLength) {
   EXPECT_EQ(as_unicode14("caf\u00e9 \u4e2d \U0001F600"), "");
 }
 
-TEST(Unicode, ClassesOfEachLibrary) {
+TEST(Unicode, ClassesEqualThoseOfEachLibrary) {
   EXPECT_TRUE(is_numeric('7') && is_numeric(0xBD) && is_numeric(0x11DE0) && !is_numeric('a'));
   EXPECT_TRUE(is_punctuation('$') && is_punctuation(0x3002) && is_punctuation(0x166D));
   EXPECT_FALSE(is_punctuation(0x20AC) || is_punctuation(0x2E43) || is_punctuation('a'));
@@ -90,7 +90,7 @@ TEST(Unicode, ClassesOfEachLibrary) {
   EXPECT_EQ(lower, "ai\u0307\u03c3\U00010D70\u0264");
 }
 
-TEST(Unicode, WhiteSpaceIsTheProperty) {
+TEST(Unicode, WhiteSpaceIsUnicodesProperty) {
   for (const char32_t c : {0x09, 0x20, 0x85, 0xA0, 0x1680, 0x2028, 0x202F, 0x3000}) {
     EXPECT_TRUE(is_white_space(c)) << std::hex << uint32_t(c);
   }
@@ -99,14 +99,14 @@ TEST(Unicode, WhiteSpaceIsTheProperty) {
   }
 }
 
-TEST(ByteAlphabet, EveryByteThereAndBack) {
+TEST(ByteAlphabet, EveryByteConvertsBothWays) {
   std::string bytes;
   for (int byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<char>(byte));
   const std::string text = to_byte_alphabet(bytes);
   EXPECT_FALSE(find_invalid_utf8(text));
   EXPECT_EQ(from_byte_alphabet(text), bytes);
   EXPECT_EQ(to_byte_alphabet(" the\n"), "\u0120the\u010a");
-  EXPECT_EQ(from_byte_alphabet("a b"), std::nullopt);  // a space is not of the alphabet
+  EXPECT_EQ(from_byte_alphabet("a b"), std::nullopt);  // a space is not in the alphabet
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::vector<std::string> split(std::vector<AddedToken> tokens, std::string_view 
 
 using Parts = std::vector<std::string>;
 
-TEST(AddedTokens, TheLongestAtTheLeftmostPlace) {
+TEST(AddedTokens, MatchesTheLongestAtTheLeftmostPosition) {
   const std::vector<AddedToken> tokens = {
       {.id = 1, .content = "<a"}, {.id = 2, .content = "<ab>"}, {.id = 3, .content = "b>c"}};
   EXPECT_EQ(split(tokens, "x<ab>c<a"), (Parts{"x", "#2 <ab>", "c", "#1 <a"}));
@@ -32,21 +32,21 @@ TEST(AddedTokens, TheLongestAtTheLeftmostPlace) {
   EXPECT_EQ(split(tokens, ""), Parts{});
 }
 
-TEST(AddedTokens, SingleWordNeedsRoom) {
+TEST(AddedTokens, SingleWordMatchesOnlyWholeWords) {
   const std::vector<AddedToken> tokens = {{.id = 1, .content = "ab", .single_word = true}};
   EXPECT_EQ(split(tokens, "ab abc ab. \u00e9ab"), (Parts{"#1 ab", " abc ", "#1 ab", ". \u00e9ab"}));
 }
 
-TEST(AddedTokens, StripTakesTheWhiteSpace) {
+TEST(AddedTokens, StripIncludesTheWhiteSpace) {
   const std::vector<AddedToken> tokens = {{.id = 1, .content = "[L]", .lstrip = true},
                                           {.id = 2, .content = "[R]", .rstrip = true}};
   EXPECT_EQ(split(tokens, "a \u3000[L] b"), (Parts{"a", "#1  \u3000[L]", " b"}));
   EXPECT_EQ(split(tokens, "a [R]\n\n b"), (Parts{"a ", "#2 [R]\n\n ", "b"}));
-  // What the first one took is not there for the second.
+  // White space in the first match is not available to the second.
   EXPECT_EQ(split(tokens, "[R]  [L]"), (Parts{"#2 [R]  ", "#1 [L]"}));
 }
 
-TEST(AddedTokens, SpecialOnesCanBeText) {
+TEST(AddedTokens, SpecialTokensCanBePlainText) {
   const std::vector<AddedToken> tokens = {{.id = 1, .content = "<s>", .special = true},
                                           {.id = 2, .content = "<t>"}};
   EXPECT_EQ(split(tokens, "<s><t>", true), (Parts{"<s>", "#2 <t>"}));

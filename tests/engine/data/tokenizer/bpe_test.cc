@@ -1,4 +1,4 @@
-// The scan, the heap and the plain definition give the same ids.
+// The linear scan, the heap and the plain definition give the same ids.
 #include "engine/data/tokenizer/bpe.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 /// 4 letters as ids 0 .. 3 and random merges; every other byte is id 0.
 struct RandomMerges {
-  std::vector<std::tuple<int32_t, int32_t, int32_t>> merges;  // left, right, result; rank = place
+  std::vector<std::tuple<int32_t, int32_t, int32_t>> merges;  // left, right, result; rank = index
   std::array<int32_t, 256> bytes{};
 
   explicit RandomMerges(uint64_t seed) {
@@ -61,7 +61,7 @@ TEST(Bpe, EqualsTheDefinitionAtEveryLength) {
       std::string text;
       for (std::size_t i = 0; i < length; ++i) text += static_cast<char>('a' + r.below(4));
       const auto expected = model.plainly(text);
-      for (int round = 0; round < 2; ++round) {  // the second one comes from the cache
+      for (int round = 0; round < 2; ++round) {  // the second round uses the cache
         std::vector<int32_t> ids;
         bpe.encode(text, &cache, ids);
         EXPECT_EQ(ids, expected) << text;
@@ -70,7 +70,7 @@ TEST(Bpe, EqualsTheDefinitionAtEveryLength) {
   }
 }
 
-TEST(Bpe, WholePieceComesBeforeTheMerges) {
+TEST(Bpe, AWholePieceTakesPrecedenceOverMerges) {
   const RandomMerges model(1);
   std::vector<int32_t> ids;
   StringTable whole;
@@ -79,7 +79,7 @@ TEST(Bpe, WholePieceComesBeforeTheMerges) {
   EXPECT_EQ(ids, std::vector<int32_t>{77});
 }
 
-TEST(StringTable, FindsWhatWasPutIn) {
+TEST(StringTable, FindsInsertedStrings) {
   StringTable table;
   for (int32_t i = 0; i < 1000; ++i) table.insert("key" + std::to_string(i), i);
   table.insert("", 7);

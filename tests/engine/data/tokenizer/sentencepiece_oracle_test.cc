@@ -1,5 +1,6 @@
-// SentencePiece's form, token for token equal to Hugging Face tokenizers, and tokenizer.model read
-// by itself equal to both: hashes made by tests/oracle/sentencepiece_oracle.py.
+// SentencePiece's form: token ids equal those of Hugging Face tokenizers, and those of
+// tokenizer.model read on its own equal both. The hashes are made by
+// tests/oracle/sentencepiece_oracle.py.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ const json& sentencepiece_oracle() {
   return root;
 }
 
-/// As oracle_texts() of the script.
+/// The texts of the script's oracle_texts().
 const std::vector<std::string>& marked_texts() {
   static const auto made = [] {
     const TextGenerator generator(read_ranges(fixtures() + "/unicode14.txt"));
@@ -43,7 +44,7 @@ const std::vector<std::string>& marked_texts() {
   return made;
 }
 
-/// The first list whose block differs, and how many blocks do.
+/// The first list whose block differs, and the number of blocks that differ.
 template <typename Lists>
 void expect_blocks(const Lists& lists, const json& expected, const std::string& what) {
   const std::size_t block = sentencepiece_oracle()["block"];
@@ -57,7 +58,7 @@ void expect_blocks(const Lists& lists, const json& expected, const std::string& 
   EXPECT_EQ(wrong, std::vector<std::size_t>{}) << what;
 }
 
-TEST(SentencePieceOracle, SameTexts) {
+TEST(SentencePieceOracle, TheGeneratedTextsAreTheOracles) {
   ListHash hash;
   for (const std::string& text : marked_texts()) hash.list(text);
   EXPECT_EQ(sentencepiece_oracle()["text_hash"], hash.hex());
@@ -107,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(SentencePieceModelFile, AloneItIsTheSameTokenizer) {
+TEST(SentencePieceModelFile, ReadOnItsOwnGivesTheSameTokenizer) {
   const TempDir dir;
   dir.write("tokenizer.model", read_file(fixtures() + "/spm/tokenizer.model"));
   const auto tokenizer = Tokenizer::load(dir.path());
@@ -119,14 +120,14 @@ TEST(SentencePieceModelFile, AloneItIsTheSameTokenizer) {
   expect_same_both_ways(**tokenizer, variant_of(sentencepiece_oracle(), "llama"));
 }
 
-TEST(SentencePieceModelFile, ConfigsFlagsDecidePrefixAndBos) {
+TEST(SentencePieceModelFile, TheConfigsFlagsDeterminePrefixAndBos) {
   const TempDir dir;
   dir.write("tokenizer.model", read_file(fixtures() + "/spm/tokenizer.model"));
   dir.write("tokenizer_config.json",
             R"({"tokenizer_class": "LlamaTokenizer", "legacy": false, "add_eos_token": true})");
   const auto tokenizer = Tokenizer::load(dir.path());
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
-  // legacy: false is Metaspace with "first": nothing is put in front behind a special token.
+  // legacy: false is Metaspace with "first": no prefix after a special token.
   const auto ids = (*tokenizer)->encode("<s>a", {.add_special_tokens = false});
   const auto letter = (*tokenizer)->token_to_id("a");
   ASSERT_TRUE(ids && letter);
@@ -161,7 +162,7 @@ TEST(SentencePieceModelFile, RefusesByName) {
     EXPECT_FALSE(loaded);
     return loaded ? "no error" : loaded.error().to_string();
   };
-  // Appended fields win, as protobuf has it: trainer_spec {model_type}, normalizer_spec {...}.
+  // Appended fields win, as in protobuf: trainer_spec {model_type}, normalizer_spec {...}.
   EXPECT_NE(error(good + std::string("\x12\x02\x18\x01", 4)).find("the model is Unigram"),
             std::string::npos);
   EXPECT_NE(error(good + std::string("\x1A\x03\x12\x01x", 5)).find("changes characters"),

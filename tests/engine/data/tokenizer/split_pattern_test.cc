@@ -33,17 +33,17 @@ TEST(SplitPattern, Llama3CutsDigitsByThree) {
   EXPECT_EQ(pieces(kLlama3Pattern, "1234567"), (Pieces{"123", "456", "7"}));
 }
 
-TEST(SplitPattern, LastSpaceOfARunGoesWithTheWord) {
+TEST(SplitPattern, TheLastSpaceOfARunBelongsToTheWord) {
   EXPECT_EQ(pieces(kGpt2Pattern, "a   b"), (Pieces{"a", "  ", " b"}));
   EXPECT_EQ(pieces(kGpt2Pattern, "a   "), (Pieces{"a", "   "}));
 }
 
-TEST(SplitPattern, MongolianVowelSeparatorIsNoSpace) {
+TEST(SplitPattern, TheMongolianVowelSeparatorIsNotASpace) {
   EXPECT_EQ(pieces(R"(\s+)", "a \u180e b\u2003"), (Pieces{" ", " ", "\u2003"}));
   EXPECT_EQ(pieces(R"([^\s]+)", "a\u180e b"), (Pieces{"a\u180e", "b"}));
 }
 
-TEST(SplitPattern, ALongRunIsNoProblem) {
+TEST(SplitPattern, ALongRunIsMatched) {
   const std::string text = std::string(200000, ' ') + "x" + std::string(200000, 'y');
   EXPECT_EQ(pieces(kQwen2Pattern, text).size(), 2u);
 }
@@ -59,7 +59,7 @@ TEST(SplitPattern, Translation) {
   EXPECT_EQ(translate_pattern(R"(\p{Lu}\r?[\n-]\.\u4e00)").value(), R"(\p{Lu}\r?[\n-]\.\x{4e00})");
 }
 
-TEST(SplitPattern, ClassesAreOnigurumas) {
+TEST(SplitPattern, ClassesEqualOnigurumas) {
   EXPECT_EQ(pieces(R"(\w+)", "a_1\u0301-\U0001FA77"), (Pieces{"a_1\u0301"}));
   EXPECT_EQ(pieces(R"(\bx)", "x axx x"), (Pieces{"x", "x"}));
   EXPECT_EQ(pieces(R"(\h+)", "zabZ12"), (Pieces{"ab", "12"}));
@@ -69,11 +69,11 @@ TEST(SplitPattern, ClassesAreOnigurumas) {
   EXPECT_EQ(pieces(R"([^\S ]+)", "a \n\tb"), (Pieces{"\n\t"}));
 }
 
-TEST(SplitPattern, AnchorsAreOfLines) {
+TEST(SplitPattern, AnchorsMatchAtLines) {
   EXPECT_EQ(pieces("^a|a$", "ab\naa\n"), (Pieces{"a", "a", "a"}));
 }
 
-TEST(SplitPattern, RepeatedIntervalsAreRubys) {
+TEST(SplitPattern, RepeatedIntervalsFollowRuby) {
   EXPECT_EQ(pieces(R"(\p{N}{1,3}+)", "1234567"), (Pieces{"1234567"}));
   EXPECT_EQ(pieces("a{,2}b", "aaab"), (Pieces{"aab"}));
   EXPECT_EQ(pieces("a{2}?b", "aabb"), (Pieces{"aab", "b"}));
@@ -84,7 +84,7 @@ TEST(SplitPattern, NewerCharactersHaveTheirCategory) {
   EXPECT_EQ(pieces(R"(\p{Han}+)", "a\U0002EBF0\u4e2d"), (Pieces{"\U0002EBF0\u4e2d"}));
 }
 
-TEST(SplitPattern, RefusesWhatTheEnginesReadDifferently) {
+TEST(SplitPattern, RefusesSyntaxThatTheEnginesReadDifferently) {
   struct Case {
     const char* pattern;
     const char* says;

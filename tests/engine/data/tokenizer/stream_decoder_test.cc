@@ -10,7 +10,7 @@ namespace {
 
 class StreamDecoderOf : public testing::TestWithParam<const char*> {};
 
-TEST_P(StreamDecoderOf, PiecesTogetherAreTheWhole) {
+TEST_P(StreamDecoderOf, ThePiecesTogetherEqualTheWholeText) {
   const TempDir dir;
   dir.write("tokenizer.json", read_file(fixtures() + "/" + GetParam() + "/tokenizer.json"));
   const auto tokenizer = Tokenizer::load(dir.path());
@@ -20,7 +20,7 @@ TEST_P(StreamDecoderOf, PiecesTogetherAreTheWhole) {
   for (uint64_t i = 0; i < 600; ++i) {
     auto ids = (*tokenizer)->encode(generator.make(5, i)).value();
     Lcg r(i);
-    if (i % 3 == 0)  // ids that no text gives: broken characters
+    if (i % 3 == 0)  // ids that no text has: broken characters
       for (int n = 0; n < 8; ++n)
         ids.push_back(
             static_cast<int32_t>(r.below(static_cast<std::size_t>((*tokenizer)->vocab_size()))));

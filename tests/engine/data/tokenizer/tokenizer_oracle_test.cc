@@ -1,5 +1,5 @@
-// Token for token equal to Hugging Face tokenizers (and tiktoken, for Qwen's first vocabulary): the
-// hashes in fixtures/tokenizer_oracle.json, made by tests/oracle/tokenizer_oracle.py.
+// Token ids equal those of Hugging Face tokenizers (and of tiktoken, for Qwen's first vocabulary):
+// the hashes in fixtures/tokenizer_oracle.json are made by tests/oracle/tokenizer_oracle.py.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -115,7 +115,7 @@ void expect_same_sweep(const Tokenizer& tokenizer, const json& entry,
   EXPECT_EQ(wrong, std::vector<std::string>{});
 }
 
-TEST(TokenizerOracle, SameTexts) {
+TEST(TokenizerOracle, TheGeneratedTextsAreTheOracles) {
   ListHash hash;
   for (const std::string& text : plain_texts()) hash.list(text);
   EXPECT_EQ(tokenizer_oracle()["text_hash"], hash.hex());

@@ -1,4 +1,4 @@
-// What a model directory may hold, and what is refused.
+// Which files and settings of a model directory are read, and which are refused.
 #include "engine/data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ std::string merges_of(const json& root) {
 const std::string kText =
     "The quick caf\u00e9, we'LL train 1234 models.\n\n  \u4f60\u597d cafe\u0301";
 
-TEST(Tokenizer, VocabAndMergesAreTheSameTokenizer) {
+TEST(Tokenizer, VocabAndMergesGiveTheSameTokenizer) {
   for (const auto& [name, type] :
        {std::pair{"gpt2", "GPT2Tokenizer"}, {"qwen2", "Qwen2Tokenizer"}}) {
     json root = fixture(name);
@@ -72,7 +72,7 @@ TEST(Tokenizer, VocabAndMergesAreTheSameTokenizer) {
         {"op": "replace", "path": "/added_tokens", "value": []}])")))
                            .load();
     ASSERT_TRUE(whole) << whole.error().to_string();
-    // As trained, the vocabulary ends before the added tokens.
+    // A trained vocabulary ends before the added tokens.
     const auto pair = ModelDirectory()
                           .with("vocab.json", vocab_of(root))
                           .with("merges.txt", merges_of(root))
@@ -92,7 +92,8 @@ TEST(Tokenizer, VocabAndMergesAloneAreNotGuessed) {
                                 .with("vocab.json", vocab_of(root))
                                 .with("merges.txt", merges_of(root))
                                 .error();
-  EXPECT_NE(error.find("nothing says whose pre-tokenizer"), std::string::npos) << error;
+  EXPECT_NE(error.find("the pre-tokenizer of these files is not known"), std::string::npos)
+      << error;
   const std::string other = ModelDirectory()
                                 .with("vocab.json", vocab_of(root))
                                 .with("merges.txt", merges_of(root))
@@ -110,7 +111,7 @@ TEST(Tokenizer, BrokenMergesNameTheLine) {
   EXPECT_NE(error.find("m/merges.txt:3"), std::string::npos) << error;
 }
 
-TEST(Tokenizer, TiktokenRanks) {
+TEST(Tokenizer, ReadsTiktokenRanks) {
   // 256 bytes, then "ab" and "abab"; base64 by hand for the two.
   std::string text;
   static constexpr char kDigits[] =
@@ -131,7 +132,7 @@ TEST(Tokenizer, TiktokenRanks) {
   EXPECT_NE(error.find("m/qwen.tiktoken:257"), std::string::npos) << error;
 }
 
-TEST(Tokenizer, SpecialRoles) {
+TEST(Tokenizer, FindsTheSpecialRoles) {
   const json root = fixture("qwen2");
   const int32_t end = root["added_tokens"][0]["id"];
   const auto tokenizer =
@@ -167,7 +168,7 @@ TEST(Tokenizer, IdsFromTheModelsConfigAreTheLastResort) {
   EXPECT_NE(error.find("eos_token_id 999999"), std::string::npos) << error;
 }
 
-TEST(Tokenizer, ConfigsFlagsOfAnAddedTokenWin) {
+TEST(Tokenizer, TheConfigsFlagsOfAnAddedTokenTakePrecedence) {
   const json root = fixture("gpt2");
   const auto& tool = root["added_tokens"].back();  // <tool>
   const json decoder = {{std::to_string(tool["id"].get<int>()),
@@ -228,7 +229,7 @@ TEST(Tokenizer, RefusesByName) {
   }
 }
 
-TEST(Tokenizer, RefusesStepsThatPileUpText) {
+TEST(Tokenizer, RefusesStepsThatLengthenTextWithoutBound) {
   json root = fixture("gpt2");
   json step = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}};
   step["content"] = std::string(300, 'a');
@@ -246,7 +247,7 @@ TEST(Tokenizer, RefusesStepsThatPileUpText) {
 
 TEST(Tokenizer, AnyDamageIsRefusedOrHarmless) {
   const std::string good = read_file(fixtures() + "/llama3/tokenizer.json");
-  // The settings in front and behind; the vocabulary between them is half of the file.
+  // Damage the settings before and after the vocabulary, which is half of the file.
   const std::size_t vocab = good.find("\"vocab\"");
   int loaded = 0, refused = 0;
   for (uint64_t seed = 0; seed < 120; ++seed) {
@@ -309,7 +310,7 @@ TEST(Tokenizer, AVocabularyNeedsNoBytesThatUtf8NeverHas) {
   EXPECT_EQ((*tokenizer)->encode(kText).value(), (*whole)->encode(kText).value());
 }
 
-TEST(Tokenizer, AByteLevelPostProcessorAddsNoBosWhateverTheSwitchSays) {
+TEST(Tokenizer, AByteLevelPostProcessorAddsNoBosForAnyValueOfTheSwitch) {
   const auto tokenizer = ModelDirectory()
                              .with("tokenizer.json", fixture("gpt2"))
                              .with("tokenizer_config.json", json{{"add_bos_token", true}})
@@ -320,7 +321,7 @@ TEST(Tokenizer, AByteLevelPostProcessorAddsNoBosWhateverTheSwitchSays) {
   EXPECT_NE((*tokenizer)->notes()[0].find("adds no token"), std::string::npos);
 }
 
-TEST(Tokenizer, WithoutATokenizerJsonTheSwitchesMakeThePostProcessor) {
+TEST(Tokenizer, WithoutATokenizerJsonTheSwitchesDetermineThePostProcessor) {
   const json root = fixture("gpt2");
   const auto tokenizer =
       ModelDirectory()
@@ -354,7 +355,7 @@ TEST(Tokenizer, RefusesConfigsThatContradict) {
   }
 }
 
-/// And the end.
+/// The offsets of all characters, and the end.
 std::vector<size_t> character_starts(const std::string& text) {
   std::vector<size_t> starts;
   for (size_t at = 0; at <= text.size(); ++at)
@@ -362,7 +363,7 @@ std::vector<size_t> character_starts(const std::string& text) {
   return starts;
 }
 
-/// Where ids begin, by the ids alone: those of a prefix of the text that is cut where a token ends.
+/// Checks where ids begin by encoding prefixes of the text that end with a token.
 TEST(Tokenizer, MarksCountTheIdsThatBeginBeforeThem) {
   const TextGenerator texts(read_ranges(fixtures() + "/unicode14.txt"));
   for (const std::string name : {"gpt2", "qwen2", "llama3"}) {
@@ -378,7 +379,7 @@ TEST(Tokenizer, MarksCountTheIdsThatBeginBeforeThem) {
       EXPECT_EQ(marked.firsts.back(), marked.ids.size());
       EXPECT_TRUE(std::ranges::is_sorted(marked.firsts));
       if (is_trivially_normal(text, NormalForm::Nfc)) {
-        // Byte-level tokens are the text's bytes in order: their lengths say where each begins.
+        // Byte-level tokens are the text's bytes in order, so their lengths give the offsets.
         size_t begin = 0;
         std::vector<size_t> begins;
         for (const int32_t id : marked.ids) {
@@ -407,11 +408,11 @@ TEST(Tokenizer, MarksCountTheIdsThatBeginBeforeThem) {
   }
 }
 
-TEST(Tokenizer, AMarkKnowsWhetherATokenReachesOverIt) {
+TEST(Tokenizer, AMarkRecordsWhetherATokenExtendsOverIt) {
   const auto tokenizer = Tokenizer::load(fixtures() + "/gpt2").value();
   const std::string text = "of the model training 2024 x";
   const auto marked = tokenizer->encode(text, character_starts(text), {}).value();
-  // Of the ids before a mark the last reaches over it, if the ids up to the mark alone are others.
+  // The last id before a mark extends over it if encoding only the text before it differs.
   for (size_t at = 1; at < text.size(); ++at) {
     const auto before = tokenizer->encode(text.substr(0, at)).value();
     const std::vector<int32_t> same(
@@ -422,7 +423,7 @@ TEST(Tokenizer, AMarkKnowsWhetherATokenReachesOverIt) {
   EXPECT_FALSE(marked.crossed.front() || marked.crossed.back());
 }
 
-TEST(Tokenizer, MarksFollowThroughSentencePiecesForm) {
+TEST(Tokenizer, MarksWorkInSentencePiecesForm) {
   const std::string folder = fixtures() + "/spm";
   for (const char* file : {"tokenizer.json", "tokenizer.model"}) {
     ModelDirectory directory;
@@ -435,7 +436,7 @@ TEST(Tokenizer, MarksFollowThroughSentencePiecesForm) {
       EXPECT_EQ(marked.ids, (*tokenizer)->encode(text, plain).value());
       EXPECT_EQ(marked.firsts.back(), marked.ids.size());
       EXPECT_TRUE(std::ranges::is_sorted(marked.firsts));
-      // Of a prefix that ends before a space, as many ids as the whole text has before it.
+      // A prefix that ends before a space has as many ids as the whole text has before it.
       for (size_t i = 1; i + 1 < marks.size(); ++i) {
         const size_t at = marks[i];
         if (text[at] != ' ' || text[at - 1] == ' ') continue;
@@ -446,9 +447,9 @@ TEST(Tokenizer, MarksFollowThroughSentencePiecesForm) {
   }
 }
 
-/// The ids that transformers 4.57 puts around a text with LlamaTokenizerFast, and that every
-/// version puts there with other classes (AutoTokenizer on such directories).
-TEST(Tokenizer, BosAndEosSwitchesAreFollowedWhereTransformersRebuildsThePostProcessor) {
+/// The ids that transformers 4.57 adds around a text with LlamaTokenizerFast, and that every
+/// version adds with other classes (AutoTokenizer on such directories).
+TEST(Tokenizer, BosAndEosSwitchesAreFollowedIfTransformersRebuildsThePostProcessor) {
   const std::string bos = "<|begin_of_text|>", eos = "<|end_of_text|>";
   const json root = fixture("llama3");
   const auto tokenizer_of = [&](const json& config) {
@@ -504,7 +505,7 @@ TEST(Tokenizer, AnotherEosEndsAnswersAndTheOldOneStillStops) {
   EXPECT_EQ(tokenizer->eos_id(), end);
 }
 
-TEST(Tokenizer, AFileOfAnotherFormIsCalledWhatItIs) {
+TEST(Tokenizer, ErrorsNameTheFormOfOtherFiles) {
   const std::string error =
       ModelDirectory()
           .with("tokenizer.json",
@@ -514,7 +515,7 @@ TEST(Tokenizer, AFileOfAnotherFormIsCalledWhatItIs) {
   EXPECT_NE(error.find("git lfs pull"), std::string::npos) << error;
 }
 
-TEST(Tokenizer, NoTokenizerSaysWhatIsThere) {
+TEST(Tokenizer, TheErrorWithoutATokenizerListsTheFiles) {
   EXPECT_NE(ModelDirectory().error().find("holds no tokenizer"), std::string::npos);
   const std::string error = ModelDirectory().with("vocab.txt", "x").error();
   EXPECT_NE(error.find("found vocab.txt"), std::string::npos) << error;
@@ -529,7 +530,7 @@ TEST(Tokenizer, TextThatIsNotUtf8IsAnError) {
   EXPECT_NE(ids.error().message.find("byte 3 of 5"), std::string::npos);
 }
 
-TEST(Tokenizer, LengthLimitKeepsWhatTheTemplateAdds) {
+TEST(Tokenizer, TheLengthLimitKeepsThePostProcessorsTokens) {
   const auto tokenizer = ModelDirectory().with("tokenizer.json", fixture("llama3")).load();
   const auto whole = (*tokenizer)->encode(kText).value();
   const auto cut = (*tokenizer)->encode(kText, {.max_length = 4}).value();
@@ -540,7 +541,7 @@ TEST(Tokenizer, LengthLimitKeepsWhatTheTemplateAdds) {
   EXPECT_EQ(bare, std::vector<int32_t>(whole.begin() + 1, whole.begin() + 5));
 }
 
-TEST(Tokenizer, SeveralThreadsGetTheSame) {
+TEST(Tokenizer, SeveralThreadsGetTheSameIds) {
   const auto tokenizer = ModelDirectory().with("tokenizer.json", fixture("qwen2")).load();
   const auto expected = (*tokenizer)->encode(kText).value();
   std::vector<std::jthread> threads;
