@@ -190,7 +190,7 @@ int run_export_checkpoint(Arguments args) {
   if (!there) return report("checkpoint export", there.error());
   if (*there)
     return report("checkpoint export",
-                  {ErrorKind::BadInput, "it is there already", wanted.out, "name a new directory"});
+                  {ErrorKind::BadInput, "it exists already", wanted.out, "name a new directory"});
   const auto written = export_checkpoint(files, wanted);
   if (!written) return report("checkpoint export", written.error());
   std::printf("%s\n", written->text.c_str());

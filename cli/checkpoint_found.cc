@@ -88,8 +88,8 @@ Status refuse_without_latest(Files& files, const std::string& path) {
     DSJ_TRY(const bool known, deepspeed::is_deepspeed(files, path_join(path, entry.name)));
     DSJ_TRY(const bool parent, files.exists(path_join(path_join(path, entry.name), "latest")));
     if (known && !parent)
-      return bad_input("it has no file \"latest\", which names one of its DeepSpeed checkpoints",
-                       path, "name the one that you mean: " + path_join(path, entry.name));
+      return bad_input("it has DeepSpeed checkpoints, but no file \"latest\" that names one", path,
+                       "name one of them: " + path_join(path, entry.name));
   }
   return {};
 }
@@ -209,7 +209,7 @@ std::string to_text(const FoundCheckpoint& found) {
   for (const std::string& note : found.notes) line("note", note);
   line("damage", found.damage     ? *found.damage
                  : found.verified ? "none: every byte was checked"
-                                  : "not looked for");
+                                  : "not checked");
   return out;
 }
 

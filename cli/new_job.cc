@@ -85,13 +85,13 @@ std::string training(const NewJob& job, const Preset& preset) {
     line("  dropout", "0.05");
     line("  targetModules", "all-linear");
   }
-  line("numTrainEpochs", "3", "passes over the rows; maxSteps: N wins over it");
-  line("perDeviceTrainBatchSize", std::to_string(preset.rows), "rows of a rank at a time");
+  line("numTrainEpochs", "3", "passes over the rows; maxSteps: N takes precedence");
+  line("perDeviceTrainBatchSize", std::to_string(preset.rows), "rows per rank and micro-batch");
   line("gradientAccumulationSteps", std::to_string(preset.accumulation),
        "a step has ranks x perDeviceTrainBatchSize x this many rows");
   line("learningRate", preset.learning_rate);
   line("lrSchedulerType", "cosine");
-  line("warmupRatio", "0.03", "share of the steps in which the rate rises");
+  line("warmupRatio", "0.03", "share of the steps with a rising learning rate");
   line("weightDecay", "0");
   line("maxGradNorm", "1.0");
   line("maxSeqLength", std::to_string(tokens), "longer rows are cut");

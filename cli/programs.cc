@@ -53,8 +53,8 @@ Result<std::string> program_beside(const std::string& name) {
   const fs::path own = fs::read_symlink("/proc/self/exe", problem);
   const fs::path path = own.parent_path() / name;
   if (problem || access(path.c_str(), X_OK) != 0) {
-    return fail(ErrorKind::Environment, "the program is not there", path.string(),
-                "dsj, dsj-agent and dsj-train belong into one directory; a build with "
+    return fail(ErrorKind::Environment, "the program is missing", path.string(),
+                "dsj, dsj-agent and dsj-train must be in one directory; a build with "
                 "-DDSJ_ENGINE=OFF has no dsj-train");
   }
   return path.string();

@@ -101,11 +101,11 @@ Error no_model(const fs::path& directory) {
               "take the same model in Hugging Face's form");
   if (weights_of_deepspeed)
     return is("is a checkpoint of DeepSpeed's, not a model",
-              "--resume_from_checkpoint goes on from it; dsj checkpoint export DIR OUT --to fp32 "
+              "--resume_from_checkpoint continues from it; dsj checkpoint export DIR OUT --to fp32 "
               "writes its weights");
   if (has("manifest.json"))
     return is("is a checkpoint of a run, not a model",
-              "--resume_from_checkpoint goes on from it; the run's model lies in OUTPUT/model");
+              "--resume_from_checkpoint continues from it; the run's model is in OUTPUT/model");
   return is("this directory has no config.json: it is not a Hugging Face model", "");
 }
 

@@ -50,7 +50,7 @@ Result<int> open_lock(const std::string& path) {
   while (!pid.empty() && pid.back() == '\n') pid.pop_back();
   const bool alive = !pid.empty() && fs::exists("/proc/" + pid);
   return bad_input("another dsj run (pid " + pid + ") uses this output directory" +
-                       (alive ? "" : "; it is gone, but its agents are still saving"),
+                       (alive ? "" : "; it has ended, but its agents are still saving"),
                    fs::path(path).parent_path().parent_path().string(),
                    alive ? "stop it first, or name another --output" : "try again in a moment");
 }

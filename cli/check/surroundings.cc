@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using dsconfig::Finding;
 using Severity = Finding::Severity;
 
-constexpr char kOpen[] = "what depends on it is left open";
+constexpr char kOpen[] = "checks that depend on it are skipped";
 
 /// Whether a run in this output directory would start from its checkpoints instead of the
 /// model's weights.
@@ -149,7 +149,7 @@ class Look {
       return problem(
           "resumeFromCheckpoint",
           {ErrorKind::BadInput, "there is no such directory", from,
-           "without it a run goes on from the newest checkpoint in its output directory"});
+           "without it a run continues from the newest checkpoint in its output directory"});
     const auto deepspeeds = deepspeed::is_deepspeed(files_, from);
     if (!deepspeeds) return problem("resumeFromCheckpoint", deepspeeds.error());
     if (*deepspeeds) return;
@@ -188,9 +188,9 @@ class Look {
     if (newest.empty() || job_.training.model_name_or_path.starts_with(output + "/")) return;
     const bool goes_on = deepspeed::is_deepspeed(files_, newest).value_or(false);
     add(Severity::Error, "spec.training.outputDir", "holds checkpoints of Trainer's: " + newest,
-        (goes_on ? "--resume_from_checkpoint " + newest + " goes on from it"
+        (goes_on ? "--resume_from_checkpoint " + newest + " continues from it"
                  : "--model_name_or_path " + newest +
-                       " begins with its weights (it has no states of DeepSpeed to go on from)") +
+                       " begins with its weights (it has no DeepSpeed states to continue from)") +
             "; --overwrite_output_dir True begins at step 0 and leaves it there");
   }
 
@@ -249,8 +249,7 @@ class Look {
   Status choose_eos(data::Tokenizer* tokenizer) {
     const auto& eos = job_.training.eos_token;
     if (!eos) return {};
-    if (tokenizer == nullptr)
-      return bad_input("the model has no tokenizer whose eos token it could be", "");
+    if (tokenizer == nullptr) return bad_input("the model has no tokenizer for this eos token", "");
     return tokenizer->set_eos(*eos);
   }
 

@@ -27,7 +27,7 @@ class Debug {
     title("Findings");
     const auto findings = diagnose(what_.job, what_.pods, now_);
     for (const Advice& advice : findings) text_ += "- " + advice.what + "\n  " + advice.todo + "\n";
-    if (findings.empty()) text_ += "nothing is known to be wrong\n";
+    if (findings.empty()) text_ += "no problem found\n";
     title("Description");
     text_ += to_text(what_, now_);
     if (stacks_) {

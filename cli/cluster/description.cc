@@ -84,7 +84,7 @@ class Page {
     const std::string standing = own_state();
     if (other.empty()) return standing;
     return (get("status.phase").empty() ? "" : standing + ", ") + "run by " + other +
-           " (spec.managedBy): the operator of this cluster leaves it alone";
+           " (spec.managedBy): the operator of this cluster ignores it";
   }
 
   std::string own_state() const {

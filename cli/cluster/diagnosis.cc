@@ -126,7 +126,7 @@ std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, i
   const Json* spec = find(job, "spec");
   if (const std::string other = spec ? jobspec::other_controller(*spec) : ""; !other.empty())
     return {{"the job is run by " + other + " (spec.managedBy)",
-             "look there; without managedBy a job is the operator's of this cluster"}};
+             "look there; without managedBy this cluster's operator runs the job"}};
   const bool unseen = word(job, "status.phase").empty();
   if (unseen && age > kUnseenSeconds)
     all.push_back({"no operator has taken up the job in " + std::to_string(age) + " s",
@@ -152,9 +152,10 @@ std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, i
   const Json* failure = find(job, "status.lastFailure");
   if (failure && state != "Complete") from_failure(*failure, all);
   if (const Json* damaged = find(job, "status.checkpoint.lastDamaged"))
-    all.push_back({"checkpoints were damaged: " + word(*damaged, "message"),
-                   "the run went on without them; look for the cause (a failing disk, a second "
-                   "writer, a full volume), then delete what was renamed: nothing else does"});
+    all.push_back(
+        {"checkpoints were damaged: " + word(*damaged, "message"),
+         "the run went on without them; look for the cause (a failing disk, a second "
+         "writer, a full volume), then delete what was renamed, which nothing else removes"});
   if (state == "Failed" && pods.empty())
     all.push_back({"its pods are gone", "logs are in " + word(job, "spec.training.outputDir") +
                                             "/logs; runPolicy.cleanPodPolicy: Running keeps pods "

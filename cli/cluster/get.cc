@@ -139,7 +139,7 @@ int run_get(Arguments args, const Connect& connect) {
   if (options.all && !options.name.empty())
     return report("get", Error{ErrorKind::BadInput, "NAME and -A are both given", "", "keep one"});
   if (options.watch && !table)
-    return report("get", Error{ErrorKind::BadInput, "-w goes with the table only", "",
+    return report("get", Error{ErrorKind::BadInput, "-w prints tables only", "",
                                "kubectl get dsj -w -o json"});
   const auto session = connect(options.flags);
   if (!session) return report("get", session.error());

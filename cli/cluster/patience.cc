@@ -14,7 +14,7 @@ bool Patience::lasts(const kube::ApiError& error) {
   const auto now = clock_.monotonic();
   if (!since_) {
     since_ = now;
-    std::fprintf(stderr, "dsj %s: %s; it is asked again for %lld minutes\n", verb_,
+    std::fprintf(stderr, "dsj %s: %s; retrying for %lld minutes\n", verb_,
                  error.to_string().c_str(), static_cast<long long>(kUnansweredMost.count()));
   }
   return now - *since_ < kUnansweredMost;

@@ -59,7 +59,7 @@ std::string place_in_kueue(Session& session, const std::string& queue, const std
   }
   if (!listed)
     return "the place in it cannot be read (VisibilityOnDemand): " + listed.error().to_string();
-  return place.empty() ? "not among those that wait" : place;
+  return place.empty() ? "not among the pending workloads" : place;
 }
 
 std::string in_kueue(Session& session, const std::string& queue, const std::string& group) {

@@ -83,7 +83,7 @@ int report_api(const char* verb, const Session& session, const std::string& what
     code = kExitUnreachable;
     hint = "the API server cannot serve now: try again in a minute";
   } else if (error.kind == Kind::Conflict) {
-    hint = "somebody else wrote at the same moment: try again";
+    hint = "another client changed it at the same time: try again";
   }
   std::fprintf(stderr, "%s%s%s\n", head.c_str(), error.to_string().c_str(),
                hint.empty() ? "" : (" (" + hint + ")").c_str());

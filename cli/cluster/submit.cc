@@ -1,4 +1,4 @@
-// dsj submit JOB.yaml: checks a manifest as the operator does and creates the job. Bad input creates
+// dsj submit JOB.yaml: checks a manifest like the operator and creates the job. Bad input creates
 // nothing.
 #include <cstdio>
 
@@ -63,7 +63,7 @@ int submit(const SubmitOptions& options, Json manifest, Session& session, std::s
   }
   const auto made = session.client.create(jobs_resource(), session.ns, manifest);
   if (!made && made.error().kind == kube::ApiError::Kind::AlreadyExists)
-    return report("submit", Error{ErrorKind::BadInput, "there is a job by that name", "job " + name,
+    return report("submit", Error{ErrorKind::BadInput, "a job with this name exists", "job " + name,
                                   "kubectl apply -f changes it; --name makes another"});
   if (!made) return report_api("submit", session, "job " + name, made.error());
   name = word(*made, "metadata.name");

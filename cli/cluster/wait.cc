@@ -40,7 +40,8 @@ std::optional<Answer> judge(const Goal& goal, const std::string& name, const Jso
   if (goal.state.empty() ? whole(job, goal.path) >= goal.step : state == goal.state)
     return Answer{};
   if (const auto over = given_up(name, job)) return over;
-  if (state == "Complete") return Answer{false, "the job is Complete and never becomes that", ""};
+  if (state == "Complete")
+    return Answer{false, "the job is Complete, so the condition can no longer hold", ""};
   return std::nullopt;
 }
 

@@ -114,7 +114,7 @@ int wait_for_job(Session& session, const Wait& wait, const Judge& judge) {
       patience.renew();
       if (const auto code = see(*job)) return *code;
     } else if (job) {
-      return over("it is another job by that name now", "");
+      return over("another job has this name now", "");
     } else if (!patience.lasts(job.error())) {
       return report_api(wait.verb, session, what, job.error());
     }

@@ -112,7 +112,7 @@ std::string other(const char* what, const json& before, const json& now) {
     return "";
   const std::string then_path = before.value("path", ""), now_path = now.value("path", "");
   if (then_path == now_path)
-    return "it had " + std::string(what) + " " + now_path + ", whose content is another one now";
+    return "it had " + std::string(what) + " " + now_path + ", whose content has changed";
   return "it had " + std::string(what) + " " + then_path + ", now it is " + now_path;
 }
 

@@ -55,18 +55,19 @@ all ranks and stops; a second one kills the ranks. With -o json the last status 
 stdout, and all lines are on stderr.
 
 On several machines each runs the same line, as with torchrun: --nnodes=N --node_rank=R --master_addr=HOST
---master_port=PORT, or torchrun's variables PET_NNODES and so on. The output directory is on a volume that all
-of them share. Nodes wait 900 s for each other, or as long as --rdzv_conf timeout=SECONDS allows. In a TrainJob of Kubeflow Trainer the progress goes to its status (docs/trainer.md).
+--master_port=PORT, or torchrun's variables such as PET_NNODES. The output directory is on a shared volume.
+Nodes wait 900 s for each other, or as long as --rdzv_conf timeout=SECONDS allows. In a TrainJob of Kubeflow
+Trainer the progress goes to its status (docs/trainer.md).
 
 Environment:
   OMP_NUM_THREADS              threads of a rank (default: cores / ranks)
   HF_HOME or HF_HUB_CACHE      where hub ids are looked up
   DSJ_TRAIN_PROGRAM            another program instead of dsj-train
-  DSJ_STARTUP_TRACE=1          prints where the time of each start goes (docs/reports/startup.md)
+  DSJ_STARTUP_TRACE=1          prints the duration of each stage of a start (docs/reports/startup.md)
   DSJ_ROWS_CACHE=0             checks large data files at each start
 Exit codes: 0 done; 1 the job failed, or `dsj validate` refuses it and nothing was started; 2 the arguments
 are not a job, or a rank refused its input; 3 environment; 7 losses, gradients or weights are not finite;
-8 nodes of several did not join in time; 130 interrupted.
+8 not all nodes joined in time; 130 interrupted.
 )";
 
 Result<RankProgram> rank_program(const Job& job) {

@@ -102,7 +102,7 @@ void Follower::look_for_a_run() {
   if (now - waiting_since_ < options_.patience) return;
   if (!mismatch_.empty()) return end(kExitBadInput, mismatch_ + ": all nodes run the same line");
   const std::string waited = " (waited " + std::to_string(options_.patience.count() / 1000) + " s)";
-  if (gave_up_) return end(agent::kExitNodesMissing, "node 0 does not answer any more" + waited);
+  if (gave_up_) return end(agent::kExitNodesMissing, "node 0 no longer answers" + waited);
   end(agent::kExitNodesMissing,
       "node 0 has not begun: " + options_.config_file + " is not there" + waited +
           ". Run the same line with --node_rank 0 on node 0, let all nodes share the output "

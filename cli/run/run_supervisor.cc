@@ -314,7 +314,7 @@ int Supervisor::farewell() {
       return 0;
     }
     case kExitPreempted:
-      std::fprintf(ports_.err, "interrupted: %s\nto go on from %s, run it again: %s\n",
+      std::fprintf(ports_.err, "interrupted: %s\nto continue from %s, run it again: %s\n",
                    outcome_->message.c_str(), from.c_str(), options_.resume_command.c_str());
       return kExitInterrupted;
     default:
@@ -323,7 +323,7 @@ int Supervisor::farewell() {
   std::fprintf(ports_.err, "dsj run: failed: %s: %s\n", outcome_->reason.c_str(),
                outcome_->message.c_str());
   if (outcome_->exit_code == kExitFailed) {
-    std::fprintf(ports_.err, "to go on from %s, run it again: %s\n", from.c_str(),
+    std::fprintf(ports_.err, "to continue from %s, run it again: %s\n", from.c_str(),
                  options_.resume_command.c_str());
   }
   const int code = outcome_->exit_code;

@@ -170,8 +170,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   }
   if (training.eos_token) {
     if (!in.tokenizer)
-      return bad_input("the model has no tokenizer whose eos token it could be",
-                       "training.eosToken");
+      return bad_input("the model has no tokenizer for this eos token", "training.eosToken");
     DSJ_TRY_STATUS(in.tokenizer->set_eos(*training.eos_token));
   }
   startup::recorder().stage_ends("tokenizer");

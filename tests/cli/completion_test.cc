@@ -27,7 +27,7 @@ ParserDescription observed() {
   return seen;
 }
 
-TEST(Completion, AParserTellsAllThatItTakes) {
+TEST(Completion, AParserDescribesAllItsArguments) {
   const ParserDescription parser = observed();
   EXPECT_FALSE(ParserObserver::active());
   EXPECT_EQ(parser.name, "dsj list");

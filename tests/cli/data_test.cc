@@ -1,4 +1,4 @@
-// dsj data: how a row is read, and what is wrong with rows.
+// dsj data: how a row is read, and errors of rows.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -56,7 +56,7 @@ class DataVerb : public testing::Test {
   std::string out_, err_;
 };
 
-TEST_F(DataVerb, ShowNamesWhichTokensCarryLossAndWhatIsCut) {
+TEST_F(DataVerb, ShowPrintsTokensWithLossAndCuts) {
   ASSERT_EQ(run({"show", job()}), 0) << err_;
   EXPECT_TRUE(says("row 0 of 2: 3 tokens, 2 with loss")) << out_;
   EXPECT_FALSE(says("\ncut: ")) << out_;
@@ -73,13 +73,13 @@ TEST_F(DataVerb, ShowNamesWhichTokensCarryLossAndWhatIsCut) {
   EXPECT_NE(err_.find("there are 2 rows, counted from 0"), std::string::npos) << err_;
 }
 
-TEST_F(DataVerb, CheckCountsWhatIsCutAndWhatHasNoLoss) {
+TEST_F(DataVerb, CheckCountsCutRowsAndRowsWithoutLoss) {
   ASSERT_EQ(run({"check", job()}), 0) << err_;
   EXPECT_TRUE(says("2 rows, each can be read")) << out_;
   EXPECT_TRUE(says("9 tokens, 5 with loss; 1 rows are longer than 4 tokens")) << out_;
 }
 
-TEST_F(DataVerb, BothAnswerInJson) {
+TEST_F(DataVerb, BothPrintJson) {
   ASSERT_EQ(run({"show", job(), "--row", "1", "-o", "json"}), 0) << err_;
   const json shown = json::parse(out_);
   EXPECT_EQ(shown["inputIds"], json({1, 2, 3, 4}));

@@ -1,4 +1,4 @@
-// The page's list of exit codes is the program's.
+// The exit codes in the documentation equal the program's.
 #include "cli/exit_codes.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace dsj::cli {
 namespace {
 
-TEST(ExitCodes, TheOperatorsPageHasEachWithItsMeaning) {
+TEST(ExitCodes, TheClusterPageListsEachWithItsMeaning) {
   std::ostringstream page;
   page << std::ifstream(std::string(DSJ_SOURCE_DIR) + "/docs/cluster.md").rdbuf();
   for (const auto& [code, meaning] : kExitMeanings) {
@@ -24,7 +24,7 @@ TEST(ExitCodes, TheOperatorsPageHasEachWithItsMeaning) {
   }
 }
 
-TEST(ExitCodes, ThoseThatRanksShareAreTheContracts) {
+TEST(ExitCodes, CodesSharedWithRanksEqualTheContracts) {
   EXPECT_EQ(int{kExitOk}, int{contract::kExitDone});
   EXPECT_EQ(int{kExitUsage}, int{contract::kExitBadInput});
   EXPECT_EQ(int{kExitSurroundings}, int{contract::kExitEnvironment});
@@ -33,7 +33,7 @@ TEST(ExitCodes, ThoseThatRanksShareAreTheContracts) {
   EXPECT_EQ(int{kExitStopped}, int{contract::kExitInterrupted});
 }
 
-/// A script that sees a code knows what happened, whichever verb it called.
+/// Each code has one meaning for all verbs, so that scripts can rely on it.
 TEST(ExitCodes, EachHasOneMeaning) {
   std::set<int> seen;
   for (const auto& [code, meaning] : kExitMeanings)

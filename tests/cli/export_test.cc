@@ -50,7 +50,7 @@ TEST_F(ExportTest, WritesAGgufFile) {
   EXPECT_NE(err_.find("dsj export gguf: the model has no tokenizer"), std::string::npos) << err_;
 }
 
-TEST_F(ExportTest, AnswersInJson) {
+TEST_F(ExportTest, PrintsJson) {
   const std::string file = folder_ / "tiny.gguf";
   ASSERT_EQ(run({"gguf", model("tiny-qwen2"), "--outfile", file, "-o", "json"}), 0) << err_;
   const auto result = nlohmann::json::parse(out_);
@@ -61,7 +61,7 @@ TEST_F(ExportTest, AnswersInJson) {
   EXPECT_EQ(result["notes"].size(), 1u);
 }
 
-TEST_F(ExportTest, RefusesAndLeavesNothing) {
+TEST_F(ExportTest, ARefusalLeavesNoFile) {
   const std::string file = folder_ / "tiny.gguf";
   EXPECT_EQ(run({"gguf", model("tiny-gptj"), "--outfile", file}), 2);
   EXPECT_NE(err_.find("\"gptj\" cannot be exported to GGUF"), std::string::npos) << err_;

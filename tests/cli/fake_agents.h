@@ -1,5 +1,5 @@
-// Agents that a test plays: each turn it says what they report and how they end; time passes only
-// while the supervisor waits.
+// Fake agents under a test's control: each turn sets what they report and how they end; time
+// passes only while the supervisor waits.
 #pragma once
 
 #include <deque>
@@ -54,7 +54,7 @@ class FakeAgents final : public Agents {
   int take_stop_requests() override { return std::exchange(stop_requests, 0); }
   bool take_stacks_request() override { return std::exchange(stacks_requested, false); }
   void ask_for_stacks() override { ++stacks_asked; }
-  /// Plays the next turn of the test; after the last one every turn is `forever`.
+  /// Runs the next turn of the test; after the last one every turn is `forever`.
   void wait() override {
     clock_.time += std::chrono::milliseconds(200);
     if (turns.empty()) return forever();

@@ -74,8 +74,8 @@ actor_infer:
   EXPECT_EQ(run({"roll", file, "--role", "actor_infer"}), 2);
 }
 
-/// The hint of what a line lacks is added behind the line, where its own words are.
-TEST_F(ImportTest, AnOverrideBehindTheLine) {
+/// Users append the override of a hint to the line, after its own arguments.
+TEST_F(ImportTest, AnOverrideMayFollowTheLine) {
   const std::vector<std::string> line = {
       "torchrun", "--", "torchrun", "--nproc_per_node=2", "train.py", "--model_name_or_path=m"};
   ASSERT_EQ(run(line), 2);
@@ -90,7 +90,7 @@ TEST_F(ImportTest, AnOverrideBehindTheLine) {
   }
 }
 
-TEST_F(ImportTest, ThatRoleOfARollPipelineIsImportedWhichAloneTrains) {
+TEST_F(ImportTest, TheOnlyTrainingRoleOfARollPipelineIsImported) {
   const std::string file = write("p.yaml", R"(pretrain: m
 actor_train:
   training_args: {per_device_train_batch_size: 2}
@@ -132,7 +132,7 @@ actor_train:
   EXPECT_NE(read(job).find("stage: 1"), std::string::npos) << read(job);
 }
 
-TEST_F(ImportTest, ALineAfterDashes) {
+TEST_F(ImportTest, ALineMayFollowTwoDashes) {
   const std::string config = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
   const std::vector<std::string> line = {
       "--",          "torchrun", "--nproc_per_node",     "2", "finetune.py",
@@ -143,7 +143,7 @@ TEST_F(ImportTest, ALineAfterDashes) {
   EXPECT_EQ(run(args), 0) << err_;
   EXPECT_NE(out_.find("slotsPerWorker: 2"), std::string::npos) << out_;
   EXPECT_NE(out_.find("# Not carried over:"), std::string::npos);
-  // Written elsewhere, relative paths would mean something else.
+  // In another directory, relative paths would mean something else.
   args = {"torchrun", "--output", (folder_ / "job.yaml").string()};
   args.insert(args.end(), line.begin(), line.end());
   EXPECT_EQ(run(args), 0) << err_;
@@ -159,7 +159,7 @@ TEST_F(ImportTest, ALineAfterDashes) {
       << read(folder_ / "job.yaml");
 }
 
-/// The rows to evaluate on are a split of a hub's data set: the import asks for them, or for none.
+/// If the evaluation rows are a split on a hub, the import asks for rows, or for no evaluation.
 TEST_F(ImportTest, AJobThatEvaluatesNeedsRowsForIt) {
   const std::string config = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
   const auto import = [&](const std::vector<std::string>& sets) {
@@ -204,7 +204,7 @@ TEST_F(ImportTest, Usage) {
   EXPECT_EQ(run({"roll", (folder_ / "absent.yaml").string()}), 2);
 }
 
-TEST_F(ImportTest, AKubeflowJobIsJudgedAsAClusterTakesIt) {
+TEST_F(ImportTest, AKubeflowJobIsCheckedByTheClustersRules) {
   const std::string config = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
   const std::string file = write("job.yaml", R"(
 apiVersion: kubeflow.org/v1

@@ -59,7 +59,7 @@ TEST_F(MergeTest, WritesAModelDirectory) {
   EXPECT_TRUE(fs::exists(merged + "/config.json"));
 }
 
-TEST_F(MergeTest, MistakesAreTwoAndNamed) {
+TEST_F(MergeTest, UsageErrorsExitWithTwoAndAMessage) {
   const std::string merged = folder_ / "merged";
   const struct {
     std::vector<std::string> args;

@@ -1,4 +1,4 @@
-// A whole model directory without a tokenizer, of any shape: what a run with pre-tokenized rows needs.
+// Writes a model directory of any shape without a tokenizer, for runs with pre-tokenized rows.
 #pragma once
 
 #include <gtest/gtest.h>

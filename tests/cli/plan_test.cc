@@ -110,8 +110,8 @@ TEST_F(PlanTest, ShowsWhatWouldRun) {
   EXPECT_EQ(yaml->value["wire"], plan["wire"]);
 }
 
-/// The way that the ranks will take, of the same function, and what a host sends to others.
-TEST_F(PlanTest, TellsTheWayOfTheCollectivesAndTheBytesBetweenHosts) {
+/// The algorithm of the collectives, from the ranks' own function, and the traffic between hosts.
+TEST_F(PlanTest, ShowsTheAlgorithmOfCollectivesAndTheBytesBetweenHosts) {
   const std::string file = write("job.yaml", kJob);
   const auto wire_at = [&](int replicas, int slots) {
     EXPECT_EQ(run({file, "-o", "json", "--set", "spec.workers.replicas=" + std::to_string(replicas),
@@ -211,7 +211,7 @@ TEST_F(PlanTest, OverridesApply) {
   EXPECT_EQ(run({file, "--set", "nonsense"}), 2);
 }
 
-TEST_F(PlanTest, WhatCannotRunIsOneAndWrongWordsAreTwo) {
+TEST_F(PlanTest, ARefusedJobExitsWithOneAndWrongUsageWithTwo) {
   EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "nebula: {enabled: true}"), "-o", "yaml"}),
             1);
   EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.nebula"), std::string::npos) << err_;
@@ -226,7 +226,7 @@ TEST_F(PlanTest, WhatCannotRunIsOneAndWrongWordsAreTwo) {
   EXPECT_EQ(run({}), 2);
 }
 
-TEST_F(PlanTest, WhatDoesNotFitIsRefused) {
+TEST_F(PlanTest, AJobThatDoesNotFitIsRefused) {
   const std::string file =
       with("workers: {",
            "workers: {template: {spec: {containers: [{name: log}, {name: worker, "
@@ -245,7 +245,7 @@ TEST_F(PlanTest, WhatDoesNotFitIsRefused) {
   EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
 }
 
-TEST_F(PlanTest, LimitsByHandAndTheChangeThatMakesItFit) {
+TEST_F(PlanTest, GivenLimitsApplyAndTheHintMakesItFit) {
   const std::string file = with("stage: 3", "stage: 0");
   ASSERT_EQ(run({file, "-o", "json"}), 0) << err_;
   const int64_t peak = json::parse(out_)["memory"]["bytesPerRank"]["peak"];
@@ -260,8 +260,8 @@ TEST_F(PlanTest, LimitsByHandAndTheChangeThatMakesItFit) {
   EXPECT_EQ(run({file, "--memory", "lots"}), 2);
 }
 
-/// The copy for saving behind the steps makes no job refused.
-TEST_F(PlanTest, ACopyThatDoesNotFitIsAWarning) {
+/// A snapshot that does not fit does not refuse a job.
+TEST_F(PlanTest, ASnapshotThatDoesNotFitIsAWarning) {
   const std::string file = with("stage: 3", "stage: 0");
   const std::vector<std::string> saves = {file, "-o", "json", "--set", "spec.training.saveSteps=1"};
   const auto with_memory = [&](int64_t bytes) {
@@ -300,7 +300,7 @@ TEST_F(PlanTest, ADeviceGivesTheRooflineOfAStepAndItsMemoryIsTheLimit) {
            "spec.training.perDeviceTrainBatchSize=400000", "--set", "spec.training.maxSteps=1"}),
       1);
   EXPECT_NE(err_.find("--device h100"), std::string::npos) << err_;
-  // What is not counted, and what is not in the table.
+  // A job that the roofline does not model, and a GPU that is not in the table.
   write("data.json", token_rows(10, 128).dump());
   EXPECT_EQ(run({file, "--device", "h200"}), 2);
   EXPECT_NE(err_.find("fp32 attention takes no flash kernel"), std::string::npos) << err_;
@@ -322,7 +322,7 @@ TEST_F(PlanTest, WithoutTheModelItIsIncompleteAndRefusedUnlessTheJobIsForAnother
   EXPECT_NE(err_.find("warning: spec.training.modelNameOrPath: "), std::string::npos) << err_;
 }
 
-TEST_F(PlanTest, AConfigJsonAloneIsEnoughForAJobOfAnotherMachine) {
+TEST_F(PlanTest, AConfigJsonSufficesForAJobOfAnotherMachine) {
   fs::remove(folder_ / "model/model.safetensors");
   fs::remove(folder_ / "data.json");
   const std::string file = write("job.yaml", kJob);
@@ -334,7 +334,7 @@ TEST_F(PlanTest, AConfigJsonAloneIsEnoughForAJobOfAnotherMachine) {
   EXPECT_GT(json::parse(out_)["memory"]["bytesPerRank"]["peak"], 0);
 }
 
-TEST_F(PlanTest, TheTextIsOneScreenWithWhatOneAsksFirst) {
+TEST_F(PlanTest, TheTextIsOneScreenWithTheMainFigures) {
   const std::string file = write("job.yaml", kJob);
   ASSERT_EQ(run({file, "--device", "a100", "--set", "spec.deepspeed.config.bf16={enabled: true}"}),
             0)
@@ -361,7 +361,7 @@ TEST_F(PlanTest, TheTextIsOneScreenWithWhatOneAsksFirst) {
   }
 }
 
-TEST_F(PlanTest, RatesAreThoseOfTheRun) {
+TEST_F(PlanTest, LearningRatesEqualThoseOfTheRun) {
   const std::string file = write("job.yaml", kJob);
   ASSERT_EQ(run({file, "-o", "json", "--set", "spec.training.maxSteps=8", "--set",
                  "spec.training.lrSchedulerType=cosine", "--set", "spec.training.warmupSteps=2",
@@ -380,7 +380,7 @@ TEST_F(PlanTest, RatesAreThoseOfTheRun) {
   EXPECT_NEAR(rates[8], 0.001 * (1 + std::cos(M_PI * 5 / 6)) / 2, 1e-12);
 }
 
-TEST_F(PlanTest, ATorchrunLineIsPlannedAsItsManifest) {
+TEST_F(PlanTest, ATorchrunLineIsPlannedLikeItsManifest) {
   const std::string ds = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto",
       "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}})");
   const std::vector<std::string> line = {"--nproc_per_node=2",
@@ -407,7 +407,7 @@ TEST_F(PlanTest, ATorchrunLineIsPlannedAsItsManifest) {
   EXPECT_FALSE(plan.contains("roofline")) << "--device cpu is the line's own";
 }
 
-TEST(QuantityTest, KubernetesMemory) {
+TEST(QuantityTest, ParsesKubernetesMemory) {
   EXPECT_EQ(parse_quantity("64Ki"), 65536);
   EXPECT_EQ(parse_quantity("1.5Gi"), 1610612736);
   EXPECT_EQ(parse_quantity("2G"), 2000000000);

@@ -43,7 +43,7 @@ class ValidateTest : public testing::Test {
   std::string out_, err_;
 };
 
-TEST_F(ValidateTest, AGoodFile) {
+TEST_F(ValidateTest, AValidFilePasses) {
   const std::string file = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
   EXPECT_EQ(run({file}), 0);
   EXPECT_EQ(out_, file + ": valid: 0 errors, 0 unsupported, 0 warnings\n");
@@ -79,7 +79,7 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
       << out_;
 }
 
-TEST_F(ValidateTest, WhatIsNotBuiltIsNotValidAndStrictMakesUnknownKeysErrors) {
+TEST_F(ValidateTest, UnsupportedKeysAreErrorsAndStrictMakesUnknownKeysErrors) {
   const std::string file =
       write("ds.json", R"({"train_batch_size": 8, "nebula": {"enabled": true}, "my_own_key": 1})");
   EXPECT_EQ(run({file}), 1) << "a run refuses it";
@@ -90,7 +90,7 @@ TEST_F(ValidateTest, WhatIsNotBuiltIsNotValidAndStrictMakesUnknownKeysErrors) {
   EXPECT_EQ(run({"--strict", unread}), 1);
 }
 
-TEST_F(ValidateTest, ABareTriangleHoldsWhenSomeWorldSizeMakesItHold) {
+TEST_F(ValidateTest, BatchSizesOfABareConfigAreValidIfSomeWorldSizeFits) {
   EXPECT_EQ(run({write("a.json", R"({"train_batch_size": 32,
       "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})")}),
             0);
@@ -100,7 +100,7 @@ TEST_F(ValidateTest, ABareTriangleHoldsWhenSomeWorldSizeMakesItHold) {
   EXPECT_NE(out_.find("no world size satisfies this"), std::string::npos) << out_;
 }
 
-TEST_F(ValidateTest, AFragmentIsValidWithANoteOfWhatTheJobHasToSet) {
+TEST_F(ValidateTest, AFragmentIsValidWithANoteOfWhatTheJobMustSet) {
   for (const char* text : {R"({"zero_optimization": {"stage": 1}})",
                            R"({"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}})",
                            R"("gradient_accumulation_steps": 4)", "{}"}) {
@@ -123,7 +123,7 @@ TEST_F(ValidateTest, AFragmentIsValidWithANoteOfWhatTheJobHasToSet) {
   }
 }
 
-TEST_F(ValidateTest, AnErrorInAFragmentStaysOneAndTheNoteIsThere) {
+TEST_F(ValidateTest, AnErrorInAFragmentIsReportedWithTheNote) {
   const std::string file = write("ds.json", R"({"zero_optimization": {"stage": 7}})");
   EXPECT_EQ(run({file, "-o", "json"}), 1);
   const json answer = json::parse(out_);
@@ -135,7 +135,7 @@ TEST_F(ValidateTest, AnErrorInAFragmentStaysOneAndTheNoteIsThere) {
       << out_;
 }
 
-TEST_F(ValidateTest, TextThatMakesNoSenseIsAFinding) {
+TEST_F(ValidateTest, InvalidTextIsAFinding) {
   const std::string file = write("ds.json", "{\"a\": 1,\n \"a\": 2}");
   EXPECT_EQ(run({file, "-o", "json"}), 1);
   const json finding = json::parse(out_)["findings"][0];
@@ -143,7 +143,7 @@ TEST_F(ValidateTest, TextThatMakesNoSenseIsAFinding) {
   EXPECT_NE(finding["message"].get<std::string>().find("given twice"), std::string::npos);
 }
 
-TEST_F(ValidateTest, UsageAndUnreadableFilesAreTwo) {
+TEST_F(ValidateTest, UsageErrorsAndUnreadableFilesExitWithTwo) {
   EXPECT_EQ(run({}), 2);
   EXPECT_EQ(run({"--no-such-flag", "x"}), 2);
   EXPECT_EQ(run({"-o", "xml", "x"}), 2);

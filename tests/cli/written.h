@@ -1,4 +1,4 @@
-// What a program under test wrote to a temporary file.
+// Reads what a program under test wrote to a temporary file.
 #pragma once
 
 #include <cstdio>

@@ -45,7 +45,7 @@ TEST_F(HubCacheTest, OnlySnapshotWithoutRefs) {
   EXPECT_EQ(find("gpt2").value(), folder / "models--gpt2/snapshots/aaa");
 }
 
-TEST_F(HubCacheTest, WhatIsMissingIsSaid) {
+TEST_F(HubCacheTest, TheErrorSaysWhatIsMissing) {
   auto error = find("Qwen/None");
   ASSERT_FALSE(error);
   EXPECT_EQ(error.error().kind, ErrorKind::BadInput);
@@ -60,14 +60,14 @@ TEST_F(HubCacheTest, WhatIsMissingIsSaid) {
   EXPECT_NE(find("/no/such/model").error().message.find("no such directory"), std::string::npos);
 }
 
-/// A model's folder of a cache, as its path is copied.
-TEST_F(HubCacheTest, TheFolderAboveTheSnapshots) {
+/// The path of a model's folder in a cache, as users copy it.
+TEST_F(HubCacheTest, AModelsFolderOfTheCacheLeadsToItsSnapshot) {
   write("models--gpt2/snapshots/aaa/config.json", "{}");
   EXPECT_EQ(find(folder / "models--gpt2").value(), folder / "models--gpt2/snapshots/aaa");
 }
 
-/// What people name in place of a model is called what it is, with the way on.
-TEST_F(HubCacheTest, DirectoriesThatAreNoModels) {
+/// For directories that users name by mistake, the message says what they are and what to do.
+TEST_F(HubCacheTest, ErrorsSayWhatOtherDirectoriesAre) {
   write("adapter/adapter_config.json", "{}");
   write("out/model/config.json", "{}");
   write("trainer/checkpoint-900/config.json", "{}");

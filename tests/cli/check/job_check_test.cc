@@ -1,5 +1,5 @@
-// The verdict on a job: each fault of the files that it names, and that validate, plan and run say the
-// same of it.
+// The check of a job: every fault of the files that it names, and that validate, plan and run
+// report it alike.
 #include "cli/check/job_check.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class JobCheckTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// A job that runs.
+  /// Writes a job that passes the check.
   void make() {
     fs::remove_all(folder_);
     write_model(folder_ / "model");
@@ -79,7 +79,7 @@ class JobCheckTest : public testing::Test {
   Said validate() {
     return said([file = manifest()] { return run_validate(std::vector<std::string>{file}); });
   }
-  /// What all three verbs say. Fails if they do not agree.
+  /// The result of all three verbs. Fails if they differ.
   Said verdict(const std::string& what) {
     const std::string file = manifest();
     const Said validated = validate();
@@ -112,7 +112,7 @@ TEST_F(JobCheckTest, AJobThatRunsPasses) {
   EXPECT_EQ(good.lines, Lines());
 }
 
-TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsInTheSameWords) {
+TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsAlike) {
   struct Fault {
     const char* what;
     std::function<void()> make;
@@ -227,7 +227,7 @@ TEST_F(JobCheckTest, FindingsComeInTheOrderOfTheirLines) {
   EXPECT_TRUE(std::ranges::is_sorted(lines)) << testing::PrintToString(refused.lines);
 }
 
-TEST_F(JobCheckTest, ARunThatGoesOnNeedsNoWeightsOfItsModel) {
+TEST_F(JobCheckTest, AResumedRunNeedsNoWeightsOfItsModel) {
   fs::remove(folder_ / "model/model.safetensors");
   fs::create_directories(folder_ / "out/checkpoints/step-3");
   EXPECT_EQ(validate().code, 0);
@@ -238,8 +238,8 @@ TEST_F(JobCheckTest, ARunThatGoesOnNeedsNoWeightsOfItsModel) {
   EXPECT_EQ(validate().code, 1) << "an adapter's base is read from the model";
 }
 
-/// What is named in place of a checkpoint is called what it is, with the way on.
-TEST_F(JobCheckTest, ADirectoryThatIsNoCheckpoint) {
+/// For directories that are not checkpoints, the message says what they are and what to do.
+TEST_F(JobCheckTest, ErrorsSayWhatADirectoryWithoutACheckpointIs) {
   const auto says = [&](const std::string& what) {
     const Said found = verdict(what);
     std::string text;
@@ -282,7 +282,7 @@ TEST_F(JobCheckTest, ADirectoryThatIsNoCheckpoint) {
   EXPECT_EQ(validate().code, 0) << says("begins with its weights");
 }
 
-TEST_F(JobCheckTest, WhatTheRunNotesOfItsRowsIsSaidBefore) {
+TEST_F(JobCheckTest, RemarksOnRowsArePrintedBeforeTheRun) {
   const auto all = [](const Said& said) {
     std::string text;
     for (const std::string& line : said.lines) text += line + "\n";
@@ -302,8 +302,7 @@ TEST_F(JobCheckTest, WhatTheRunNotesOfItsRowsIsSaidBefore) {
   training()["eosToken"] = "<|im_end|>";
   said = validate();
   EXPECT_EQ(said.code, 1);
-  EXPECT_NE(all(said).find("the model has no tokenizer whose eos token it could be"),
-            std::string::npos)
+  EXPECT_NE(all(said).find("the model has no tokenizer for this eos token"), std::string::npos)
       << all(said);
   training().erase("eosToken");
   training()["maxSeqLength"] = (1 << 24) + 1;
@@ -315,8 +314,8 @@ TEST_F(JobCheckTest, WhatTheRunNotesOfItsRowsIsSaidBefore) {
   EXPECT_EQ(validate().code, 0);
 }
 
-/// The three verbs say before the start what a rank would end with.
-TEST_F(JobCheckTest, AGpuThatIsNotHereIsRefusedByAllThree) {
+/// All three verbs report before the start the error that would end a rank.
+TEST_F(JobCheckTest, AMissingGpuIsRefusedByAllVerbs) {
   if (ThisMachine().lacking_gpu().empty()) GTEST_SKIP() << "this machine has a GPU";
   training()["device"] = "cuda";
   const Said said = verdict("device: cuda");
@@ -334,8 +333,8 @@ TEST_F(JobCheckTest, AGpuThatIsNotHereIsRefusedByAllThree) {
   EXPECT_EQ(validate().code, 0) << "a cluster's machines are others";
 }
 
-/// A curriculum's files are read as the run reads them, not only looked for.
-TEST_F(JobCheckTest, TheFilesOfACurriculumAreOfTheseRows) {
+/// The files of a curriculum are read as by the run, not only searched.
+TEST_F(JobCheckTest, TheFilesOfACurriculumMustFitTheRows) {
   PosixFiles files;
   const std::string folder = (folder_ / "metrics").string();
   const auto measured = [&](const std::vector<int64_t>& of_row) {
@@ -386,8 +385,8 @@ TEST_F(JobCheckTest, FilesOfAnotherMachineAreWarnings) {
   EXPECT_EQ(elsewhere().code, 1) << "a file that is here decides";
 }
 
-/// `kubectl` users write the pod template; what only a cluster has is checked as a cluster takes it.
-TEST_F(JobCheckTest, AJobForAClusterIsCheckedAsAClusterTakesIt) {
+/// A job with a pod template, as `kubectl` users write it, is checked by the rules of a cluster.
+TEST_F(JobCheckTest, AJobForAClusterIsCheckedByTheClustersRules) {
   training() = {{"modelNameOrPath", "/mnt/model"},
                 {"dataPath", "/mnt/rows.json"},
                 {"outputDir", "/mnt/out"},
@@ -399,7 +398,7 @@ TEST_F(JobCheckTest, AJobForAClusterIsCheckedAsAClusterTakesIt) {
   EXPECT_EQ(validate().code, 1);
 }
 
-TEST_F(JobCheckTest, AFindingIsToldOnce) {
+TEST_F(JobCheckTest, AFindingIsPrintedOnce) {
   jobspec::Job job;
   job.source = job.ds_config_source = "job.yaml";
   std::vector<dsconfig::Finding> findings = {

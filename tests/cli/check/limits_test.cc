@@ -32,7 +32,7 @@ struct FakeMachine : Machine {
   std::string lacking_gpu() const override { return {}; }
 };
 
-TEST_F(LimitsTest, TheContainersLimitIsTheSmallestAbove) {
+TEST_F(LimitsTest, TheContainersLimitIsTheSmallestOfItsGroups) {
   EXPECT_FALSE(ThisMachine(root_.string()).container_memory());
   EXPECT_FALSE(ThisMachine(root_.string()).memory());
   write("proc/self/cgroup", "12:cpu:/old\n0::/pods/one\n");
@@ -48,13 +48,13 @@ TEST_F(LimitsTest, TheContainersLimitIsTheSmallestAbove) {
   EXPECT_EQ(ThisMachine(root_.string()).memory(), 16384 * 1024);
 }
 
-TEST_F(LimitsTest, AFreeDiskIsThatOfTheNearestDirectory) {
+TEST_F(LimitsTest, FreeDiskIsThatOfTheNearestExistingDirectory) {
   const auto free = ThisMachine().free_disk("/tmp/no/such/directory");
   ASSERT_TRUE(free);
   EXPECT_GT(*free, 0);
 }
 
-TEST_F(LimitsTest, WhoSaysHowMuch) {
+TEST_F(LimitsTest, SourcesOfLimitsHaveAnOrderOfPrecedence) {
   jobspec::Job job;
   job.training.output_dir = "/out";
   FakeMachine machine;

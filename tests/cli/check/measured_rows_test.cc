@@ -1,4 +1,4 @@
-// The rows of a job, measured, and what `dsj plan` makes of them.
+// The measured rows of a job, and the use that `dsj plan` makes of them.
 #include "cli/check/measured_rows.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ int64_t activations(const json& plan) {
   return plan["memory"]["bytesPerRank"]["activations"];
 }
 
-TEST_F(MeasuredRowsTest, APlanCountsWithTheLargestMicroBatchOfTheData) {
+TEST_F(MeasuredRowsTest, APlanUsesTheLargestMicroBatchOfTheData) {
   const json got = plan();
   EXPECT_EQ(got["memory"]["rows"], json::parse(R"({"from": "data", "count": 8,
       "tokens": {"shortest": 10, "median": 40, "p90": 70, "p99": 70, "longest": 80},
@@ -83,7 +83,7 @@ TEST_F(MeasuredRowsTest, APlanCountsWithTheLargestMicroBatchOfTheData) {
   EXPECT_EQ(plan({{"maxSeqLength", 32}})["memory"]["rows"]["largestMicroBatch"]["tokens"], 64);
 }
 
-TEST_F(MeasuredRowsTest, WhereRowsCannotBeReadTheLongestAreTaken) {
+TEST_F(MeasuredRowsTest, WithoutReadableRowsTheLongestAreAssumed) {
   std::ofstream(folder_ / "rows.jsonl") << "{\"input_ids\": [1], \"labels\": []}\n";
   const json got = plan({{"maxSteps", 3}}, 1);
   const json& rows = got["memory"]["rows"];
@@ -92,7 +92,7 @@ TEST_F(MeasuredRowsTest, WhereRowsCannotBeReadTheLongestAreTaken) {
   EXPECT_EQ(rows["largestMicroBatch"]["tokens"], 200);
 }
 
-TEST_F(MeasuredRowsTest, PacksAreDealtInPlaceOfRows) {
+TEST_F(MeasuredRowsTest, PacksAreDealtInsteadOfRows) {
   // 80 + 20, 70 + 30, 60 + 40, 50 + 10: four packs, two to a step.
   const json got = plan({{"packing", true}});
   EXPECT_EQ(got["config"]["total_steps"], 2);
@@ -106,7 +106,7 @@ TEST_F(MeasuredRowsTest, PacksAreDealtInPlaceOfRows) {
   const json wrapped = plan({{"packing", true}, {"packingStrategy", "wrapped"}})["memory"]["rows"];
   EXPECT_EQ(wrapped["packed"], (json{{"count", 4}, {"filled", 0.9}, {"strategy", "wrapped"}}));
   EXPECT_EQ(wrapped["largestMicroBatch"], (json{{"tokens", 200}, {"targets", 198}}));
-  // What is held out is not packed.
+  // Held-out rows are not packed.
   const json held = plan({{"packing", true}, {"validationSplitPercentage", 50}});
   EXPECT_EQ(held["memory"]["rows"]["packed"]["count"], 4) << "50, 60, 70 and 80 by themselves";
   EXPECT_EQ(held["config"]["total_steps"], 2);
@@ -121,7 +121,7 @@ TEST_F(MeasuredRowsTest, WithoutItsDataAPackedJobIsIncomplete) {
   EXPECT_TRUE(plan({{"packing", true}, {"maxSteps", 5}}, 1)["complete"]);
 }
 
-TEST_F(MeasuredRowsTest, AGroupedJobsOrderIsWalked) {
+TEST_F(MeasuredRowsTest, TheOrderOfAGroupedJobIsFollowed) {
   std::vector<int64_t> lengths;
   std::vector<data::RowSize> sizes;
   for (int32_t i = 0; i < 64; ++i) {

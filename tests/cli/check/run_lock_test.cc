@@ -1,4 +1,4 @@
-// Who holds an output directory, and whether a run ended without a word.
+// Who holds an output directory, and whether its run was killed.
 #include "cli/check/run_lock.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_F(RunLockTest, ARunningStatusWithoutAHolderWasKilled) {
   EXPECT_TRUE(OutputLock::take(out_)) << "who asks holds nothing";
 }
 
-/// SIGKILL and a lost machine alike: the kernel lets go.
+/// The kernel releases the lock after SIGKILL, as after a lost machine.
 TEST_F(RunLockTest, AKilledHolderHoldsNothing) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

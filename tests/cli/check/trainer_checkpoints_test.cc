@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(TrainerCheckpoints, TheOneWithTheMostSteps) {
+TEST(TrainerCheckpoints, FindsTheOneWithTheMostSteps) {
   const fs::path folder = fs::temp_directory_path() / ("dsj-trainer-" + std::to_string(getpid()));
   EXPECT_EQ(newest_trainer_checkpoint(folder), "");
   for (const char* name : {"checkpoint-900", "checkpoint-1000", "checkpoint-last", "step-2000"})

@@ -21,7 +21,7 @@ TEST_F(Change, ScaleSetsTheWorkers) {
   EXPECT_THAT(out_, HasSubstr("already"));
 }
 
-TEST_F(Change, TheChangedJobIsPrintedWithO) {
+TEST_F(Change, DashOPrintsTheChangedJob) {
   add_job("quick");
   ASSERT_EQ(run(run_scale, {"quick", "--replicas", "4", "-o", "json"}), 0) << err_;
   EXPECT_EQ(Json::parse(out_)["spec"]["workers"]["replicas"], 4);
@@ -32,7 +32,7 @@ TEST_F(Change, TheChangedJobIsPrintedWithO) {
   EXPECT_EQ(out_, "");
 }
 
-TEST_F(Change, ScaleKeepsItsPrecondition) {
+TEST_F(Change, ScaleChecksItsPrecondition) {
   add_job("quick");
   EXPECT_EQ(run(run_scale, {"quick", "--replicas", "4", "--current-replicas", "3"}), 1);
   EXPECT_THAT(err_, HasSubstr("it has 2 workers, not 3"));
@@ -41,8 +41,8 @@ TEST_F(Change, ScaleKeepsItsPrecondition) {
   EXPECT_EQ(run(run_scale, {"quick"}), 2);
 }
 
-/// The operator takes what restart leaves, also where the job had no template.
-TEST_F(Change, RestartIsAnotherTemplate) {
+/// The operator accepts the edited job, even if it had no template before.
+TEST_F(Change, RestartChangesTheTemplate) {
   add_job("quick");
   ASSERT_EQ(run(run_restart, {"quick"}), 0) << err_;
   const Json once = spec();

@@ -58,7 +58,7 @@ class Describe : public testing::World {
   }
 };
 
-TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
+TEST_F(Describe, ShowsEveryPartOfAJob) {
   add_failed_job();
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
   for (const char* part :
@@ -81,18 +81,18 @@ TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
   EXPECT_EQ(run(run_describe, {}), 2);
 }
 
-TEST_F(Describe, NamesTheControllerOfAJobThatIsNotThisOperators) {
+TEST_F(Describe, NamesTheControllerOfAJobThatAnotherOneManages) {
   add_job("quick", [](Json& job) { job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"; });
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
   EXPECT_THAT(out_,
               HasSubstr("State:        run by kueue.x-k8s.io/multikueue (spec.managedBy): the "
-                        "operator of this cluster leaves it alone"));
+                        "operator of this cluster ignores it"));
   set_status("quick", Json::parse(R"({"phase": "Running"})"));
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("State:        Running, run by kueue.x-k8s.io/multikueue"));
 }
 
-TEST_F(Describe, ShowsTheReportsAsTheirTablesSay) {
+TEST_F(Describe, ShowsReportsByTheirTables) {
   add_job("quick");
   set_status("quick", Json::parse(R"({"phase": "Running",
     "training": {"step": 6, "totalSteps": 9, "attempt": 2, "loss": "1.5", "learningRate": "1e-06",
@@ -138,7 +138,7 @@ TEST_F(Describe, ShowsWhatIsFetchedAndHidesItsVariables) {
   for (const char* secret : {"opensesame", "abcdef"}) EXPECT_THAT(out_, Not(HasSubstr(secret)));
 }
 
-TEST_F(Describe, TheConfigOfAConfigMapIsTheOneThatWasAccepted) {
+TEST_F(Describe, TheConfigOfAConfigMapIsTheAcceptedOne) {
   add_job("mapped", [](Json& job) {
     job["spec"]["deepspeed"] = {
         {"configFrom", {{"configMapKeyRef", {{"name", "mine"}, {"key", "ds.json"}}}}}};
@@ -155,7 +155,7 @@ TEST_F(Describe, TheConfigOfAConfigMapIsTheOneThatWasAccepted) {
   EXPECT_THAT(out_, HasSubstr("training.perDeviceTrainBatchSize"));
 }
 
-TEST_F(Describe, AProgramOfTheUsersOwnMayHaveNoConfig) {
+TEST_F(Describe, AUsersProgramMayHaveNoConfig) {
   add_job("own", [](Json& job) {
     job["spec"] = Json::parse(R"({"launcher": "Command", "training": {"outputDir": "/o"},
       "workers": {"template": {"spec": {"containers": [
@@ -166,7 +166,7 @@ TEST_F(Describe, AProgramOfTheUsersOwnMayHaveNoConfig) {
   EXPECT_THAT(out_, Not(HasSubstr("not resolved")));
 }
 
-TEST_F(Describe, DebugAdvisesAndTakesSecretsOut) {
+TEST_F(Describe, DebugAdvisesAndRemovesSecrets) {
   add_failed_job();
   ASSERT_EQ(run(run_debug, {"quick"}), 0) << err_;
   for (const char* part :
@@ -180,7 +180,7 @@ TEST_F(Describe, DebugAdvisesAndTakesSecretsOut) {
     EXPECT_THAT(out_, Not(HasSubstr(secret)));
 }
 
-TEST_F(Describe, DebugOfAJobThatNobodySaw) {
+TEST_F(Describe, DebugOfAJobThatNoOperatorSaw) {
   add_job("lonely");
   clock_.now += std::chrono::minutes(5);
   ASSERT_EQ(run(run_debug, {"lonely"}), 0);

@@ -14,8 +14,8 @@ std::optional<int64_t> ms(const std::string& text) {
   return read ? std::optional(read->count()) : std::nullopt;
 }
 
-// The rows of Go's own test of time.ParseDuration, in milliseconds, but for a number alone.
-TEST(Duration, IsReadAsGoReadsIt) {
+// The rows of Go's own test of time.ParseDuration, in milliseconds, except a plain number.
+TEST(Duration, IsParsedLikeInGo) {
   EXPECT_EQ(ms("0"), 0);
   EXPECT_EQ(ms("5s"), 5000);
   EXPECT_EQ(ms("30s"), 30000);
@@ -45,7 +45,7 @@ TEST(Duration, IsReadAsGoReadsIt) {
     EXPECT_FALSE(ms(wrong)) << wrong;
 }
 
-TEST(Duration, ANumberAloneIsInSeconds) {
+TEST(Duration, APlainNumberIsInSeconds) {
   EXPECT_EQ(ms("90"), 90000);
   EXPECT_EQ(ms("1.5"), 1500);
 }
@@ -62,7 +62,7 @@ TEST(Duration, HoursMinutesAndSecondsAddUp) {
   }
 }
 
-TEST(Duration, AsAnArgument) {
+TEST(Duration, IsAnArgument) {
   std::optional<milliseconds> to;
   EXPECT_FALSE(take_duration(to, true)("2m"));
   EXPECT_EQ(to, std::chrono::minutes(2));

@@ -41,7 +41,7 @@ TEST_F(Exec, FindsTheNewestPodOfARank) {
               HasSubstr("does not run now"));
 }
 
-TEST_F(Exec, BecomesKubectl) {
+TEST_F(Exec, BuildsKubectlsCommandLine) {
   ExecOptions options{.name = "quick", .command = {"ls", "-l"}};
   options.flags.context = "far";
   EXPECT_THAT(exec_command(options, "team", "quick-worker-0-1", false),

@@ -12,7 +12,7 @@ using ::testing::Not;
 
 class Get : public testing::World {};
 
-TEST_F(Get, TheColumnsAreThoseOfTheDefinition) {
+TEST_F(Get, TheColumnsAreThoseOfTheCrd) {
   add_job("quick");
   set_status("quick", {{"phase", "Running"},
                        {"reason", "Stragglers"},
@@ -29,7 +29,7 @@ TEST_F(Get, TheColumnsAreThoseOfTheDefinition) {
   EXPECT_THAT(out_, HasSubstr("4       <none>   1.93"));
 }
 
-TEST_F(Get, AllNamespacesAndNone) {
+TEST_F(Get, ListsAllNamespacesAndReportsNoJobs) {
   add_job("quick");
   ASSERT_EQ(run(run_get, {"-A"}, "elsewhere"), 0);
   EXPECT_THAT(out_, HasSubstr("NAMESPACE   NAME"));
@@ -66,7 +66,7 @@ TEST_F(Get, AWatchPrintsALinePerChangeUntilItIsCancelled) {
   EXPECT_THAT(out_, HasSubstr("quick   Running   <none>   <none>    2 "));
 }
 
-TEST_F(Get, AWatchOutlivesAnApiServerThatIsAway) {
+TEST_F(Get, AWatchSurvivesAnUnavailableApiServer) {
   using Fault = kube::testing::Fault;
   add_job("quick");
   std::atomic<int> away = 10;

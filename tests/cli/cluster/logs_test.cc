@@ -18,12 +18,12 @@ class Logs : public testing::World {
   }
 };
 
-TEST_F(Logs, WithoutARankAllOfWorkerZero) {
+TEST_F(Logs, WithoutARankPrintsAllLinesOfWorkerZero) {
   ASSERT_EQ(run(run_logs, {"quick"}), 0) << err_;
   EXPECT_EQ(out_, "12:00 info [worker 0] attempt 2 starts\n[rank 0] a\n[rank 1] b\n[rank 0] c\n");
 }
 
-TEST_F(Logs, ARanksLinesAlone) {
+TEST_F(Logs, WithARankPrintsOnlyItsLines) {
   ASSERT_EQ(run(run_logs, {"quick", "--rank", "0"}), 0);
   EXPECT_EQ(out_, "a\nc\n");
   ASSERT_EQ(run(run_logs, {"quick", "--rank", "0", "--tail", "1"}), 0);
@@ -34,19 +34,19 @@ TEST_F(Logs, ARanksLinesAlone) {
   EXPECT_EQ(out_, "y\n") << "rank 30's is not rank 3's";
 }
 
-TEST_F(Logs, APodThatHasNotStarted) {
+TEST_F(Logs, APodThatHasNotStartedIsReported) {
   EXPECT_EQ(run(run_logs, {"quick", "--worker", "1"}), 1);
   EXPECT_THAT(err_, HasSubstr("ContainerCreating"));
   EXPECT_THAT(err_, HasSubstr("describe quick"));
 }
 
-TEST_F(Logs, ARankThatTheJobDoesNotHave) {
+TEST_F(Logs, ARankThatTheJobDoesNotHaveIsRefused) {
   EXPECT_EQ(run(run_logs, {"quick", "--rank", "4"}), 2);
   EXPECT_THAT(err_, HasSubstr("ranks are 0 to 3"));
   EXPECT_EQ(run(run_logs, {"nothing"}), kExitNotFound);
 }
 
-TEST_F(Logs, WithoutPodsItSaysWhereTheLogsLie) {
+TEST_F(Logs, WithoutPodsItSaysWhereTheLogsAre) {
   add_job("gone");
   set_status("gone", {{"phase", "Suspended"}});
   EXPECT_EQ(run(run_logs, {"gone"}), 1);
@@ -67,7 +67,7 @@ TEST_F(Logs, FollowingWaitsForTheNextPodToStart) {
   EXPECT_EQ(err_, "");
 }
 
-TEST_F(Logs, FollowingTakesUpALogWhoseConnectionHasEnded) {
+TEST_F(Logs, FollowingResumesALogWhoseConnectionHasEnded) {
   const auto more = [&] {
     server_->set_log("team", "quick-worker-0-2", {"[rank 0] a", "[rank 1] b", "[rank 0] c", "d"});
     clock_.meanwhile = [&] { set_status("quick", {{"phase", "Complete"}}); };
@@ -84,7 +84,7 @@ TEST_F(Logs, FollowingTakesUpALogWhoseConnectionHasEnded) {
   EXPECT_EQ(out_, "2026-01-01T00:00:00Z [rank 0] a\n2026-01-01T00:00:02Z [rank 0] c\n");
 }
 
-TEST_F(Logs, FollowingOutlivesAnApiServerThatIsAway) {
+TEST_F(Logs, FollowingSurvivesAnUnavailableApiServer) {
   clock_.meanwhile = [&] {
     set_status("quick", {{"phase", "Complete"}});
     go_away(20);
@@ -96,7 +96,7 @@ TEST_F(Logs, FollowingOutlivesAnApiServerThatIsAway) {
   EXPECT_EQ(run(run_logs, {"quick", "-f"}), kExitUnreachable);
 }
 
-TEST_F(Logs, FollowingGoesOnInTheNextPod) {
+TEST_F(Logs, FollowingContinuesInTheNextPod) {
   add_job("moved");
   set_status("moved", {{"phase", "Restarting"}});
   add_pod("moved", 0, 1, "Failed", {"[rank 0] one"});

@@ -7,7 +7,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(VerbOfOthers, NamesOurs) {
+TEST(VerbOfOthers, NamesTheEquivalentVerb) {
   EXPECT_THAT(verb_of_others("stop"), HasSubstr("dsj suspend NAME"));
   EXPECT_EQ(verb_of_others("delete"), "kubectl delete dsj NAME");
   EXPECT_THAT(verb_of_others("list"), HasSubstr("dsj get"));

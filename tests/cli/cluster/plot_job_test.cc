@@ -46,7 +46,7 @@ TEST_F(PlotJob, WithoutLoggedStepsItSaysWhereTheyAre) {
   EXPECT_THAT(err_, HasSubstr("/o/metrics.jsonl"));
 }
 
-TEST_F(PlotJob, WatchingOutlivesAnApiServerThatIsAway) {
+TEST_F(PlotJob, WatchingSurvivesAnUnavailableApiServer) {
   add_job("quick");
   set_status("quick", {{"phase", "Running"}});
   add_pod("quick", 0, 1, "Running", {"t info [worker 0] step 10/50 loss 4.0000 lr 1e-05"});
@@ -59,7 +59,7 @@ TEST_F(PlotJob, WatchingOutlivesAnApiServerThatIsAway) {
   EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
 }
 
-TEST_F(PlotJob, ADirectoryIsARun) {
+TEST_F(PlotJob, ADirectoryIsPlottedAsARun) {
   EXPECT_EQ(run(run_plot_any, {"/nowhere/at/all"}), 2);
   EXPECT_THAT(err_, HasSubstr("metrics.jsonl"));
   EXPECT_EQ(run(run_plot_any, {"quick", "-n", "team"}), kExitNotFound);

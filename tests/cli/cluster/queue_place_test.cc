@@ -1,4 +1,4 @@
-// Where a job waits, as `dsj describe` says it.
+// Where a job waits, as printed by `dsj describe`.
 #include "cli/cluster/queue_place.h"
 
 #include "tests/cli/cluster/world.h"
@@ -38,7 +38,7 @@ class QueuePlace : public testing::World {
     EXPECT_EQ(run(run_describe, {"tune"}), 0) << err_;
     return out_;
   }
-  /// As the fake server can serve what Kueue serves below a queue.
+  /// The fake server's form of Kueue's subresource of a queue.
   static kube::Resource pending() {
     return {"visibility.kueue.x-k8s.io", "v1beta1/namespaces/team/localqueues/gpu",
             "pendingworkloads", "PendingWorkload", false};
@@ -52,7 +52,7 @@ TEST_F(QueuePlace, IsKueuesPosition) {
         {{"metadata", {{"name", "other"}}},
          {"positionInLocalQueue", 0},
          {"positionInClusterQueue", 5}});
-  EXPECT_THAT(described(), HasSubstr("LocalQueue gpu: not among those that wait"));
+  EXPECT_THAT(described(), HasSubstr("LocalQueue gpu: not among the pending workloads"));
   add(pending(), "",
       {{"metadata", {{"name", "tune-group-1"}}},
        {"positionInLocalQueue", 1},
@@ -78,7 +78,7 @@ TEST_F(QueuePlace, IsKueuesPosition) {
   EXPECT_THAT(described(), Not(HasSubstr("LocalQueue")));
 }
 
-TEST_F(QueuePlace, IsReadFromANewerKueueToo) {
+TEST_F(QueuePlace, IsReadFromANewerKueue) {
   add_waiting("kueue");
   serve({"visibility.kueue.x-k8s.io", "v1beta2/namespaces/team/localqueues/gpu", "pendingworkloads",
          "PendingWorkload", false},
@@ -96,7 +96,7 @@ TEST_F(QueuePlace, IsReadFromANewerKueueToo) {
               HasSubstr("2 jobs before it, 2 jobs in the ClusterQueue; no quota for cpu"));
 }
 
-TEST_F(QueuePlace, IsWhatVolcanoSaysOfTheGroup) {
+TEST_F(QueuePlace, IsTheStateOfVolcanosGroup) {
   add_waiting("volcano");
   EXPECT_THAT(described(), HasSubstr("PodGroup tune-group-1: "));
   const kube::Resource groups{"scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"};
@@ -118,7 +118,7 @@ TEST_F(QueuePlace, IsWhatVolcanoSaysOfTheGroup) {
               HasSubstr("the group is Inqueue, with 3 Pending and 1 Inqueue in the queue; 2/2"));
 }
 
-TEST_F(QueuePlace, IsNothingWithoutAQueue) {
+TEST_F(QueuePlace, IsEmptyWithoutAQueue) {
   add_job("tune");
   add_pod("tune", 0, 1, "Pending", {});
   EXPECT_THAT(described(), Not(HasSubstr("Queue:")));

@@ -7,7 +7,7 @@
 namespace dsj::cli {
 namespace {
 
-TEST(Redact, WhatLooksLikeACredentialGoesAndTheRestStays) {
+TEST(Redact, RemovesOnlyWhatLooksLikeACredential) {
   const std::pair<const char*, const char*> cases[] = {
       {"HF_TOKEN=hf_x y", "HF_TOKEN=<redacted> y"},
       {"\"api_key\": \"a b\", 1", "\"api_key\": <redacted>, 1"},
@@ -26,7 +26,7 @@ TEST(Redact, WhatLooksLikeACredentialGoesAndTheRestStays) {
   for (const auto& [text, wanted] : cases) EXPECT_EQ(redacted_text(text), wanted);
 }
 
-TEST(Redact, EndsAtTheEndOfALine) {
+TEST(Redact, ACredentialEndsAtTheEndOfALine) {
   const std::string yaml = "secretRef:\n  name: hub\npassword: x\n";
   EXPECT_EQ(redacted_text(yaml), "secretRef:\n  name: hub\npassword: <redacted>\n");
   EXPECT_EQ(redacted_text(""), "");

@@ -1,4 +1,4 @@
-// dsj debug --stacks, with agents that answer in their logs while the verb waits.
+// dsj debug --stacks with fake agents that answer in their logs while the verb waits.
 #include "cli/cluster/stacks.h"
 
 #include "job/stacks_request.h"
@@ -19,7 +19,7 @@ class Stacks : public testing::World {
   }
 };
 
-TEST(StacksTold, AreTheLinesOfTheirRequestAlone) {
+TEST(StacksTold, AreOnlyTheLinesOfTheirRequest) {
   StacksTold told;
   for (const char* line : {"12:00 info [worker 0] stacks #17: rank 0, process 5", "[rank 0] loss",
                            "12:00 info [worker 0] stacks #170: rank 0, process 6",
@@ -32,7 +32,7 @@ TEST(StacksTold, AreTheLinesOfTheirRequestAlone) {
   EXPECT_THAT(told.lines, ElementsAre("rank 0, process 5", "  thread 5 dsj-train"));
 }
 
-TEST_F(Stacks, AreAskedForByAnAnnotationAndReadFromTheLogs) {
+TEST_F(Stacks, AreRequestedByAnAnnotationAndReadFromTheLogs) {
   add_job("quick");
   add_pod("quick", 0, 1, "Running", {"starting"});
   add_pod("quick", 1, 1, "Running", {"starting"});
@@ -49,7 +49,7 @@ TEST_F(Stacks, AreAskedForByAnAnnotationAndReadFromTheLogs) {
   EXPECT_THAT(out_, HasSubstr("worker 1, pod quick-worker-1-1\n  did not answer"));
 }
 
-TEST_F(Stacks, AreNotTakenUnlessAskedForOrWhereNothingRuns) {
+TEST_F(Stacks, AreTakenOnlyOnRequestAndFromRunningWorkers) {
   add_job("quick");
   add_pod("quick", 0, 1, "Pending", {});
   ASSERT_EQ(run(run_debug, {"quick", "--stacks"}), 0) << err_;

@@ -35,13 +35,13 @@ spec:
   const fs::path folder_ = fs::temp_directory_path() / ("dsj-submit-" + std::to_string(getpid()));
 };
 
-TEST_F(Submit, TakesTheFileBesideTheManifestIntoTheJob) {
+TEST_F(Submit, PutsTheFileBesideTheManifestIntoTheJob) {
   ASSERT_EQ(run(run_submit, {manifest()}), 0) << err_;
   const Json job = *client_.get(jobs_resource(), "team", "quick");
   EXPECT_EQ(job["spec"]["deepspeed"]["config"]["train_micro_batch_size_per_gpu"], 2);
   EXPECT_FALSE(job["spec"]["deepspeed"].contains("configFrom"));
   EXPECT_EQ(run(run_submit, {manifest()}), 2);
-  EXPECT_THAT(err_, HasSubstr("there is a job by that name"));
+  EXPECT_THAT(err_, HasSubstr("a job with this name exists"));
   EXPECT_EQ(run(run_submit, {manifest(), "--name", "again"}), 0) << err_;
   ASSERT_EQ(run(run_submit, {manifest(), "--name", "third", "-o", "yaml"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("name: third"));
@@ -49,7 +49,7 @@ TEST_F(Submit, TakesTheFileBesideTheManifestIntoTheJob) {
   EXPECT_EQ(run(run_submit, {manifest(), "--name", "fourth", "-o", "yaml", "--dry-run"}), 2);
 }
 
-TEST_F(Submit, TakesTheFileAsKubectlDoes) {
+TEST_F(Submit, AcceptsTheFileLikeKubectl) {
   const std::string file = manifest();
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"-f", file},
@@ -102,13 +102,13 @@ TEST_F(Submit, AJobThatNoConfigMapHoldsIsRefused) {
   EXPECT_FALSE(there());
 }
 
-TEST_F(Submit, AFileThatNoClusterStoresIsRefusedWithItsTrueSize) {
+TEST_F(Submit, AFileTooLargeForAClusterIsRefusedWithItsTrueSize) {
   write("big.yaml", std::string(1'134'727, '#'));
   EXPECT_EQ(run(run_submit, {(folder_ / "big.yaml").string()}), 2);
   EXPECT_THAT(err_, HasSubstr("the file has 1134727 bytes, expected at most 1048576"));
 }
 
-TEST_F(Submit, NoWorkersAreASuspendedJob) {
+TEST_F(Submit, ZeroWorkersAreRefusedInFavourOfSuspend) {
   EXPECT_EQ(run(run_scale, {"quick", "--replicas", "0"}), 2);
   EXPECT_THAT(err_, HasSubstr("dsj suspend NAME"));
   EXPECT_EQ(run(run_scale, {"quick", "--replicas=0"}), 2);

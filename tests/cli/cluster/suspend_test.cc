@@ -10,7 +10,7 @@ class Suspend : public testing::World {
   Json job() { return *client_.get(jobs_resource(), "team", "quick"); }
 };
 
-TEST_F(Suspend, SetsTheFieldAndSaysSo) {
+TEST_F(Suspend, SetsTheFieldAndPrintsIt) {
   add_job("quick");
   ASSERT_EQ(run(run_suspend, {"quick"}), 0) << err_;
   EXPECT_EQ(job()["spec"]["suspend"], true);
@@ -24,7 +24,7 @@ TEST_F(Suspend, SetsTheFieldAndSaysSo) {
 
 TEST_F(Suspend, WaitingEndsWhenTheOperatorHasSeenIt) {
   add_job("quick");
-  // The state of before does not count: the operator has not seen the change.
+  // The old state does not count, because the operator has not seen the change.
   set_status("quick", {{"phase", "Suspended"}, {"observedGeneration", 1}});
   EXPECT_EQ(run(run_suspend, {"quick", "--wait", "--timeout", "5"}), 1);
   EXPECT_THAT(err_, HasSubstr("after 5 s"));
@@ -38,7 +38,7 @@ TEST_F(Suspend, WaitingEndsWhenTheOperatorHasSeenIt) {
   EXPECT_THAT(out_, HasSubstr("quick is Suspended, saved at step 12"));
 }
 
-TEST_F(Suspend, AFailedJobEndsTheWaitAndOneThatIsOverIsNotSuspended) {
+TEST_F(Suspend, AFailedJobEndsTheWaitAndAFinishedJobIsNotSuspended) {
   add_job("quick");
   set_status("quick", {{"phase", "Failed"}});
   EXPECT_EQ(run(run_suspend, {"quick"}), 1);
@@ -46,7 +46,7 @@ TEST_F(Suspend, AFailedJobEndsTheWaitAndOneThatIsOverIsNotSuspended) {
   EXPECT_FALSE(job()["spec"].contains("suspend"));
 }
 
-TEST_F(Suspend, ForbiddenHasItsOwnCode) {
+TEST_F(Suspend, ForbiddenHasItsOwnExitCode) {
   add_job("quick");
   server_->set_fault([](const kube::Request& request) {
     using Fault = kube::testing::Fault;

@@ -31,7 +31,7 @@ TEST_F(WaitVerb, AStepAndACheckpointAreGoals) {
   EXPECT_THAT(err_, HasSubstr("expected complete, running, suspended, step=N or checkpoint=N"));
 }
 
-TEST_F(WaitVerb, WhatCanNeverBeEndsTheWait) {
+TEST_F(WaitVerb, AConditionThatCanNoLongerHoldEndsTheWait) {
   add_job("quick");
   set_status("quick", {{"phase", "Failed"}, {"observedGeneration", 1}});
   EXPECT_EQ(run(run_wait, {"quick"}), 1);
@@ -41,7 +41,7 @@ TEST_F(WaitVerb, WhatCanNeverBeEndsTheWait) {
   EXPECT_EQ(run(run_wait, {"none"}), kExitNotFound);
 }
 
-TEST_F(WaitVerb, OutlivesAnApiServerThatIsAway) {
+TEST_F(WaitVerb, SurvivesAnUnavailableApiServer) {
   add_job("quick");
   set_status("quick", {{"phase", "Running"}, {"observedGeneration", 1}});
   clock_.meanwhile = [&] {
@@ -90,14 +90,14 @@ TEST_F(WaitVerb, AJobThatIsDeletedAtItsEndHasEnded) {
   }
 }
 
-TEST_F(WaitVerb, AnotherJobByTheNameEndsIt) {
+TEST_F(WaitVerb, AnotherJobWithTheNameEndsTheWait) {
   add_job("quick");
   clock_.meanwhile = [&] {
     ASSERT_TRUE(client_.remove(jobs_resource(), "team", "quick"));
     add_job("quick");
   };
   EXPECT_EQ(run(run_wait, {"quick"}), 1);
-  EXPECT_THAT(err_, HasSubstr("another job by that name"));
+  EXPECT_THAT(err_, HasSubstr("another job has this name"));
 }
 
 }  // namespace

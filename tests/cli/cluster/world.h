@@ -1,4 +1,4 @@
-// A job, its pods and their logs on an API server in memory, and a verb run against it.
+// A job with pods and logs on an API server in memory, against which a verb is run.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace dsj::cli::testing {
 
 using Verb = int (*)(Arguments, const Connect&);
 
-/// What happens while a verb waits.
+/// Runs a callback while a verb waits.
 class WorldClock final : public kube::testing::FakeClock {
  public:
   bool sleep(kube::Milliseconds time, const kube::Cancel& cancel) override {
@@ -85,7 +85,7 @@ class World : public ::testing::Test {
     if (phase != "Pending") server_->set_log("team", name, std::move(log));
   }
 
-  /// The server loses the next `requests`.
+  /// The server does not answer the next `requests`.
   void go_away(int requests) {
     away_ = requests;
     server_->set_fault([this](const kube::Request&) {
@@ -112,7 +112,7 @@ class World : public ::testing::Test {
       std::make_shared<kube::testing::FakeApiServer>();
   WorldClock clock_;
   kube::Client client_{*server_, clock_};
-  kube::Cancel stop_;  ///< of the last session
+  kube::Cancel stop_;  ///< cancels the last session
   std::string out_, err_;
 
  private:

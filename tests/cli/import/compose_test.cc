@@ -39,7 +39,7 @@ TEST(Compose, APackageHasALimitedDepth) {
   EXPECT_NE(composed.error().message.find("more than 32 names"), std::string::npos);
 }
 
-/// A file that is there wins, wherever it is found. An optional entry stays what it was.
+/// An existing file takes precedence over a predefined one. Optional entries are unchanged.
 TEST(Compose, PredefinedFilesStandInForThoseThatAreNotThere) {
   const PredefinedFiles predefined = {{"zero2", "zero2: {stage: 2, from: dsj}\n"},
                                       {"zero3", "zero3: {stage: 3}\n"}};

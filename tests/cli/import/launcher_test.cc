@@ -61,7 +61,7 @@ CUDA_VISIBLE_DEVICES=0,1 torchrun $DIST --master_port 6001 \
     EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
 }
 
-/// The file is one that `accelerate config` wrote; what DeepSpeedPlugin makes of it is by hand.
+/// The file is from `accelerate config`; the expected ds_config was derived by hand.
 TEST(Launcher, AnAccelerateLine) {
   Folder folder;
   folder.add("/acc.yaml", R"(compute_environment: LOCAL_MACHINE
@@ -101,7 +101,7 @@ use_cpu: false
       "stage3_gather_16bit_weights_on_model_save": true}})"));
 }
 
-/// The file as transformers' page about Ulysses has it, and the options that accelerate makes of it.
+/// The file of transformers' page about Ulysses, and the equivalent options of accelerate.
 TEST(Launcher, AcceleratesSequenceParallelismIsDeepSpeeds) {
   const char* file = R"(distributed_type: DEEPSPEED
 mixed_precision: bf16
@@ -143,7 +143,7 @@ parallelism_config:
       << all;
 }
 
-/// accelerate takes what is null or left out from its defaults: stage 2.
+/// accelerate uses its defaults for null and missing values: stage 2.
 TEST(Launcher, NoValueOfAcceleratesFileIsTooOdd) {
   const std::string values[] = {"null",      "no",  "3",      "-1",   "bf16",
                                 "DEEPSPEED", "[1]", "{a: 1}", "1e300"};
@@ -191,7 +191,7 @@ TEST(Launcher, AccelerateWithAFileOrWithoutDeepSpeed) {
   EXPECT_TRUE(any_contains(plain->left_open, "does not use DeepSpeed"));
 }
 
-/// What a line says of FSDP, in each form that a user writes it in, is one ds_config.
+/// All forms of FSDP settings in a line give the same ds_config.
 TEST(Launcher, ShardingIsReadInEveryForm) {
   std::mt19937 draw(7);
   for (int round = 0; round < 60; ++round) {
@@ -232,7 +232,7 @@ TEST(Launcher, ShardingIsReadInEveryForm) {
   }
 }
 
-/// A ds_config that the user names stands in place of the one that an import makes.
+/// A ds_config that the user names replaces the one that the import makes.
 TEST(Launcher, ANamedConfigReplacesTheOneThatIsMade) {
   const std::string tail = " t.py --model_name_or_path m --data_path d\n";
   for (const auto& [launcher, start] :
@@ -256,7 +256,7 @@ TEST(Launcher, ANamedConfigReplacesTheOneThatIsMade) {
   EXPECT_FALSE(finish(*megatron, {})) << "nothing here computes the same";
 }
 
-/// A script's own names of the model and the rows are followed where the usual ones are absent.
+/// A script's own names of model and rows are used if the usual ones are absent.
 TEST(Launcher, OtherNamesOfModelAndRows) {
   std::mt19937 draw(3);
   const auto one_of = [&](std::vector<std::string> names) { return names[draw() % names.size()]; };
@@ -292,7 +292,7 @@ TEST(Launcher, OtherNamesOfModelAndRows) {
   EXPECT_TRUE(any_contains(both->not_carried, "--model_path x"));
 }
 
-/// Qwen's own scripts: values on top, and a loop over the script's arguments that may replace them.
+/// Qwen's scripts set values first; a loop over the script's arguments may replace them.
 TEST(Launcher, AValueFromAboveALoopStays) {
   Folder folder;
   auto imported = from_script(folder, R"(MODEL="Qwen/Qwen-7B"
@@ -378,8 +378,8 @@ TEST(Launcher, WhatALineLeavesOutIsAskedFor) {
   EXPECT_FALSE(from_script(folder, "torchrun --no_such_option t.py\n", Launcher::Torchrun));
 }
 
-/// The launch as scripts of the field write it: in a variable, behind eval or srun, inside a function.
-/// Each gives the same job.
+/// The launch in forms that real scripts use: in a variable, after eval or srun, inside a
+/// function. Each gives the same job.
 TEST(Launcher, OneLaunchWrittenInManyWays) {
   const std::string line =
       "torchrun --nproc_per_node 4 t.py --deepspeed ds.json --model_name_or_path m --data_path d";
@@ -414,7 +414,7 @@ TEST(Launcher, OneLaunchWrittenInManyWays) {
   }
 }
 
-/// What a run decides stays one word, also where a variable that holds it is split.
+/// A value that only a run knows remains one word, even in a variable that is split.
 TEST(Launcher, ACommandsOutputIsOneWord) {
   Folder folder;
   auto imported =
@@ -441,7 +441,7 @@ torchrun $DIST $MORE t.py --deepspeed ds.json --model_name_or_path m --data_path
   EXPECT_TRUE(any_contains(imported->not_carried, "$SCRIPT: the engine trains by itself"));
 }
 
-/// TRL and Trainer read arguments from a YAML file; those of the line come after them.
+/// TRL and Trainer read arguments from a YAML file; the line's arguments follow them.
 TEST(Launcher, ArgumentsInAFile) {
   for (const char* way : {"--config run.yaml", "--config=run.yaml", "run.yaml"}) {
     Folder folder;
@@ -450,7 +450,7 @@ TEST(Launcher, ArgumentsInAFile) {
                "max_length: 4_096\ngradient_checkpointing_kwargs:\n"
                "  use_reentrant: false\nlora_target_modules: [q_proj, v_proj]\n"
                "use_peft: true\nlora_r: 4\n");
-    const bool whole = std::string(way) == "run.yaml";  // Trainer takes the file alone
+    const bool whole = std::string(way) == "run.yaml";  // for Trainer the file is the only argument
     auto imported =
         from_script(folder,
                     "torchrun --nproc_per_node 2 t.py " + std::string(way) +
@@ -477,7 +477,7 @@ TEST(Launcher, ArgumentsInAFile) {
   }
 }
 
-/// Where a script is started and where it is, as relative paths; other commands stay as they are.
+/// The directories of the start and of the script become relative paths; other commands are kept.
 TEST(Launcher, DirectoriesThatScriptsAskFor) {
   for (const auto& [written, path] : std::map<std::string, std::string>{
            {"`pwd`/ds.json", "./ds.json"},
@@ -499,7 +499,7 @@ TEST(Launcher, DirectoriesThatScriptsAskFor) {
   EXPECT_EQ(here->commands.at(0).words, (std::vector<std::string>{"run", "./x", "128"}));
 }
 
-/// A command's environment is what is set in front of it or exported; a later line sees exports alone.
+/// A command's environment has what is set before it or exported; later lines see only exports.
 TEST(Launcher, TheEnvironmentOfACommand) {
   const auto script = read_script("A=1\nexport B=2\nC=$A D=4 run\nrun\n", "run.sh");
   ASSERT_TRUE(script);
@@ -524,7 +524,7 @@ TEST(Launcher, AHostileScriptIsRefusedNotFollowed) {
   for (int i = 0; i < 10'000; ++i) defaults += "${A:-";
   for (const std::string& text : {evals, folders, "echo " + defaults + std::string(10'000, '}'),
                                   "A='" + defaults + "'\necho $A"})
-    (void)read_script(text, "run.sh");  // ends, and takes no more than its limits
+    (void)read_script(text, "run.sh");  // terminates, within its limits
 }
 
 TEST(Launcher, DeepSpeedTakesItsWorkersFromHostsAndFilters) {

@@ -235,7 +235,7 @@ unheard_of: 1
     EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
 }
 
-/// axolotl evaluates on what val_set_size or test_datasets gives, whatever else the file says.
+/// axolotl evaluates only if val_set_size or test_datasets gives rows.
 TEST(RecipeTest, WithoutRowsAxolotlDoesNotEvaluate) {
   Folder folder;
   folder.add("/rows.jsonl", "{}");
@@ -286,7 +286,7 @@ TEST(RecipeTest, ShardingOfAxolotl) {
   }
 }
 
-/// Both tools quantise the scales, too, unless the file says otherwise.
+/// Both tools quantise the scales, too, by default.
 TEST(RecipeTest, ABaseInFourBits) {
   Folder folder;
   folder.add("/rows.jsonl", "{}");
@@ -320,7 +320,7 @@ TEST(RecipeTest, ABaseInFourBits) {
   }
 }
 
-/// What a file leaves out is what its tool would take, not what Trainer would.
+/// Missing keys get the tool's defaults, not Trainer's.
 TEST(RecipeTest, WhereTheFileIsSilentItsToolDecides) {
   Folder folder;
   folder.add("/data/dataset_info.json", R"({"d": {"file_name": "d.json"}})");
@@ -417,7 +417,7 @@ TEST(RecipeTest, APartOfTheModel) {
   }));
 }
 
-/// What is trained is never changed in silence.
+/// An import never silently changes what is trained.
 TEST(RecipeTest, OtherObjectivesAreRefused) {
   Folder folder;
   for (const auto& [text, says] :
@@ -497,7 +497,7 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
   EXPECT_EQ(kto["desirableWeight"], 0.2);
 }
 
-/// Anybody may have written the file: a value of another type is never more than a refusal.
+/// Files are untrusted: a value of another type causes at most a refusal.
 TEST(RecipeTest, NoValueOfAKnownKeyIsTooOdd) {
   Folder folder;
   folder.add("/data/dataset_info.json",

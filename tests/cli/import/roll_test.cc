@@ -124,7 +124,7 @@ TEST(Roll, LoraIsCarriedOver) {
   ASSERT_TRUE(imported) << imported.error().to_string();
   const json lora = imported->manifest["spec"]["training"]["lora"];
   EXPECT_EQ(lora["r"], 16);
-  EXPECT_EQ(lora["alpha"], 32.0);  // twice the rank, as ROLL has it
+  EXPECT_EQ(lora["alpha"], 32.0);  // twice the rank, as in ROLL
   EXPECT_EQ(lora["targetModules"], (json{"q_proj", "v_proj"}));
   EXPECT_FALSE(any_contains(imported->not_carried, "lora"));
 }
@@ -201,7 +201,7 @@ TEST(Roll, EachPredefinedFileStandsInForTheCheckoutAndTheJobSaysSo) {
     EXPECT_EQ(config["bf16"], (json{{"enabled", true}}));
     EXPECT_EQ(config["zero_optimization"]["stage"], expected.stage);
     EXPECT_EQ(config["zero_optimization"].value("offload_optimizer", json()), expected.offload);
-    // The one that the role uses, not all that the pipeline names.
+    // Only the one that the role uses, not all of the pipeline's.
     const std::string line = name + ": dsj's own configs/roll/" + name + ".yaml, because config/" +
                              name + ".yaml is not there (run/p.yaml: defaults[";
     ASSERT_EQ(imported->predefined.size(), 1u);
@@ -244,7 +244,7 @@ TEST(Roll, AnUnknownPredefinedNameIsRefusedWithThoseThereAre) {
             "deepspeed_zero2, deepspeed_zero3, deepspeed_zero3_cpuoffload");
 }
 
-/// What is compiled in is what configs/roll holds.
+/// The compiled-in files equal those in configs/roll.
 TEST(Roll, PredefinedFilesAreThoseOfTheRepository) {
   PosixFiles files;
   const std::string folder = std::string(DSJ_SOURCE_DIR) + "/configs/roll";
@@ -274,7 +274,7 @@ TEST(Roll, PredefinedFilesSetWhatTheirNamesakesSet) {
   }
 }
 
-/// Real pipelines, copied away from their checkout: the same jobs as within it.
+/// Real pipelines give the same jobs without their checkout as with it.
 TEST(Roll, ThePipelinesOfTheCorpusImportWithoutTheirCheckout) {
   if (!fs::exists(corpus())) GTEST_SKIP() << "NO CORPUS: " << corpus();
   PosixFiles files;
@@ -311,7 +311,7 @@ TEST(Roll, ThePipelinesOfTheCorpusImportWithoutTheirCheckout) {
   EXPECT_GE(jobs, 5);
 }
 
-/// Every file of the corpus is read, every deepspeed_train role gives a job that validates.
+/// Every file of the corpus is read, and every deepspeed_train role gives a valid job.
 TEST(Roll, TheWholeCorpus) {
   const fs::path root = corpus();
   if (!fs::exists(root)) GTEST_SKIP() << "NO CORPUS: " << root;

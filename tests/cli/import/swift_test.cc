@@ -146,7 +146,7 @@ TEST(ImportSwift, WhatIsLearnedAndWhatIsRefused) {
   EXPECT_FALSE(import_swift(folder, "megatron sft --model m"));
 }
 
-/// Freezing first, then what is trained again, as ms-swift does it.
+/// As in ms-swift, freezing comes first, then what is trained again.
 TEST(ImportSwift, APartOfTheModel) {
   const auto part = [&](const std::string& words) {
     const json training =
@@ -166,7 +166,7 @@ TEST(ImportSwift, APartOfTheModel) {
                             "--freeze_parameters_ratio 1"));
 }
 
-/// The example of a JSON file: a file, and arguments behind it that win.
+/// The example with a JSON file; arguments after it take precedence.
 TEST(ImportSwift, AFileMayHoldTheArguments) {
   Folder folder;
   folder.add("/d.jsonl", "{}\n");
@@ -236,7 +236,7 @@ TEST(ImportSwift, ADataSetOfAHubIsMissing) {
   EXPECT_NE(imported->missing[0].message.find("AI-ModelScope"), std::string::npos);
 }
 
-/// Whatever a line says, no argument vanishes: it is in the job, or the import reports it.
+/// Every argument of a line is in the job, or the import reports it.
 TEST(ImportSwift, NoArgumentVanishes) {
   const std::vector<std::pair<std::string, std::string>> known = {{"learning_rate", "3e-5"},
                                                                   {"warmup_ratio", "0.1"},

@@ -60,7 +60,7 @@ TEST(ImportTrl, WhatTheLineSaysIsKept) {
   EXPECT_TRUE(imported->missing.empty());
 }
 
-/// The file of TRL's examples, with accelerate's settings inside as the documentation shows.
+/// A file of TRL's examples, with accelerate's settings inside as in the documentation.
 TEST(ImportTrl, AConfigFileMayHoldAcceleratesSettings) {
   Folder folder;
   folder.add(
@@ -118,7 +118,7 @@ TEST(ImportTrl, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_FALSE(import_trl(folder, "trl sft --num_processes"));
 }
 
-/// An input that the fuzz target found: the line has no argument of the script.
+/// A line without arguments of the script, found by the fuzz target.
 TEST(ImportTrl, ALineWithoutArgumentsAsksForThem) {
   Folder folder;
   for (const auto& [line, launcher] :
@@ -133,7 +133,7 @@ TEST(ImportTrl, ALineWithoutArgumentsAsksForThem) {
   }
 }
 
-/// A preference script must not become supervised fine-tuning in silence.
+/// A preference script must not silently become supervised fine-tuning.
 TEST(ImportTrl, AScriptUnderAnotherLauncherNamesItsObjective) {
   Folder folder;
   const auto import_accelerate = [&](const std::string& script) {

@@ -1,4 +1,4 @@
-// dsj plot: what is read, what the terminal shows, what the page holds.
+// dsj plot: reading curves, the terminal's output, the page.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ Result<RunCurves> curves_of(const std::string& text) {
   return read_curves(files, "runs/out/");
 }
 
-TEST(Plot, ReadsWhatIsWholeAndFinite) {
+TEST(Plot, ReadsCompleteLinesWithFiniteValues) {
   const auto run = curves_of(line(1, "3.5") + line(2, "null") + "{\"step\":2,\"eval_loss\":2.5}\n" +
                              line(3, "2.0") + line(3, "1.5") + "garbage\n" + "{\"step\":4,\"lo");
   ASSERT_TRUE(run) << run.error().to_string();
@@ -39,7 +39,7 @@ TEST(Plot, ReadsWhatIsWholeAndFinite) {
   EXPECT_EQ(run->curves[1].points, (Points{{2, 2.5}}));
 }
 
-TEST(Plot, WhatIsNotFiniteIsSaid) {
+TEST(Plot, ReportsValuesThatAreNotFinite) {
   const auto run =
       curves_of(line(1, "3.5") + line(2, "\"NaN\"") + line(3, "NaN") + line(4, "\"Infinity\"") +
                 line(4, "2.5") + "{\"step\":5,\"loss\":\"NaN\",\"lr\":\"NaN\"}\n");
@@ -58,7 +58,7 @@ TEST(Plot, WhatIsNotFiniteIsSaid) {
   EXPECT_EQ(plot_svg({*run}, "loss")->find("nan"), std::string::npos) << "no shape lies nowhere";
 }
 
-TEST(Plot, ARunThatWasNeverFiniteIsNoEmptyPage) {
+TEST(Plot, ARunThatWasNeverFiniteHasAPageThatSaysSo) {
   const auto run = curves_of("{\"step\":1,\"loss\":\"NaN\"}\n{\"step\":2,\"loss\":\"NaN\"}\n");
   ASSERT_TRUE(run);
   ASSERT_EQ(run->curves.size(), 1u);
@@ -71,7 +71,7 @@ TEST(Plot, ARunThatWasNeverFiniteIsNoEmptyPage) {
   EXPECT_EQ(picture->find("nan"), std::string::npos);
 }
 
-TEST(Plot, EachDifficultyIsACurveBehindTheOthers) {
+TEST(Plot, EachDifficultyIsACurveAfterTheOthers) {
   const auto run = curves_of(
       "{\"step\":1,\"loss\":2,\"difficulty\":{\"seqlen\":8,\"random_ltd\":64}}\n"
       "{\"step\":2,\"loss\":1,\"difficulty\":{\"seqlen\":16,\"<i>\":1,\"x\":\"no\"}}\n");
@@ -86,7 +86,7 @@ TEST(Plot, EachDifficultyIsACurveBehindTheOthers) {
   EXPECT_EQ(page.find("<i>"), std::string::npos) << "names come from a file";
 }
 
-TEST(Plot, MissingFileSaysWhatToName) {
+TEST(Plot, TheErrorOfAMissingFileSaysWhatToName) {
   MemoryFiles files;
   const auto run = read_curves(files, "nowhere");
   ASSERT_FALSE(run);
@@ -94,7 +94,7 @@ TEST(Plot, MissingFileSaysWhatToName) {
   EXPECT_EQ(run.error().where, "nowhere/metrics.jsonl");
 }
 
-TEST(Plot, RunsOfOneNameAreToldApartByTheirPaths) {
+TEST(Plot, RunsWithTheSameNameAreDistinguishedByTheirPaths) {
   EXPECT_EQ(run_names({"a/run", "b/run/", "c/other"}),
             (std::vector<std::string>{"a/run", "b/run", "other"}));
   EXPECT_EQ(run_names({"x/1/run", "y/1/run"}), (std::vector<std::string>{"x/1/run", "y/1/run"}));
@@ -134,7 +134,7 @@ TEST(Plot, OnePointAndAFlatCurveAreDrawn) {
   EXPECT_EQ(std::ranges::count(flat, '*'), 28) << flat;
 }
 
-TEST(Plot, PageStandsAlone) {
+TEST(Plot, ThePageIsSelfContained) {
   auto run = curves_of(line(1, "3.5") + line(2, "2.5"));
   ASSERT_TRUE(run);
   run->name = "a</script>b";
@@ -149,7 +149,7 @@ TEST(Plot, PageStandsAlone) {
   for (const char* part : {"src=", "<link", "@import", "fetch(", "<h2>eval_loss"}) {
     EXPECT_EQ(page.find(part), std::string::npos) << part;
   }
-  // An SVG element's namespace is an address that nobody opens.
+  // The namespace of SVG is an address that is never opened.
   EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));
   EXPECT_EQ(page.find("</script>"), page.rfind("</script>")) << "data ends no script";
   EXPECT_EQ(page.find("location.reload"), std::string::npos);
@@ -201,7 +201,7 @@ TEST(Plot, ChartsFitTheLinesOfATerminal) {
   EXPECT_EQ(lines_of(five), 5 + 8 + 1 + 1) << five;
 }
 
-TEST(Plot, PictureHoldsTheCurveAndWhatRan) {
+TEST(Plot, ThePictureHasTheCurveAndWhatRan) {
   auto run = curves_of(line(1, "3.5") + line(2, "3.25") + line(3, "2.5"));
   ASSERT_TRUE(run);
   run->name = "a<b";

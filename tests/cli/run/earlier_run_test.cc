@@ -46,7 +46,7 @@ class EarlierRunTest : public testing::Test {
   jobspec::Job job_;
 };
 
-TEST_F(EarlierRunTest, TheSameCommandGoesOnOrIsComplete) {
+TEST_F(EarlierRunTest, TheSameCommandContinuesOrIsComplete) {
   for (const bool finished : {false, true}) expect(course(finished), Kind::GoOn, "");
   put("/copy.json", "[1]");
   job_.training.data_path = "/copy.json";
@@ -68,7 +68,7 @@ TEST_F(EarlierRunTest, OtherDataAreAnotherRun) {
   EXPECT_EQ(course(true, true).kind, Kind::GoOn) << "three more steps on other data, as asked";
   job_.training.data_path = "/monday.json";
   put("/monday.json", "[3]");
-  expect(course(false), Kind::Refuse, "it had data /monday.json, whose content is another one now");
+  expect(course(false), Kind::Refuse, "it had data /monday.json, whose content has changed");
 }
 
 TEST_F(EarlierRunTest, AnotherModelIsAnotherRun) {
@@ -81,7 +81,7 @@ TEST_F(EarlierRunTest, AnotherModelIsAnotherRun) {
   expect(course(true), Kind::GoOn, "");
 }
 
-TEST_F(EarlierRunTest, AnotherRateIsAnotherRunOnceTheFirstHasEnded) {
+TEST_F(EarlierRunTest, AnotherLearningRateIsAnotherRunOnceTheFirstHasFinished) {
   job_.training.learning_rate = 2e-3;
   const std::string said = "learningRate was 0.001 and is 0.002";
   expect(course(true), Kind::Refuse, said);
@@ -95,7 +95,7 @@ TEST_F(EarlierRunTest, AnotherRateIsAnotherRunOnceTheFirstHasEnded) {
   expect(course(true), Kind::Refuse, "optimizer.params.lr was not given and is 0.5");
 }
 
-TEST_F(EarlierRunTest, WithoutARecordOrARunNothingIsJudged) {
+TEST_F(EarlierRunTest, WithoutARecordOrARunNothingIsRefused) {
   const json other = {{"model", {{"content", 1}}}, {"data", {{"content", 1}}}};
   EXPECT_EQ(course_after({.inputs = nullptr, .finished = true}, other, false).kind, Kind::GoOn);
   const json before = recorded_inputs(files_, "/run");

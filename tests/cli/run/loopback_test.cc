@@ -10,7 +10,7 @@
 namespace dsj::cli {
 namespace {
 
-/// `check` in a network of its own, whose interface lo is down. False: none can be made here.
+/// Runs `check` in a network namespace with lo down. False if none can be created here.
 template <typename Check>
 bool in_own_network(Check check, int& status) {
   const pid_t child = fork();
@@ -29,7 +29,7 @@ TEST(Loopback, ThisMachineReachesItself) {
   EXPECT_TRUE(*there == "127.0.0.1" || *there == "::1") << *there;
 }
 
-TEST(Loopback, WithoutTheInterfaceItIsTheSurroundingsFault) {
+TEST(Loopback, WithoutTheInterfaceItIsAnEnvironmentError) {
   int status = 0;
   const bool made = in_own_network(
       [] {
@@ -44,7 +44,7 @@ TEST(Loopback, WithoutTheInterfaceItIsTheSurroundingsFault) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(Loopback, IsIpv6sWhereOnlyThatIsThere) {
+TEST(Loopback, UsesIpv6IfThereIsNoIpv4) {
   int status = 0;
   const bool made = in_own_network(
       [] {

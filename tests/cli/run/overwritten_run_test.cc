@@ -54,7 +54,7 @@ TEST_F(OverwrittenRun, IsMovedAsideAndRemovedLater) {
   EXPECT_EQ(remove_overwritten(files_, "/out"), Names{}) << "nothing is left";
 }
 
-TEST_F(OverwrittenRun, FilesOfNoRunStayWhereTheyAre) {
+TEST_F(OverwrittenRun, FilesThatNoRunWroteAreNotMoved) {
   put("/out/notes.txt");
   put("/out/logs/mine.txt");
   put("/out/checkpoints/README.md");
@@ -80,7 +80,7 @@ TEST_F(OverwrittenRun, TheRunBeforeAFailedStartIsKept) {
   EXPECT_EQ(names("/out"), (Names{".dsj", "checkpoints", "logs"}));
 }
 
-TEST_F(OverwrittenRun, WhereNoRunWasNothingIsDone) {
+TEST_F(OverwrittenRun, WithoutAnEarlierRunNothingIsMoved) {
   ASSERT_TRUE(files_.make_dir("/empty"));
   EXPECT_EQ(set_run_aside(files_, "/empty"), false);
   EXPECT_EQ(set_run_aside(files_, "/none"), false);

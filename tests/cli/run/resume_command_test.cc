@@ -13,14 +13,14 @@ std::string command(const std::vector<std::string>& words,
   return resume_command(words, from);
 }
 
-TEST(ResumeCommandTest, IsTheCommandAsOneTypesIt) {
+TEST(ResumeCommandTest, IsTheCommandQuotedForAShell) {
   EXPECT_EQ(command({"job.yaml", "--output", "/out"}), "dsj run job.yaml --output /out");
   EXPECT_EQ(command({"my job.yaml", "", "it's"}), "dsj run 'my job.yaml' '' 'it'\\''s'");
   EXPECT_EQ(command({"--resume_from_checkpoint", "true"}, "true"),
             "dsj run --resume_from_checkpoint true");
 }
 
-TEST(ResumeCommandTest, ANamedCheckpointIsNotWhereItGoesOn) {
+TEST(ResumeCommandTest, TheNewestCheckpointReplacesANamedOne) {
   const std::string wanted = "dsj run --nproc_per_node=2 --resume_from_checkpoint=true --seed 3";
   EXPECT_EQ(command({"--nproc_per_node=2", "--resume_from_checkpoint", "/x/step-2", "--seed", "3"},
                     "/x/step-2"),

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 using namespace dsj::contract;
 using testing::HasSubstr;
 
-/// Node 1 of two; node 0 is what the test writes.
+/// Node 1 of two; the test writes node 0's files.
 struct FollowerTest : testing::Test {
   MemoryFiles files;
   FakeRunClock clock;
@@ -64,7 +64,7 @@ struct FollowerTest : testing::Test {
   }
 };
 
-TEST_F(FollowerTest, JoinsNodeZeroAndEndsAsTheJobEnds) {
+TEST_F(FollowerTest, JoinsNodeZeroAndEndsWithTheJob) {
   using Told = std::tuple<int, int, const char*>;
   for (const auto& [agents_code, code, says] :
        {Told{kExitDone, 0, "done"}, Told{kExitFailed, 1, "the job failed"},
@@ -113,7 +113,7 @@ TEST_F(FollowerTest, AnAgentThatCannotStayUpEndsTheNode) {
   EXPECT_EQ(agents.starts.size(), 10u);
 }
 
-TEST_F(FollowerTest, NodeZeroThatBeginsAnewIsJoinedAnew) {
+TEST_F(FollowerTest, ARestartedNodeZeroIsJoinedAgain) {
   node_zero_begins("a");
   turns(5);
   on_turn([&] { node_zero_begins("b"); });
@@ -126,7 +126,7 @@ TEST_F(FollowerTest, NodeZeroThatBeginsAnewIsJoinedAnew) {
   EXPECT_EQ(run(), 0);
 }
 
-TEST_F(FollowerTest, ANodeZeroThatIsLostMayComeAgain) {
+TEST_F(FollowerTest, ALostNodeZeroMayRestart) {
   node_zero_begins("a");
   turns(5);
   on_turn([&] { agents.end(1, kExitPeerLost); });
@@ -138,7 +138,7 @@ TEST_F(FollowerTest, ANodeZeroThatIsLostMayComeAgain) {
   EXPECT_THAT(written(err), HasSubstr("node 0 does not answer"));
 }
 
-TEST_F(FollowerTest, TheEndOfACompleteJobMayBeLostOnTheWay) {
+TEST_F(FollowerTest, TheFinalMessageOfACompleteJobMayBeLost) {
   node_zero_begins("a");
   turns(5);
   on_turn([&] {
@@ -148,15 +148,15 @@ TEST_F(FollowerTest, TheEndOfACompleteJobMayBeLostOnTheWay) {
   EXPECT_EQ(run(), 0);
 }
 
-TEST_F(FollowerTest, WaitsAQuarterOfAnHour) {
+TEST_F(FollowerTest, WaitsFifteenMinutesByDefault) {
   EXPECT_EQ(run(), kExitNodes);
   EXPECT_GE(clock.time, 15min);
   EXPECT_LT(clock.time, 16min);
   EXPECT_THAT(written(err), HasSubstr("node 0 has not begun: /o/.dsj/agent.json is not there"));
 }
 
-/// Whatever the two lines say, both wait as long as node 0's allows, as soon as it is known.
-TEST_F(FollowerTest, NodeZerosLimitCountsForAll) {
+/// Both nodes wait as long as node 0's line allows, once it is known.
+TEST_F(FollowerTest, NodeZerosLimitAppliesToAllNodes) {
   for (const auto& [own, zeros] : {std::pair{60s, 300s}, std::pair{1200s, 120s}}) {
     patience = own;
     clock.time = {};
@@ -172,14 +172,14 @@ TEST_F(FollowerTest, NodeZerosLimitCountsForAll) {
   }
 }
 
-TEST_F(FollowerTest, AnotherLineThanNodeZerosIsNotJoined) {
+TEST_F(FollowerTest, ALineThatDiffersFromNodeZerosDoesNotJoin) {
   node_zero_begins("a", 4);
   EXPECT_EQ(run(), 2);
   EXPECT_TRUE(agents.starts.empty());
   EXPECT_THAT(written(err), HasSubstr("node 0 has 2 nodes with 4 ranks each, this line 2 with 2"));
 }
 
-TEST_F(FollowerTest, AStopIsPassedOnAndASecondOneKills) {
+TEST_F(FollowerTest, AStopIsForwardedAndASecondOneKills) {
   node_zero_begins("a");
   turns(5);
   on_turn([&] { agents.stop_requests = 1; });

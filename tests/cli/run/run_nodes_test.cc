@@ -37,7 +37,7 @@ TEST_F(NodesOfALine, OneMachineIsTheDefault) {
   EXPECT_THAT(line, ElementsAre("--bf16", "--max_steps", "3"));
 }
 
-TEST_F(NodesOfALine, ReadsTorchrunsWordsWithDashesAndUnderscores) {
+TEST_F(NodesOfALine, ReadsTorchrunsOptionsWithDashesAndUnderscores) {
   line = {"--nnodes=2",      "--node-rank",      "1", "--master_addr", "n0",
           "--master-port=7", "--nproc-per-node", "4", "--bf16"};
   const auto nodes = take();
@@ -66,7 +66,7 @@ TEST_F(NodesOfALine, ReadsTorchrunsVariables) {
   EXPECT_THAT(line, ElementsAre("--bf16", "--nnodes=2", "--nproc_per_node=auto"));
 }
 
-TEST_F(NodesOfALine, TheLineCountsMoreThanTheEnvironment) {
+TEST_F(NodesOfALine, TheLineTakesPrecedenceOverTheEnvironment) {
   environment = {{"PET_NNODES", "4"}, {"PET_NPROC_PER_NODE", "8"}, {"PET_NODE_RANK", "3"}};
   line = {"--nnodes", "2:2", "--num_gpus=2", "--node_rank=0"};
   const auto nodes = take();
@@ -86,7 +86,7 @@ TEST_F(NodesOfALine, AnEndpointIsAnAddressAndAPort) {
 }
 
 /// torchrun: LaunchConfig sets timeout=900 for its static rendezvous; the dynamic one reads join_timeout.
-TEST_F(NodesOfALine, TheLimitIsTorchruns) {
+TEST_F(NodesOfALine, TheJoinLimitIsTorchruns) {
   const std::pair<const char*, int> cases[] = {{"", 900},
                                                {"timeout=60", 60},
                                                {"join_timeout=120", 120},
@@ -108,7 +108,7 @@ TEST_F(NodesOfALine, TheLimitIsTorchruns) {
   EXPECT_EQ(take()->join_limit.count(), 44);
 }
 
-TEST_F(NodesOfALine, OfOneMachineNothingElseMatters) {
+TEST_F(NodesOfALine, WithOneMachineOtherOptionsAreIgnored) {
   environment = {{"PET_NNODES", "1"}, {"PET_MASTER_ADDR", "nowhere"}, {"PET_NODE_RANK", "0"}};
   line = {"--bf16", "--master_port=70000"};
   const auto nodes = take();
@@ -117,7 +117,7 @@ TEST_F(NodesOfALine, OfOneMachineNothingElseMatters) {
   EXPECT_THAT(line, ElementsAre("--bf16", "--nnodes=1"));
 }
 
-TEST_F(NodesOfALine, WhatMakesNoSenseIsRefusedWithItsName) {
+TEST_F(NodesOfALine, InvalidOptionsAreRefusedByName) {
   const std::pair<std::vector<std::string>, std::vector<const char*>> cases[] = {
       {{"--nnodes=1:4"}, {"--nnodes", "does not change", "spec.elastic"}},
       {{"--nnodes=two"}, {"--nnodes", "found \"two\"", "whole number"}},
@@ -170,7 +170,7 @@ TEST(OwnAddress, IsTheOneOfThisMachine) {
   EXPECT_EQ(names.waited.count(), 0);
 }
 
-TEST(OwnAddress, ANameMayComeLater) {
+TEST(OwnAddress, ANameMayResolveLater) {
   FakeNames names;
   names.found = {names.own = "10.0.0.9"};
   names.known_after = 5;
@@ -178,7 +178,7 @@ TEST(OwnAddress, ANameMayComeLater) {
   EXPECT_EQ(names.waited, std::chrono::seconds(4));
 }
 
-TEST(OwnAddress, AnotherMachinesIsRefused) {
+TEST(OwnAddress, AnotherMachinesAddressIsRefused) {
   FakeNames names;
   names.found = {"10.0.0.9"};
   EXPECT_THAT(own_address("n0", names).error().to_string(),
@@ -191,7 +191,7 @@ TEST(OwnAddress, AnotherMachinesIsRefused) {
   EXPECT_EQ(names.waited.count(), 0) << "an address is no name that may come";
 }
 
-TEST(OwnAddress, TheSystemKnowsItsOwn) {
+TEST(OwnAddress, TheSystemRecognizesItsOwnAddresses) {
   SystemNames names;
   EXPECT_THAT(names.addresses("127.0.0.1"), ElementsAre("127.0.0.1"));
   EXPECT_TRUE(names.is_own("127.0.0.1"));

@@ -33,7 +33,7 @@ TEST(Progress, BarShrinksBeforeTheTextIsCut) {
   EXPECT_EQ(bar_text({.label = "starting"}, 80), "starting");
 }
 
-TEST(Progress, Durations) {
+TEST(Progress, FormatsDurations) {
   EXPECT_EQ(duration_text(7.4), "0:07");
   EXPECT_EQ(duration_text(723), "12:03");
   EXPECT_EQ(duration_text(4205), "1:10:05");
@@ -41,7 +41,7 @@ TEST(Progress, Durations) {
   EXPECT_EQ(duration_text(-5), "0:00");
 }
 
-TEST(Progress, PlainLinesWithoutATerminalOnly) {
+TEST(Progress, PrintsPlainLinesOnlyWithoutATerminal) {
   for (const bool terminal : {false, true}) {
     std::FILE* file = std::tmpfile();
     Progress progress(file, terminal);
@@ -51,7 +51,7 @@ TEST(Progress, PlainLinesWithoutATerminalOnly) {
   }
 }
 
-TEST(Progress, TerminalIsRedrawnInPlaceAndLinesGoAbove) {
+TEST(Progress, TheBarIsRedrawnInPlaceBelowPrintedLines) {
   std::FILE* file = std::tmpfile();
   {
     Progress progress(file, true);
@@ -63,7 +63,7 @@ TEST(Progress, TerminalIsRedrawnInPlaceAndLinesGoAbove) {
   std::fclose(file);
 }
 
-TEST(Progress, LinesStandAboveTheBarWhereTheyAreAskedFor) {
+TEST(Progress, LinesArePrintedAboveTheBarOnRequest) {
   std::FILE* file = std::tmpfile();
   {
     Progress progress(file, /*terminal=*/true, /*lines=*/true);

@@ -10,7 +10,7 @@ namespace {
 
 struct RunSentencesTest : testing::Test {
   RunStatus status{nullptr, 2, 1, "2026-01-01T00:00:00Z"};
-  /// "! " before what is for stderr; empty: nothing is said.
+  /// The message, with "! " before one for stderr; empty if there is none.
   std::string said(const report::Report& told) {
     status.take(told, "2026-01-01T00:00:00Z");
     const auto sentence = sentence_of(told, status, "/o");
@@ -18,7 +18,7 @@ struct RunSentencesTest : testing::Test {
   }
 };
 
-TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
+TEST_F(RunSentencesTest, EveryReportExceptProgressHasAMessage) {
   EXPECT_EQ(said(report::Attempt{.attempt = 2, .world_size = 4}), "attempt 2: 4 ranks");
   EXPECT_EQ(said(report::Resumed{.step = 5, .path = "/c/5"}), "resumed from step 5 (/c/5)");
   EXPECT_EQ(said(report::Damage{.step = 6, .message = "step-6"}), "! warning: step-6");
@@ -71,7 +71,7 @@ TEST_F(RunSentencesTest, AFailureSaysWhatHappensNext) {
   EXPECT_THAT(said(failure), testing::HasSubstr("\nrestart 1 of 6 at once, from the checkpoint"));
 }
 
-TEST_F(RunSentencesTest, ARankThatHungWasKilledByItsAgentNotForWantOfMemory) {
+TEST_F(RunSentencesTest, ARankThatHungIsNotReportedAsOutOfMemory) {
   const report::Failure failure{.attempt = 1,
                                 .rank = 3,
                                 .signal = 9,

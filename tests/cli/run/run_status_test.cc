@@ -42,7 +42,7 @@ TEST_F(RunStatusTest, BeginsPendingAndAccepted) {
   EXPECT_EQ(status.object()["workers"], "0/2");
 }
 
-TEST_F(RunStatusTest, StepsShowProgressAndTimeToGo) {
+TEST_F(RunStatusTest, StepsShowProgressAndRemainingTime) {
   start(1);
   status.take(report::Resolved{.config = {{"x", 1}}, .total_steps = 100}, kThen);
   status.take(step(1, 60.0), kThen);
@@ -62,7 +62,7 @@ TEST_F(RunStatusTest, StepsShowProgressAndTimeToGo) {
   EXPECT_EQ(status.object()["workers"], "2/2");
 }
 
-TEST_F(RunStatusTest, LossThatIsNotFiniteIsAWordAndOneThatIsNotKnownIsNull) {
+TEST_F(RunStatusTest, ALossThatIsNotFiniteIsTextAndAnUnknownOneIsNull) {
   start(1);
   report::Step told = step(1);
   told.loss.reset();
@@ -84,7 +84,7 @@ TEST_F(RunStatusTest, LossThatIsNotFiniteIsAWordAndOneThatIsNotKnownIsNull) {
   EXPECT_FALSE(status.object()["training"].contains("skippedSteps")) << "of the attempt";
 }
 
-TEST_F(RunStatusTest, FailureIsKeptAndTheLastTenOnly) {
+TEST_F(RunStatusTest, OnlyTheLastTenFailuresAreKept) {
   start(1);
   for (int i = 1; i <= 12; ++i) {
     status.take(report::Failure{.attempt = i,
@@ -116,7 +116,7 @@ TEST_F(RunStatusTest, FailureIsKeptAndTheLastTenOnly) {
   EXPECT_EQ(condition(status, "Restarting")["status"], "False");
 }
 
-TEST_F(RunStatusTest, Ends) {
+TEST_F(RunStatusTest, TheLastReportSetsThePhase) {
   const struct {
     int code;
     const char* phase;
@@ -162,7 +162,7 @@ TEST_F(RunStatusTest, NextRunKeepsCheckpointAttemptAndHistoryThroughTheFile) {
   EXPECT_EQ(next.object()["phase"], "Pending");
 }
 
-TEST_F(RunStatusTest, OddFilesAreNoHarm) {
+TEST_F(RunStatusTest, InvalidFilesAreIgnored) {
   EXPECT_TRUE(status_from_text("a: [", "status.yaml").is_null());
   EXPECT_TRUE(status_from_text("- 1", "status.yaml").is_null());
   EXPECT_NO_THROW(RunStatus(json{{"checkpoint", 5}, {"attempt", "x"}}, 1, 1, kNow));

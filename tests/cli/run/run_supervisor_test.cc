@@ -40,7 +40,7 @@ struct SupervisorTest : testing::Test {
     config.slots = 1;
     config.budget.limit = 2;
     ASSERT_TRUE(files.make_dirs("/o/.run"));
-    // A test that forgets to end does not hang.
+    // A test that does not end the job must not hang.
     agents.forever = [this] {
       ASSERT_LT(clock.time, 1h);
       if (clock.time > 50min) agents.end_all(kExitBadInput);
@@ -102,8 +102,8 @@ TEST_F(SupervisorTest, FollowsAJobToItsEnd) {
   EXPECT_TRUE(files.read_all("/o/.run/agent.json"));
 }
 
-/// dsj run | head: as where the terminal is closed, a step is saved.
-TEST_F(SupervisorTest, StopsLikeForASignalWhenNobodyReadsTheOutput) {
+/// dsj run | head: a step is saved, as when the terminal is closed.
+TEST_F(SupervisorTest, StopsLikeOnASignalWhenTheOutputsReaderIsGone) {
   signal(SIGPIPE, SIG_IGN);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -114,7 +114,7 @@ TEST_F(SupervisorTest, StopsLikeForASignalWhenNobodyReadsTheOutput) {
     start_attempt(1);
     agents.tell(report::Log{.step = 1, .loss = 3.25});
   });
-  for (int i = 0; i < 5; ++i) on_turn([] {});  // the status is written once a second
+  for (int i = 0; i < 5; ++i) on_turn([] {});  // the status is written once per second
   on_turn([&] {
     EXPECT_EQ(agents.lives[0].stops, 1);
     EXPECT_EQ(status()["phase"], "Stopping");
@@ -126,7 +126,7 @@ TEST_F(SupervisorTest, StopsLikeForASignalWhenNobodyReadsTheOutput) {
   EXPECT_THAT(written(err), HasSubstr("the reader of the output is gone"));
 }
 
-TEST_F(SupervisorTest, NumbersThatAreNotFiniteEndTheRunWithACodeOfTheirOwn) {
+TEST_F(SupervisorTest, NumbersThatAreNotFiniteEndTheRunWithTheirOwnExitCode) {
   on_turn([&] {
     start_attempt(1);
     agents.tell(report::Step{.step = 1, .loss = NAN, .skipped = true, .bad_gradient = "w"});
@@ -147,7 +147,7 @@ TEST_F(SupervisorTest, AnAgentWithoutItsLibrariesIsNotStartedAgain) {
   EXPECT_EQ(agents.lives[0].incarnation, 1);
 }
 
-TEST_F(SupervisorTest, WhatWaitsForACheckpointIsDoneOnceWithTheFirst) {
+TEST_F(SupervisorTest, WhenSavedIsCalledOnceAtTheFirstCheckpoint) {
   int calls = 0;
   when_saved = [&] {
     ++calls;
@@ -178,7 +178,7 @@ TEST_F(SupervisorTest, ARunThatFailsBeforeItsFirstCheckpointRemovesNothing) {
   EXPECT_EQ(calls, 0);
 }
 
-/// The line of a rank that had one stage.
+/// The line of a rank with one stage.
 std::string start_of(int rank, int64_t attempt) {
   const startup::Trace trace{.process = "rank " + std::to_string(rank),
                              .attempt = attempt,
@@ -186,7 +186,7 @@ std::string start_of(int rank, int64_t attempt) {
   return startup::to_line(trace);
 }
 
-TEST_F(SupervisorTest, TellsEachAttemptsStartOnceWhenAllRanksHaveToldIt) {
+TEST_F(SupervisorTest, PrintsEachAttemptsStartOnceAllRanksHaveReportedIt) {
   startup_trace = true;
   const auto told = [&](const std::string& lines) {
     ASSERT_TRUE(files.write_atomically("/o/.run/startup.jsonl", lines));
@@ -220,7 +220,7 @@ TEST_F(SupervisorTest, TellsEachAttemptsStartOnceWhenAllRanksHaveToldIt) {
   }
 }
 
-TEST_F(SupervisorTest, TellsNoStartThatNobodyAskedFor) {
+TEST_F(SupervisorTest, PrintsNoStartTableWithoutARequest) {
   on_turn([&] {
     start_attempt(1);
     ASSERT_TRUE(files.write_atomically("/o/.run/startup.jsonl", start_of(0, 1) + start_of(1, 1)));
@@ -231,7 +231,7 @@ TEST_F(SupervisorTest, TellsNoStartThatNobodyAskedFor) {
   EXPECT_THAT(written(out), Not(HasSubstr("start of attempt")));
 }
 
-TEST_F(SupervisorTest, StatusIsWrittenOnceASecondWhileStepsCome) {
+TEST_F(SupervisorTest, StatusIsWrittenOncePerSecondDuringSteps) {
   int64_t step = 0, writes = 0;
   std::string before;
   for (int i = 0; i < 50; ++i) {
@@ -287,7 +287,7 @@ TEST_F(SupervisorTest, AnAgentZeroThatDiesAgainIsReplacedAfterAPause) {
   EXPECT_THAT(written(err), HasSubstr("restart 2 of 2 in 1000 ms, from the start"));
 }
 
-TEST_F(SupervisorTest, NodesThatDoNotComeHaveTheirOwnExitCode) {
+TEST_F(SupervisorTest, NodesThatDoNotJoinHaveTheirOwnExitCode) {
   on_turn([&] { end_job(agent::kExitNodesMissing, "NodesMissing"); });
   EXPECT_EQ(run(), agent::kExitNodesMissing);
   EXPECT_THAT(written(err), HasSubstr("dsj run: failed: NodesMissing"));
@@ -304,7 +304,7 @@ TEST_F(SupervisorTest, WithoutBudgetTheJobFailsAndTheOthersAreKilled) {
   EXPECT_THAT(written(err), HasSubstr("run it again: dsj run job.yaml"));
 }
 
-TEST_F(SupervisorTest, AnotherAgentIsStartedAgainWithoutCharge) {
+TEST_F(SupervisorTest, OtherAgentsAreRestartedWithoutCharge) {
   on_turn([&] { start_attempt(1); });
   on_turn([&] { agents.end(1, kExitFailed); });
   for (int i = 0; i < 5; ++i) on_turn([] {});
@@ -332,7 +332,7 @@ TEST_F(SupervisorTest, BadInputOfAnAgentEndsTheJobWithItsLastWords) {
   EXPECT_THAT(written(err), Not(HasSubstr("run it again")));
 }
 
-TEST_F(SupervisorTest, AnAgentThatCannotBeStartedIsTheSurroundingsFault) {
+TEST_F(SupervisorTest, AnAgentThatCannotBeStartedIsAnEnvironmentError) {
   agents.refuse = true;
   EXPECT_EQ(run(), 3);
   EXPECT_THAT(written(err), HasSubstr("CannotStart"));
@@ -341,7 +341,7 @@ TEST_F(SupervisorTest, AnAgentThatCannotBeStartedIsTheSurroundingsFault) {
 TEST_F(SupervisorTest, AStopLetsTheRanksSave) {
   on_turn([&] { start_attempt(1); });
   on_turn([&] { agents.stop_requests = 1; });
-  for (int i = 0; i < 5; ++i) on_turn([] {});  // the status is written once a second
+  for (int i = 0; i < 5; ++i) on_turn([] {});  // the status is written once per second
   on_turn([&] {
     EXPECT_EQ(agents.lives[0].stops, 1);
     EXPECT_EQ(agents.lives[1].stops, 1);
@@ -352,10 +352,10 @@ TEST_F(SupervisorTest, AStopLetsTheRanksSave) {
   EXPECT_EQ(run(), 130);
   EXPECT_EQ(agents.lives[0].kills, 0);
   EXPECT_EQ(status()["phase"], "Interrupted");
-  EXPECT_THAT(written(err), HasSubstr("to go on from step 7, run it again: dsj run job.yaml"));
+  EXPECT_THAT(written(err), HasSubstr("to continue from step 7, run it again: dsj run job.yaml"));
 }
 
-TEST_F(SupervisorTest, StacksAreAskedForAndTheJobGoesOn) {
+TEST_F(SupervisorTest, StacksAreRequestedAndTheJobContinues) {
   on_turn([&] { start_attempt(1); });
   on_turn([&] { agents.stacks_requested = true; });
   on_turn([&] {
@@ -400,7 +400,7 @@ TEST_F(SupervisorTest, AgentsThatDoNotEndAfterTheLastReportAreKilled) {
   EXPECT_LE(clock.time, 17s);
 }
 
-TEST_F(SupervisorTest, AStatusThatCannotBeWrittenIsSaidOnce) {
+TEST_F(SupervisorTest, AStatusThatCannotBeWrittenIsReportedOnce) {
   ASSERT_TRUE(files.make_dirs("/o/status.yaml/in_its_place"));
   on_turn([&] { start_attempt(1); });
   on_turn([&] { agents.tell(report::Checkpoint{.step = 1, .path = "/c/1"}); });

@@ -1,5 +1,5 @@
-// The order of a search and its end, on machines that are made up: a function says what each
-// configuration gives.
+// The order of a search and its end, on simulated machines: a function gives the speed of each
+// configuration.
 #include "cli/tune/choose.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ Search searched(const std::vector<Group>& groups, const Rules& rules, const Mach
   }
 }
 
-/// Products, weights that every micro-step walks, and bytes on the wire.
+/// Time for products, for weights per micro-step, and for bytes on the wire.
 double slow_wire(const Option& what) {
   return what.counts.products / 2e10 + what.counts.weights / 2e8 + what.counts.wire_bytes / 5e8 +
          what.counts.actions / 1e4;
@@ -76,7 +76,7 @@ double best_of_all(const std::vector<Group>& groups, const Machine& machine, Met
   return best;
 }
 
-TEST(Choose, EverythingIsTheWholeGridOnce) {
+TEST(Choose, EverythingTriesTheWholeGridOnce) {
   const auto groups = grid({2, 4, 8, 16});
   const Search all =
       searched(groups, {.early_stopping = 1, .trials_max = 2, .everything = true}, slow_wire);
@@ -90,8 +90,7 @@ TEST(Choose, EverythingIsTheWholeGridOnce) {
   EXPECT_EQ(names.size(), 16u);
 }
 
-/// On three machines: as fast as the best of the grid, with
-/// half the trials.
+/// On three machines: as fast as the best of the grid, with half the trials.
 TEST(Choose, TheModelFindsTheBestOfTheGridWithHalfTheTrials) {
   const auto groups = grid({2, 4, 8, 16});
   const Machine saturates = [](const Option& what) {
@@ -109,7 +108,7 @@ TEST(Choose, TheModelFindsTheBestOfTheGridWithHalfTheTrials) {
   }
 }
 
-TEST(Choose, TheGridGoesByTheFileAndLeavesOutUselessSizes) {
+TEST(Choose, TheGridStartsAtTheFileAndSkipsUselessSizes) {
   const auto groups = grid({2, 4, 8, 16, 32});
   const Machine flat = [](const Option& what) {  // from 8 on, size gains nothing
     return what.tokens / std::min<double>(8, static_cast<double>(what.candidate.micro_batch));
@@ -134,7 +133,7 @@ TEST(Choose, ALargerSizeThanTwiceTheLargestThatRanIsNotTried) {
   }
 }
 
-TEST(Choose, AFailureEndsItsGroupNotTheSearch) {
+TEST(Choose, AFailureEndsItsGroupButNotTheSearch) {
   const auto groups = grid({2, 4, 8});
   const Machine fails = [](const Option& what) {
     return what.candidate.stage == 0 && what.candidate.micro_batch >= 4 ? 0 : slow_wire(what);
@@ -149,12 +148,12 @@ TEST(Choose, AFailureEndsItsGroupNotTheSearch) {
   EXPECT_LE(nothing.tried.size(), 6u);
 }
 
-TEST(Choose, TrialsEndByNumberAndWithoutGain) {
+TEST(Choose, TheSearchEndsByNumberOfTrialsOrWithoutGain) {
   const auto groups = grid({2, 4, 8, 16});
   const Search few = searched(groups, {.early_stopping = 100, .trials_max = 3}, slow_wire);
   EXPECT_EQ(few.tried.size(), 3u);
   EXPECT_NE(few.because.find("tuner_num_trials"), std::string::npos);
-  // The file as given is the best.
+  // The given file is the best.
   const Machine best_first = [](const Option& what) {
     return what.candidate.given ? what.tokens : 2 * what.tokens;
   };
@@ -163,7 +162,7 @@ TEST(Choose, TrialsEndByNumberAndWithoutGain) {
   EXPECT_NE(early.because.find("no better"), std::string::npos);
 }
 
-TEST(Choose, RandomIsAFunctionOfTheSeed) {
+TEST(Choose, TheRandomOrderDependsOnTheSeedOnly) {
   const auto groups = grid({2, 4, 8});
   const auto names = [&](uint64_t seed) {
     std::vector<std::string> all;
@@ -191,8 +190,8 @@ TEST(Choose, TheMetricDecidesWhatIsBetter) {
   EXPECT_DOUBLE_EQ(score_of(one, Metric::Latency), 1 / one.step_seconds);
 }
 
-/// A search that was stopped anywhere goes on as if it had not been.
-TEST(Choose, WhatComesNextDependsOnTheOutcomesAlone) {
+/// A search that was stopped at any point continues as if it had not been.
+TEST(Choose, TheNextTrialDependsOnTheOutcomesOnly) {
   const auto groups = grid({2, 4, 8});
   const Rules rules{.order = Order::Model};
   const Search whole = searched(groups, rules, slow_wire);

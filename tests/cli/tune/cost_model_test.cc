@@ -12,7 +12,7 @@ double truth(const Counts& counts) {
          1e-5 * counts.actions;
 }
 
-TEST(CostModel, OneMeasurementIsMetAndScales) {
+TEST(CostModel, OneMeasurementIsReproducedAndScales) {
   const Counts counts{.products = 1e9, .weights = 1e6, .wire_bytes = 1e6, .actions = 100};
   const std::vector<CostModel::Measured> one = {{counts, 4.0}};
   const CostModel model(one);
@@ -23,7 +23,7 @@ TEST(CostModel, OneMeasurementIsMetAndScales) {
   EXPECT_LT(model.seconds(twice), 8.0) << "the rest does not double";
 }
 
-TEST(CostModel, WeightsFollowWhatWasMeasured) {
+TEST(CostModel, WeightsFollowTheMeasurements) {
   std::vector<CostModel::Measured> all;
   for (const double products : {1e9, 2e9, 8e9})
     for (const double wire : {0.0, 4e7, 4e8})
@@ -39,7 +39,7 @@ TEST(CostModel, WeightsFollowWhatWasMeasured) {
   EXPECT_NEAR(model.seconds(unseen) / truth(unseen), 1.0, 0.05);
 }
 
-TEST(CostModel, NothingCostsLessThanNothing) {
+TEST(CostModel, NoWeightIsNegative) {
   const Counts little{.products = 1, .weights = 1, .wire_bytes = 1, .actions = 1};
   Counts wire = little;
   wire.wire_bytes = 100;

@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 using Sizes = std::vector<int64_t>;
 
-TEST(TuneSpace, NamesAreDeepSpeeds) {
+TEST(TuneSpace, NamesEqualDeepSpeeds) {
   Candidate candidate{.stage = 2, .micro_batch = 8, .accumulation = 3};
   EXPECT_EQ(name_of(candidate), "z2_gas3_tmbspg8");
   candidate.offload = true;
@@ -69,7 +69,7 @@ TEST(TuneSpace, TheLadderDoublesFromTheFilesOwnSize) {
   EXPECT_EQ(ladder(one, 2, 1, 1024), (Sizes{1, 2, 4}));
 }
 
-TEST(TuneSpace, TheSizesThatFitAreAFirstPart) {
+TEST(TuneSpace, CountsTheSizesThatFit) {
   const Sizes sizes = {1, 2, 4, 8, 16};
   int64_t calls = 0;
   for (const int64_t limit : {0, 1, 7, 16, 99}) {
@@ -81,7 +81,7 @@ TEST(TuneSpace, TheSizesThatFitAreAFirstPart) {
   EXPECT_LE(calls, 15);
 }
 
-TEST(TuneSpace, OnlyKeysThatActAreVaried) {
+TEST(TuneSpace, OnlyKeysWithAnEffectAreVaried) {
   EXPECT_EQ(settings_of(0, 1'000'000'000'000).size(), 1u);
   EXPECT_EQ(settings_of(0, 10)[0], json::object());
   const auto small = settings_of(2, 1'000'000), large = settings_of(2, int64_t{1} << 40);

@@ -1,4 +1,4 @@
-// The search of `dsj tune` on files in memory and a machine that is made up; the space comes from a
+// The search of `dsj tune` on files in memory and a simulated machine; the space comes from a
 // real model's shape and real rows.
 #include "cli/tune/tune_loop.h"
 
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// What this machine gives each job: a function of its ds_config.
+/// The speed of this machine for each job, a function of its ds_config.
 class FakeTrials : public Trials {
  public:
   FakeTrials(Files& files, std::function<double(const json&)> seconds)
@@ -51,7 +51,7 @@ class FakeTrials : public Trials {
   std::function<double(const json&)> seconds_;
 };
 
-/// A fixed part per step, and stage 3 gathers.
+/// Each step has a fixed cost, and stage 3 gathers.
 double machine(const json& config) {
   const double stage = config["zero_optimization"]["stage"].get<double>();
   return 0.5 + 0.1 * config["train_micro_batch_size_per_gpu"].get<double>() +
@@ -110,7 +110,7 @@ class TuneLoopTest : public testing::Test {
     return TuneSpace::make(std::move(*job), request.settings, scope, request.micro_batches, {},
                            machine_);
   }
-  /// The exit code of a search of everything that the config asks for.
+  /// Runs a search with the settings of the config; returns its exit code.
   int tune(const json& config, Trials& trials, TuneScope scope = {.stages = {0, 1, 2, 3}},
            bool everything = false) {
     const auto made = space(config, scope);
@@ -143,7 +143,7 @@ class TuneLoopTest : public testing::Test {
   std::string said_;
 };
 
-TEST_F(TuneLoopTest, ItFindsTheBestOfTheGridWithHalfTheTrials) {
+TEST_F(TuneLoopTest, FindsTheBestOfTheGridWithHalfTheTrials) {
   FakeTrials grid(files_, machine), model(files_, machine);
   ASSERT_EQ(tune(ds_config(), grid, {.stages = {0, 1, 2, 3}}, true), 0);
   const json best = read("ds_config_optimal.json");
@@ -159,7 +159,7 @@ TEST_F(TuneLoopTest, ItFindsTheBestOfTheGridWithHalfTheTrials) {
   EXPECT_NE(said_.find("train_batch_size 8 -> 64"), std::string::npos) << said_;
 }
 
-TEST_F(TuneLoopTest, TheFoldersAreDeepSpeeds) {
+TEST_F(TuneLoopTest, TheFoldersHaveDeepSpeedsLayout) {
   FakeTrials trials(files_, machine);
   ASSERT_EQ(tune(ds_config({{"tuner_num_trials", 2}}), trials), 0);
   const std::string name = trials.names[1];
@@ -179,12 +179,12 @@ TEST_F(TuneLoopTest, TheFoldersAreDeepSpeeds) {
   for (const char* file :
        {"summary.txt", "cmd_optimal.txt", "job_optimal.yaml", "as_given/cmd.txt"})
     EXPECT_TRUE(*files_.exists(std::string("/work/results/") + file)) << file;
-  // A trial is short and watches nothing.
+  // A trial is short and has no monitors.
   const json& training = trials.last_job["spec"]["training"];
   EXPECT_EQ(training["maxSteps"], 5);
   EXPECT_EQ(training["saveStrategy"], "no");
   EXPECT_FALSE(trials.last_job["spec"]["deepspeed"]["config"]["tensorboard"]["enabled"]);
-  // The job of the result agrees with itself.
+  // The resulting job is consistent.
   const auto job = jobspec::parse_job_yaml(*files_.read_all("/work/results/job_optimal.yaml"),
                                            (folder_ / "j.yaml").string());
   ASSERT_TRUE(job);
@@ -205,7 +205,7 @@ TEST_F(TuneLoopTest, AFolderThatNoTrialMadeIsNotRemoved) {
   EXPECT_EQ(files_.read_all("/work/results/as_given/notes.txt"), "mine");
 }
 
-TEST_F(TuneLoopTest, AStoppedSearchGoesOn) {
+TEST_F(TuneLoopTest, AStoppedSearchContinues) {
   FakeTrials whole(files_, machine);
   ASSERT_EQ(tune(ds_config(), whole), 0);
   ASSERT_TRUE(files_.remove_all("/work"));
@@ -222,7 +222,7 @@ TEST_F(TuneLoopTest, AStoppedSearchGoesOn) {
   EXPECT_EQ(both, whole.names);
 }
 
-TEST_F(TuneLoopTest, OverwriteDecidesAboutAFinishedSearch) {
+TEST_F(TuneLoopTest, OverwriteRestartsAFinishedSearch) {
   FakeTrials first(files_, machine);
   ASSERT_EQ(tune(ds_config(), first), 0);
   ASSERT_TRUE(files_.write_synced("/work/results/mine.txt", "not ours"));
@@ -234,7 +234,7 @@ TEST_F(TuneLoopTest, OverwriteDecidesAboutAFinishedSearch) {
   EXPECT_TRUE(kept.names.empty()) << "every outcome was known";
 }
 
-TEST_F(TuneLoopTest, WhatFailsIsToldAndTheSearchGoesOn) {
+TEST_F(TuneLoopTest, AFailedTrialIsReportedAndTheSearchContinues) {
   FakeTrials fails(files_, [](const json& config) {
     return config["zero_optimization"]["stage"] == 0 ? 0 : machine(config);
   });
@@ -248,7 +248,7 @@ TEST_F(TuneLoopTest, WhatFailsIsToldAndTheSearchGoesOn) {
   EXPECT_NE(said_.find("nothing ran"), std::string::npos);
 }
 
-TEST_F(TuneLoopTest, WhatCannotFitIsNotStarted) {
+TEST_F(TuneLoopTest, ConfigurationsThatCannotFitAreNotStarted) {
   machine_.bytes = 12 << 20;
   const auto made = space(ds_config({{"num_tuning_micro_batch_sizes", 12}}));
   ASSERT_TRUE(made) << made.error().to_string();
@@ -263,7 +263,7 @@ TEST_F(TuneLoopTest, WhatCannotFitIsNotStarted) {
   EXPECT_LT(few, many);
 }
 
-/// Each key of the section changes what is tried.
+/// Each key of the section affects the trials.
 TEST_F(TuneLoopTest, SizesAndBatchesAreBounded) {
   const auto sizes = [&](const json& settings, TuneScope scope = {.stages = {2}}) {
     std::vector<std::pair<int64_t, int64_t>> all;
@@ -291,8 +291,8 @@ TEST_F(TuneLoopTest, SizesAndBatchesAreBounded) {
 }
 
 TEST(TuneLoop, EverySettingActs) {
-  // Metric and tuner: tests/cli/tune/choose_test.cc. Sizes, batches, overwrite: above. Here: which
-  // steps count, and the other keys of ZeRO.
+  // Metric and tuner are tested in tests/cli/tune/choose_test.cc; sizes, batches, overwrite
+  // above. This is about the steps that count, and the other ZeRO keys.
   const std::string metrics =
       R"({"step": 1, "step_seconds": 9.0, "tokens": 100}
 {"step": 2, "step_seconds": 2.0, "tokens": 100}
@@ -307,7 +307,7 @@ TEST(TuneLoop, EverySettingActs) {
   EXPECT_EQ(measured_steps("{\"step\": 1}\nnonsense", 1, 1).end, TrialResult::End::Failed);
 }
 
-TEST_F(TuneLoopTest, FastStopsAtStagesAndSizes) {
+TEST_F(TuneLoopTest, FastLimitsTheSearchToStagesAndSizes) {
   const auto slow_overlap = [](const json& config) {
     return machine(config) + (config["zero_optimization"].contains("overlap_comm") &&
                                       config["zero_optimization"]["overlap_comm"] == true

@@ -272,7 +272,7 @@ TEST_F(FakeRun, CtrlCSavesOneStepOnAllRanksAndTheSameCommandGoesOn) {
       EXPECT_TRUE(fs::exists(out() / "checkpoints" / ("step-" + std::to_string(saved)) /
                              ("rank-" + std::to_string(rank))));
     }
-    EXPECT_THAT(stderr_text(), HasSubstr("to go on from step " + std::to_string(saved) +
+    EXPECT_THAT(stderr_text(), HasSubstr("to continue from step " + std::to_string(saved) +
                                          ", run it again: dsj run job.yaml"));
     ASSERT_EQ(run({"job.yaml", "--set", "spec.training.maxSteps=" + std::to_string(saved + 5)}), 0);
     EXPECT_THAT(stdout_text(), HasSubstr("resumed from step " + std::to_string(saved)));

@@ -1,5 +1,5 @@
-// The verbs against a real API server with the real CRD; the test is the operator. $KUBECONFIG
-// names the server; without one this program fails.
+// The verbs against a real API server with the real CRD; the test acts as the operator.
+// $KUBECONFIG names the server; without one this program fails.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -17,8 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Counts the streams that were opened, and the lines of them that were dealt with: the next one
-/// was asked for.
+/// Counts the streams that were opened, and their lines that were processed, that is, for which
+/// the next one was requested.
 class Counting final : public kube::Transport {
  public:
   explicit Counting(kube::Transport& inner) : inner_(inner) {}
@@ -192,7 +192,7 @@ TEST_F(RealVerbs, AnUnreachableServerAndAForbiddenUser) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("system:anonymous"));
 }
 
-// The whole way of an EKS, GKE or OIDC user: the kubeconfig has no credential, the program that it names has one.
+// As for EKS, GKE and OIDC users: the kubeconfig names a program that provides the credential.
 TEST_F(RealVerbs, ACredentialPluginGivesTheCertificate) {
   const auto access = kube::access_from_kubeconfig_file();
   ASSERT_TRUE(access);
