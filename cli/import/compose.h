@@ -1,6 +1,6 @@
-// Composes one configuration from a file and the files in its `defaults` list, like Hydra: `-
-// ../config/zero2@_here_`, `- group: option`, `- group@package: option`, `- optional g: o`, `-
-// _self_`, and `# @package a.b` at the head of a file. Later entries win; without _self_ the file
+// Composes one configuration from a file and the files in its `defaults` list, like Hydra. Entries:
+// `../config/zero2@_here_`, `group: option`, `group@package: option`, `optional group: option`,
+// `_self_`; a file may begin with `# @package a.b`. Later entries win; without _self_ the file
 // itself comes last. Not supported: command-line overrides, config stores, pkg:// search paths.
 #pragma once
 

@@ -1,11 +1,12 @@
-// Draws each chart into its figure from `charts`: {name: {unit, runs: [{run, x, y, bad}]}}, where `run` is an index of
-// `runs`: [{name, colour}]. What is shown is decided by `view` alone: draw() is a function of both.
+// Draws each chart into its figure from `charts`: {name: {unit, runs: [{run, x, y, bad}]}},
+// where `run` is an index of `runs`: [{name, colour}]. `view` alone determines what is shown:
+// draw() is a function of both.
 const view = {log: false, smoothing: 0, hidden: new Set(), from: -Infinity, to: Infinity};
 const kHeight = 240, kLeft = 64, kRight = 12, kTop = 10, kBottom = 26;
 
-// 1, 2 or 5 times a power of ten, about `count` of them between low and high.
+// Multiples of 1, 2 or 5 times a power of ten, about `count` values between low and high.
 function roundTicks(low, high, count) {
-  // Closer than this, doubles have no round numbers between them.
+  // Closer doubles have no round numbers between them.
   if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) return [low];
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find(times => times * power >= raw * 0.999);
@@ -31,7 +32,7 @@ function label(value) {
   return String(Number(value.toPrecision(5)));
 }
 
-// TensorBoard's: an exponential mean, divided by the weight that it has so far.
+// As in TensorBoard: an exponential mean, divided by its total weight so far.
 function smoothed(values, weight) {
   let mean = 0, part = 1;
   return values.map(value => {
@@ -127,7 +128,7 @@ function point(figure, step) {
 
 for (const figure of figures) {
   const svg = figure.querySelector('svg');
-  let from = null, at = null;  // where a drag began (pixels); the step that the keys stand on
+  let from = null, at = null;  // where a drag began (pixels); the step that is selected by the keys
   const pixel = event => event.clientX - svg.getBoundingClientRect().left;
   svg.addEventListener('pointerdown', event => { from = pixel(event); });
   svg.addEventListener('pointermove', event => {
@@ -160,7 +161,7 @@ for (const figure of figures) {
   });
 }
 
-// The address keeps what is shown: a reload, or a link, shows the same.
+// The address stores the view, so that a reload or a link shows the same.
 function show(change) {
   Object.assign(view, change);
   const kept = {log: view.log, smoothing: view.smoothing, hidden: [...view.hidden]};
