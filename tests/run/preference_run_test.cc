@@ -272,7 +272,7 @@ TEST_F(PreferenceRun, KtoRefusesToSplitPairs) {
   std::erase_if(line, [](const std::string& word) { return word.starts_with("--eval_data_path"); });
   line.push_back("--val_size=0.25");
   EXPECT_NE(run(line), 0);
-  EXPECT_THAT(stdout_text() + stderr_text(), HasSubstr("part the pairs"));
+  EXPECT_THAT(stdout_text() + stderr_text(), HasSubstr("separate the pairs"));
 }
 
 TEST_F(PreferenceRun, RowsOfAnotherObjectiveAreRefusedWithTheRemedy) {

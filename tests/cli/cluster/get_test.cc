@@ -80,7 +80,7 @@ TEST_F(Get, AWatchSurvivesAnUnavailableApiServer) {
   });
   EXPECT_EQ(run(run_get, {"-w"}), 0) << err_;
   other.join();
-  EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
+  EXPECT_THAT(err_, HasSubstr("retrying for 5 minutes"));
   away = 1'000'000;
   EXPECT_EQ(run(run_get, {"-w"}), kExitUnreachable);
 }

@@ -90,7 +90,7 @@ TEST_F(Logs, FollowingSurvivesAnUnavailableApiServer) {
     go_away(20);
   };
   ASSERT_EQ(run(run_logs, {"quick", "-f"}), 0) << err_;
-  EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
+  EXPECT_THAT(err_, HasSubstr("retrying for 5 minutes"));
   set_status("quick", {{"phase", "Running"}});
   clock_.meanwhile = [&] { go_away(1'000'000); };
   EXPECT_EQ(run(run_logs, {"quick", "-f"}), kExitUnreachable);

@@ -56,7 +56,7 @@ TEST_F(PlotJob, WatchingSurvivesAnUnavailableApiServer) {
   };
   ASSERT_EQ(run(run_plot_jobs, {"quick", "--watch"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("Complete"));
-  EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
+  EXPECT_THAT(err_, HasSubstr("retrying for 5 minutes"));
 }
 
 TEST_F(PlotJob, ADirectoryIsPlottedAsARun) {

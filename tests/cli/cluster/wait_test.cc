@@ -51,7 +51,7 @@ TEST_F(WaitVerb, SurvivesAnUnavailableApiServer) {
   EXPECT_EQ(run(run_wait, {"quick"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("quick is Complete"));
   EXPECT_THAT(err_, HasSubstr("dsj wait: "));
-  EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
+  EXPECT_THAT(err_, HasSubstr("retrying for 5 minutes"));
   EXPECT_EQ(err_.find("asked again"), err_.rfind("asked again")) << "told once";
   set_status("quick", {{"phase", "Running"}});
   clock_.meanwhile = [&] { go_away(1'000'000); };

@@ -101,7 +101,7 @@ TEST(IndexedLists, RefusesDamagedFiles) {
   with(25, '\x7f'), refused("its size");
   with(33, '\x80'), refused("its size");
   with(37, '\x80'), refused("negative length");
-  with(42, 1), refused("behind");
+  with(42, 1), refused("does not follow");
   ASSERT_TRUE(files.write_synced("f.idx", idx.substr(0, 20)));
   refused("MMIDIDX");
   ASSERT_TRUE(files.write_synced("f.idx", idx));

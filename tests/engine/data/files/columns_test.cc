@@ -151,7 +151,7 @@ TEST(ColumnsWithout, AMissingPluginIsReported) {
   const std::string absent = lines_of(parquet, "/nowhere/libdsj_columns.so").error;
   EXPECT_NE(
       absent.find("rows: is a Parquet or Arrow file, and its reader /nowhere/libdsj_columns.so"
-                  " is not there"),
+                  " is missing"),
       std::string::npos)
       << absent;
   EXPECT_NE(absent.find("to_json(\"rows.jsonl\""), std::string::npos) << absent;

@@ -96,7 +96,7 @@ TEST_F(RowSources, AmbiguousPathsAreRefused) {
   EXPECT_NE(refusal("/d/*.csv").find("finds no file"), std::string::npos);
   EXPECT_NE(refusal("/deep").find("name one of its directories: x, y"), std::string::npos);
   EXPECT_NE(refusal("/s").find("several splits: test-0.jsonl, train-0.jsonl"), std::string::npos);
-  EXPECT_NE(refusal("/d", "alpaca").find("no directory with a dataset_info.json"),
+  EXPECT_NE(refusal("/d", "alpaca").find("not a directory with a dataset_info.json"),
             std::string::npos);
 }
 
@@ -118,7 +118,7 @@ TEST_F(RowSources, NamesInLlamaFactorysDatasetInfo) {
   EXPECT_NE(refusal("/lf", "hub").find("nothing is downloaded"), std::string::npos);
   EXPECT_EQ(files("/lf", "pairs"), (Paths{"/lf/one.json"}))
       << "what its rows are is seen when they are read";
-  EXPECT_NE(refusal("/lf").find("name those to train on by dataset: one, pairs, two"),
+  EXPECT_NE(refusal("/lf").find("name those to train on in training.dataset: one, pairs, two"),
             std::string::npos);
 }
 
