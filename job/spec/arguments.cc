@@ -34,6 +34,16 @@ bool is_switch(const std::string& name) {
   return row != nullptr && (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
 }
 
+/// Whether an import that dropped the argument's value would train another kind of adapter.
+bool is_method_of_adapters(const std::string& name) {
+  const LoraArgument* lora = lora_argument(name);
+  if (lora == nullptr) return false;
+  const std::string_view field = lora->field;
+  return field == "adapterNameOrPath" || field == "useDora" || field == "initLoraWeights" ||
+         field == "rankPattern" || field == "alphaPattern" || field == "layersToTransform" ||
+         field == "loraplusLrRatio";
+}
+
 /// The place of a machine among several (cli/run/run_nodes.h).
 bool is_place(const std::string& name) {
   constexpr std::string_view kPlaces[] = {"node_rank", "master_addr", "master_port",
@@ -481,7 +491,7 @@ Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>
   for (const Argument& argument : list) {
     const Status taken = line.take(argument);
     if (taken) continue;
-    if (is_method(argument.name))
+    if (is_method(argument.name) || is_method_of_adapters(argument.name))
       errors.push_back(taken.error());
     else
       refuse(taken.error(), argument.shown + (argument.value ? " " + *argument.value : ""));
