@@ -5,6 +5,7 @@
 #include "job/plan/memory_model.h"
 #include "job/plan/zero_plan.h"
 #include "tests/engine/train/peft_run.h"
+#include "tests/engine/train/planned_step.h"
 
 namespace dsj::train {
 namespace {
@@ -139,6 +140,32 @@ TEST(LoraRuns, RecomputeDropsTheSameElements) {
   EXPECT_NE(kept.losses, without.losses);
   for (const auto& [name, value] : kept.weights)
     EXPECT_TRUE(value.equal(recomputed.weights.at(name))) << name;
+}
+
+/// Its lengths, the base's products once more, and the scaled gradients are in the plan.
+TEST(LoraRuns, DoraStaysWithinItsPlan) {
+  for (const int stage : {0, 3}) {
+    for (const bool recompute : {false, true}) {
+      for (const double dropout : {0.0, 0.1}) {
+        SmallRun run = adapters_of_attention(stage);
+        run.recompute = recompute;
+        run.lora = {.r = 4, .dropout = dropout, .target_pattern = "all-linear", .use_dora = true};
+        SCOPED_TRACE("stage " + std::to_string(stage) + (recompute ? ", recompute" : "") +
+                     ", dropout " + std::to_string(dropout));
+        measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
+          const auto planned = plan::memory_model({.model = rank.model,
+                                                   .config = rank.config,
+                                                   .world = run.world,
+                                                   .tokens_per_row = 24,
+                                                   .recompute = run.recompute,
+                                                   .lora = resolved_lora(run)});
+          EXPECT_LE(ledger.peak(Class::Activations), planned.bytes.activations);
+          EXPECT_EQ(ledger.peak(Class::Optimizer), planned.bytes.optimizer);
+          EXPECT_LE(ledger.peak(Class::Gradients), planned.bytes.gradients);
+        });
+      }
+    }
+  }
 }
 
 TEST(LoraRuns, StagesAgreeInBf16) {
