@@ -109,8 +109,6 @@ bool lost(const Session& s, int index, Time now) {
          index == s.lost_worker;
 }
 
-using namespace dsj::contract;
-
 void count_rank(const RankState& rank, int worker, Exits& exits) {
   exits.own_codes |= rank.own_codes;
   switch (end_of(rank)) {
@@ -281,7 +279,7 @@ void conclude(Session& s, Time now, Commands& out) {
   if (!verdict.allowed) {
     return finish(s,
                   {kExitFailed, "BackoffLimitExceeded",
-                   "no restart is left (backoffLimit " + std::to_string(s.budget.limit) +
+                   "no restarts are left (backoffLimit " + std::to_string(s.budget.limit) +
                        "): " + failure.message},
                   now, out);
   }

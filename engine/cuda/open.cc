@@ -60,7 +60,7 @@ const Plugin* load(const std::string& file, Found& found) {
   const auto entry = function_of<const Plugin*()>(library, kPluginEntry);
   const Plugin* const plugin = entry != nullptr ? entry() : nullptr;
   if (plugin == nullptr || std::string(plugin->interface) != kInterface) {
-    found.plugin_problem = file + " is of another build";
+    found.plugin_problem = file + " comes from another build";
     return nullptr;
   }
   return plugin;

@@ -30,9 +30,12 @@ std::string uid_of(const Json& object) {
 Refusal taken_by_another(const std::string& what, const Json& found, const std::string& job) {
   const bool of_this_name = label_of(found, contract::kLabelJobName) == job;
   if (of_this_name && !owner_of(found).empty())
-    return {"EarlierJob",
-            what + " is of an earlier job of this name, and goes; this job waits for it"};
-  if (!of_this_name) return {"NameTaken", what + " belongs to somebody else; it is left alone"};
+    return {
+        "EarlierJob",
+        what +
+            " belongs to an earlier job of this name and is being deleted; this job waits for it"};
+  if (!of_this_name)
+    return {"NameTaken", what + " does not belong to this job; it is left unchanged"};
   return {
       "NameTaken",
       what +
@@ -78,7 +81,7 @@ bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const C
         try {
           if (!tasks[task](parts[task])) good = false;
         } catch (const std::exception& error) {  // uncaught on its thread it would end the process
-          parts[task].result.problem = std::string("a write was broken off: ") + error.what();
+          parts[task].result.problem = std::string("a write was interrupted: ") + error.what();
           good = false;
         }
       });

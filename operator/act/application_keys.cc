@@ -72,7 +72,7 @@ bool Application::make_key(KeyChange& change, const IssueKey& issue, std::option
     return failed(secret.error(), "Secret " + name, true);
   }
   result.problem = "the Secrets " + key_secret_name(change.job, change.set, 0) + " to -" +
-                   std::to_string(kKeySlots - 1) + " exist, and no ConfigMap speaks of all of them";
+                   std::to_string(kKeySlots - 1) + " exist, but no ConfigMap lists all of them";
   if (change.may_move) {
     result.problem += "; the keys get another number";
     result.taken_set = change.set;

@@ -27,8 +27,8 @@ bool Application::mark(const NodeMark& mark) {
     if (written) {
       events.push_back({"Normal", taints ? "NodeTainted" : "NodeAnnotated",
                         "node " + mark.node + " has " + kNodeMarkName + " now; " +
-                            (taints ? "remove the taint when it is mended"
-                                    : "remove the annotation when it is mended")});
+                            (taints ? "remove the taint when the node is repaired"
+                                    : "remove the annotation when the node is repaired")});
       return true;
     }
     const kube::ApiError& error = written.error();

@@ -74,7 +74,7 @@ void set_readiness(const std::string& phase, const std::string& reason, int64_t 
 
 void set_broken_off(const std::string& why, int64_t generation, Time now, Conditions& conditions) {
   note({Standing::Stalled, "OperatorError",
-        "the operator cannot decide on this job, and tries again within a minute; others are not "
+        "the operator failed on this job and tries again within a minute; other jobs are not "
         "affected: " +
             why},
        generation, now, conditions);

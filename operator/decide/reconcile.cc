@@ -103,7 +103,7 @@ bool Pass::accept() {
   force_ = o_.wanted.accepted ? o_.wanted.accepted : o_.in_force;
   const bool yes = o_.wanted.accepted != nullptr;
   std::string message = o_.wanted.message;
-  if (!yes && force_) message = "the spec before stays in force: " + message;
+  if (!yes && force_) message = "the previous spec stays in force: " + message;
   set("Accepted", yes, o_.wanted.reason, message);
   if (!force_) return false;
   const auto& policies = spec().policies;

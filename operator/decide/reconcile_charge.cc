@@ -133,7 +133,7 @@ Seconds Pass::uncharged() {
 }
 
 void Pass::no_restart_left(const Failure& cause) {
-  fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
+  fail(contract::kReasonBackoffLimitExceeded, "no restarts are left (backoffLimit " +
                                                   std::to_string(st_.restarts.limit) +
                                                   "): " + cause.message);
 }

@@ -75,7 +75,7 @@ std::string Pass::unheard() {
       continue;
     }
     const std::string name = json_text(json_child(spec().worker_template, "spec"), "schedulerName");
-    return "no scheduler has said anything of " + pod->name +
+    return "no scheduler has reported on " + pod->name +
            (name.empty() ? "" : "; its schedulerName is " + name);
   }
   return "";
@@ -84,9 +84,10 @@ std::string Pass::unheard() {
 void Pass::scheduled_condition() {
   if (o_.refusal) return set("Scheduled", false, o_.refusal->reason, o_.refusal->message);
   if (paced_) {
-    return set("Scheduled", false, "RateLimited",
-               "pods of this job were made and deleted too often; the next are made in a minute or "
-               "so: see status.failureHistory");
+    return set(
+        "Scheduled", false, "RateLimited",
+        "pods of this job were created and deleted too often; the next ones follow in about a "
+        "minute: see status.failureHistory");
   }
   int placed = 0;
   for (const Slot& slot : slots_) {
@@ -98,7 +99,7 @@ void Pass::scheduled_condition() {
     placed += slot.newest->scheduled;
   }
   if (pods_.empty() && plan_.pods.empty()) {
-    return set("Scheduled", false, "NoPods", "no pod is wanted");
+    return set("Scheduled", false, "NoPods", "the job needs no pods now");
   }
   if (held()) {
     for (const PodView* pod : pods_) {
@@ -121,7 +122,7 @@ void Pass::initialized_condition() {
     return set("Initialized", true, "GangComplete", "every worker has joined an attempt");
   }
   if (pods_.empty() && plan_.pods.empty()) {
-    return set("Initialized", false, "NoPods", "no pod is wanted");
+    return set("Initialized", false, "NoPods", "the job needs no pods now");
   }
   for (const Slot& slot : slots_) {
     if (!slot.newest || slot.newest->ended() || slot.newest->waiting_reason.empty()) continue;
@@ -139,7 +140,7 @@ void Pass::initialized_condition() {
     return set("Initialized", false, "Initializing", data->message);
   }
   set("Initialized", false, all_run() ? "WaitingForGang" : "WaitingForPods",
-      all_run() ? "the agents join" : "not every pod runs");
+      all_run() ? "the agents are joining" : "not every pod runs");
 }
 
 void Pass::progressing_condition() {
@@ -147,7 +148,7 @@ void Pass::progressing_condition() {
     return set_unknown("Progressing", "NotRunning", "no attempt is running");
   }
   if (spec().runs_user_program()) {
-    return set_unknown("Progressing", "NoSteps", "a program of the user's own tells no steps");
+    return set_unknown("Progressing", "NoSteps", "the user's program reports no steps");
   }
   const Seconds patience(std::max<int64_t>(spec().policies.step_timeout_seconds, 60));
   const auto updated = job().agent.updated;
@@ -212,7 +213,7 @@ void Pass::conditions() {
   for (const Slot& slot : slots_) newest.push_back(slot.newest);
   note_data(data_ready(spec(), newest), job().generation, shown_now(), st_.conditions);
   if (gone) {
-    set("Initialized", false, "NoPods", "no pod is wanted");
+    set("Initialized", false, "NoPods", "the job needs no pods now");
   } else {
     initialized_condition();
   }

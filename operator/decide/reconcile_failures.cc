@@ -29,7 +29,7 @@ PodFailure Pass::failure_of(const PodView& pod) const {
   if (!pod.termination) {
     failure.reason = word_or(pod.reason, "PodFailed");
     failure.message =
-        pod.message.empty() ? "the pod ended without its agent's last words" : pod.message;
+        pod.message.empty() ? "the pod ended without a last report of its agent" : pod.message;
     return failed;
   }
   const Termination& end = *pod.termination;

@@ -76,14 +76,14 @@ void Pass::suspend() {
   if (reason != "Saved" && reason != "NotSaved") {
     const Drained state = drained();
     if (state == Drained::No) {
-      set("Suspended", false, "Suspending", "all ranks save one step, then the pods go");
+      set("Suspended", false, "Suspending", "all ranks save one step, then the pods are deleted");
       return;
     }
     const bool saved = state == Drained::Saved;
     set("Suspended", false, saved ? "Saved" : "NotSaved",
-        saved                        ? "the pods go"
-        : spec().runs_user_program() ? "the program was asked to end; the pods go"
-                                     : "the ranks did not save in time; the pods go");
+        saved                        ? "the pods are deleted"
+        : spec().runs_user_program() ? "the program was asked to end; its pods are deleted"
+                                     : "the ranks did not save in time; the pods are deleted");
   }
   for (const PodView* pod : pods_) {
     if (!is_spare(*pod)) remove(*pod);

@@ -63,7 +63,7 @@ void Pass::release() {
   }
   const Seconds pause = pause_after(released);
   const std::string text = who_is_missing() +
-                           "; all pods are given back, the gang is tried again in " +
+                           "; all pods are released, and the gang is tried again in " +
                            std::to_string(pause.count()) + " s";
   note_failure({.reason = kGangReleased, .message = text});
   ++st_.restarts.total;
@@ -104,7 +104,7 @@ std::pair<int, std::string> Pass::missing_workers() const {
 std::string Pass::who_is_missing() const {
   const auto [count, first] = missing_workers();
   return std::to_string(count) + " of " + std::to_string(slots_.size()) +
-         " workers did not come in " +
+         " workers did not join within " +
          std::to_string(spec().policies.run.recovery_deadline_seconds) + " s: " + first;
 }
 

@@ -61,34 +61,37 @@ Metrics::Metrics()
       election_failures_(
           counters(registry_, "election_failures_total",
                    "Reads and writes of the leader's Lease that failed, by reason.")),
-      reviews_(
-          counters(registry_, "webhook_requests_total", "Reviews of jobs before they are stored.")),
+      reviews_(counters(registry_, "webhook_requests_total", "Admission reviews of jobs.")),
       time_to_running_(histogram(registry_, "time_to_running_seconds",
-                                 "From a job's start to its first attempt.", kSlow)),
+                                 "Time from a job's start to its first attempt.", kSlow)),
       reconcile_(histogram(registry_, "reconcile_duration_seconds",
-                           "Deciding, without the API server.", kFast)),
-      queue_wait_(histogram(registry_, "workqueue_wait_seconds", "From due to begun.", kFast)),
+                           "Time of a pass, without requests to the API server.", kFast)),
+      queue_wait_(histogram(registry_, "workqueue_wait_seconds",
+                            "Time that a job's pass waits in the queue.", kFast)),
       status_patches_(
           counters(registry_, "status_patches_total", "Status writes of the operator.").Add({})),
       objects_created_(
-          counters(registry_, "objects_created_total", "Pods and other objects that were made.")
-              .Add({})),
+          counters(registry_, "objects_created_total", "Pods and other objects created.").Add({})),
       failed_passes_(
-          counters(registry_, "failed_passes_total", "Passes that a write ended.").Add({})),
-      depth_(gauges(registry_, "workqueue_depth", "Keys that wait, later ones included.").Add({})),
+          counters(registry_, "failed_passes_total", "Passes that a failed write ended.").Add({})),
+      depth_(gauges(registry_, "workqueue_depth",
+                    "Jobs that wait in the queue, delayed ones included.")
+                 .Add({})),
       leader_(gauges(registry_, "leader", "1: this process leads.").Add({})),
       pods_(gauges(registry_, "pods", "Pods of jobs in the cache.").Add({})),
       requests_(counters(registry_, "api_requests_total",
                          "Requests to the API server, by verb and the answer's code.")),
-      created_(counters(registry_, "created_total", "Jobs that were taken up.").Add({})),
+      created_(
+          counters(registry_, "created_total", "Jobs that the operator saw for the first time.")
+              .Add({})),
       hangs_(counters(registry_, "hangs_total",
                       "Attempts that hung: no step, or no report of agent 0, in time.")
                  .Add({})),
-      node_failures_(
-          counters(registry_, "node_failures_total", "Workers that were given up with their node.")
-              .Add({})),
+      node_failures_(counters(registry_, "node_failures_total",
+                              "Workers given up because their node was lost.")
+                         .Add({})),
       downtime_(histogram(registry_, "restart_downtime_seconds",
-                          "From the end of an attempt to the next one that runs.", kSlow)) {}
+                          "Time from the end of an attempt until the next one runs.", kSlow)) {}
 
 void Metrics::pass(Milliseconds queued, std::chrono::microseconds decided, const Plan&,
                    const Applied& applied) {

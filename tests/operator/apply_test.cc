@@ -219,7 +219,8 @@ TEST_F(ApplyTest, WhatAnEarlierJobOfTheNameHasIsWaitedFor) {
     return found ? found->reason + ": " + found->message : "";
   };
   EXPECT_EQ(scheduled(),
-            "EarlierJob: Pod j-worker-1-1 is of an earlier job of this name, and goes; this job "
+            "EarlierJob: Pod j-worker-1-1 belongs to an earlier job of this name and is being "
+            "deleted; this job "
             "waits for it");
   (void)client.remove(kube::resources::pods(), "n", "j-worker-1-1", {.grace_seconds = 0});
   turns(op, 70);
@@ -609,8 +610,9 @@ TEST_F(Templates, TheOperatorsOwnChoiceIsForJobsThatNameNone) {
   restart("nowhere");
   edit_job(9);
   turns(*op, 30);
-  EXPECT_THAT(accepted(), ::testing::StartsWith("TemplateMissing: the spec before stays in force: "
-                                                "deepspeedjobtemplate nowhere: "));
+  EXPECT_THAT(accepted(),
+              ::testing::StartsWith("TemplateMissing: the previous spec stays in force: "
+                                    "deepspeedjobtemplate nowhere: "));
 }
 
 TEST_F(Templates, WhatIsWrongInOneIsTheJobsRefusal) {
@@ -629,7 +631,7 @@ TEST_F(Templates, OneThatIsGoneLeavesTheAcceptedSpecInForce) {
   edit_job(9);
   restart();
   turns(*op, 30);
-  EXPECT_THAT(accepted(), ::testing::HasSubstr("the spec before stays in force"));
+  EXPECT_THAT(accepted(), ::testing::HasSubstr("the previous spec stays in force"));
   EXPECT_EQ(images(), std::set<std::string>{"base:1"});
   EXPECT_EQ(status().reason, "TemplateMissing");
 }

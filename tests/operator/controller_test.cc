@@ -335,7 +335,7 @@ TEST(Controller, ARefusedEditBesideADeletedConfigMapTakesNoSpecOutOfForce) {
       EXPECT_FALSE(is_true(status.conditions, "Accepted")) << what;
       const Condition* accepted = find_condition(status.conditions, "Accepted");
       ASSERT_NE(accepted, nullptr) << what;
-      EXPECT_THAT(accepted->message, ::testing::HasSubstr("the spec before stays in force"))
+      EXPECT_THAT(accepted->message, ::testing::HasSubstr("the previous spec stays in force"))
           << what;
       EXPECT_EQ(status.revision, revision) << what;
       EXPECT_EQ(server.objects(kube::resources::pods()).size(), 2u) << what;

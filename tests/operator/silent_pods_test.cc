@@ -114,7 +114,7 @@ TEST(SilentPods, ASchedulerThatSaysNothingIsNamed) {
   world.settle();
   EXPECT_EQ(world.condition("Scheduled"), "False Waiting");
   EXPECT_EQ(world.message("Scheduled"),
-            "0 of 2 pods have a node; no scheduler has said anything of j-worker-0-1; its "
+            "0 of 2 pods have a node; no scheduler has reported on j-worker-0-1; its "
             "schedulerName is nope");
 }
 

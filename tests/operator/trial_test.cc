@@ -201,7 +201,7 @@ TEST_F(TrialTest, ARefusedEditLeavesTheGangAlone) {
                        [&](Json& job) { job["status"]["training"]["step"] = i; });
     turns(1);
   }
-  EXPECT_THAT(accepted(), StartsWith("False PodRefused: the spec before stays in force: "));
+  EXPECT_THAT(accepted(), StartsWith("False PodRefused: the previous spec stays in force: "));
   EXPECT_EQ(status().revision, before.revision);
   EXPECT_EQ(count(kube::resources::pods()), 2u);
   EXPECT_EQ(server.asked.size(), asked + 1);

@@ -81,7 +81,7 @@ TEST_F(Open, SaysWhyAPluginCannotBeUsed) {
 
   const Found other = found("2", kDriver);
   EXPECT_TRUE(other.plugin_there);
-  EXPECT_THAT(other.plugin_problem, EndsWith("is of another build"));
+  EXPECT_THAT(other.plugin_problem, EndsWith("comes from another build"));
 }
 
 }  // namespace
