@@ -175,7 +175,7 @@ std::optional<Variant> kind_from_line(const char* key, const std::string& line,
         [&] {
           using Kind = std::variant_alternative_t<I, Variant>;
           if (*name != Kind::kKind) return;
-          if (auto kind = from_json<Kind>(object, others)) read = std::move(*kind);
+          if (auto kind = report::from_json<Kind>(object, others)) read = std::move(*kind);
         }(),
         ...);
   }
