@@ -255,9 +255,11 @@ std::optional<int> ArgumentParser::parse(std::span<const std::string> args) {
     return 2;
   }
   std::vector<std::string> reversed;  // CLI11 reads them from the back
+  bool options = true;
   for (const std::string& word : args) {
+    options = options && word != "--";  // what follows belongs to another program
     // kubectl's "-o=json". CLI11 reads the "=" as part of the value.
-    if (word.size() > 2 && word[0] == '-' && word[1] != '-' && word[2] == '=') {
+    if (options && word.size() > 2 && word[0] == '-' && word[1] != '-' && word[2] == '=') {
       reversed.push_back(word.substr(0, 2));
       reversed.push_back(word.substr(3));
     } else {

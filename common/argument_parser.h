@@ -4,7 +4,7 @@
 //
 //   ArgumentParser parser("What the program does.", "dsj verb");
 //   std::string file, output = "text";
-// no dash: a positional argument
+//   parser.option("FILE", file).required();  // no dash: a positional argument
 //   parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
 //   if (const auto over = parser.parse(args)) return *over;
 #pragma once
