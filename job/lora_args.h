@@ -12,11 +12,11 @@
 
 namespace dsj {
 
-/// The values of new adapters. None changes the base's weights.
+/// Initial values of new adapters. None of them changes the base's weights.
 enum class AdapterInit {
-  Zero,      ///< A uniform as torch's Linear begins, B zeros: PEFT's true
-  Gaussian,  ///< A normal with deviation 1 / r, B zeros
-  Random,    ///< both uniform as torch's Linear begins: PEFT's false
+  Zero,      ///< A uniform as in torch's Linear, B zeros: PEFT's true
+  Gaussian,  ///< A normal with standard deviation 1 / r, B zeros
+  Random,    ///< both uniform as in torch's Linear: PEFT's false
 };
 
 struct LoraArgs {
@@ -31,21 +31,21 @@ struct LoraArgs {
   std::string target_pattern;
   /// Suffixes of names of modules that are trained and saved in full, beside the adapters.
   std::vector<std::string> modules_to_save;
-  /// LoRA+: the rate of B, and of vectors that are trained, is so many times the learning rate
-  /// (job/plan/lora_plus.h). A resolved layout has 1: it decides no parameter.
+  /// LoRA+: B and all trained vectors have this multiple of the learning rate (job/plan/lora_plus.h).
+  /// 1 in a resolved layout, because it does not affect which parameters exist.
   double lr_ratio = 1;
   bool use_rslora = false;  ///< alpha / sqrt(r) instead of alpha / r (Kalajdzievski 2023)
   bool use_dora = false;    ///< a magnitude for each output column (Liu et al. 2024)
   AdapterInit init = AdapterInit::Zero;
-  /// Of modules whose name ends with what a key matches whole, the rank or alpha in place of r and
-  /// alpha. The first key of the object's order that matches holds.
+  /// Rank or alpha, instead of r and alpha, of modules whose name, or a suffix after a dot, matches
+  /// the key. Keys with different values must not match the same module (layout/lora.h).
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
-  std::vector<int64_t> layers_to_transform;  ///< adapters in these layers alone; empty: in all
-  /// A directory in PEFT's layout: the run begins with its adapter. What `said` does not name is
-  /// then the adapter's (weights::resolve_adapter). Both are empty in a resolved layout.
+  std::vector<int64_t> layers_to_transform;  ///< layers with adapters; empty means all
+  /// A directory in PEFT's layout, with the adapter that the run begins with. Fields that `said` does
+  /// not list come from that adapter (weights::resolve_adapter). Both are empty in a resolved layout.
   std::string adapter;
-  std::vector<std::string> said;  ///< beside `adapter`: the fields that the object had, sorted
+  std::vector<std::string> said;  ///< fields that the user set beside `adapter`, sorted
   /// The linear layers of the base model are stored in 4 bits as NF4 (QLoRA, Dettmers et al. 2023).
   bool load_in_4bit = false;
   bool double_quant = false;  ///< also stores their scales in 8 bits; needs load_in_4bit
@@ -53,7 +53,7 @@ struct LoraArgs {
   /// equal the type that ds_config resolves to.
   std::string compute_dtype;
 
-  /// Of an adapter of rank `r` with this alpha.
+  /// Scaling of an adapter with this rank and alpha.
   double scaling_of(int64_t rank, double its_alpha) const;
   double scaling() const { return scaling_of(r, alpha); }
   int64_t largest_rank() const;

@@ -1,6 +1,6 @@
-// DoRA (Liu et al. 2024) in a projection: output o of W + s B A is scaled to a length that is trained,
-// its magnitude m_o. As in PEFT the length before, n_o, is a constant to the backward pass. Each
-// pass computes it anew, some rows of W at a time.
+// DoRA (Liu et al. 2024) in a projection: row o of W + s B A is scaled to a trained length, its
+// magnitude m_o. The length before scaling, n_o, is a constant in the backward pass, as in PEFT.
+// Each pass computes n again, in pieces of kDoraPiece elements.
 // Tested by: tests/engine/models/dora_test.cc
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace dsj::models::dora {
 
-/// Of an adapter with a magnitude. Both [out], fp32.
+/// Row lengths of an adapter with a magnitude. Both [out], fp32.
 struct Lengths {
   at::Tensor before;  ///< n: the lengths of the rows of W + s B A
   at::Tensor factor;  ///< m / n

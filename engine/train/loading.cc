@@ -62,7 +62,7 @@ Result<Progress> Loading::load_weights() {
   DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed()),
                                        .saved = *adapter ? &**adapter : nullptr}));
   if (*adapter && state_.collectives().rank() == 0)
-    log::info("begins with the adapter in " + in_.job.training.lora->adapter);
+    log::info("training begins with the adapter in " + in_.job.training.lora->adapter);
   return Progress{};
 }
 

@@ -33,7 +33,7 @@ json model_key(Files& files, const std::string& directory) {
   return marks;
 }
 
-/// Of what the run begins with: the model, and the adapter that it goes on from.
+/// Fingerprints of the files that the run begins with: the model's, and those of its first adapter.
 json start_key(Files& files, const TrainingArgs& training) {
   json marks = model_key(files, training.model_name_or_path);
   if (!training.lora || training.lora->adapter.empty()) return marks;

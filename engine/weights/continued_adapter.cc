@@ -19,10 +19,10 @@ Error in_adapter(const Error& error) {
   return {ErrorKind::BadInput, error.to_string(), kAdapter, {}};
 }
 
-/// Fields that decide what the adapter's tensors mean: the job cannot change them.
+/// Fields that determine how the adapter's tensors are used. The job cannot change them.
 constexpr const char* kOfTheAdapter[] = {"r",       "alpha",       "useRslora",
                                          "useDora", "rankPattern", "alphaPattern"};
-/// Fields that decide which tensors there are.
+/// Fields that determine which tensors the adapter has.
 constexpr const char* kModules[] = {"targetModules", "modulesToSave", "layersToTransform"};
 
 json value_of(const json& settings, const char* field) {
@@ -32,22 +32,22 @@ json value_of(const json& settings, const char* field) {
   return name.starts_with("use") ? json(false) : json();
 }
 
-/// What the job says beside its adapter, as if the adapter were new.
-json said_of(const LoraArgs& asked) {
+/// The job's settings, without the adapter that it begins with.
+json settings_of(const LoraArgs& asked) {
   LoraArgs plain = asked;
   plain.adapter.clear();
   return to_json(plain);
 }
 
 Status check_settings(const LoraArgs& asked, const LoraArgs& saved) {
-  const json mine = said_of(asked), theirs = to_json(saved);
+  const json mine = settings_of(asked), theirs = to_json(saved);
   for (const char* field : kOfTheAdapter) {
     if (!asked.says(field)) continue;
     const json a = value_of(mine, field), b = value_of(theirs, field);
     if (a != b)
       return bad_input(
           "found " + a.dump() + "; the adapter in " + asked.adapter + " was made with " + b.dump(),
-          std::string("lora.") + field, "leave it out: it is the adapter's");
+          std::string("lora.") + field, "remove it: the adapter sets it");
   }
   return {};
 }
@@ -62,7 +62,7 @@ std::map<std::string, std::vector<int64_t>> trained_of(const layout::ModelConfig
   return trained;
 }
 
-/// The modules that the job names must be the adapter's.
+/// The job must name the same modules as the adapter.
 Status check_modules(const layout::ModelConfig& model, const LoraArgs& asked, const LoraArgs& saved,
                      const LoraArgs& resolved) {
   for (const char* field : kModules) {
@@ -85,9 +85,9 @@ Status check_modules(const layout::ModelConfig& model, const LoraArgs& asked, co
       return std::string();
     };
     const std::string more = lacks(a, b), less = lacks(b, a);
-    return bad_input("names other modules than the adapter in " + asked.adapter + ": " +
-                         (more.empty() ? "it has also " + less : "it has no " + more),
-                     std::string("lora.") + field, "leave it out: the modules are the adapter's");
+    return bad_input("names other modules than the adapter in " + asked.adapter + ", which " +
+                         (more.empty() ? "also has " + less : "lacks " + more),
+                     std::string("lora.") + field, "remove it: the adapter sets the modules");
   }
   return {};
 }
@@ -101,7 +101,7 @@ Status check_adapter_tensors(const layout::ModelConfig& model, const LoraArgs& l
     const std::string_view prefix = kAdapterPrefix;
     if (tensor.name.starts_with(prefix) && trained.contains(tensor.name.substr(prefix.size())))
       continue;
-    return bad_input("tensor \"" + tensor.name + "\" is of no module that is trained here",
+    return bad_input("tensor \"" + tensor.name + "\" belongs to no module that this job trains",
                      source.paths()[0], "name the model that the adapter was made for");
   }
   return {};
@@ -121,10 +121,10 @@ Result<LoraArgs> resolve_adapter(Files& files, const layout::ModelConfig& model,
   const LoraArgs& saved = config->lora;
   DSJ_TRY_STATUS(check_settings(asked, saved));
   if (config->fan_in_fan_out != layout::stored_in_out(model))
-    return bad_input("the adapter in " + asked.adapter + " is of weights that are stored " +
+    return bad_input("the adapter in " + asked.adapter + " is for weights that are stored as " +
                          (config->fan_in_fan_out ? "[in, out]" : "[out, in]"),
                      kAdapter, "name the model that it was made for");
-  LoraArgs own = saved;  // what is of the run, not of the adapter
+  LoraArgs own = saved;  // then the settings that belong to the run
   own.init = AdapterInit::Zero;
   if (asked.says("dropout")) own.dropout = asked.dropout;
   own.lr_ratio = asked.lr_ratio;

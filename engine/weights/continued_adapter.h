@@ -1,6 +1,5 @@
-// A run that begins with a saved adapter (LoraArgs::adapter): its settings and its tensors against what the
-// job says and the model has. Headers only: no weight is read. `dsj` asks it before it starts the ranks, and
-// they ask it again.
+// Checks the saved adapter that a run begins with (LoraArgs::adapter) against the job and the model.
+// Reads only headers, no weights. `dsj` calls it before it starts the ranks, and each rank again.
 #pragma once
 
 #include <optional>
@@ -13,15 +12,15 @@
 
 namespace dsj::weights {
 
-/// layout::resolve_lora() of a job's LoRA. With an adapter to begin with, what the job does not say is the
-/// adapter's, and every tensor that will be trained is there. BadInput, with the field of the job: as
-/// resolve_lora(), a setting that the adapter contradicts, a file that cannot be read or is of another
-/// model.
+/// Resolves a job's LoRA settings as layout::resolve_lora() does. If the run begins with an adapter,
+/// fields that the job does not set come from the adapter, and the adapter has every tensor that is
+/// trained. Errors: BadInput with the job's field, as resolve_lora(), or if the job contradicts the
+/// adapter, or if the adapter cannot be read or belongs to another model.
 Result<LoraArgs> resolve_adapter(Files& files, const layout::ModelConfig& model,
                                  const LoraArgs& asked);
 
-/// The tensors of the adapter that a run begins with; nullopt: it begins with new ones. Error: none can be
-/// read.
+/// Opens the tensors of the adapter that a run begins with. nullopt if it begins with a new adapter.
+/// Errors: if the file cannot be read.
 Result<std::optional<WeightSource>> open_continued(Files& files,
                                                    const std::optional<LoraArgs>& asked);
 

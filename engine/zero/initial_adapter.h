@@ -11,8 +11,8 @@
 namespace dsj::zero {
 
 /// Writes elements [offset, offset + out.size()) of one parameter. lora_A [r, in]: uniform in
-/// +-1/sqrt(in) (Kaiming's with a = sqrt(5)), or with Gaussian normal with deviation 1/r. lora_B [out, r]:
-/// zeros, or with Random uniform in +-1/sqrt(r).
+/// +-1/sqrt(in) (Kaiming's with a = sqrt(5)); for Gaussian normal with standard deviation 1/r.
+/// lora_B [out, r]: zeros; for Random uniform in +-1/sqrt(r).
 void initial_adapter(const layout::Slot& slot, AdapterInit init, uint64_t seed, int64_t offset,
                      std::span<float> out);
 

@@ -16,6 +16,7 @@
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/methods.h"
 #include "engine/zero/scalar_type.h"
+#include "job/layout/lora.h"
 #include "job/plan/autocast_plan.h"
 #include "job/plan/lora_plus.h"
 #include "job/plan/row_plan.h"
@@ -217,17 +218,21 @@ Status ModelState::read_frozen(const weights::WeightSource& source) {
 
 namespace {
 
-/// The lengths of rows [first, first + out.size()) of a weight, whose values are kept in `type`.
+/// Writes the lengths of rows [first, first + out.size()) of a weight, rounded to `type` as the model
+/// keeps them. Reads kDoraPiece elements at a time.
 Status read_lengths(const weights::WeightSource& source, const layout::Parameter& weight,
                     at::ScalarType type, int64_t first, std::span<float> out) {
   DSJ_TRY_STATUS(weights::check_tensor(source, weight.name, weight.shape));
   const int64_t columns = weight.shape[1];
-  std::vector<float> row(static_cast<size_t>(columns));
-  for (size_t i = 0; i < out.size(); ++i) {
-    DSJ_TRY_STATUS(source.read(weight.name, (first + static_cast<int64_t>(i)) * columns, row));
-    const at::Tensor kept =
-        at::from_blob(row.data(), {columns}, at::kFloat).to(type).to(at::kFloat);
-    out[i] = at::linalg_vector_norm(kept).item<float>();
+  const int64_t rows = std::ssize(out), some = std::max<int64_t>(1, layout::kDoraPiece / columns);
+  std::vector<float> piece;
+  for (int64_t row = 0; row < rows; row += some) {
+    const int64_t count = std::min(some, rows - row);
+    piece.resize(static_cast<size_t>(count * columns));
+    DSJ_TRY_STATUS(source.read(weight.name, (first + row) * columns, piece));
+    const at::Tensor kept = at::from_blob(piece.data(), {count, columns}, at::kFloat).to(type);
+    const at::Tensor lengths = at::linalg_vector_norm(kept.to(at::kFloat), 2, {1});
+    std::copy_n(lengths.const_data_ptr<float>(), count, out.begin() + row);
   }
   return {};
 }

@@ -241,8 +241,8 @@ Status check_saved(const ModelConfig& model, const std::vector<Module>& modules,
   return {};
 }
 
-/// The number of a module's layer as PEFT finds it: the first part of the name that is a number, and has
-/// two parts before it. nullopt: none.
+/// The layer of a module, found as PEFT does: the first part of the name that is a number and has two
+/// parts before it. nullopt if there is none.
 std::optional<int64_t> layer_of(const std::string& module) {
   int part = 0;
   for (size_t begin = 0; begin < module.size(); ++part) {
@@ -256,8 +256,8 @@ std::optional<int64_t> layer_of(const std::string& module) {
   return std::nullopt;
 }
 
-/// The value of the key that matches the module's name, or the end of it after a dot, as PEFT's
-/// get_pattern_key.
+/// The value of the key that matches the module's name, or a suffix of it after a dot, as PEFT's
+/// get_pattern_key does.
 template <typename T>
 Result<T> by_pattern(const std::vector<std::pair<std::string, T>>& patterns, const char* where,
                      const std::string& module, T otherwise) {
@@ -270,8 +270,9 @@ Result<T> by_pattern(const std::vector<std::pair<std::string, T>>& patterns, con
     if (!matches) return bad_input(matches.error().message, at);
     if (!*matches) continue;
     if (found && found->second != one.second)
-      return bad_input("\"" + found->first + "\" and \"" + one.first + "\" match " + module, at,
-                       "write keys of which one matches a module: an object has no order here");
+      return bad_input(
+          "\"" + found->first + "\" and \"" + one.first + "\" match " + module, at,
+          "write keys so that only one matches each module: their order does not count");
     found = &one;
   }
   return found ? found->second : otherwise;
@@ -339,18 +340,18 @@ Status check_dora(const ModelConfig& model, const LoraArgs& lora) {
   if (!lora.use_dora) return {};
   if (stored_in_out(model))
     return bad_input("DoRA of a \"" + model.model_type +
-                         "\" model is not built: its matrices are stored turned ([in, out])",
-                     kDora, "leave it out");
+                         "\" model is not built: its matrices are transposed ([in, out])",
+                     kDora, "remove it");
   if (lora.load_in_4bit)
     return bad_input(
         "DoRA on a base in 4 bits is not built: each step would unpack every weight once "
         "more for its norms",
-        kDora, "leave one of useDora and loadIn4bit out");
+        kDora, "remove useDora or loadIn4bit");
   if (lora.init == AdapterInit::Random)
     return bad_input(
-        "does not go with initLoraWeights: false: magnitudes begin as the lengths of the "
-        "base's weights, which B = 0 leaves as they are",
-        kDora, "leave initLoraWeights out, or write gaussian");
+        "cannot be combined with initLoraWeights: false: the initial magnitudes are the lengths "
+        "of the base's rows, which needs B = 0",
+        kDora, "remove initLoraWeights, or set it to gaussian");
   return {};
 }
 

@@ -23,20 +23,20 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora);
 /// units_of(model) with everything frozen except the modules to save. For a 4-bit base the weights
 /// of frozen linear layers are packed, as in transformers: not the embedding, the head, norms,
 /// biases, routers, or experts in one tensor. Each unit's own parameters are followed by its
-/// adapters: all A [r, in], then all B [out, r], then DoRA's magnitudes [out], so that
-/// neighbours share a product. `lora` comes
-/// from resolve_lora(); unset: every parameter is trained.
+/// adapters: all A [r, in], then all B [out, r], then DoRA's magnitudes [out], so that adjacent ones
+/// share a product. `lora` comes from resolve_lora(); if unset, every parameter is trained.
 std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<LoraArgs>& lora);
 
-/// Of the adapter of a module (PEFT's name): what rankPattern and alphaPattern say, else r and alpha.
-/// BadInput: a pattern does not compile, or two that match differ.
+/// Rank and scaling of a module's adapter, from rankPattern and alphaPattern or else r and alpha.
+/// `module` is PEFT's name. Errors: BadInput if a pattern does not compile, or if two patterns with
+/// different values match.
 struct RankAndScaling {
   int64_t rank;
   double scaling;
 };
 Result<RankAndScaling> rank_and_scaling(const LoraArgs& lora, const std::string& module);
 
-/// Elements of a weight of which DoRA's lengths are computed at once (engine/models/dora.h).
+/// Elements of a weight whose row lengths DoRA computes at a time (engine/models/dora.h).
 inline constexpr int64_t kDoraPiece = 1 << 20;
 
 /// Whether matrices are stored as [in, out], as GPT-2's Conv1D does.
