@@ -385,7 +385,7 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
          if (value != "qlora") return;
          const json& given = json_child(in.document_, "bnb_config_kwargs");
          if (in.document_.value("load_in_4bit", json()) != true)
-           in.lose(key, "without load_in_4bit: true the base stays in 16 bits");
+           in.lose(key, "load_in_4bit: true is missing: the base stays in 16 bits");
          else if (!given.is_object() || !given.contains("bnb_4bit_use_double_quant"))
            in.give("bnb_4bit_use_double_quant", "True");  // as in axolotl
        }},
