@@ -106,7 +106,7 @@ std::optional<std::string> missing_shape(const ModelConfig& c, const Architectur
   if (!of.pairs && c.rope_in_pairs) return "rotation of neighbouring elements";
   if (!no_rope_fits(c, of.name)) return "positions in just these layers";
   if (!c.shapes.empty() || c.value_norm || c.layer_scale || c.sinks || c.latent.rank > 0 ||
-      c.output_gate || c.delta.key_heads > 0)
+      c.output_gate || c.has_states())
     return "this kind of attention";
   return std::nullopt;
 }

@@ -209,6 +209,11 @@ MlpInput DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x
         delta_->forward(p, norm1.y, *call.rows, call.dropout_key, saved ? &saved->delta : nullptr);
     if (saved) saved->x = x, saved->norm1 = norm1;
     norm1 = {};
+  } else if (conv_) {
+    at::Tensor products;
+    attended.out = conv_->forward(p, norm1.y, *call.rows, call.dropout_key, products);
+    if (saved) saved->x = x, saved->norm1 = norm1, saved->conv = products;
+    norm1 = {};
   } else {
     at::Tensor qkv = project_qkv(p, norm1.y, call, saved, gate);
     if (saved) saved->x = x, saved->norm1 = norm1, saved->gate = gate;
@@ -270,14 +275,17 @@ const at::Tensor& DecoderLayer::normed_input(const zero::UnitParameters& p,
   return saved.norm1.y;
 }
 
-at::Tensor DecoderLayer::backward_delta(const zero::UnitParameters& p, const at::Tensor& dy,
+at::Tensor DecoderLayer::backward_mixer(const zero::UnitParameters& p, const at::Tensor& dy,
                                         const LayerCall& call, LayerSaved& saved) const {
   const at::Tensor dout =
       branch_backward(p, attention_branch(), dy, branch_input(saved.attended.out, {}, call), call,
                       std::move(saved.attention));
   saved.attended = {};
-  return delta_->backward(p, put_back(dout, call.outputs, saved.x.size(0)), normed_input(p, saved),
-                          *call.rows, std::move(saved.delta), call.dropout_key);
+  const at::Tensor all = put_back(dout, call.outputs, saved.x.size(0));
+  const at::Tensor& h = normed_input(p, saved);
+  if (conv_)
+    return conv_->backward(p, all, h, *call.rows, std::exchange(saved.conv, {}), call.dropout_key);
+  return delta_->backward(p, all, h, *call.rows, std::move(saved.delta), call.dropout_key);
 }
 
 at::Tensor DecoderLayer::backward_attended(const zero::UnitParameters& p, const at::Tensor& dy,
@@ -311,7 +319,7 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
                                             at::Tensor dread, const LayerCall& call,
                                             LayerSaved& saved) const {
   at::Tensor dh =
-      delta_ ? backward_delta(p, dy, call, saved) : backward_attended(p, dy, call, saved);
+      delta_ || conv_ ? backward_mixer(p, dy, call, saved) : backward_attended(p, dy, call, saved);
   const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
   if (config_.parallel) dread = put_back(dread, call.outputs, saved.x.size(0));
   if (config_.shared_norm)

@@ -15,13 +15,13 @@ namespace dsj::models {
 
 using layout::Role;
 
-DecoderLayer::DecoderLayer(const layout::ModelConfig& config, bool delta)
+DecoderLayer::DecoderLayer(const layout::ModelConfig& config, layout::Mixer mixer)
     : LayerInPieces(config.parallel), config_(config), index_(layout::kRoles, -1) {
   // In a model with both plain MLPs and experts the roles of attention are equal in both kinds of
   // layers. Only a norm after the MLP has another index.
   const bool behind_experts = config.post_norms && config.experts.count > 0;
   DSJ_CHECK(!behind_experts || config.experts.dense.empty());
-  const auto roles = layout::decoder_roles(config, behind_experts, delta);
+  const auto roles = layout::decoder_roles(config, behind_experts, mixer);
   for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
   const int64_t query = config.query_width(), kv = config.kv_size(),
                 inner = config.intermediate_size;
@@ -42,9 +42,10 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config, bool delta)
                           : Projection{at(Role::Up), at(Role::UpBias), {inner}};
   if (config.fused_gate_up) gate_up_.sizes = {2 * inner};
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
-  if (config.experts.count > 0) experts_.emplace(config, delta);
+  if (config.experts.count > 0) experts_.emplace(config, mixer);
   if (config.latent.rank > 0) latent_.emplace(config);
-  if (delta) delta_.emplace(config);
+  if (mixer == layout::Mixer::Delta) delta_.emplace(config);
+  if (mixer == layout::Mixer::Conv) conv_.emplace(config);
   if (config.activation == layout::Activation::Xielu)
     xielu_.emplace(at(Role::ActivationPositive), at(Role::ActivationNegative));
 }
@@ -162,6 +163,8 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
   at::Tensor gate, out;
   if (delta_) {
     out = delta_->forward_cached(p, h, *call.rows, {k_cache, v_cache});
+  } else if (conv_) {
+    out = conv_->forward_cached(p, h, *call.rows, k_cache);
   } else {
     const at::Tensor qkv = project_qkv(p, h, call, nullptr, gate);
     out = ops::attention_cached(qkv, *call.rows, shape(p, call), k_cache, v_cache);
@@ -179,8 +182,7 @@ class MixedLayers : public Layer {
   MixedLayers(const layout::ModelConfig& config, const layout::LayerKinds& kinds)
       : kind_of_(kinds.of) {
     for (const int64_t first : kinds.first)
-      kinds_.push_back(
-          std::make_unique<DecoderLayer>(config.of_layer(first), config.has_delta(first)));
+      kinds_.push_back(std::make_unique<DecoderLayer>(config.of_layer(first), config.mixer(first)));
   }
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                      LayerSaved* saved) const override {
@@ -214,7 +216,7 @@ std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {
   if (config.block == layout::Block::Gpt2) return std::make_unique<Gpt2Layer>(config);
   const layout::LayerKinds kinds = config.layer_kinds();
   if (kinds.first.size() == 1)
-    return std::make_unique<DecoderLayer>(config.of_layer(0), config.has_delta(0));
+    return std::make_unique<DecoderLayer>(config.of_layer(0), config.mixer(0));
   return std::make_unique<MixedLayers>(config, kinds);
 }
 

@@ -1,7 +1,7 @@
 // The decoder layer (layout::Block::Llama). The config selects its norms, biases, positions,
 // windows and activation, the input of the MLP, and how the outputs of attention and the MLP are
 // transformed before they are added to the residual. A hybrid model has two kinds of layers: with
-// attention, and with the gated delta rule instead.
+// attention, and with the gated delta rule or a short convolution instead.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,7 @@
 #include "engine/models/norms.h"
 #include "engine/models/pieces.h"
 #include "engine/models/projection.h"
+#include "engine/models/short_conv.h"
 #include "engine/models/xielu.h"
 #include "job/layout/units.h"
 
@@ -19,8 +20,9 @@ namespace dsj::models {
 
 class DecoderLayer : public LayerInPieces {
  public:
-  /// `delta`: the layer has the delta rule instead of attention.
-  explicit DecoderLayer(const layout::ModelConfig& config, bool delta = false);
+  /// `mixer`: what the layer has before its MLP.
+  explicit DecoderLayer(const layout::ModelConfig& config,
+                        layout::Mixer mixer = layout::Mixer::Attention);
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                             const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
@@ -129,7 +131,8 @@ class DecoderLayer : public LayerInPieces {
   /// gradient of the residual after attention.
   at::Tensor backward_attended(const zero::UnitParameters& p, const at::Tensor& dy,
                                const LayerCall& call, LayerSaved& saved) const;
-  at::Tensor backward_delta(const zero::UnitParameters& p, const at::Tensor& dy,
+  /// The same for a layer without attention.
+  at::Tensor backward_mixer(const zero::UnitParameters& p, const at::Tensor& dy,
                             const LayerCall& call, LayerSaved& saved) const;
   /// The saved norm, recomputed if it was not saved.
   const at::Tensor& normed_input(const zero::UnitParameters& p, LayerSaved& saved) const;
@@ -152,6 +155,7 @@ class DecoderLayer : public LayerInPieces {
   std::optional<ExpertMlp> experts_;
   std::optional<LatentQkv> latent_;
   std::optional<DeltaMixer> delta_;
+  std::optional<ShortConv> conv_;
   std::optional<Xielu> xielu_;
 };
 

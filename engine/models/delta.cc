@@ -137,7 +137,7 @@ struct DeltaMixer::Sums {
 DeltaMixer::DeltaMixer(const layout::ModelConfig& config)
     : config_(config.delta), eps_(config.norm_eps) {
   DSJ_CHECK(config_.value_heads % config_.key_heads == 0);
-  const auto roles = layout::decoder_roles(config, /*experts=*/false, /*delta=*/true);
+  const auto roles = layout::decoder_roles(config, /*experts=*/false, layout::Mixer::Delta);
   const auto at = [&](Role role) {
     return static_cast<int>(std::ranges::find(roles, role) - roles.begin());
   };
@@ -479,6 +479,8 @@ LayerCache make_cache(const layout::ModelConfig& config, int64_t layer, int64_t 
   if (config.has_delta(layer))
     return {at::zeros({rows, delta.kernel - 1, delta.conv_size()}),
             at::zeros({rows, delta.value_heads, delta.key_dim, delta.value_dim})};
+  if (config.has_conv(layer))
+    return {at::zeros({rows, config.conv.kernel - 1, config.hidden_size}), {}};
   const layout::ModelConfig of_layer = config.of_layer(layer);
   const auto empty = [&] {
     return at::empty({rows, of_layer.num_kv_heads, length, of_layer.head_dim});

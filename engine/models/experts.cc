@@ -47,10 +47,10 @@ at::Tensor row_products(const at::Tensor& a, const at::Tensor& b, const at::Tens
 
 }  // namespace
 
-ExpertMlp::ExpertMlp(const layout::ModelConfig& config, bool delta)
+ExpertMlp::ExpertMlp(const layout::ModelConfig& config, layout::Mixer mixer)
     : config_(config.experts), activation_(config.activation), hidden_(config.hidden_size) {
   DSJ_CHECK(config.gated && !config.parallel);
-  const auto roles = layout::decoder_roles(config, /*experts=*/true, delta);
+  const auto roles = layout::decoder_roles(config, /*experts=*/true, mixer);
   const auto at = [&](Role role) {
     return static_cast<int>(std::ranges::find(roles, role) - roles.begin());
   };

@@ -22,8 +22,9 @@ struct ExpertInput {
 
 class ExpertMlp {
  public:
-  /// `delta`: for a layer with the delta rule.
-  explicit ExpertMlp(const layout::ModelConfig& config, bool delta = false);
+  /// `mixer`: of the experts' layers.
+  explicit ExpertMlp(const layout::ModelConfig& config,
+                     layout::Mixer mixer = layout::Mixer::Attention);
   /// Returns [N K, 2 I], the input of the experts' activation, rows as in Routing::tokens.
   at::Tensor inner(const zero::UnitParameters& p, const ExpertInput& in, DropoutKey key,
                    ExpertsSaved& saved) const;

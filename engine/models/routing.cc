@@ -28,7 +28,7 @@ at::Tensor choosing_scores(const ExpertsConfig& config, const at::Tensor& scores
 
 /// The sum of each token's weights, [N, 1].
 at::Tensor sum_of(const ExpertsConfig& config, const at::Tensor& weights) {
-  return weights.sum(-1, true).clamp_min_(config.least_sum);
+  return weights.sum(-1, true).add_(config.sum_shift).clamp_min_(config.least_sum);
 }
 
 }  // namespace

@@ -88,8 +88,9 @@ struct LayerSaved {
   ExpertsSaved experts;               ///< for a layer with experts
   Latents latent;
   Delta delta;
+  at::Tensor conv;         ///< a short convolution's products [N, 3 H] (short_conv.h)
   at::Tensor gate;         ///< before its sigmoid (ModelConfig::output_gate), a row per output
-  ops::Attended attended;  ///< with the delta rule: only `out`, normed and gated
+  ops::Attended attended;  ///< without attention: only `out`, the output projection's input
   Branch attention, mlp;
   /// For experts in parallel with an MLP: the outputs of both before their norms; the input of the
   /// experts' activation, of the experts, and of the router.
@@ -126,7 +127,7 @@ std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config);
 /// A layer's cache for `rows` rows of up to `length` tokens, fp32 on the CPU: keys and values, each
 /// [rows, kv_heads, length, D]. For the delta rule, for any length: the convolution's input of
 /// earlier tokens, [rows, kernel - 1, columns], and the states [rows, value heads, key elements,
-/// value elements].
+/// value elements]. For a short convolution: its input of earlier tokens, [rows, kernel - 1, H].
 struct LayerCache {
   at::Tensor keys, values;
 };

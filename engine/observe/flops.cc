@@ -201,7 +201,10 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
     if (head && spec.uses_embedding) {
       child(unit, "lm_head").macs += tokens * model.vocab_size * model.hidden_size;
     }
-    if (!embedding && !head) {
+    if (!embedding && !head && model.has_conv(static_cast<int64_t>(i) - 1)) {
+      child(child(unit, model.names.conv), "filter").macs +=
+          tokens * model.conv.kernel * model.hidden_size;
+    } else if (!embedding && !head) {
       for (Module& part : unit.children) {
         if (part.name.find("attn") == std::string::npos &&
             part.name.find("attention") == std::string::npos) {

@@ -60,7 +60,7 @@ void Generator::reserve(int64_t length, int64_t kept) {
   room_ = std::max(length, 2 * room_);
   const Cache old = std::exchange(conversation_, make_cache(1, room_));
   for (size_t i = 0; kept > 0 && i < old.size(); ++i) {
-    if (model_.has_delta(static_cast<int64_t>(i))) {
+    if (model_.mixer(static_cast<int64_t>(i)) != layout::Mixer::Attention) {
       conversation_[i] = old[i];
       continue;
     }
@@ -135,8 +135,8 @@ std::vector<int32_t> Generator::go_on(const std::vector<int32_t>& prompt, int64_
   const auto same =
       std::mismatch(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(most), known_.begin());
   int64_t kept = takes_one_length(model_) ? 0 : same.first - prompt.begin();
-  // The delta rule's state cannot be truncated to fewer tokens.
-  if (model_.delta.key_heads > 0 && kept < std::ssize(known_)) kept = 0;
+  // A state cannot be truncated to fewer tokens.
+  if (model_.has_states() && kept < std::ssize(known_)) kept = 0;
   const int64_t end = end_of(model_, std::ssize(prompt) + fresh);
   reserve(end, kept);
   known_.resize(static_cast<size_t>(kept));

@@ -45,6 +45,15 @@ constexpr Family kFamilies[] = {
     {"seed_oss", "Seed-OSS", "`attention_bias`, `attention_out_bias`, `residual_dropout`",
      read_seed_oss},
     {"ernie4_5", "ERNIE 4.5, dense", "`use_bias`", read_ernie},
+    {"lfm2", "LFM2, LFM2.5: 350M to 2.6B",
+     "`layer_types` or `full_attn_idxs`, `conv_L_cache`, `block_ff_dim`, "
+     "`block_auto_adjust_ff_dim` "
+     "and its factors; `conv_bias` must be false",
+     read_lfm2},
+    {"lfm2_moe", "LFM2-8B-A1B, LFM2-24B-A2B",
+     "`layer_types`, `conv_L_cache`, `num_dense_layers`, `use_expert_bias`, `norm_topk_prob`, "
+     "`routed_scaling_factor`; `conv_bias` must be false",
+     read_lfm2_moe},
     {"helium", "Helium", "`attention_bias`, `mlp_bias`", read_helium},
     {"arcee", "AFM-4.5B", "`attention_bias`, `mlp_bias`", read_arcee},
     {"cwm", "CWM", "`layer_types`, `sliding_window`", read_cwm},
@@ -107,6 +116,7 @@ constexpr Family kFamilies[] = {
      read_qwen3_vl_moe_part},
     {"internvl", "InternVL3, InternVL3.5, as transformers has them",
      "the text part: as qwen2, qwen3, qwen3_moe or llama", read_internvl_part},
+    {"lfm2_vl", "LFM2-VL, LFM2.5-VL", "the text part: as lfm2", read_lfm2_vl_part},
     {"llava_next", "LLaVA-NeXT (1.6)", "the text part: as llama, mistral or qwen2",
      read_llava_next_part},
     {"llava_onevision", "LLaVA-OneVision", "the text part: as qwen2 or qwen3",
@@ -196,7 +206,6 @@ struct Unbuilt {
 
 constexpr char kStateSpaces[] = "state-space layers (mamba)";
 constexpr char kIndexer[] = "attention to the tokens that an indexer chooses";
-constexpr char kShort[] = "short convolutions in place of attention";
 constexpr char kEncoder[] = "an encoder; this engine trains causal models";
 
 /// From transformers' classes.
@@ -211,8 +220,6 @@ constexpr Unbuilt kUnbuilt[] = {
     {"mpt", "alibi positions"},
     {"deepseek_v32", kIndexer},
     {"glm_moe_dsa", kIndexer},
-    {"lfm2", kShort},
-    {"lfm2_moe", kShort},
     {"mamba", kStateSpaces},
     {"mamba2", kStateSpaces},
     {"falcon_mamba", kStateSpaces},

@@ -17,6 +17,7 @@ namespace dsj::layout {
 inline constexpr int64_t kWidthMax = int64_t{1} << 20;  ///< hidden size, heads, elements per head
 inline constexpr int64_t kInnerMax = int64_t{1} << 23;
 inline constexpr int64_t kLayersMax = 10'000;
+inline constexpr int64_t kConvKernelMax = 64;
 inline constexpr int64_t kExpertsMax = 4096;
 inline constexpr int64_t kIndexMax = INT32_MAX;  ///< vocabulary size, positions
 inline constexpr double kFactorMax = 1e9;

@@ -16,9 +16,9 @@ using FamilyReader = void(const nlohmann::json& config, Fields& fields, ModelCon
 // llama_families.cc: RMSNorm, gated MLP
 FamilyReader read_apertus, read_arcee, read_cwm, read_ernie, read_ernie_moe, read_exaone4,
     read_exaone_moe, read_glm, read_glm4, read_granite, read_helium, read_hunyuan, read_hunyuan_moe,
-    read_hyperclovax, read_internlm3, read_iquestcoder, read_llama, read_ministral, read_ministral3,
-    read_mistral, read_olmo2, read_olmo3, read_phi3, read_qwen2, read_qwen3, read_seed_oss,
-    read_smollm3;
+    read_hyperclovax, read_internlm3, read_iquestcoder, read_lfm2, read_lfm2_moe, read_llama,
+    read_ministral, read_ministral3, read_mistral, read_olmo2, read_olmo3, read_phi3, read_qwen2,
+    read_qwen3, read_seed_oss, read_smollm3;
 // gemma_families.cc
 FamilyReader read_gemma, read_gemma2, read_gemma3, read_gemma4, read_gemma4_unified,
     read_vaultgemma;
@@ -33,8 +33,9 @@ FamilyReader read_cohere, read_cohere2, read_falcon, read_gpt2, read_gpt_bigcode
     read_stablelm, read_starcoder2;
 // text_parts.cc: the text part of a model with a vision part
 FamilyReader read_aya_vision_part, read_gemma3_part, read_gemma4_part, read_gemma4_unified_part,
-    read_internvl_part, read_llava_next_part, read_llava_onevision_part, read_llava_part,
-    read_mistral3_part, read_qwen2_5_vl_part, read_qwen2_vl_part, read_qwen3_5_moe_part,
-    read_qwen3_5_part, read_qwen3_vl_moe_part, read_qwen3_vl_part, read_smolvlm_part;
+    read_internvl_part, read_lfm2_vl_part, read_llava_next_part, read_llava_onevision_part,
+    read_llava_part, read_mistral3_part, read_qwen2_5_vl_part, read_qwen2_vl_part,
+    read_qwen3_5_moe_part, read_qwen3_5_part, read_qwen3_vl_moe_part, read_qwen3_vl_part,
+    read_smolvlm_part;
 
 }  // namespace dsj::layout

@@ -373,6 +373,126 @@ void read_apertus(const json& config, Fields& fields, ModelConfig& out) {
   out.names.norm2 = "feedforward_layernorm";
 }
 
+namespace {
+
+/// The layers with a convolution: by layer_types, a list of conv and full_attention, or all except
+/// full_attn_idxs.
+void read_conv_layers(const json& config, Fields& fields, ModelConfig& out) {
+  out.conv.layers.assign(static_cast<size_t>(out.num_layers), false);
+  if (!fields.absent("layer_types")) {
+    const json& types = config["layer_types"];
+    const bool fits = types.is_array() && std::ssize(types) == out.num_layers;
+    fields.require(fits, "layer_types", "is not a list with one entry per layer");
+    for (int64_t layer = 0; fits && layer < out.num_layers; ++layer) {
+      const bool conv = types[layer] == "conv";
+      if (!conv)
+        fields.require(types[layer] == "full_attention", "layer_types",
+                       "has " + json_brief(types[layer]) + "; built are conv and full_attention");
+      out.conv.layers[layer] = conv;
+    }
+    return;
+  }
+  if (fields.absent("full_attn_idxs")) return;
+  const json& listed = config["full_attn_idxs"];
+  const bool fits = listed.is_array() && std::ranges::all_of(listed, [](const json& one) {
+                      return one.is_number_integer();
+                    });
+  fields.require(fits, "full_attn_idxs", "is not a list of layers");
+  for (int64_t layer = 0; fits && layer < out.num_layers; ++layer)
+    out.conv.layers[layer] = std::ranges::find(listed, json(layer)) == listed.end();
+}
+
+/// What the class makes of intermediate_size: two thirds, times a factor, up to a multiple.
+int64_t adjusted_inner(const json& config, Fields& fields, int64_t inner) {
+  if (!fields.flag("block_auto_adjust_ff_dim", true)) return inner;
+  const auto whole = [](double x) { return static_cast<int64_t>(std::min(x, 2.0 * kInnerMax)); };
+  int64_t adjusted = whole(2.0 * static_cast<double>(inner) / 3);
+  if (!is_null(config, "block_ffn_dim_multiplier")) {
+    const double factor = fields.number("block_ffn_dim_multiplier", 1, kTiny, kFactorMax);
+    const int64_t multiple = fields.positive("block_multiple_of", kInnerMax, 256);
+    adjusted = whole(factor * static_cast<double>(adjusted));
+    adjusted = multiple * ((adjusted + multiple - 1) / multiple);
+  }
+  fields.require(
+      adjusted >= 1 && adjusted <= kInnerMax, "intermediate_size",
+      "becomes " + std::to_string(adjusted) + "; expected 1 to " + std::to_string(kInnerMax));
+  return std::clamp<int64_t>(adjusted, 1, kInnerMax);
+}
+
+}  // namespace
+
+namespace {
+
+/// Attention and convolutions of LFM2. Some keys have an older name, which wins.
+void read_lfm2_layers(const json& config, Fields& fields, const char* older_inner,
+                      ModelConfig& out) {
+  json plain = config;
+  for (const auto& [older, key] :
+       {std::pair{older_inner, "intermediate_size"}, {"tie_embedding", "tie_word_embeddings"}})
+    if (plain.contains(older)) plain[key] = json(plain[older]);
+  Fields part(plain, {}, "");
+  read_shape(plain, part,
+             {.max_position = 128000,
+              .norm_eps = 1e-5,
+              .norm_eps_key = "norm_eps",
+              .theta = 1e6,
+              .tied = true,
+              .padding = 0,
+              .kv_heads = 8},
+             out);
+  fields.inherit(part);
+  out.activation = Activation::Silu;
+  out.dropout.attention = 0;  // the class reads neither
+  out.qkv_bias = false;
+  out.qk_norm = true;
+  out.conv.kernel = fields.positive("conv_L_cache", kConvKernelMax, 3);
+  fields.require(!fields.flag("conv_bias", false), "conv_bias",
+                 "is true; biases of convolutions are not built");
+  read_conv_layers(config, fields, out);
+  if (std::ranges::find(out.conv.layers, true) == out.conv.layers.end()) out.conv = {};
+  out.names.norm = "embedding_norm";
+  out.names.norm1 = "operator_norm";
+  out.names.norm2 = "ffn_norm";
+  out.names.o = "out_proj";
+  out.names.q_norm = "q_layernorm";
+  out.names.k_norm = "k_layernorm";
+  out.names.gate = "feed_forward.w1";
+  out.names.up = "feed_forward.w3";
+  out.names.down = "feed_forward.w2";
+}
+
+}  // namespace
+
+void read_lfm2(const json& config, Fields& fields, ModelConfig& out) {
+  read_lfm2_layers(config, fields, "block_ff_dim", out);
+  out.intermediate_size = adjusted_inner(config, fields, out.intermediate_size);
+}
+
+/// Experts behind the first layers, chosen by sigmoids with a correction.
+void read_lfm2_moe(const json& config, Fields& fields, ModelConfig& out) {
+  fields.require(!fields.absent("layer_types"), "layer_types", "is missing; expected a list");
+  read_lfm2_layers(config, fields, "", out);
+  read_experts(fields, {.count_default = 32, .inner_default = 1792, .per_token = 4, .balance = 0},
+               out);
+  ExpertsConfig& experts = out.experts;
+  experts.balance = 0;  // its class has no auxiliary loss
+  experts.sigmoid = true;
+  experts.corrected = fields.flag("use_expert_bias", true);
+  experts.normalized = fields.flag("norm_topk_prob", true);
+  experts.sum_shift = 1e-6;
+  experts.scale = fields.number("routed_scaling_factor", 1, kTiny, kFactorMax);
+  const int64_t first = fields.whole("num_dense_layers", 0, kLayersMax, 2);
+  experts.dense.assign(static_cast<size_t>(out.num_layers), false);
+  for (int64_t layer = 0; layer < std::min(first, out.num_layers); ++layer)
+    experts.dense[layer] = true;
+  out.names.router = "feed_forward.gate";
+  out.names.correction = "feed_forward.expert_bias";
+  out.names.experts = "feed_forward.experts";
+  out.names.expert_gate = "w1";
+  out.names.expert_up = "w3";
+  out.names.expert_down = "w2";
+}
+
 // ---- norms after attention and the MLP
 
 void read_olmo2(const json& config, Fields& fields, ModelConfig& out) {

@@ -25,7 +25,7 @@ ModelConfig ModelConfig::of_layer(int64_t layer) const {
 LayerKinds ModelConfig::layer_kinds() const {
   LayerKinds kinds;
   const auto alike = [&](int64_t a, int64_t b) {
-    return has_delta(a) == has_delta(b) && (shapes.empty() || shapes[a] == shapes[b]);
+    return mixer(a) == mixer(b) && (shapes.empty() || shapes[a] == shapes[b]);
   };
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     const auto found =

@@ -57,6 +57,7 @@ struct Names {
   const char* norm1 = "input_layernorm";
   const char* attention = "self_attn";  ///< prefix of its parts
   const char* delta = "linear_attn";    ///< the same for a layer with the delta rule
+  const char* conv = "conv";            ///< the same for a layer with a convolution
   const char* qkv = "qkv_proj";         ///< if one weight contains all three
   const char* o = "o_proj";
   const char* q_norm = "q_norm";
@@ -66,6 +67,7 @@ struct Names {
   const char* post_mlp_norm = "post_feedforward_layernorm";      ///< of the MLP's output
   const char* layer_scale = "layer_scalar";
   const char* gate_up = "mlp.gate_up_proj";  ///< if one weight contains both
+  const char* gate = "mlp.gate_proj";
   const char* up = "mlp.up_proj";
   const char* down = "mlp.down_proj";
   const char* activation = "mlp.act_fn";  ///< if it has parameters
@@ -112,6 +114,7 @@ struct ExpertsConfig {
   int64_t groups = 1, groups_taken = 1;
   bool normalized = false;     ///< the weights of a token's experts sum to 1
   double least_sum = 0;        ///< minimum of that sum before the division
+  double sum_shift = 0;        ///< added to that sum
   bool rounds_weights = true;  ///< to the type of the experts' input
   double scale = 1;            ///< factor of the weights
   /// Coefficient of the auxiliary loss that balances the experts' loads; 0: no such loss.
@@ -152,14 +155,28 @@ struct DeltaConfig {
   /// Two weights contain all products, grouped by key head: query, key, its values, their gates;
   /// and strengths and decays of its values. If not, four weights, one kind after the other.
   bool by_group = false;
+  /// Mamba 2 instead: the state is not corrected by what it knows, and keys
+  /// are not normalised. The columns of its one product are gates, values, keys, queries, steps.
+  bool mamba = false;
+  bool conv_bias = false;  ///< only Mamba 2's convolution may have one
 
   int64_t key_size() const { return key_heads * key_dim; }
   int64_t value_size() const { return value_heads * value_dim; }
   /// Queries, keys and values, which pass the convolution.
   int64_t conv_size() const { return 2 * key_size() + value_size(); }
-  /// All columns of the products: also strengths, decays and gates.
-  int64_t width() const { return conv_size() + 2 * value_heads + value_size(); }
+  /// All columns of the products: also strengths, decays and gates; Mamba 2: steps and gates.
+  int64_t width() const { return conv_size() + (mamba ? 1 : 2) * value_heads + value_size(); }
 };
+
+/// Layers with a gated causal convolution over a few tokens instead of attention
+/// (engine/models/short_conv.h).
+struct ConvConfig {
+  int64_t kernel = 0;             ///< tokens that it sees, including its own; 0: no such layer
+  std::vector<bool> layers = {};  ///< [layer]: whether it has the convolution
+};
+
+/// What a layer has before its MLP.
+enum class Mixer { Attention, Delta, Conv };
 
 /// The heads of a layer that differ from the model's (ModelConfig::of_layer).
 struct LayerShape {
@@ -233,6 +250,7 @@ struct ModelConfig {
   ExpertsConfig experts;
   LatentConfig latent;
   DeltaConfig delta;
+  ConvConfig conv;
   /// The query projection yields each head's query and a gate; attention's result is multiplied by
   /// the gate's sigmoid.
   bool output_gate = false;
@@ -282,6 +300,12 @@ struct ModelConfig {
   }
   int64_t largest_head() const;
   bool has_delta(int64_t layer) const { return !delta.layers.empty() && delta.layers[layer]; }
+  bool has_conv(int64_t layer) const { return !conv.layers.empty() && conv.layers[layer]; }
+  Mixer mixer(int64_t layer) const {
+    return has_delta(layer) ? Mixer::Delta : has_conv(layer) ? Mixer::Conv : Mixer::Attention;
+  }
+  /// Whether some layers carry a state from token to token, which cannot be truncated.
+  bool has_states() const { return delta.key_heads > 0 || conv.kernel > 0; }
   /// Columns of the query projection.
   int64_t query_width() const { return output_gate ? 2 * query_size() : query_size(); }
   /// Columns of the MLP's first product.

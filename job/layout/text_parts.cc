@@ -190,6 +190,25 @@ void read_qwen3_vl_moe_part(const json& config, Fields& fields, ModelConfig& out
   out.experts.normalized = out.experts.stacked = out.experts.turned = true;
 }
 
+/// The whole model's tie, also by its older name, overrides that of the text part; absent: tied.
+void read_lfm2_vl_part(const json& config, Fields& fields, ModelConfig& out) {
+  json plain = config;
+  if (plain.contains("tie_embedding"))
+    plain["tie_word_embeddings"] = json(plain["tie_embedding"]);
+  else if (!plain.contains("tie_word_embeddings"))
+    plain["tie_word_embeddings"] = true;
+  if (const auto text = plain.find("text_config"); text != plain.end() && text->is_object())
+    text->erase("tie_embedding");
+  read_text_part(plain, fields, read_lfm2, "lfm2",
+                 {{"vocab_size", 65536},
+                  {"hidden_size", 2560},
+                  {"intermediate_size", 12288},
+                  {"num_hidden_layers", 32},
+                  {"num_attention_heads", 32}},
+                 out);
+  out.names.base = "model.language_model.";
+}
+
 void read_qwen3_5_part(const json& config, Fields& fields, ModelConfig& out) {
   read_text_part(config, fields, read_qwen3_5, "qwen3_5_text",
                  {{"vocab_size", 248320},

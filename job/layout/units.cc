@@ -16,14 +16,17 @@ int64_t Parameter::numel() const {
 namespace {
 
 /// Name after the layer's number, and shape.
-Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
+Parameter decoder_parameter(const ModelConfig& c, Role role, Mixer mixer) {
   const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
   const int64_t q = c.query_size(), kv = c.kv_size();
   const auto named = [](const char* module, const char* tensor) {
     return std::string(module) + "." + tensor;
   };
   const auto attention = [&](const char* module, const char* tensor) {
-    return named(delta ? c.names.delta : c.names.attention, module) + "." + tensor;
+    const char* prefix = mixer == Mixer::Delta  ? c.names.delta
+                         : mixer == Mixer::Conv ? c.names.conv
+                                                : c.names.attention;
+    return named(prefix, module) + "." + tensor;
   };
   switch (role) {
     case Role::Norm1:
@@ -51,7 +54,9 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
     case Role::KNorm:
       return {attention(c.names.k_norm, "weight"), {c.qk_norm_whole ? kv : c.head_dim}};
     case Role::O:
-      if (delta) return {attention("out_proj", "weight"), {hidden, c.delta.value_size()}};
+      if (mixer != Mixer::Attention)
+        return {attention("out_proj", "weight"),
+                {hidden, mixer == Mixer::Delta ? c.delta.value_size() : hidden}};
       return {attention(c.names.o, "weight"),
               {hidden, c.latent.rank > 0 ? c.num_heads * c.latent.value : q}};
     case Role::OBias:
@@ -64,11 +69,11 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
       return {named(c.names.norm2, "bias"), {hidden}};
     case Role::Gate:
       if (c.fused_gate_up) return {named(c.names.gate_up, "weight"), {2 * inner, hidden}};
-      return {"mlp.gate_proj.weight", {inner, hidden}};
+      return {named(c.names.gate, "weight"), {inner, hidden}};
     case Role::Up:
       return {named(c.names.up, "weight"), {inner, hidden}};
     case Role::GateBias:
-      return {"mlp.gate_proj.bias", {inner}};
+      return {named(c.names.gate, "bias"), {inner}};
     case Role::UpBias:
       return {named(c.names.up, "bias"), {inner}};
     case Role::Down:
@@ -125,6 +130,7 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
     case Role::PostExpertsNorm:
       return {named(c.names.post_experts_norm, "weight"), {hidden}};
     case Role::DeltaQkv:
+      if (c.delta.mamba) return {attention("in_proj", "weight"), {c.delta.width(), hidden}};
       if (c.delta.by_group)
         return {attention("in_proj_qkvz", "weight"),
                 {c.delta.conv_size() + c.delta.value_size(), hidden}};
@@ -144,7 +150,16 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, bool delta) {
     case Role::DeltaShifts:
       return {named(c.names.delta, "dt_bias"), {c.delta.value_heads}};
     case Role::DeltaNorm:
-      return {attention("norm", "weight"), {c.delta.value_dim}};
+      return {attention("norm", "weight"),
+              {c.delta.mamba ? c.delta.value_size() : c.delta.value_dim}};
+    case Role::DeltaConvBias:
+      return {attention("conv1d", "bias"), {c.delta.conv_size()}};
+    case Role::DeltaSkips:
+      return {named(c.names.delta, "D"), {c.delta.value_heads}};
+    case Role::ConvIn:
+      return {attention("in_proj", "weight"), {3 * hidden, hidden}};
+    case Role::ConvWeight:
+      return {attention("conv", "weight"), {hidden, 1, c.conv.kernel}};
   }
   DSJ_CHECK(false);
 }
@@ -196,10 +211,10 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   for (const int64_t first : kinds.first) shapes.push_back(c.of_layer(first));
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     UnitSpec unit{"layer " + std::to_string(layer), {}};
-    const bool delta = c.has_delta(layer);
+    const Mixer mixer = c.mixer(layer);
     const ModelConfig& of_layer = shapes[static_cast<size_t>(kinds.of[layer])];
-    for (const Role role : decoder_roles(of_layer, c.has_experts(layer), delta))
-      unit.parameters.push_back(decoder_parameter(of_layer, role, delta));
+    for (const Role role : decoder_roles(of_layer, c.has_experts(layer), mixer))
+      unit.parameters.push_back(decoder_parameter(of_layer, role, mixer));
     if (c.has_experts(layer))
       std::ranges::move(expert_parameters(c), std::back_inserter(unit.parameters));
     const std::string prefix = base + c.names.layers + "." + std::to_string(layer) + ".";
@@ -267,7 +282,8 @@ std::string name_without_prefix(const std::string& name) {
   return {};
 }
 
-std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) {
+std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, Mixer mixer) {
+  const bool delta = mixer == Mixer::Delta, attends = mixer == Mixer::Attention;
   std::vector<Role> roles;
   auto add = [&](bool has, std::initializer_list<Role> more) {
     if (has) roles.insert(roles.end(), more);
@@ -275,19 +291,25 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
   const bool norm2 = c.pre_norms && !c.shared_norm;
   add(c.pre_norms && c.norm_weight, {Role::Norm1});
   add(c.pre_norms && c.norm_bias, {Role::Norm1Bias});
-  const bool split = delta && !c.delta.by_group;
-  add(delta, {Role::DeltaQkv, Role::DeltaStrengths});
+  const bool mamba = delta && c.delta.mamba;
+  const bool split = delta && !c.delta.by_group && !mamba;
+  add(delta, {Role::DeltaQkv});
+  add(delta && !mamba, {Role::DeltaStrengths});
   add(split, {Role::DeltaDecays, Role::DeltaGates});
-  add(delta, {Role::DeltaConv, Role::DeltaRates, Role::DeltaShifts, Role::DeltaNorm});
+  add(delta, {Role::DeltaConv});
+  add(mamba && c.delta.conv_bias, {Role::DeltaConvBias});
+  add(delta, {Role::DeltaRates, Role::DeltaShifts, Role::DeltaNorm});
+  add(mamba, {Role::DeltaSkips});
+  add(mixer == Mixer::Conv, {Role::ConvIn, Role::ConvWeight});
   const bool latent = c.latent.rank > 0;
   add(latent && c.latent.query_rank > 0, {Role::QueryDown});
   add(latent && c.latent.query_rank > 0 && c.qkv_bias, {Role::QueryDownBias});
   add(latent && c.latent.query_rank > 0, {Role::QueryNorm});
-  add(!delta, {Role::Q});
+  add(attends, {Role::Q});
   add(latent, {Role::KeyDown});
   add(latent && c.qkv_bias, {Role::KeyDownBias});
   add(latent, {Role::KeyNorm, Role::KeyUp});
-  const bool plain = !latent && !delta;
+  const bool plain = !latent && attends;
   const bool values = !c.keys_are_values;
   add(plain && !c.fused_qkv, {Role::K});
   add(plain && !c.fused_qkv && values, {Role::V});
@@ -295,9 +317,9 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, bool delta) 
   add(plain && c.qkv_bias && !c.fused_qkv, {Role::KBias});
   add(plain && c.qkv_bias && !c.fused_qkv && values, {Role::VBias});
   add(c.sinks, {Role::Sinks});
-  add(c.qk_norm && !delta, {Role::QNorm, Role::KNorm});
+  add(c.qk_norm && attends, {Role::QNorm, Role::KNorm});
   add(true, {Role::O});
-  add(c.o_bias && !delta, {Role::OBias});
+  add(c.o_bias && attends, {Role::OBias});
   add(c.post_norms, {Role::PostAttentionNorm});
   add(norm2 && c.norm_weight, {Role::Norm2});
   add(norm2 && c.norm_bias, {Role::Norm2Bias});

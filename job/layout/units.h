@@ -107,15 +107,19 @@ enum class Role {
   DeltaRates,
   DeltaShifts,
   DeltaNorm,
+  DeltaConvBias,  ///< Mamba 2
+  DeltaSkips,
+  ConvIn,  ///< a short convolution: both gates and the input
+  ConvWeight,
 };
-inline constexpr int kRoles = static_cast<int>(Role::DeltaNorm) + 1;
+inline constexpr int kRoles = static_cast<int>(Role::ConvWeight) + 1;
 /// The roles that this model has, in the order of its unit's parameters (Block::Llama). `experts`:
 /// for a layer with experts (ModelConfig::has_experts); the experts' own parameters follow: gate,
 /// up and down of each expert, or stacked gate and up, then stacked down. The roles of attention
-/// come first in every layer. `delta`: for a layer with the delta rule (ModelConfig::has_delta);
-/// its output projection is O.
+/// come first in every layer. `mixer`: what the layer has instead of attention; its output
+/// projection is O.
 std::vector<Role> decoder_roles(const ModelConfig& config, bool experts = false,
-                                bool delta = false);
+                                Mixer mixer = Mixer::Attention);
 
 /// Units in forward order. Parameters that one matrix product can use are neighbours (q, k, v
 /// weights; q, k, v biases; gate and up), so one view spans them without a copy.

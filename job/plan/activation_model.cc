@@ -59,15 +59,21 @@ int64_t exchanged_kv(const layout::ModelConfig& model, int64_t ranks) {
 
 struct StepShape {
   /// `tokens`: of one rank.
-  StepShape(const MemoryInput& input, const MicroBatchTokens& tokens, bool delta)
-      : delta(delta && input.model.delta.key_heads > 0),
+  StepShape(const MemoryInput& input, const MicroBatchTokens& tokens, layout::Mixer mixer)
+      : mixer(mixer),
+        delta(mixer == layout::Mixer::Delta),
+        attends(mixer == layout::Mixer::Attention),
         ranks(input.config.sequence_parallel_size),
         seq(std::min(longest_row(input), tokens.tokens * ranks)),
         rows(tokens.tokens),
         targets(std::max<int64_t>(1, tokens.targets)),
         hidden(input.model.hidden_size),
-        query(this->delta ? input.model.delta.value_size() : input.model.query_size()),
-        qkv(this->delta ? input.model.delta.width() : query + 2 * exchanged_kv(input.model, ranks)),
+        query(delta     ? input.model.delta.value_size()
+              : attends ? input.model.query_size()
+                        : hidden),
+        qkv(delta     ? input.model.delta.width()
+            : attends ? query + 2 * exchanged_kv(input.model, ranks)
+                      : 3 * hidden),
         inner(inner_of(input.model)),
         vocab(input.model.head_rows()),
         element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
@@ -78,7 +84,8 @@ struct StepShape {
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
         fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
-  const bool delta;             ///< of the layers with the delta rule
+  const layout::Mixer mixer;  ///< of the layers that are counted
+  const bool delta, attends;
   const int64_t ranks;          ///< ranks that share a micro-batch
   const int64_t seq;            ///< tokens of the longest row
   const int64_t rows, targets;  ///< tokens of a micro-batch, and those with a target
@@ -112,19 +119,20 @@ int64_t worked_on(const StepShape& s, const layout::ModelConfig& model) {
 /// torch_autocast, or norms that round once: rope and head norms of queries and keys run in
 /// fp32.
 int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
-  if (s.delta || (!s.casts() && !(model.qk_norm && widens_norms(s, model)))) return 0;
+  if (!s.attends || (!s.casts() && !(model.qk_norm && widens_norms(s, model)))) return 0;
   return s.rows * worked_on(s, model) * 4 * (model.qk_norm ? 2 : 1);
 }
 /// Rope over a part of each head, or over pairs, uses operations with separate results: four halves
 /// of the rotated columns, and the cosines and sines of all rows.
 int64_t rope_terms(const StepShape& s, const layout::ModelConfig& model) {
-  if (s.delta || model.learned_positions) return 0;
+  if (!s.attends || model.learned_positions) return 0;
   if (!model.rope_in_pairs && model.rotary_size() == model.head_dim) return 0;
   return 4 * s.rows * (4 * (model.num_heads + model.num_kv_heads) + 2) * model.rotary_size() / 2;
 }
 /// A copy of queries, keys and values in another order of columns, beside the product's result.
 int64_t grouped(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return model.delta.by_group ? s.rows * s.qkv * s.element : 0;
+  if (!s.attends) return 0;
   if (model.output_gate) return s.rows * (s.qkv + 2 * s.query) * s.element;
   if (model.keys_are_values) return s.rows * (s.qkv - model.kv_size()) * s.element;
   return model.qkv_by_group && model.num_kv_heads > 1 ? s.rows * s.qkv * s.element : 0;
@@ -240,7 +248,7 @@ int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
 /// The flash kernels' own buffers per thread: scores of a tile of queries and a tile of keys, and
 /// their sums.
 int64_t attention_tile(const StepShape& s, int64_t head_dim) {
-  if (s.delta) return 0;
+  if (!s.attends) return 0;
   const int64_t queries = s.seq >= 768 ? 256 : s.seq >= 192 ? 64 : 32;
   const int64_t scores = queries * std::min<int64_t>(512, s.seq);
   // In 16 bits, products read rounded scores and gradients of scores.
@@ -319,6 +327,22 @@ int64_t delta_backward(const StepShape& s, const layout::ModelConfig& model) {
          6 * b.scores + 2 * b.states;
 }
 
+// ---- the short convolution (engine/models/short_conv.cc)
+
+/// Tokens of a piece, and what the convolution sees beside them.
+int64_t conv_tokens(const StepShape& s, const layout::ModelConfig& model) {
+  return std::min(s.rows, layout::kConvTokens + model.conv.kernel - 1);
+}
+/// A piece's gated input, also in fp32; the sum and its term in fp32; the result.
+int64_t conv_forward(const StepShape& s, const layout::ModelConfig& model) {
+  return conv_tokens(s, model) * s.hidden * (2 * s.element + 3 * 4);
+}
+/// The gradient of the products, and a piece's tensors: forward's and their gradients.
+int64_t conv_backward(const StepShape& s, const layout::ModelConfig& model) {
+  return s.rows * (s.qkv + s.query) * s.element +
+         conv_tokens(s, model) * s.hidden * (5 * s.element + 5 * 4);
+}
+
 // ---- attention
 
 /// If ranks share rows: attention's result by heads, besides the result by tokens.
@@ -332,11 +356,12 @@ int64_t exchange(const StepShape& s) {
 
 /// The output gate before its sigmoid.
 int64_t gates(const StepShape& s, const layout::ModelConfig& model) {
-  return model.output_gate && !s.delta ? s.rows * s.query * s.element : 0;
+  return model.output_gate && s.attends ? s.rows * s.query * s.element : 0;
 }
 
 int64_t attention_forward(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return delta_forward(s, model);
+  if (!s.attends) return conv_forward(s, model);
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
   // Heads are exchanged before and after the kernel runs.
   if (!s.widened) return std::max(s.rows * heads * s.element, exchange(s));
@@ -346,6 +371,7 @@ int64_t attention_forward(const StepShape& s, const layout::ModelConfig& model) 
 
 int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return delta_backward(s, model);
+  if (!s.attends) return conv_backward(s, model);
   const int64_t type = s.widened ? 4 : s.element;
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;
   const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one is being summed
@@ -357,7 +383,7 @@ int64_t attention_backward(const StepShape& s, const layout::ModelConfig& model)
 
 /// Queries and keys before their head norm, and the norm's sums.
 int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
-  if (!model.qk_norm || s.delta) return 0;
+  if (!model.qk_norm || !s.attends) return 0;
   // What rope returned is kept in its own type.
   const int64_t type = model.qk_norm_after_rope ? s.wide : s.element;
   return s.rows * worked_on(s, model) * type +
@@ -558,8 +584,8 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
 }
 
 ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens,
-                               bool delta) {
-  const StepShape s(input, tokens, delta);
+                               layout::Mixer mixer) {
+  const StepShape s(input, tokens, mixer);
   const dsconfig::ResolvedConfig& config = input.config;
   ActivationModel a;
   // ids, labels and positions of every micro-step; a mask and the indices of tokens with a target;
@@ -582,14 +608,14 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
 
 }  // namespace
 
-ActivationModel activation_model(const MemoryInput& input, bool delta) {
+ActivationModel activation_model(const MemoryInput& input, layout::Mixer mixer) {
   const MicroBatchTokens most = part_of(tokens_of(input), input.config.sequence_parallel_size);
-  const ActivationModel longest = of_micro_batch(input, most, delta);
+  const ActivationModel longest = of_micro_batch(input, most, mixer);
   if (!input.recompute || !input.pieces.cuts(most.tokens)) return longest;
   // The longest uncut micro-batch keeps slightly more than one that is hardly longer and cut.
   const int64_t whole = input.pieces.piece;
   const ActivationModel other =
-      of_micro_batch(input, {whole, std::min(most.targets, whole)}, delta);
+      of_micro_batch(input, {whole, std::min(most.targets, whole)}, mixer);
   const int64_t inputs = input.inputs_leave() ? 1 : input.model.num_layers;
   const auto held = [&](const ActivationModel& a) {
     return (inputs + 1) * a.boundary + a.kept + a.backward;
@@ -597,12 +623,12 @@ ActivationModel activation_model(const MemoryInput& input, bool delta) {
   return held(longest) < held(other) ? other : longest;
 }
 
-ActivationModel dropping_model(const MemoryInput& input, bool delta) {
+ActivationModel dropping_model(const MemoryInput& input, layout::Mixer mixer) {
   const auto& ltd = input.config.data_efficiency.random_ltd;
-  if (!ltd) return activation_model(input, delta);
+  if (!ltd) return activation_model(input, mixer);
   MemoryInput kept = input;
   kept.tokens_per_row = std::min(longest_row(input), ltd->kept(steps_of(input) - 1));
-  ActivationModel a = activation_model(kept, delta);
+  ActivationModel a = activation_model(kept, mixer);
   // Indices and positions of the kept tokens stay until backward. The layer writes into x.
   a.backward += a.boundary;  // gradients of the kept rows
   a.boundary += tokens_of(kept).tokens * 2 * 8;

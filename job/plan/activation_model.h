@@ -31,10 +31,12 @@ struct ActivationModel {
   bool sums_head = false, sums_mlp = false;
 };
 
-/// `delta`: of the layers with the delta rule.
-ActivationModel activation_model(const MemoryInput& input, bool delta = false);
+/// `mixer`: of the layers with it.
+ActivationModel activation_model(const MemoryInput& input,
+                                 layout::Mixer mixer = layout::Mixer::Attention);
 /// For a layer in which random-LTD drops tokens: it processes the largest number that it ever
 /// keeps, and copies these in and out. Equals activation_model() if no tokens are dropped.
-ActivationModel dropping_model(const MemoryInput& input, bool delta = false);
+ActivationModel dropping_model(const MemoryInput& input,
+                               layout::Mixer mixer = layout::Mixer::Attention);
 
 }  // namespace dsj::plan

@@ -19,7 +19,7 @@ std::string product_of(const std::string& name) {
     return name.substr(0, name.find('.', expert + std::string_view(".experts.").size()));
   for (const char* part : {"q_proj", "k_proj", "v_proj"})
     if (name.contains(part)) return "qkv";
-  for (const char* part : {"gate_proj", "up_proj"})
+  for (const char* part : {"gate_proj", "up_proj", ".w1.", ".w3."})
     if (name.contains(part)) return "gate_up";
   if (name.contains(".in_proj_")) return "in_proj";
   return name.substr(0, name.rfind('.'));

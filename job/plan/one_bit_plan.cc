@@ -106,6 +106,13 @@ constexpr std::string_view kSharedMlpModules[] = {
     ".v_proj.",          ".o_proj.",
 };
 
+/// The order of LFM2. Names that contain others come first.
+constexpr std::string_view kLfm2Modules[] = {
+    ".q_proj.",      ".k_proj.",    ".v_proj.",        ".self_attn.out_proj.", ".q_layernorm.",
+    ".k_layernorm.", ".conv.conv.", ".conv.in_proj.",  ".conv.out_proj.",      ".w1.",
+    ".w3.",          ".w2.",        ".operator_norm.", ".ffn_norm.",
+};
+
 /// The order of Gemma 4.
 constexpr std::string_view kScaledModules[] = {
     ".q_proj.",
@@ -125,11 +132,13 @@ constexpr std::string_view kScaledModules[] = {
 
 /// Distinguishing names of parameters and buffers that the model's layers have.
 struct Marks {
-  bool shared_mlp = false, layer_scalar = false;
+  bool shared_mlp = false, layer_scalar = false, operator_norm = false;
   explicit Marks(const std::vector<layout::UnitSpec>& units) {
     for (const layout::UnitSpec& unit : units) {
-      for (const layout::Parameter& one : unit.parameters)
+      for (const layout::Parameter& one : unit.parameters) {
         shared_mlp = shared_mlp || one.name.contains(".shared_mlp.");
+        operator_norm = operator_norm || one.name.contains(".operator_norm.");
+      }
       for (const layout::Parameter& one : unit.buffers)
         layer_scalar = layer_scalar || one.name.ends_with(".layer_scalar");
     }
@@ -139,6 +148,7 @@ struct Marks {
 Modules modules_of(const std::string& name, const Marks& marks) {
   if (marks.shared_mlp) return kSharedMlpModules;
   if (marks.layer_scalar) return kScaledModules;
+  if (marks.operator_norm) return kLfm2Modules;
   if (name.starts_with("transformer.")) return kTransformerModules;
   if (name.starts_with("gpt_neox.")) return kNeoXModules;
   if (name.starts_with("model.decoder.")) return kOptModules;

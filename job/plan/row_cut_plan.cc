@@ -14,6 +14,8 @@ Status check_row_cut(const layout::ModelConfig& model, const dsconfig::ResolvedC
   };
   if (model.delta.key_heads > 0)
     return refuse("rows cut over ranks are not built for layers with the gated delta rule");
+  if (model.conv.kernel > 0)
+    return refuse("rows cut over ranks are not built for layers with a short convolution");
   if (model.experts.balance > 0)
     return refuse(
         "rows cut over ranks are not built for the auxiliary loss of a mixture of experts, which "

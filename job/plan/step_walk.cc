@@ -51,8 +51,8 @@ std::vector<StepWalk::LayerModels> StepWalk::models_of(const MemoryInput& input)
     for (size_t other = 0; other < of_layer.model.windows.size(); ++other)
       if (kinds.of[other] != kinds.of[static_cast<size_t>(layer)])
         of_layer.model.windows[other] = 0;  // of a layer of another kind
-    const bool delta = input.model.has_delta(layer);
-    models.push_back({activation_model(of_layer, delta), dropping_model(of_layer, delta)});
+    const layout::Mixer mixer = input.model.mixer(layer);
+    models.push_back({activation_model(of_layer, mixer), dropping_model(of_layer, mixer)});
   }
   int64_t step = 0;  // the largest rope table
   for (const LayerModels& one : models) step = std::max(step, one.all.step);

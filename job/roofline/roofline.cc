@@ -353,6 +353,9 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
         "spec.training.modelNameOrPath",
         std::string("experts, latent attention, sinks and the gated delta rule: ") + kNot,
         "plan without --device"};
+  if (model.conv.kernel > 0)
+    return Uncounted{"spec.training.modelNameOrPath", std::string("short convolutions: ") + kNot,
+                     "plan without --device"};
   if (!model.shapes.empty() || model.value_norm || model.layer_scale)
     return Uncounted{"spec.training.modelNameOrPath",
                      std::string("layers with heads of several sizes, norms of values and scaled "

@@ -31,7 +31,8 @@ from qwen2_oracle import load, write_json
 FLAGS = (
     "attention_bias attention_out_bias attention_k_eq_v bias enable_bias layer_norm_elementwise_affine mlp_bias "
     "multi_query norm_topk_prob output_router_logits parallel_attn qkv_bias rope_interleave scale_attn_by_inverse_layer_idx "
-    "scale_attn_weights tie_word_embeddings use_bias use_parallel_residual use_post_norm use_qkv_bias use_sliding_window").split()
+    "scale_attn_weights tie_word_embeddings use_bias use_parallel_residual use_post_norm use_qkv_bias use_sliding_window "
+    "block_auto_adjust_ff_dim use_expert_bias").split()
 EPS = [1e-6, 1e-5, 1e-2, 0.1]
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu", "swish", "relu2"]
 # Values of fields that a base has. A base's own value stays in most draws.
@@ -58,6 +59,8 @@ FIELDS = {
     "topk_group": [1, 2], "linear_num_key_heads": [1, 2], "linear_conv_kernel_dim": [2, 4],
     "kv_lora_rank": [16, 8],
     "q_lora_rank": [12, None], "n_inner": [None, 48], "ffn_dim": [48, 40], "num_kv_heads": [1, 2, 4],
+    "conv_L_cache": [1, 2, 3, 5], "full_attn_idxs": [[0], [1, 2], None], "block_multiple_of": [8, 16],
+    "block_ffn_dim_multiplier": [1.0, 1.3, None], "num_dense_layers": [0, 1, 2],
     "attention_types": [[[["global"], 2]], [[["local"], 1], [["global"], 1]]],
 }
 # Fields that every type may have, whether its class reads them or not.
@@ -109,11 +112,11 @@ def mean_and_scale(name, shape, model_type):
         return XIELU[name[name.rindex(".act_fn"):]], 0.0
     if name.endswith((".layer_scalar", ".router.scale", ".per_expert_scale")):
         return 0.8, 0.2
-    if name.endswith((CORRECTION, "bias")):
+    if name.endswith((*CORRECTION, "bias")):
         return 0.0, 0.35
     if name.endswith(".A_log") or ".act_fn." in name or "sinks" in name:
         return 0.0, 1.2
-    if name.endswith(".conv1d.weight"):
+    if name.endswith((".conv1d.weight", ".conv.conv.weight")):
         return 0.0, 0.9
     if "norm" in name or ".ln_" in name:
         return (0.0 if model_type in PLUS_ONE and ".linear_attn." not in name else 1.0), 0.2

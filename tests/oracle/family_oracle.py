@@ -529,9 +529,28 @@ MODELS |= {
         audio_config=None, boi_token_id=501, eoi_token_id=502, image_token_id=503, video_token_id=504,
         audio_token_id=505, boa_token_id=506, eoa_token_index=507, tie_word_embeddings=True),
 }
+# Layers with short convolutions around one with attention; in the larger fixture, old names of keys.
+LFM2 = {"num_hidden_layers": 4, "norm_eps": 1e-5, "conv_L_cache": 3, "conv_bias": False, "rope_theta": 1000000.0,
+        "layer_types": ["conv", "full_attention", "conv", "conv"], "tie_word_embeddings": True}
+LFM2_OLD = {key: value for key, value in LFM2.items() if key not in ("layer_types", "tie_word_embeddings")}
+MODELS |= {
+    "tiny-lfm2": family("Lfm2", "lfm2", full_attn_idxs=[1, 3], block_dim=32, block_ff_dim=60, block_multiple_of=8,
+                        block_ffn_dim_multiplier=1.0, block_auto_adjust_ff_dim=True, tie_embedding=True,
+                        num_heads=4, **LFM2_OLD),
+    "tiny-lfm2-moe": family("Lfm2Moe", "lfm2_moe", num_dense_layers=1, num_experts=6, num_experts_per_tok=2,
+                            moe_intermediate_size=16, use_expert_bias=True, norm_topk_prob=True,
+                            routed_scaling_factor=1.5, **LFM2),
+    "tiny-lfm2-vl": vision(
+        "Lfm2Vl", "lfm2_vl", "lfm2",
+        {"model_type": "siglip2_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "num_patches": 16, "patch_size": 14},
+        LFM2 | {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False,
+                "tie_word_embeddings": False},
+        image_token_id=503, downsample_factor=2, projector_hidden_size=24, tie_embedding=True),
+}
 # A fixture keeps its seed when others come before it.
 SEEDS = {"tiny-qwen3.5-text": 105, "tiny-qwen3.5": 106, "tiny-qwen3-next": 107}
-CORRECTION = "e_score_correction_bias"
+CORRECTION = ("e_score_correction_bias", ".expert_bias")
 # Buffers of an activation; not those that its class begins with.
 XIELU = {".act_fn.beta": 0.7, ".act_fn.eps": -1e-3}
 LAYER_SCALAR = ".layer_scalar"
@@ -546,7 +565,7 @@ def weights(config, generator):
     config = {key: value for key, value in config.items() if key != "quantization_config"}
     model = auto.from_config(AutoConfig.for_model(**config))
     tensors = {}
-    buffers = [(name, value) for name, value in model.named_buffers() if name.endswith((CORRECTION, LAYER_SCALAR, *XIELU))]
+    buffers = [(name, value) for name, value in model.named_buffers() if name.endswith((*CORRECTION, LAYER_SCALAR, *XIELU))]
     for name, parameter in [*model.named_parameters(), *buffers]:
         shape = parameter.shape
         if name.endswith(tuple(XIELU)):
@@ -561,7 +580,7 @@ def weights(config, generator):
             tensors[name] = noise
         elif name.endswith(".A_log"):
             tensors[name] = (torch.rand(*shape, generator=generator) * 4 + 0.05).log()
-        elif name.endswith(".conv1d.weight"):
+        elif name.endswith((".conv1d.weight", ".conv.conv.weight")):
             tensors[name] = noise * 0.5
         elif "norm" in name or ".ln_" in name:
             one = name.endswith("weight") and (config["model_type"] not in PLUS_ONE or ".linear_attn." in name)

@@ -72,6 +72,16 @@ TEST(Flops, OfTheDeltaRuleGrowWithTheTokens) {
   EXPECT_EQ(root.children[2].macs, dense.children[2].macs) << "a layer with attention";
 }
 
+TEST(Flops, OfAShortConvolutionGrowWithTheTokens) {
+  layout::ModelConfig with = model(false);
+  with.conv = {.kernel = 3, .layers = {true, false}};
+  constexpr int64_t kLengths[] = {5, 2, 8}, kTokens = 5 + 2 + 8;
+  const Module root = count_forward(with, layout::units_of(with), kLengths);
+  EXPECT_EQ(root.children[1].macs, kTokens * (3 * 8 * 8 + 8 * 8 + 3 * 8 + 3 * 96))
+      << "its two products, the filter, the MLP";
+  EXPECT_EQ(root.children[2].macs, counted(false).children[2].macs) << "a layer with attention";
+}
+
 TEST(Flops, ALayerThatDropsTokensCountsThoseItSees) {
   constexpr int64_t kLengths[] = {5, 2, 8}, kLayers[] = {1};
   const Module root = count_forward(model(false), layout::units_of(model(false)), kLengths,

@@ -65,6 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
         LongCase{"parallel_one_norm", of("tiny-cohere2", 2)},
         LongCase{"head_bias", of("tiny-phi", 2)}, LongCase{"hybrid", of("tiny-qwen3.5-text", 2)},
         LongCase{"hybrid_of_experts", of("tiny-qwen3-next", 3)},
+        LongCase{"short_convolutions", of("tiny-lfm2", 3)},
+        LongCase{"short_convolutions_and_experts", of("tiny-lfm2-moe", 2)},
         LongCase{"growing_queries", of("tiny-ministral3", 2)},
         LongCase{"trained_activation", of("tiny-apertus", 3)},
         LongCase{"norms_behind_experts", of("tiny-flex-olmo", 2)},
@@ -247,12 +249,16 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"hidden_size_per_layer_input", 0},
                            {"enable_moe_block", family.model_type == std::string("gemma4")},
                            {"top_k_experts", 2},
+                           {"full_attn_idxs", {1}},
+                           {"num_dense_layers", 1},
                            {"dropout", 0}};
   for (const char* dropout :
        {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout", "attention_dropout"})
     config[dropout] = 0;
   if (config["model_type"] == "granitemoehybrid")
     config["layer_types"] = {"attention", "attention", "attention"};
+  if (config["model_type"] == "lfm2_moe")
+    config["layer_types"] = {"conv", "full_attention", "conv"};
   return layout::model_config_from_json(config, family.model_type).value();
 }
 

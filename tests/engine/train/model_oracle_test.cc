@@ -223,7 +223,10 @@ constexpr const char* kVariants[] = {"tiny-llama-yarn",
                                      "tiny-gemma4",
                                      "tiny-gemma4-vision",
                                      "tiny-gemma4-unified",
-                                     "tiny-gemma4-moe"};
+                                     "tiny-gemma4-moe",
+                                     "tiny-lfm2",
+                                     "tiny-lfm2-moe",
+                                     "tiny-lfm2-vl"};
 
 struct AdamWRun {
   std::string name;

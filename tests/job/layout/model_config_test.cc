@@ -455,6 +455,92 @@ TEST(ModelConfig, ReleasedHybrids) {
   EXPECT_EQ(total_numel(units_of(next)), 79'674'391'296) << "Qwen3-Next-80B-A3B";
 }
 
+/// Short convolutions beside attention. The sizes are those of transformers' classes.
+TEST(ModelConfig, ReleasedConvolutions) {
+  // As published: layers by full_attn_idxs, the MLP's size before its adjustment.
+  json config = json::parse(R"({"architectures": ["Lfm2ForCausalLM"], "model_type": "lfm2",
+      "block_auto_adjust_ff_dim": true, "block_dim": 1024, "block_ff_dim": 6656,
+      "block_ffn_dim_multiplier": 1.0, "block_mlp_init_scale": 1.0, "block_multiple_of": 256,
+      "block_norm_eps": 1e-05, "block_use_swiglu": true, "bos_token_id": 1, "conv_L_cache": 3,
+      "conv_bias": false, "conv_dim": 1024, "conv_dim_out": 1024, "eos_token_id": 7,
+      "full_attn_idxs": [2, 5, 8, 10, 12, 14], "hidden_size": 1024, "initializer_range": 0.02,
+      "max_position_embeddings": 128000, "norm_eps": 1e-05, "num_attention_heads": 16,
+      "num_heads": 16, "num_hidden_layers": 16, "num_key_value_heads": 8, "pad_token_id": 0,
+      "rope_theta": 1000000.0, "torch_dtype": "bfloat16", "use_pos_enc": true,
+      "vocab_size": 65536})");
+  const ModelConfig small = read(config);
+  EXPECT_EQ(total_numel(units_of(small)), 354'483'968) << "LFM2-350M";
+  EXPECT_EQ(small.intermediate_size, 4608);
+  EXPECT_TRUE(small.tied) << "where the file says nothing";
+  EXPECT_EQ(small.mixer(2), Mixer::Attention);
+  EXPECT_EQ(small.mixer(3), Mixer::Conv);
+  EXPECT_TRUE(has_parameter(small, "model.layers.0.conv.conv.weight"));
+  EXPECT_TRUE(has_parameter(small, "model.layers.14.self_attn.q_layernorm.weight"));
+  config["hidden_size"] = 2048, config["block_ff_dim"] = 12288, config["num_attention_heads"] = 32;
+  config["tie_embedding"] = true;
+  EXPECT_EQ(total_numel(units_of(read(config))), 1'170'340'608) << "LFM2-1.2B";
+  config["tie_embedding"] = false;
+  EXPECT_FALSE(read(config).tied);
+  config["block_auto_adjust_ff_dim"] = false;
+  EXPECT_EQ(read(config).intermediate_size, 12288);
+  config["block_auto_adjust_ff_dim"] = true;
+  config["block_ffn_dim_multiplier"] = nullptr;
+  EXPECT_EQ(read(config).intermediate_size, 8192) << "two thirds alone";
+  config.erase("full_attn_idxs");
+  EXPECT_FALSE(read(config).has_states()) << "attention in every layer";
+
+  json types = json::array();
+  for (const int layer :
+       {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23})
+    types.push_back(layer == 2 || layer == 6 || layer == 10 || layer == 14 || layer == 18 ||
+                            layer == 21
+                        ? "full_attention"
+                        : "conv");
+  json moe = json::parse(R"({"architectures": ["Lfm2MoeForCausalLM"], "model_type": "lfm2_moe",
+      "conv_L_cache": 3, "conv_bias": false, "hidden_size": 2048, "intermediate_size": 7168,
+      "max_position_embeddings": 128000, "moe_intermediate_size": 1792, "norm_eps": 1e-05,
+      "norm_topk_prob": true, "num_attention_heads": 32, "num_dense_layers": 2,
+      "num_experts": 32, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+      "num_key_value_heads": 8, "rope_theta": 1000000.0, "routed_scaling_factor": 1.0,
+      "use_expert_bias": true, "vocab_size": 65536})");
+  moe["layer_types"] = types;
+  const ModelConfig experts = read(moe);
+  EXPECT_EQ(total_numel(units_of(experts)), 8'339'929'856) << "LFM2-8B-A1B";
+  EXPECT_FALSE(experts.has_experts(1));
+  EXPECT_TRUE(experts.experts.corrected);
+  EXPECT_EQ(units_of(experts)[3].buffers.at(0).name, "model.layers.2.feed_forward.expert_bias");
+  for (const auto& [key, value] : {std::pair{"conv_bias", json(true)},
+                                   {"conv_L_cache", json(0)},
+                                   {"layer_types", json::array({"conv"})},
+                                   {"layer_types", json(std::vector<std::string>(24, "mamba"))},
+                                   {"layer_types", json()},
+                                   {"num_experts_per_tok", json(33)}}) {
+    json bad = moe;
+    bad[key] = value;
+    EXPECT_NE(refusal(bad).find(key), std::string::npos) << key << refusal(bad);
+  }
+  json bad = config;
+  bad["full_attn_idxs"] = "all";
+  EXPECT_NE(refusal(bad).find("full_attn_idxs"), std::string::npos);
+  bad["full_attn_idxs"] = nullptr;
+  bad["block_ffn_dim_multiplier"] = 1e6;
+  EXPECT_NE(refusal(bad).find("intermediate_size"), std::string::npos);
+
+  const ModelConfig vision = read({{"model_type", "lfm2_vl"},
+                                   {"tie_embedding", false},
+                                   {"text_config",
+                                    {{"model_type", "lfm2"},
+                                     {"vocab_size", 65536},
+                                     {"hidden_size", 1024},
+                                     {"block_ff_dim", 6656},
+                                     {"num_hidden_layers", 2},
+                                     {"num_attention_heads", 16},
+                                     {"layer_types", {"conv", "full_attention"}},
+                                     {"tie_embedding", true}}}});
+  EXPECT_FALSE(vision.tied) << "the whole model's tie";
+  EXPECT_TRUE(has_parameter(vision, "model.language_model.layers.0.conv.in_proj.weight"));
+}
+
 /// Sizes of transformers' own models, from their classes' configurations.
 TEST(ModelConfig, FamiliesOfLate2025) {
   const json rope = {{"beta_fast", 32.0},

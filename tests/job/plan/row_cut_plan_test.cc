@@ -33,13 +33,16 @@ TEST(RowCutPlan, ModelsWhoseOtherLayersSeeTheRowAreRefused) {
   dsconfig::ResolvedConfig config;
   config.sequence_parallel_size = 2;
   ASSERT_TRUE(check_row_cut(model, config));
-  layout::ModelConfig delta = model, balanced = model;
+  layout::ModelConfig delta = model, conv = model, balanced = model;
   delta.delta.key_heads = 2;
   EXPECT_THAT(check_row_cut(delta, config).error().message, HasSubstr("delta rule"));
+  conv.conv.kernel = 3;
+  EXPECT_THAT(check_row_cut(conv, config).error().message, HasSubstr("short convolution"));
   balanced.experts.balance = 0.01;
   EXPECT_THAT(check_row_cut(balanced, config).error().message, HasSubstr("auxiliary loss"));
   config.sequence_parallel_size = 1;
   EXPECT_TRUE(check_row_cut(delta, config));
+  EXPECT_TRUE(check_row_cut(conv, config));
   EXPECT_TRUE(check_row_cut(balanced, config));
 }
 
