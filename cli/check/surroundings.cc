@@ -137,7 +137,13 @@ class Look {
     const auto source = weights::WeightSource::open(files_, around_.model_directory);
     if (!source) return problem("modelNameOrPath", source.error());
     const auto whole = weights::check_tensors(*source, layout::units_of(*around_.model));
-    if (!whole) problem("modelNameOrPath", whole.error());
+    if (!whole) return problem("modelNameOrPath", whole.error());
+    if (const std::string unread = weights::unread_tensors(*source, *around_.model);
+        !unread.empty())
+      add(Severity::Warning, "spec.training.modelNameOrPath",
+          around_.model_directory + ": " + unread,
+          "the trained model lacks what is not read: are config.json and the weights of one "
+          "model?");
   }
 
   /// Checks the checkpoint that the job names: one of dsj or DeepSpeed.

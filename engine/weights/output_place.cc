@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -38,14 +39,29 @@ bool lies_in(const PathPlaces& places, const std::string& path, const std::strin
   }
 }
 
-/// The path, and the targets of a directory's entries: a model's files are often links.
-std::vector<std::string> leads_to(Files& files, const PathPlaces& places, const std::string& path) {
+/// Whether a run has made this entry of its output directory.
+bool is_of_run(const std::string& name) {
+  return std::ranges::any_of(kWritten, [&](const Written& one) { return one.name == name; });
+}
+
+/// The path, and the targets of a directory's entries: a model's files are often links. `same`: it
+/// is also the output directory, whose own files are not the model's.
+std::vector<std::string> leads_to(Files& files, const PathPlaces& places, const std::string& path,
+                                  bool same) {
   std::vector<std::string> all = {places.canonical(path)};
   const auto entries = files.list_dir(path);
   if (!entries) return all;
   for (const DirEntry& entry : *entries)
-    if (entry.kind == EntryKind::File) all.push_back(places.canonical(path_join(path, entry.name)));
+    if (entry.kind == EntryKind::File && !(same && is_of_run(entry.name)))
+      all.push_back(places.canonical(path_join(path, entry.name)));
   return all;
+}
+
+bool is_same_directory(Files& files, const PathPlaces& places, const std::string& path,
+                       const std::string& output_dir) {
+  if (!files.list_dir(path)) return false;
+  const auto one = places.identity(path), other = places.identity(output_dir);
+  return places.canonical(path) == places.canonical(output_dir) || (one && one == other);
 }
 
 std::string show(const std::string& output_dir, const char* name) {
@@ -119,7 +135,16 @@ std::vector<Endangered> endangered(Files& files, const PathPlaces& places,
   std::vector<Endangered> found;
   if (output_dir.empty()) return found;
   for (const RunRead& read : reads) {
-    const auto paths = leads_to(files, places, read.path);
+    const bool same = is_same_directory(files, places, read.path, output_dir);
+    const std::string_view key = read.key;  // with its path in the manifest, or without
+    if (same && (key.ends_with("dataPath") || key.ends_with("evalDataPath"))) {
+      found.push_back({read.key,
+                       "\"" + read.path + "\" is also the output directory: " +
+                           contract::kMetricsFile + " of the run would be read as rows",
+                       "name another outputDir, such as " + path_join(read.path, "run")});
+      continue;
+    }
+    const auto paths = leads_to(files, places, read.path, same);
     const auto judge = [&](const Written& written) {
       if (read.is_checkpoint && written.name == std::string_view(contract::kCheckpointsDir))
         return false;

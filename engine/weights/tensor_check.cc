@@ -2,12 +2,39 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/weights/adapter.h"
 #include "engine/weights/weight_type.h"
 
 namespace dsj::weights {
+namespace {
+
+/// Saved by older classes and computed anew by all.
+bool is_computed(const TensorInfo& tensor) {
+  const std::string_view name = tensor.name;
+  return name.ends_with("inv_freq") || name.ends_with(".masked_bias") ||
+         (name.ends_with(".bias") && tensor.shape.size() == 4);
+}
+
+/// "layers.3.bias" becomes "layers.*.bias".
+std::string without_numbers(std::string_view name) {
+  std::string out;
+  for (size_t at = 0; at <= name.size();) {
+    const size_t dot = std::min(name.find('.', at), name.size());
+    const std::string_view part = name.substr(at, dot - at);
+    const bool number =
+        !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    out.append(number ? "*" : part);
+    if (dot < name.size()) out += '.';
+    at = dot + 1;
+  }
+  return out;
+}
+
+}  // namespace
 
 Status check_tensor(const WeightSource& source, const std::string& name,
                     const std::vector<int64_t>& shape) {
@@ -42,6 +69,36 @@ Status check_tensors(const WeightSource& source, const std::vector<layout::UnitS
     for (const auto& buffer : unit.buffers) DSJ_TRY_STATUS(check_buffer(source, buffer));
   }
   return {};
+}
+
+std::string unread_tensors(const WeightSource& source, const layout::ModelConfig& model) {
+  if (model.is_text_part) return {};
+  std::set<const TensorInfo*> read = {source.find(std::string(model.names.head) + ".weight")};
+  for (const auto& unit : layout::units_of(model)) {
+    for (const auto& parameter : unit.parameters) read.insert(source.find(parameter.name));
+    for (const auto& buffer : unit.buffers) read.insert(source.find(buffer.name));
+  }
+  std::map<std::string, std::vector<std::string>> alike;
+  int64_t count = 0;
+  for (const TensorInfo& tensor : source.tensors()) {
+    if (read.contains(source.find(tensor.name)) || is_computed(tensor)) continue;
+    alike[without_numbers(tensor.name)].push_back(tensor.name);
+    ++count;
+  }
+  if (alike.empty()) return {};
+  constexpr size_t kShown = 6;
+  const bool one = count == 1;
+  std::string text =
+      std::to_string(count) + (one ? " tensor of the files is" : " tensors of the files are") +
+      " not read, because config.json describes a model without " + (one ? "it: " : "them: ");
+  size_t shown = 0;
+  for (const auto& [name, names] : alike) {
+    if (shown == kShown) break;
+    text += (shown++ == 0 ? "" : ", ") +
+            (names.size() == 1 ? names.front() : name + " (" + std::to_string(names.size()) + ")");
+  }
+  if (alike.size() > kShown) text += " and others";
+  return text;
 }
 
 Status check_tied_head(const WeightSource& source, const layout::ModelConfig& model, int part,

@@ -24,6 +24,12 @@ Status check_buffer(const WeightSource& source, const layout::Parameter& buffer)
 /// error.
 Status check_tensors(const WeightSource& source, const std::vector<layout::UnitSpec>& units);
 
+/// Names the weights that no unit has, so that nothing reads them, such as biases that config.json
+/// switches off or layers beyond its number of layers; empty if there are none. Leaves out buffers
+/// (inverse frequencies, causal masks), and all if the model is the text part of a larger one, whose
+/// other parts are kept.
+std::string unread_tensors(const WeightSource& source, const layout::ModelConfig& model);
+
 /// BadInput if a tied model's files have an output layer with other values than the embedding: one of
 /// the two would be ignored. Reads the rows of one of `parts` equal parts of both.
 Status check_tied_head(const WeightSource& source, const layout::ModelConfig& model, int part,

@@ -77,6 +77,28 @@ TEST_F(OutputPlace, AModelElsewhereIsSafe) {
   // The base holds the output directory: nothing of it is replaced.
   EXPECT_EQ(keys_of_model(at("base/out"), at("base")), Keys{});
   EXPECT_EQ(keys_of_model(at("base"), at("base")), Keys{});
+  // Neither before the run nor with the files that it has begun to write beside the model's.
+  for (const char* name : {"metrics.jsonl", "status.yaml", "checkpoints/step-1/manifest.json"})
+    put(std::string("base/") + name);
+  EXPECT_EQ(keys_of_model(at("base"), at("base")), Keys{});
+  EXPECT_EQ(keys_of_model(at("base"), at("base/./")), Keys{});
+}
+
+/// Rows are read from every file of a directory: the run's metrics.jsonl would be among them.
+TEST_F(OutputPlace, ADirectoryOfRowsIsNotTheOutputDirectory) {
+  make_model("base");
+  put("data/rows.jsonl");
+  const auto with = [&](const std::string& out, const std::string& data) {
+    return keys(at(out), {.model_name_or_path = at("base"), .data_path = at(data)});
+  };
+  EXPECT_EQ(with("data", "data"), Keys{"dataPath"});
+  EXPECT_EQ(with("data", "out/../data/"), Keys{"dataPath"});
+  const auto named = endangered(files_, SystemPlaces(), {.output_dir = at("data")},
+                                {{"spec.training.evalDataPath", at("data")}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].key, "spec.training.evalDataPath");
+  EXPECT_EQ(with("data/run", "data"), Keys{});
+  EXPECT_EQ(with("data", "data/rows.jsonl"), Keys{});
 }
 
 TEST_F(OutputPlace, TheModelThatIsReplacedIsNotTheOneThatIsRead) {

@@ -69,6 +69,50 @@ TEST(TensorCheck, ATypeThatIsNoWeightsIsNamed) {
       << type.error().message;
 }
 
+/// Whatever is added to a model's files is named, unless every program computes it anew.
+TEST(TensorCheck, TensorsThatConfigJsonDoesNotDescribeAreNamed) {
+  auto config = nlohmann::json::parse(R"({"model_type": "llama", "vocab_size": 12, "hidden_size": 4,
+      "intermediate_size": 4, "num_hidden_layers": 2, "num_attention_heads": 1})");
+  const auto model = layout::model_config_from_json(config, "config.json").value();
+  const auto unread = [&](const std::vector<TensorDeclaration>& more, bool bare = false) {
+    std::vector<TensorDeclaration> tensors = more;
+    for (const auto& unit : layout::units_of(model))
+      for (const auto& parameter : unit.parameters)
+        tensors.push_back({bare && parameter.name.starts_with("model.") ? parameter.name.substr(6)
+                                                                        : parameter.name,
+                           DType::F32, parameter.shape});
+    MemoryFiles files;
+    auto writer = SafetensorsWriter::create(files, "/model.safetensors", tensors);
+    EXPECT_TRUE(writer);
+    for (const auto& tensor : tensors)
+      EXPECT_TRUE(writer->append(tensor.name, std::vector<float>(size_t(tensor.elements()), 1)));
+    EXPECT_TRUE(writer->finish());
+    return unread_tensors(WeightSource::open(files, "/").value(), model);
+  };
+  const auto bias = [](int layer) {
+    return TensorDeclaration{"model.layers." + std::to_string(layer) + ".self_attn.q_proj.bias",
+                             DType::F32, Shape{4}};
+  };
+  const std::string of = " not read, because config.json describes a model without ";
+  EXPECT_EQ(unread({}), "");
+  EXPECT_EQ(unread({}, /*bare=*/true), "");
+  EXPECT_EQ(unread({{"model.layers.0.self_attn.rotary_emb.inv_freq", DType::F32, Shape{2}},
+                    {"model.layers.1.attn.bias", DType::F32, Shape{1, 1, 4, 4}},
+                    {"model.layers.1.attn.masked_bias", DType::F32, Shape{1}}}),
+            "");
+  EXPECT_EQ(unread({bias(1)}),
+            "1 tensor of the files is" + of + "it: model.layers.1.self_attn.q_proj.bias");
+  EXPECT_EQ(unread({bias(0), bias(1), {"v_head.weight", DType::F32, Shape{4}}}),
+            "3 tensors of the files are" + of +
+                "them: model.layers.*.self_attn.q_proj.bias (2), v_head.weight");
+  EXPECT_EQ(unread({{"model.layers.2.mlp.up_proj.weight", DType::F32, Shape{4, 4}}}),
+            "1 tensor of the files is" + of + "it: model.layers.2.mlp.up_proj.weight");
+  std::vector<TensorDeclaration> many;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"})
+    many.push_back({name, DType::F32, Shape{1}});
+  EXPECT_EQ(unread(many), "7 tensors of the files are" + of + "them: a, b, c, d, e, f and others");
+}
+
 /// Each part of the ranks finds what differs in its rows, and nothing else.
 TEST(TensorCheck, ATiedModelsOutputLayerIsTheEmbeddingOrItIsRefused) {
   constexpr int64_t kRows = 12, kColumns = 2;
