@@ -13,8 +13,26 @@
 namespace dsj::cli {
 namespace {
 
+/// Says what a directory without an adapter is.
+Status is_adapter(Files& files, const std::string& directory) {
+  const auto has = [&](const std::string& name) {
+    const auto found = files.exists(path_join(directory, name));
+    return found && *found;
+  };
+  const std::string config = weights::kAdapterConfigFile;
+  if (has(config)) return {};
+  if (has("model/" + config))
+    return bad_input("is the output directory of a run, not an adapter", directory,
+                     "name its model: " + path_join(directory, "model"));
+  if (has("config.json"))
+    return bad_input("is a model, not an adapter (adapter_config.json)", directory,
+                     "there is nothing to merge if the run trained the whole model");
+  return {};
+}
+
 Result<weights::Merged> merge(weights::MergeOptions options) {
   PosixFiles files;
+  DSJ_TRY_STATUS(is_adapter(files, options.adapter));
   if (options.base.empty()) {
     DSJ_TRY(const auto config, weights::read_adapter_config(files, options.adapter));
     if (config.base.empty())

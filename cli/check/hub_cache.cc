@@ -72,7 +72,7 @@ Error no_model(const fs::path& directory) {
     return is(
         "holds a LoRA adapter and not its model",
         "dsj merge --adapter " + directory.string() + " --output OUT makes one model of both");
-  if (is_model(directory / "model"))
+  if (is_model(directory / "model") || has("model/adapter_config.json"))
     return is("is the output directory of a run, not a model",
               "name its model: " + (directory / "model").string());
   std::string only, gguf;

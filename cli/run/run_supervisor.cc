@@ -12,6 +12,7 @@
 #include "common/format.h"
 #include "common/startup_table.h"
 #include "common/startup_trace.h"
+#include "common/text.h"
 #include "job/contract.h"
 #include "job/restart_budget.h"
 
@@ -302,8 +303,22 @@ void Supervisor::tell_start() {
   progress_.print(ports_.out, *table);
 }
 
+std::optional<int64_t> Supervisor::newest_checkpoint() const {
+  std::optional<int64_t> newest;
+  const auto entries =
+      ports_.files.list_dir(path_join(options_.config.job.output_dir, kCheckpointsDir));
+  if (!entries) return status_.saved_step();
+  constexpr std::string_view kPrefix = "step-";
+  for (const DirEntry& entry : *entries) {
+    if (!entry.name.starts_with(kPrefix)) continue;
+    const auto step = text::parse_int(std::string_view(entry.name).substr(kPrefix.size()));
+    if (step) newest = std::max(newest.value_or(0), *step);
+  }
+  return newest ? newest : status_.saved_step();
+}
+
 int Supervisor::farewell() {
-  const auto saved = status_.saved_step();
+  const auto saved = newest_checkpoint();
   const std::string from = saved ? "step " + std::to_string(*saved) : "the start";
   switch (outcome_->exit_code) {
     case kExitDone: {

@@ -80,6 +80,8 @@ class Supervisor {
   void keep_status(bool now);
   void tell_start();
   ProgressView view() const;
+  /// The step of the newest complete checkpoint; that of the reports if none can be listed.
+  std::optional<int64_t> newest_checkpoint() const;
   int farewell();
 
   SupervisorOptions options_;

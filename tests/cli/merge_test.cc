@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/verbs.h"
@@ -60,11 +61,14 @@ TEST_F(MergeTest, WritesAModelDirectory) {
 }
 
 TEST_F(MergeTest, UsageErrorsExitWithTwoAndAMessage) {
+  fs::create_directories(folder_ / "run/model");
+  std::ofstream(folder_ / "run/model/adapter_config.json") << "{}";
   const std::string merged = folder_ / "merged";
   const struct {
     std::vector<std::string> args;
     const char* says;
   } cases[] = {
+      {{"--adapter", folder_ / "run", "--output", merged}, "name its model: "},
       {{"--adapter", fixture("lora/plain/final"), "--output", merged}, "BASE"},
       {{"--base", fixture("tiny-qwen2"), "--adapter", fixture("tiny-qwen2"), "--output", merged},
        "adapter_config.json"},

@@ -70,6 +70,7 @@ TEST_F(HubCacheTest, AModelsFolderOfTheCacheLeadsToItsSnapshot) {
 TEST_F(HubCacheTest, ErrorsSayWhatOtherDirectoriesAre) {
   write("adapter/adapter_config.json", "{}");
   write("out/model/config.json", "{}");
+  write("tuned/model/adapter_config.json", "{}");
   write("trainer/checkpoint-900/config.json", "{}");
   write("trainer/checkpoint-1000/config.json", "{}");
   write("nested/Qwen2-0.5B/config.json", "{}");
@@ -81,6 +82,7 @@ TEST_F(HubCacheTest, ErrorsSayWhatOtherDirectoriesAre) {
   for (const auto& [name, what, hint] :
        {std::tuple{"adapter", "a LoRA adapter", "dsj merge --adapter"},
         {"out", "output directory of a run", "out/model"},
+        {"tuned", "output directory of a run", "tuned/model"},
         {"trainer", "checkpoints of Trainer's", "trainer/checkpoint-1000"},
         {"nested", "no config.json", "nested/Qwen2-0.5B"},
         {"gguf", "GGUF", "safetensors"},

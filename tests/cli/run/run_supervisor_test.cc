@@ -377,6 +377,16 @@ TEST_F(SupervisorTest, ASecondStopKillsAtOnce) {
   EXPECT_THAT(written(err), HasSubstr("killed at once; nothing more is saved"));
 }
 
+/// Killed ranks report nothing more, but what they or an earlier run had saved is there.
+TEST_F(SupervisorTest, AKilledRunContinuesFromTheCheckpointsOnDisk) {
+  for (const char* name : {"step-52", "step-7", ".staging-step-101-attempt-2", "kept-step-99"})
+    ASSERT_TRUE(files.make_dirs(std::string("/o/checkpoints/") + name));
+  on_turn([&] { start_attempt(1); });
+  on_turn([&] { agents.stop_requests = 2; });
+  EXPECT_EQ(run(), 130);
+  EXPECT_THAT(written(err), HasSubstr("to continue from step 52, run it again: dsj run job.yaml"));
+}
+
 TEST_F(SupervisorTest, AStopWhileNoAgentRunsEndsTheJob) {
   config.budget.used = 1;  // so that the next life waits
   on_turn([&] { start_attempt(1); });
