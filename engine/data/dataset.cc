@@ -94,10 +94,10 @@ int64_t Dataset::bytes_of(int64_t row) const {
 
 int64_t Dataset::tokens_at_most(int64_t row) const {
   // A token has at least one byte of text: of the row, or of the template's text around it. A
-  // row of ids has two numbers and two commas per token.
+  // row of ids has a number and a comma per token.
   constexpr int64_t kTemplate = 256;
   const bool ids = place_of(row).first->found.kind == RowKind::Tokens;
-  return ids ? bytes_of(row) / 4 : bytes_of(row) + kTemplate;
+  return ids ? bytes_of(row) / 2 : bytes_of(row) + kTemplate;
 }
 
 std::string Dataset::answer_end_note() const {
@@ -233,16 +233,28 @@ Result<Cut> Dataset::read(int64_t row, int64_t max_seq_length) const {
   return cut;
 }
 
+int32_t Dataset::end_of(std::span<const int32_t> answer) const {
+  for (auto id = answer.rbegin(); id != answer.rend() && tokenizer_ != nullptr; ++id) {
+    const std::string text = tokenizer_->decode(std::span(&*id, 1), /*skip_special=*/false);
+    if (text.find_first_not_of(" \t\r\n") != std::string::npos) return *id;
+  }
+  return answer.back();
+}
+
 Result<std::optional<int32_t>> Dataset::answer_end() const {
   constexpr int64_t kRowsAsked = 16;
   for (int64_t row = 0; row < std::min(kRowsAsked, rows()); ++row) {
     if (!is_chat(place_of(row).first->found.kind)) continue;
     DSJ_TRY(const Cut cut, read(row, options_.max_seq_length));
     const std::vector<int32_t>& labels = cut.sample.labels;
+    size_t first = 0;
     for (size_t i = 0; i < labels.size(); ++i) {
       const bool last = i + 1 == labels.size();
       const bool ends = last ? !cut.truncated : labels[i + 1] == kIgnoredLabel;
-      if (labels[i] != kIgnoredLabel && ends) return labels[i];
+      if (labels[i] == kIgnoredLabel)
+        first = i + 1;
+      else if (ends)
+        return end_of(std::span(labels).subspan(first, i + 1 - first));
     }
   }
   return std::nullopt;

@@ -37,6 +37,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -132,7 +133,8 @@ class Dataset {
   /// threads may call it.
   Result<Sample> at(int64_t row) const;
 
-  /// The token that ends the answers of chat rows, according to the first rows. nullopt for
+  /// The token that ends the answers of chat rows, apart from white space after it (the template's
+  /// line end, which TRL's prompt and completion rows learn), according to the first rows. nullopt for
   /// other kinds, or if no answer ends within its row. Errors: as at().
   Result<std::optional<int32_t>> answer_end() const;
 
@@ -155,6 +157,8 @@ class Dataset {
  private:
   Dataset(std::string path, const Tokenizer* tokenizer, DatasetOptions options);
   Status open_files(Files& files);
+  /// The last of an answer's targets that is not white space.
+  int32_t end_of(std::span<const int32_t> answer) const;
   /// Applies the selection. `rows`: the size of each data set.
   Status select(const std::vector<int64_t>& rows);
   /// Leaves out pairs with a row that is too long. Errors: BadInput if none remains.

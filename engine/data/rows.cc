@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "engine/data/shapes/prompt.h"
@@ -46,6 +47,76 @@ std::optional<RowProblem> check_ids(const json& row, const std::string& field,
     }
   }
   return std::nullopt;
+}
+
+bool given(const json& row, const char* field) {
+  const auto found = row.find(field);
+  return found != row.end() && !found->is_null();
+}
+
+/// Checks a list of 0 and 1, or of booleans, beside the ids.
+std::optional<RowProblem> check_mask(const json& row, const char* field) {
+  const json& mask = row[field];
+  if (!mask.is_array())
+    return RowProblem{field, "is " + kind_of(mask) + ", expected a list of 0 and 1"};
+  for (size_t i = 0; i < mask.size(); ++i)
+    if (!mask[i].is_boolean() && mask[i] != 0 && mask[i] != 1)
+      return RowProblem{field + ("[" + std::to_string(i) + "]"),
+                        "is " + mask[i].dump() + ", expected 0 or 1"};
+  if (mask.size() != row["input_ids"].size())
+    return RowProblem{field, "is not as long as input_ids"};
+  return std::nullopt;
+}
+
+bool is_set(const json& flag) {
+  return flag == true || flag == 1;
+}
+
+/// How many ids a checked row has before its padding.
+size_t unpadded(const json& row) {
+  if (!given(row, "attention_mask")) return row["input_ids"].size();
+  return static_cast<size_t>(std::ranges::find_if_not(row["attention_mask"], is_set) -
+                             row["attention_mask"].begin());
+}
+
+/// Only padding at the end changes no number of the other tokens.
+std::optional<RowProblem> check_padding(const json& row) {
+  if (!given(row, "attention_mask")) return std::nullopt;
+  if (auto problem = check_mask(row, "attention_mask")) return problem;
+  const json& mask = row["attention_mask"];
+  const size_t length = unpadded(row);
+  const auto place = [](const char* field, size_t i) {
+    return field + ("[" + std::to_string(i) + "]");
+  };
+  if (length == 0)
+    return RowProblem{
+        place("attention_mask", 0),
+        "is 0, expected 1 (only padding at the end of a row is read: leave out that at its begin)"};
+  if (std::any_of(mask.begin() + static_cast<std::ptrdiff_t>(length), mask.end(), is_set))
+    return RowProblem{place("attention_mask", length),
+                      "is 0 before a 1 (only padding at the end of a row is read)"};
+  for (size_t i = length; i < mask.size() && given(row, "labels"); ++i)
+    if (row["labels"][i] != kIgnoredLabel)
+      return RowProblem{place("labels", i), "is " + row["labels"][i].dump() +
+                                                " at padding (attention_mask 0), expected -100"};
+  return std::nullopt;
+}
+
+/// TRL's columns beside input_ids in place of labels: a token is a target if all say 1.
+constexpr std::array kTargetMasks = {"completion_mask", "assistant_masks"};
+
+std::optional<RowProblem> check_targets(const json& row) {
+  bool any = false;
+  for (const char* field : kTargetMasks) {
+    if (!given(row, field)) continue;
+    if (auto problem = check_mask(row, field)) return problem;
+    any = true;
+  }
+  if (any) return std::nullopt;
+  return RowProblem{
+      "labels",
+      "is missing (add labels, or TRL's completion_mask or assistant_masks; objective "
+      "pretrain learns every token)"};
 }
 
 std::optional<RowProblem> check_history(const json& row) {
@@ -110,26 +181,21 @@ std::optional<RowProblem> check_tokens(const json& row, int64_t vocab_size) {
   const std::string ids = "an id from 0 to " + std::to_string(vocab_size - 1);
   const auto is_id = [vocab_size](int64_t id) { return id >= 0 && id < vocab_size; };
   if (auto problem = check_ids(row, "input_ids", ids, is_id)) return problem;
+  const std::size_t length = row["input_ids"].size();
+  if (length == 0) return RowProblem{"input_ids", "is empty"};
+  if (!given(row, "labels")) {
+    if (auto problem = check_targets(row)) return problem;
+    return check_padding(row);
+  }
   if (auto problem = check_ids(row, "labels", ids + " or -100",
                                [&](int64_t id) { return id == kIgnoredLabel || is_id(id); })) {
     return problem;
   }
-  const std::size_t length = row["input_ids"].size();
-  if (length == 0) return RowProblem{"input_ids", "is empty"};
   if (row["labels"].size() != length) {
     return RowProblem{"labels", "has " + std::to_string(row["labels"].size()) +
                                     " entries, input_ids has " + std::to_string(length)};
   }
-  if (!row.contains("attention_mask")) return std::nullopt;
-  if (auto problem = check_ids(row, "attention_mask",
-                               "1 (rows are never padded: leave padding out of the file)",
-                               [](int64_t value) { return value == 1; })) {
-    return problem;
-  }
-  if (row["attention_mask"].size() != length) {
-    return RowProblem{"attention_mask", "is not as long as input_ids"};
-  }
-  return std::nullopt;
+  return check_padding(row);
 }
 
 // ---- chat
@@ -255,11 +321,13 @@ Result<Conversation> conversation_of(const json& row, std::string_view text) {
                           role == "assistant" && is_learned(turn),
                           fields_of(turns.items[place++], role, role_name, content_name)});
   }
+  if (has_template_kwargs(row)) told.kwargs = *ordered.dict()->named(kTemplateKwargs);
   if (!holds(row, "tools")) return told;
   told.tools = *ordered.dict()->named("tools");
   if (told.tools.is_str()) {
     DSJ_TRY(told.tools, jinja::value_of_json(std::string(told.tools.bytes())));
   }
+  if (told.tools.is_none()) return told;
   if (!told.tools.sequence()) return bad_input("tools: is not a list");
   return told;
 }
@@ -299,13 +367,14 @@ Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& to
 
 Result<std::vector<ChatPiece>> chat_pieces(Conversation told, const ChatTemplate& chat_template,
                                            const Learning& learning) {
+  const ChatTemplate form = chat_template.with(told.kwargs);
   if (learning.inputs) {
-    DSJ_TRY(std::string text, render_text(chat_template, told.turns, told.tools));
+    DSJ_TRY(std::string text, render_text(form, told.turns, told.tools));
     return std::vector<ChatPiece>{{std::move(text), true}};
   }
   choose_turns(learning, told.turns);
-  DSJ_TRY(auto pieces, render_chat(chat_template, told.turns, told.tools));
-  return choose_pieces(learning, std::move(pieces), chat_template.specials());
+  DSJ_TRY(auto pieces, render_chat(form, told.turns, told.tools));
+  return choose_pieces(learning, std::move(pieces), form.specials());
 }
 
 Result<Cut> chat_sample(const json& row, std::string_view text, const Tokenizer& tokenizer,
@@ -317,9 +386,18 @@ Result<Cut> chat_sample(const json& row, std::string_view text, const Tokenizer&
   return pieces_sample(pieces, tokenizer, /*special=*/false, max_seq_length);
 }
 
-Cut tokens_sample(const json& row, int64_t max_seq_length) {
-  Cut cut{.sample = {.input_ids = row["input_ids"].get<std::vector<int32_t>>(),
-                     .labels = row["labels"].get<std::vector<int32_t>>()}};
+Cut tokens_sample(const json& row, const Learning& learning, int64_t max_seq_length) {
+  Cut cut{.sample = {.input_ids = row["input_ids"].get<std::vector<int32_t>>()}};
+  const bool labelled = given(row, "labels");
+  cut.sample.labels = labelled ? row["labels"].get<std::vector<int32_t>>() : cut.sample.input_ids;
+  for (const char* field : kTargetMasks) {
+    const bool whole = learning.inputs && std::string_view(field) == "completion_mask";
+    if (labelled || whole || !given(row, field)) continue;
+    for (std::size_t i = 0; i < cut.sample.labels.size(); ++i)
+      if (!is_set(row[field][i])) cut.sample.labels[i] = kIgnoredLabel;
+  }
+  cut.sample.input_ids.resize(unpadded(row));
+  cut.sample.labels.resize(cut.sample.input_ids.size());
   const auto limit = static_cast<std::size_t>(max_seq_length);
   if (cut.sample.input_ids.size() > limit) {
     cut.truncated = true;

@@ -70,7 +70,9 @@ struct PromptAndWhole {
 };
 Result<PromptAndWhole> chat_prompt_texts(const ShapedRow& shaped,
                                          const ChatTemplate& chat_template);
-Cut tokens_sample(const nlohmann::json& row, int64_t max_seq_length);
+/// A row of ids without its padding. Without labels, TRL's masks choose the targets; trainOnInputs
+/// ignores completion_mask, as completion_only_loss False does there.
+Cut tokens_sample(const nlohmann::json& row, const Learning& learning, int64_t max_seq_length);
 /// As in Stanford's code: prompt, output and eos are one text. As many labels as the prompt
 /// alone has tokens are ignored; both counts are cut to max_seq_length. A row with a history is
 /// several such turns (alpaca_pieces), each answer learned. `learning` may choose others.
@@ -88,6 +90,7 @@ ShapedRow as_turns(ShapedRow shaped);
 struct Conversation {
   std::vector<Turn> turns;
   jinja::Value tools = jinja::Value::none();  ///< the row's list
+  jinja::Value kwargs{};                      ///< its chat_template_kwargs
 };
 /// A row's conversation, with the row's "system" first if the first turn is not a system
 /// message. ShareGPT's speakers become roles. The assistant's turns are learned, except with

@@ -150,10 +150,10 @@ Result<PromptAndWhole> chat_prompt_texts(const ShapedRow& shaped,
                                          const ChatTemplate& chat_template) {
   DSJ_TRY(const Conversation told, conversation_of(shaped.row, shaped.text));
   const size_t turns = shaped.row[kPromptTurns].get<size_t>() + (takes_system(shaped.row) ? 1 : 0);
+  const ChatTemplate form = chat_template.with(told.kwargs);
   PromptAndWhole texts;
-  DSJ_TRY(texts.prompt,
-          render_question(chat_template, std::span(told.turns).first(turns), told.tools));
-  DSJ_TRY(texts.whole, render_text(chat_template, told.turns, told.tools));
+  DSJ_TRY(texts.prompt, render_question(form, std::span(told.turns).first(turns), told.tools));
+  DSJ_TRY(texts.whole, render_text(form, told.turns, told.tools));
   return texts;
 }
 
@@ -163,7 +163,7 @@ Result<Cut> row_sample(const ShapedRow& shaped, const Tokenizer* tokenizer,
   const json& row = shaped.row;
   switch (shaped.kind) {
     case RowKind::Tokens:
-      return tokens_sample(row, max_seq_length);
+      return tokens_sample(row, learning, max_seq_length);
     case RowKind::Alpaca:
       return alpaca_sample(row, *tokenizer, learning, max_seq_length);
     case RowKind::Chat:

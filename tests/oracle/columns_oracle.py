@@ -26,12 +26,13 @@ WORDS = ["a", "", "héllo", "日本語", "quote \" and \\ back", "line\nend\r\n\
 UTC = datetime.timezone.utc
 
 
-def plain(value):
-    """A value as the rows of JSON have it."""
+def plain(value, structs=0):
+    """A value as the rows of JSON have it. A dict within a struct loses its None, as with TRL's remove_none_values."""
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(one, 2 if key == "tools" and structs == 0 else structs + 1)
+                for key, one in value.items() if structs < 2 or one is not None}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(one, structs) for one in value]
     if isinstance(value, datetime.datetime) and value.tzinfo:
         value = value.astimezone(UTC)
     if isinstance(value, (datetime.date, datetime.time, uuid.UUID)):
@@ -172,6 +173,17 @@ def main():
           "tools": [{"name": "f"}]} for n in range(3)], on_mixed_types="use_json")
     mixed.to_parquet(place("json.parquet"))
     expected["json.parquet"] = [plain(row) for row in mixed]
+    calls = [{"messages": [{"role": "user", "content": "w?"},
+                           {"role": "assistant", "content": None, "tool_calls": [
+                               {"function": {"name": name, "arguments": arguments}}]}, {"role": "tool", "content": "20", "name": name}],
+              "tools": [{"type": "function", "function": {"name": name, "description": about, "parameters": {
+                  "type": "object", "properties": {key: {"type": kind} for key in arguments}}}}]}
+             for name, about, kind, arguments in (("weather", "of a city", "string", {"city": "Paris"}),
+                                                  ("add", None, "integer", {"a": 1, "b": 2}), ("now", "the time", "string", {}))]
+    padded = pa.Table.from_pylist(calls)
+    pq.write_table(padded, place("calls.parquet"))
+    assert padded.to_pylist()[1]["tools"][0]["function"]["parameters"]["properties"]["city"] is None
+    expected["calls.parquet"] = rows_of(padded)
     alpaca = datasets.Dataset.from_list([{"instruction": f"q{n}", "input": None, "output": f"a{n}"} for n in range(7)])
     saved = datasets.DatasetDict({"train": alpaca, "test": alpaca.select([6])})
     saved.save_to_disk(place("saved"), num_shards={"train": 3, "test": 1})

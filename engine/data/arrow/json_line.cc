@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace dsj::data {
 namespace {
@@ -196,11 +197,33 @@ void append_map(const Array& array, int64_t i, std::string& out) {
   out.push_back(']');
 }
 
+/// The number of structs around a value: append_struct's place in the row, which the table of
+/// functions below does not pass on.
+thread_local int structs_around = 0;
+
+/// Sets it for a scope.
+class InStructs {
+ public:
+  explicit InStructs(int count) : before_(std::exchange(structs_around, count)) {}
+  ~InStructs() { structs_around = before_; }
+  InStructs(const InStructs&) = delete;
+  InStructs& operator=(const InStructs&) = delete;
+
+ private:
+  int before_;
+};
+
+/// A struct inside another one is written without its null fields: Arrow gives all values of a column
+/// the fields of any, so that a tool call would show the arguments of other tools.
 void append_struct(const Array& array, int64_t i, std::string& out) {
   const auto& object = static_cast<const arrow::StructArray&>(array);
+  const bool inner = structs_around > 0;
+  const InStructs inside(structs_around + 1);
   out.push_back('{');
+  bool first = true;
   for (int field = 0; field < object.num_fields(); ++field) {
-    if (field > 0) out += ", ";
+    if (inner && object.field(field)->IsNull(i)) continue;
+    if (!std::exchange(first, false)) out += ", ";
     append_text(object.struct_type()->field(field)->name(), out);
     out += ": ";
     append_value(*object.field(field), i, out);
@@ -367,7 +390,9 @@ void append_line(const arrow::RecordBatch& batch, int64_t row, std::string& out)
   out.push_back('{');
   for (int column = 0; column < batch.num_columns(); ++column) {
     if (column > 0) out += ", ";
-    append_text(batch.schema()->field(column)->name(), out);
+    const std::string& name = batch.schema()->field(column)->name();
+    const InStructs around(name == "tools" ? 1 : 0);  // its structs are as those of tool_calls
+    append_text(name, out);
     out += ": ";
     append_value(*batch.column(column), row, out);
   }

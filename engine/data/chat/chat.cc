@@ -65,9 +65,65 @@ std::vector<std::string> specials_of(const Tokenizer& tokenizer) {
   return specials;
 }
 
+/// A call {name, arguments} whose arguments are an object also where the row has its JSON text.
+jinja::Value with_object(const jinja::Value& call) {
+  if (!call.dict()) return call;
+  jinja::Dict made;
+  for (const auto& [name, value] : call.dict()->entries()) {
+    const bool arguments = name.is_str() && name.bytes() == "arguments" && value.is_str();
+    const auto object = arguments ? jinja::value_of_json(value.bytes()) : jinja::Value();
+    const bool nested = name.is_str() && name.bytes() == "function";
+    if (arguments && object && object->dict())
+      made.set(name, *object);
+    else
+      made.set(name, nested ? with_object(value) : value);
+  }
+  return jinja::make_dict(std::move(made));
+}
+
+jinja::Value with_objects(const jinja::Value& calls) {
+  if (!calls.sequence()) return calls;
+  jinja::Values made;
+  for (const jinja::Value& call : calls.sequence()->items) made.push_back(with_object(call));
+  return jinja::make_list(std::move(made));
+}
+
+/// Whether a template needs the arguments of calls as objects: it refuses a JSON text, or writes it
+/// as JSON once more.
+bool needs_objects(const ChatTemplate& form) {
+  if (!form.mentions("tool_calls")) return false;
+  constexpr char kText[] = R"({"dsj": 1})";
+  const auto call = [](const jinja::Value& arguments) {
+    using jinja::make_dict;
+    return make_dict(
+        {{"role", "assistant"},
+         {"content", ""},
+         {"tool_calls",
+          jinja::make_list(
+              {make_dict({{"id", "abcdefghi"},
+                          {"type", "function"},
+                          {"function", make_dict({{"name", "f"}, {"arguments", arguments}})}})})}});
+  };
+  const auto render = [&](const jinja::Value& arguments, size_t turns) {
+    const jinja::Value answer = jinja::make_dict(
+        {{"role", "tool"}, {"content", "1"}, {"name", "f"}, {"tool_call_id", "abcdefghi"}});
+    const std::vector<Turn> all = {{.role = "user", .content = "q"},
+                                   {.role = "assistant", .fields = call(arguments)},
+                                   {.role = "tool", .content = "1", .fields = answer},
+                                   {.role = "assistant", .content = "a"}};
+    return form.render(std::span(all).first(turns), jinja::Value::none(), false);
+  };
+  for (const size_t turns : {2, 4}) {  // some templates want the call to be answered
+    if (const auto text = render(kText, turns))
+      return text->text.find(R"(\"dsj\")") != std::string::npos;
+    if (render(*jinja::value_of_json(kText), turns)) return true;
+  }
+  return false;
+}
+
 /// A turn as transformers passes it to a template: without null fields, and with reasoning
-/// under the names that other templates use.
-jinja::Value message_of(const Turn& turn, bool reads_parts) {
+/// under the names that other templates use. `objects`: needs_objects().
+jinja::Value message_of(const Turn& turn, bool reads_parts, bool objects) {
   using jinja::Value;
   if (!turn.fields.dict())
     return jinja::make_dict({{"role", turn.role}, {"content", turn.content}});
@@ -83,7 +139,8 @@ jinja::Value message_of(const Turn& turn, bool reads_parts) {
     if (value.is_none()) continue;
     const bool joins =
         name.is_str() && name.bytes() == "content" && value.sequence() && !reads_parts;
-    message.set(name, joins ? Value(turn.content) : value);
+    const bool calls = objects && name.is_str() && name.bytes() == "tool_calls";
+    message.set(name, joins ? Value(turn.content) : calls ? with_objects(value) : value);
   }
   if (reasoning) message.set("reasoning_content", *reasoning);
   return jinja::make_dict(std::move(message));
@@ -101,8 +158,10 @@ Result<ChatTemplate> ChatTemplate::parse(const std::string& source, std::string 
     key = hash(variable + "=" + jinja::to_str(value), static_cast<uint64_t>(key));
   if (program.names("strftime_now")) key = hash(std::to_string(now), static_cast<uint64_t>(key));
   made.key_ = key == 0 ? 1 : key;
-  made.parts_ = std::make_shared<const Parts>(
+  const auto parts = std::make_shared<Parts>(
       Parts{std::move(program), source, std::move(tokens), std::move(specials), now});
+  made.parts_ = parts;
+  parts->needs_objects = needs_objects(made);
   return made;
 }
 
@@ -112,12 +171,22 @@ ChatTemplate ChatTemplate::for_tools() const {
   return other;
 }
 
+ChatTemplate ChatTemplate::with(const jinja::Value& variables) const {
+  ChatTemplate other = *this;
+  if (!variables.dict()) return other;
+  for (const auto& [name, value] : variables.dict()->entries())
+    if (name.is_str()) other.more_.emplace_back(name.bytes(), value);
+  return other;
+}
+
 Result<jinja::Rendered> ChatTemplate::render(std::span<const Turn> turns, const jinja::Value& tools,
                                              bool add_generation_prompt) const {
   const bool reads_parts = mentions("'type'") || mentions("\"type\"") || mentions(".type");
   jinja::Values messages;
-  for (const Turn& turn : turns) messages.push_back(message_of(turn, reads_parts));
+  for (const Turn& turn : turns)
+    messages.push_back(message_of(turn, reads_parts, parts_->needs_objects));
   jinja::Context context = parts_->tokens;
+  context.insert(context.end(), more_.begin(), more_.end());
   context.emplace_back("messages", jinja::make_list(std::move(messages)));
   context.emplace_back("tools", tools);
   context.emplace_back("documents", jinja::Value::none());

@@ -20,6 +20,9 @@
 // whole text (answers.cc has the details). White space after the answer's last special token is
 // not learned.
 //
+// OpenAI's rows have the arguments of a call as a JSON text. A template that would write it as JSON
+// once more (| tojson), or refuses it, gets the object; any other template gets the text.
+//
 // A token that begins before an answer and extends into it is learned if {% generation %} marks
 // the answer, as in transformers' mask; otherwise it is not, as in TRL.
 #pragma once
@@ -78,6 +81,9 @@ class ChatTemplate {
   /// Sets the template for rows with tools, if the model has a separate one.
   void set_for_tools(const ChatTemplate& other) { for_tools_ = other.parts_; }
   ChatTemplate for_tools() const;
+  /// The same with more variables, of a dict: TRL's chat_template_kwargs. Those that render() sets
+  /// itself stay.
+  ChatTemplate with(const jinja::Value& variables) const;
 
  private:
   struct Parts {
@@ -86,8 +92,10 @@ class ChatTemplate {
     jinja::Context tokens;
     std::vector<std::string> specials;
     int64_t now = 0;
+    bool needs_objects = false;
   };
   std::shared_ptr<const Parts> parts_, for_tools_;
+  jinja::Context more_;
   int64_t key_ = 0;
 };
 

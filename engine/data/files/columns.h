@@ -31,7 +31,9 @@ using TextSink = std::function<Status(std::string_view)>;
 ///   null, booleans, integers, text       as JSON has them
 ///   floating point                       the shortest number of a double; NaN and infinity: null
 ///   decimal                              a number
-///   list, struct, map                    a list, an object, a list of [key, value]
+///   list, struct, map                    a list, an object, a list of [key, value]; a struct
+///                                        in a struct, or in the column tools, without its null
+///                                        fields, which Arrow adds to give all values the same
 ///   dictionary, extension                their value; arrow.json: the JSON itself, as
 ///                                        datasets decodes its Json columns
 ///   date, time, timestamp                Python's str() of it; with a time zone: in UTC

@@ -14,9 +14,12 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::array kSeparators = {',', '\t', ';', '|'};
-constexpr std::array<std::string_view, 8> kLists = {"messages", "conversations", "history",
-                                                    "tools",    "segments",      "input_ids",
-                                                    "labels",   "attention_mask"};
+constexpr std::array<std::string_view, 10> kLists = {
+    "messages",  "conversations", "history",        "tools",           "segments",
+    "input_ids", "labels",        "attention_mask", "completion_mask", "assistant_masks"};
+/// The columns that a file may have alone.
+constexpr std::array<std::string_view, 5> kAlone = {"text", "messages", "conversations", "segments",
+                                                    "input_ids"};
 
 bool holds_list(std::string_view column, std::string_view field) {
   return field.starts_with('[') && std::ranges::find(kLists, column) != kLists.end();
@@ -58,7 +61,7 @@ std::optional<std::vector<std::string>> fields_of(std::string_view record, char 
 
 bool good_names(const std::vector<std::string>& names) {
   constexpr size_t kLongest = 256;
-  if (names.size() == 1) return names[0] == "text";
+  if (names.size() == 1) return std::ranges::find(kAlone, names[0]) != kAlone.end();
   std::set<std::string_view> seen;
   return std::ranges::all_of(names, [&](const std::string& name) {
     return !name.empty() && name.size() <= kLongest && name.find('\n') == name.npos &&

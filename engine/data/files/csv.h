@@ -34,7 +34,7 @@ class CsvRecord {
 
 /// The header of a file that begins with `head` (without its byte order mark). nullopt if it
 /// has none: the first line has no separator, or an empty or repeated name. A single column has
-/// no separator, so it must be "text".
+/// no separator, so it must be "text", or one of the lists that are a whole row.
 std::optional<CsvHeader> csv_header(std::string_view head);
 
 /// A record as the text of a JSON object: a text per column, null for an empty field. A list in

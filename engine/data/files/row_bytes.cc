@@ -276,7 +276,8 @@ Result<RowBytes> open_row_bytes(Files& files, const std::string& path,
     DSJ_TRY(rows.file, text_of(files, *packed, path, *packing, options, nullptr, ""));
     return rows;
   }
-  DSJ_TRY(rows.content, row_key(*packed, "unpacked"));
+  // 2: structs without null fields
+  DSJ_TRY(rows.content, row_key(*packed, rows.lines ? "unpacked columns 2" : "unpacked"));
   ContentCache cache(files, {.directory = options.directory,
                              .suffix = ".text",
                              .bytes_max = options.kept_bytes_max,

@@ -176,10 +176,10 @@ class PairShaper {
     ordered_json prompt = ordered_json::array();
     const char* list = turns_field(plain_);
     bool implicit = false;
-    if (holds(plain_, list)) {
-      prompt = row_[list];
-    } else if (plain_.contains("prompt") && row_["prompt"].is_array()) {
-      prompt = row_["prompt"];
+    const bool prompts = plain_.contains("prompt") && row_["prompt"].is_array();
+    if (holds(plain_, list) || prompts) {
+      prompt = row_[holds(plain_, list) ? list : "prompt"];
+      implicit = leave_repeated(prompt);
     } else {
       implicit = begins_alike();
       if (!implicit && plain_.contains("prompt") && row_["prompt"].is_string())
@@ -196,6 +196,28 @@ class PairShaper {
     for (const char* answer : {"chosen", "rejected"})
       if (row_[answer].empty()) return problem(answer, "has no turn behind the prompt");
     return of_prompt(prompt);
+  }
+
+  /// Both answers may begin with turns that the list ends with: UltraFeedback's `messages` are the
+  /// chosen conversation, and some rows repeat their prompt. Removes these turns from the list;
+  /// whether there are any.
+  bool leave_repeated(ordered_json& list) const {
+    if (!list.is_array() || !begins_alike()) return false;
+    const ordered_json& chosen = row_["chosen"];
+    for (size_t i = 0; i < list.size(); ++i) {
+      const size_t count = list.size() - i;
+      const auto repeats = [&](size_t turn) {
+        return said_in(list[i + turn]) == said_in(chosen[turn]);
+      };
+      size_t same = 0;
+      while (same < std::min(count, chosen.size()) && repeats(same)) ++same;
+      const json role = said_in(list[i]).value("role", json());
+      if (same < count || !role.is_string() || role_of(role.get<std::string>()) == "assistant")
+        continue;
+      list.erase(list.begin() + static_cast<std::ptrdiff_t>(i), list.end());
+      return true;
+    }
+    return false;
   }
 
   bool begins_alike() const {

@@ -207,6 +207,10 @@ const char* content_field(const json& row, const json& turn) {
   return turn.contains(own) || !turn.contains(other) ? own : other;
 }
 
+bool has_template_kwargs(const json& row) {
+  return row.value(kTemplateKwargs, json()).is_object();
+}
+
 bool takes_system(const json& row) {
   const json& first = row[turns_field(row)][0];
   return holds(row, "system") && first.value(role_field(row, first), "") != "system";
@@ -215,7 +219,12 @@ bool takes_system(const json& row) {
 std::vector<std::string> unread_fields(const json& row, RowKind kind) {
   Names names;
   if (kind == RowKind::Tokens) {
-    names.add_others(row, {"input_ids", "labels", "attention_mask"}, "");
+    const bool labelled = !row.value("labels", json()).is_null();
+    if (labelled)
+      names.add_others(row, {"input_ids", "labels", "attention_mask"}, "");
+    else
+      names.add_others(row, {"input_ids", "completion_mask", "assistant_masks", "attention_mask"},
+                       "");
     return std::move(names).take();
   }
   // A label of true agrees with learning the answer; any other value is an unread field.
@@ -249,7 +258,8 @@ std::vector<std::string> unread_fields(const json& row, RowKind kind) {
   }
   const char* list = turns_field(row);
   names.add_others(row,
-                   {list, "tools", takes_system(row) ? "system" : list, label("label", list),
+                   {list, "tools", has_template_kwargs(row) ? kTemplateKwargs : list,
+                    takes_system(row) ? "system" : list, label("label", list),
                     label("kto_tag", list), kind == RowKind::ChatPrompt ? kPromptTurns : list},
                    "");
   for (const json& turn : row[list]) unread_in_turn(row, turn, std::string(list) + "[]", names);

@@ -26,6 +26,10 @@ struct RowProblem {
   std::string field, what;
 };
 
+/// TRL's field of a chat row: more variables for the template, an object.
+inline constexpr char kTemplateKwargs[] = "chat_template_kwargs";
+bool has_template_kwargs(const nlohmann::json& row);
+
 /// Field of a ChatPrompt row: the number of its messages that are the prompt.
 inline constexpr char kPromptTurns[] = "prompt_turns";
 

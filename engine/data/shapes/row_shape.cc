@@ -261,6 +261,17 @@ std::optional<std::string> only_answer(const json& row) {
   return turn["content"].get<std::string>();
 }
 
+/// For rows of ids alone, as after map(tokenize).
+void label_every_token(json& row) {
+  for (const char* field : {"labels", "completion_mask", "assistant_masks"})
+    if (!row.value(field, json()).is_null()) return;
+  json& labels = row["labels"] = row["input_ids"];
+  const json mask = row.value("attention_mask", json());
+  if (!labels.is_array() || !mask.is_array() || mask.size() != labels.size()) return;
+  for (size_t i = 0; i < mask.size(); ++i)
+    if (mask[i] == 0 || mask[i] == false) labels[i] = kIgnoredLabel;
+}
+
 std::expected<ShapedRow, RowProblem> shaped_as(RowAim aim, json row, std::string text) {
   if (aim == RowAim::Pairs) return shaped_pair(std::move(row), std::move(text));
   if (aim == RowAim::Marked) return shaped_mark(std::move(row), text);
@@ -276,6 +287,8 @@ std::expected<ShapedRow, RowProblem> shaped_as(RowAim aim, json row, std::string
     return std::unexpected(RowProblem{"", "is of shape " + shaped->shape +
                                               ", and objective pretrain learns texts: "
                                               "expected text, or input_ids and labels"});
+  if (shaped && aim == RowAim::Texts && shaped->kind == RowKind::Tokens)
+    label_every_token(shaped->row);
   return shaped;
 }
 

@@ -14,7 +14,8 @@
 //                                                                                  prompt's length
 //   text                           a text (TRL, continued pretraining)             Text
 //   segments                       [{text, label}] (axolotl's input_output)        Segments
-//   tokens                         input_ids, labels                               Tokens
+//   tokens                         input_ids, labels | completion_mask |           Tokens
+//                                  assistant_masks; pretrain: input_ids alone
 //
 // For pairs (RowAim::Pairs), a row has two answers and becomes two rows of one kind:
 //

@@ -128,9 +128,77 @@ TEST(Dataset, BadTokenRows) {
         {R"({"input_ids": [1]})", "labels: is missing"},
         {R"({"input_ids": "x", "labels": [1]})", "input_ids: is text, expected a list"},
         {R"({"input_ids": [1, 2], "labels": [1, 2], "attention_mask": [1, 0]})",
-         "attention_mask[1]: is 0"}}) {
+         "labels[1]: is 2 at padding (attention_mask 0), expected -100"},
+        {R"({"input_ids": [1, 2], "labels": [-100, 2], "attention_mask": [0, 1]})",
+         "attention_mask[0]: is 0, expected 1 (only padding at the end of a row is read"},
+        {R"({"input_ids": [1, 2, 3], "labels": [1, 2, 3], "attention_mask": [1, 0, 1]})",
+         "attention_mask[1]: is 0 before a 1"},
+        {R"({"input_ids": [1, 2], "labels": [1, 2], "attention_mask": [1]})",
+         "attention_mask: is not as long as input_ids"},
+        {R"({"input_ids": [1, 2], "labels": [1, 2], "attention_mask": [1, 7]})",
+         "attention_mask[1]: is 7, expected 0 or 1"},
+        {R"({"input_ids": [1, 2], "completion_mask": [1]})",
+         "completion_mask: is not as long as input_ids"},
+        {R"({"input_ids": [1, 2], "assistant_masks": 1})",
+         "assistant_masks: is a number, expected a list of 0 and 1"}}) {
     const std::string text = error(std::string(c.row) + "\n", "d.jsonl", 512, nullptr);
     EXPECT_NE(text.find(std::string("row 0, line 1: ") + c.says), std::string::npos) << text;
+  }
+}
+
+/// Rows as tokenizers pad them and as TRL writes masks give the sample of the row without padding,
+/// with labels of its own.
+TEST(Dataset, PaddingAndMasksGiveTheSampleOfAPlainRow) {
+  using nlohmann::json;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    Lcg r(seed);
+    const size_t length = 1 + r.below(6), padding = r.below(4);
+    std::vector<int32_t> ids, labels;
+    json row = {{"input_ids", json::array()}, {"attention_mask", json::array()}};
+    const bool pretrains = r.below(3) == 0, all = r.below(4) == 0;
+    const bool has_labels = r.below(3) == 0 || pretrains, booleans = r.below(2) == 0;
+    const bool answers = r.below(2) == 0, completes = !answers || r.below(2) == 0;
+    json own = json::array(), completion = json::array(), assistant = json::array();
+    for (size_t i = 0; i < length + padding; ++i) {
+      const bool pad = i >= length;
+      const int32_t id = pad ? 0 : static_cast<int32_t>(1 + r.below(kVocab - 1));
+      const bool by_completion = r.below(2) == 0, by_assistant = r.below(2) == 0;
+      const auto flag = [&](bool set) { return booleans ? json(set) : json(set ? 1 : 0); };
+      row["input_ids"].push_back(id);
+      row["attention_mask"].push_back(flag(!pad));
+      completion.push_back(flag(by_completion));
+      assistant.push_back(flag(by_assistant));
+      const bool target = has_labels
+                              ? by_completion
+                              : (!completes || by_completion || all) && (!answers || by_assistant);
+      own.push_back(target && !pad ? id : kIgnoredLabel);
+      if (pad) continue;
+      ids.push_back(id);
+      labels.push_back(own.back());
+    }
+    if (has_labels) row["labels"] = own;
+    if (completes) row["completion_mask"] = completion;
+    if (answers) row["assistant_masks"] = assistant;
+    if (pretrains && r.below(2) == 0) {  // ids alone
+      for (const char* field : {"labels", "completion_mask", "assistant_masks"}) row.erase(field);
+      labels = ids;
+    }
+    MemoryFiles files;
+    ASSERT_TRUE(files.write_synced("d.jsonl", row.dump() + "\n"));
+    DatasetOptions options{.max_seq_length = static_cast<int64_t>(1 + r.below(8)),
+                           .vocab_size = kVocab};
+    options.learning.inputs = all;
+    if (pretrains) options.aim = RowAim::Texts;
+    const auto dataset = Dataset::open(files, "d.jsonl", nullptr, options);
+    ASSERT_TRUE(dataset) << dataset.error().to_string() << row;
+    EXPECT_GE((*dataset)->tokens_at_most(0), std::ssize(ids)) << row;
+    EXPECT_EQ((*dataset)->whole(0).value().input_ids, ids) << row;
+    EXPECT_EQ((*dataset)->whole(0).value().labels, labels) << row;
+    const size_t kept = std::min(ids.size(), static_cast<size_t>(options.max_seq_length));
+    ids.resize(kept);
+    labels.resize(kept);
+    EXPECT_EQ((*dataset)->at(0).value().input_ids, ids) << row;
+    EXPECT_EQ((*dataset)->at(0).value().labels, labels) << row;
   }
 }
 

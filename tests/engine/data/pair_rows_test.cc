@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "engine/data/batches/batch.h"
@@ -124,6 +125,7 @@ TEST_F(PairRows, ReadsTheShapesOfPublishedSets) {
   EXPECT_EQ(answers(sample({{"prompt", "q"},
                             {"chosen", json::array({user, yes})},
                             {"rejected", json::array({user, no})},
+                            {"messages", json::array({user, yes})},
                             {"score_chosen", 8.5},
                             {"score_rejected", 7.0}})),
             said);
@@ -153,6 +155,52 @@ TEST_F(PairRows, ReadsTheShapesOfPublishedSets) {
   const DatasetOptions named{
       .columns = {{"prompt", "ask"}, {"chosen", "good"}, {"rejected", "bad"}}};
   EXPECT_EQ(answers(sample({{"ask", "q"}, {"good", "yes"}, {"bad", "no"}}, named)), plain);
+}
+
+/// The turns before the answers may be in the answers, beside them, or both; messages may even hold
+/// the chosen answer.
+TEST_F(PairRows, APromptThatIsRepeatedCountsOnce) {
+  std::mt19937 draw(3);
+  const auto below = [&](unsigned n) { return draw() % n; };
+  const auto turn = [&](const char* role, bool sharegpt) {
+    const std::string text(1, static_cast<char>('a' + below(26)));
+    if (!sharegpt) return json{{"role", role}, {"content", text}};
+    const bool user = std::string_view(role) == "user";
+    return json{{"from", user ? "human" : "gpt"}, {"value", text}};
+  };
+  for (int round = 0; round < 200; ++round) {
+    const bool sharegpt = below(2) == 0;
+    json prompt = json::array();
+    if (!sharegpt && below(2) == 0) prompt.push_back(turn("system", false));
+    const size_t systems = prompt.size();
+    for (unsigned pairs = below(3); pairs > 0; --pairs) {
+      prompt.push_back(turn("user", sharegpt));
+      prompt.push_back(turn("assistant", sharegpt));
+    }
+    prompt.push_back(turn("user", sharegpt));
+    json yes = turn("assistant", sharegpt), no = yes;
+    yes[sharegpt ? "value" : "content"] = "yes";
+    no[sharegpt ? "value" : "content"] = "no";
+    const auto behind = [](json turns, const json& answer) {
+      turns.push_back(answer);
+      return turns;
+    };
+    json from = prompt;  // the answers may lack the system's turn
+    if (systems > 0 && below(2) == 0) from.erase(0);
+    const char* list = sharegpt ? "conversations" : "messages";
+    const json whole = {{"chosen", behind(from, yes)}, {"rejected", behind(from, no)}};
+    json with_prompt = whole, with_chosen = whole, beside = {{list, prompt}};
+    with_prompt[below(2) == 0 && !sharegpt ? "prompt" : list] = prompt;
+    with_chosen[list] = behind(prompt, yes);
+    beside["chosen"] = below(2) == 0 ? yes : json::array({yes});
+    beside["rejected"] = no;
+    const Sample expected = sample(beside);
+    for (const json& row : {with_prompt, with_chosen, from == prompt ? whole : with_chosen}) {
+      const Sample found = sample(row);
+      EXPECT_EQ(found.input_ids, expected.input_ids) << row;
+      EXPECT_EQ(found.labels, expected.labels) << row;
+    }
+  }
 }
 
 TEST_F(PairRows, AnImplicitPromptEqualsTrls) {

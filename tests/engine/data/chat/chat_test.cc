@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -433,6 +434,73 @@ TEST(Chat, OnePassGivesTheIdsAndLabelsOfTheSlowWay) {
   EXPECT_GT(crossing, 0) << "tokens that reach over the beginning of an answer are drawn, too";
 }
 
+TEST(Chat, ARowsVariablesReachItsTemplate) {
+  const auto form = ChatTemplate::parse(
+      "{{ bos }}{{ mode | default('none') }}{{ messages | length }}"
+      "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
+      "t", {{"bos", "B"}}, {}, 0);
+  ASSERT_TRUE(form) << form.error().to_string();
+  const auto whole = [&](const json& kwargs, bool inputs) {
+    json row = {{"messages", {{{"role", "assistant"}, {"content", "a"}}}}};
+    if (!kwargs.is_null()) row["chat_template_kwargs"] = kwargs;
+    const auto told = conversation_of(row, row.dump());
+    std::string text;
+    const auto pieces = chat_pieces(told.value(), *form, {.inputs = inputs});
+    for (const ChatPiece& piece : pieces.value()) text += piece.text;
+    const auto unread = unread_fields(row, RowKind::Chat);
+    EXPECT_EQ(std::ranges::count(unread, "chat_template_kwargs"), kwargs.is_string());
+    return text;
+  };
+  for (const bool inputs : {false, true}) {
+    EXPECT_EQ(whole(nullptr, inputs), "Bnone1a");
+    EXPECT_EQ(whole({{"mode", "think"}}, inputs), "Bthink1a");
+    EXPECT_EQ(whole({{"mode", "x"}, {"bos", "b"}, {"messages", 3}}, inputs), "bx1a");
+    EXPECT_EQ(whole("text", inputs), "Bnone1a") << "and it is reported";
+  }
+}
+
+/// OpenAI's rows have arguments as JSON texts, others as objects: a template gets what it can write.
+TEST(Chat, ArgumentsOfCallsAreWrittenAsJsonOnce) {
+  struct Case {
+    const char *call, *text, *object;
+  };
+  for (const Case& c :
+       {Case{"{{ c.function.arguments | tojson }}", R"({"a": [1, "\"é\""]})", nullptr},
+        {"{{ c.function | tojson }}", R"({"name": "f", "arguments": {"a": [1, "\"é\""]}})",
+         nullptr},
+        {"{% for k, v in c.function.arguments | items %}{{ k }}={{ v | tojson }}{% endfor %}",
+         R"(a=[1, "\"é\""])", nullptr},
+        // These write a text as it is.
+        {"{{ c.function.arguments }}", R"({"a":[1,"\"é\""]})", R"({'a': [1, '"é"']})"},
+        {"{% set a = c.function.arguments %}{{ a if a is string else a | tojson }}",
+         R"({"a":[1,"\"é\""]})", R"({"a": [1, "\"é\""]})"}}) {
+    const std::string source =
+        std::string("{% for m in messages %}{% for c in m.tool_calls or [] %}") + c.call +
+        "{% endfor %}{% endfor %}";
+    const auto form = ChatTemplate::parse(source, "t", {}, {}, 0);
+    ASSERT_TRUE(form) << form.error().to_string();
+    const auto render = [&](const json& arguments) {
+      // With its keys in the order that templates show.
+      const std::string row =
+          R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "",)"
+          R"("tool_calls": [{"function": {"name": "f", "arguments": )" +
+          arguments.dump() + "}}]}]}";
+      const auto told = conversation_of(json::parse(row), row);
+      EXPECT_TRUE(told) << told.error().to_string();
+      return render_text(*form, told->turns);
+    };
+    const json object = {{"a", {1, "\"é\""}}};
+    EXPECT_EQ(render(object.dump()).value(), c.text) << source;
+    EXPECT_EQ(render(object).value(), c.object ? c.object : c.text) << source;
+    if (source.find("items") != std::string::npos) {
+      EXPECT_FALSE(render("no JSON")) << source;
+    } else {
+      const std::string other = render("[no JSON").value();
+      EXPECT_NE(other.find("[no JSON"), std::string::npos) << source << other;
+    }
+  }
+}
+
 TEST(Chat, TheTokenThatEndsAnswersIsDetectedFromTheRows) {
   ChatModel model("qwen2");
   const auto end = [&](const json& row, int64_t length) {
@@ -440,6 +508,11 @@ TEST(Chat, TheTokenThatEndsAnswersIsDetectedFromTheRows) {
   };
   EXPECT_EQ(end(chat(), 2048), model.tokenizer->token_to_id("<|im_end|>"));
   EXPECT_EQ(end(chat("a longer answer that is cut"), 12), std::nullopt) << "no answer ends";
+  // TRL's rows learn the line end that ChatML writes after the token; it ends nothing.
+  const json turns = chat()["messages"];
+  EXPECT_EQ(
+      end({{"prompt", json::array({turns[0]})}, {"completion", json::array({turns[1]})}}, 2048),
+      model.tokenizer->token_to_id("<|im_end|>"));
   EXPECT_EQ(model.open({{{"input_ids", {1}}, {"labels", {1}}}}).value()->answer_end().value(),
             std::nullopt);
 }

@@ -52,6 +52,13 @@ TEST(Csv, ColumnsOfListsHoldJson) {
       (Row{R"(2 {"id":"1","messages":[{"role":"user"}]})", R"(3 {"id":"2","messages":"[oops"})"}));
 }
 
+TEST(Csv, AFileMayHaveOneColumnThatIsTheWholeRow) {
+  EXPECT_EQ(rows_of("messages\n\"[{\"\"role\"\":\"\"user\"\"}, 1]\"\n"),
+            Row{R"(2 {"messages":[{"role":"user"},1]})"});
+  EXPECT_EQ(rows_of("input_ids\n\"[1, 2]\"\n[3]\n"),
+            (Row{R"(2 {"input_ids":[1,2]})", R"(3 {"input_ids":[3]})"}));
+}
+
 TEST(Csv, ErrorsAreReported) {
   EXPECT_EQ(rows_of("a,b\n1,2,3\n"), Row{"2 has 3 fields, and the header names 2"});
   EXPECT_NE(rows_of("a,b\n\"x\"y,1\n")[0].find("quote"), std::string::npos);
