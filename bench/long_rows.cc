@@ -17,7 +17,7 @@
 #include "common/files/posix_files.h"
 #include "engine/comm/collectives.h"
 #include "engine/memory/counting_allocator.h"
-#include "engine/train/step.h"
+#include "engine/train/step/step.h"
 #include "engine/weights/weight_source.h"
 #include "job/plan/memory_model.h"
 #include "tools/random_model.h"

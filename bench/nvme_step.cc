@@ -20,9 +20,9 @@
 #include "bench/timing.h"
 #include "engine/aio/scratch.h"
 #include "engine/memory/counting_allocator.h"
-#include "engine/zero/owned_state.h"
-#include "engine/zero/storage_error.h"
-#include "engine/zero/update.h"
+#include "engine/zero/flat/update.h"
+#include "engine/zero/storage/owned_state.h"
+#include "engine/zero/storage/storage_error.h"
 
 namespace {
 

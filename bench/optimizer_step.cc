@@ -26,8 +26,8 @@
 #include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/optimizer.h"
-#include "engine/zero/update.h"
-#include "job/dsconfig/optimizers.h"
+#include "engine/zero/flat/update.h"
+#include "job/dsconfig/config/optimizers.h"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "engine/optim/lr_schedule.h"
-#include "job/dsconfig/resolved_json.h"
+#include "job/dsconfig/keys/resolved_json.h"
 #include "job/plan/host_wire.h"
 #include "job/plan/memory_model.h"
 #include "job/roofline/roofline.h"

@@ -10,8 +10,8 @@
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "job/argument_table.h"
-#include "job/dsconfig/check.h"
-#include "job/dsconfig/key_table.h"
+#include "job/dsconfig/keys/key_table.h"
+#include "job/dsconfig/read/check.h"
 #include "job/spec/resource.h"
 
 namespace dsj::cli {

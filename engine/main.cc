@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/version/version.h"
-#include "engine/train/chat.h"
-#include "engine/train/generate.h"
+#include "engine/train/answer/chat.h"
+#include "engine/train/answer/generate.h"
 #include "engine/train/run.h"
 
 namespace {

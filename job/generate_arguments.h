@@ -1,4 +1,4 @@
-// The arguments of `dsj generate` and `dsj chat`. dsj-train reads them (engine/train/generate.h,
+// The arguments of `dsj generate` and `dsj chat`. dsj-train reads them (engine/train/answer/generate.h,
 // chat.h); dsj shows them in completions and manual pages.
 // Tested by: tests/run/completion_check.py, tests/run/chat_check.py
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace dsj {
 
-/// How a token is chosen (engine/train/sampling.h).
+/// How a token is chosen (engine/train/answer/sampling.h).
 struct Sampling {
   double temperature = 0;  ///< 0: the most probable token
   int64_t top_k = 0;       ///< 0: all

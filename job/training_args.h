@@ -3,6 +3,8 @@
 // name first, then holds.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -36,7 +38,7 @@ struct TrainingArgs {
   std::optional<int64_t> data_seed;             ///< of the order of rows; default: seed
   std::optional<std::string> logging_strategy;  ///< steps; or no, epoch
   /// Ours: 1; metrics.jsonl has every step anyway. As for save_steps and eval_steps: a whole
-  /// number, or below 1 a share of the run (Cadence, job/dsconfig/observe.cc).
+  /// number, or below 1 a share of the run (Cadence, job/dsconfig/sections/observe.cc).
   std::optional<double> logging_steps;
   std::optional<bool> logging_first_step;      ///< false
   std::optional<std::string> save_strategy;    ///< steps; or no, epoch, best
@@ -95,7 +97,7 @@ struct TrainingArgs {
   std::optional<std::string> train_on_eos;  ///< axolotl's: turn; or all, last, none
   std::optional<std::string> eos_token;     ///< the token that ends answers; unset: the model's own
   std::optional<std::string> loss_normalization;  ///< token (docs/data.md)
-  /// The objective (job/dsconfig/objective.h): sft; or dpo, orpo, kto, reward, pretrain.
+  /// The objective (job/dsconfig/config/objective.h): sft; or dpo, orpo, kto, reward, pretrain.
   std::optional<std::string> objective;
   std::optional<double> beta;  ///< 0.1; TRL's, for dpo, kto and orpo
   /// TRL's, for dpo: sigmoid; or hinge, ipo, robust ... For sft: nll or dft.
@@ -109,7 +111,7 @@ struct TrainingArgs {
   std::optional<double> label_smoothing_factor;      ///< 0; Trainer's, for sft
   std::optional<double> neftune_noise_alpha;         ///< unset: no noise
   /// Ours: 20; this many steps in a row with a non-finite loss or gradient end the run; 0: never.
-  /// With fp16 the loss scale's own rules hold (engine/train/finite_guard.h).
+  /// With fp16 the loss scale's own rules hold (engine/train/step/finite_guard.h).
   std::optional<int64_t> max_skipped_steps;
   std::optional<bool> export_not_finite;  ///< ours: false; true exports weights that are not finite
   /// Ours: auto (a GPU if there is one), cpu, cuda (a GPU, or the run is refused).
@@ -128,6 +130,15 @@ struct EvalSource {
 inline EvalSource eval_source(const TrainingArgs& args) {
   if (args.eval_dataset && !args.eval_dataset->empty()) return {args.data_path, *args.eval_dataset};
   return {args.eval_data_path.value_or(""), ""};
+}
+
+/// The number of rows at the start of a data file of `rows` rows that are held out for evaluation.
+inline int64_t held_out_rows(int64_t rows, const TrainingArgs& args) {
+  const double size = args.val_size.value_or(0), all = static_cast<double>(rows);
+  if (size > 0)  // as datasets' train_test_split: from 1 on, rows
+    return static_cast<int64_t>(std::min(1e15, std::ceil(size < 1 ? all * size : size)));
+  const auto& percentage = args.validation_split_percentage;
+  return percentage ? std::llround(static_cast<double>(rows) * (*percentage / 100)) : 0;
 }
 
 /// Reads the camelCase object of a manifest or of job.json. A number may be a string ("1e-6").

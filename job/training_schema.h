@@ -1,4 +1,4 @@
-// One row for every field of spec.training. Reading, writing, ranges (job/dsconfig/arguments.cc), the resource's schema
+// One row for every field of spec.training. Reading, writing, ranges (job/dsconfig/sections/arguments.cc), the resource's schema
 // and its texts (job/spec/schema.h) walk this table: a new field needs only a member of TrainingArgs and a row.
 // training_schema.cc also defines the functions of training_args.h.
 // Tested by: tests/job/training_args_test.cc, tests/job/spec/schema_test.cc

@@ -16,7 +16,7 @@
 #include "common/files/posix_files.h"
 #include "engine/data/batches/clusters.h"
 #include "engine/weights/output_place.h"
-#include "job/dsconfig/metric_curriculum.h"
+#include "job/dsconfig/keys/metric_curriculum.h"
 #include "job/dsconfig/resolve.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
@@ -100,8 +100,7 @@ Findings metric_findings(const Job& job, FilesAre files, const JobCheck& check) 
   for (const auto& metric : metrics) named.push_back(data::metric_files(metric, steps));
   PosixFiles disk;
   const int64_t rows = check.around.data->rows->rows();
-  const auto read =
-      data::read_clusters(disk, named, rows, dsconfig::held_out_rows(rows, job.training));
+  const auto read = data::read_clusters(disk, named, rows, held_out_rows(rows, job.training));
   if (read) return {};
   const Error& error = read.error();
   return {{severity, "spec.training.dataPath",

@@ -5,7 +5,7 @@
 
 #include "common/host.h"
 #include "engine/data/batches/micro_batch_sizes.h"
-#include "job/dsconfig/metric_curriculum.h"
+#include "job/dsconfig/keys/metric_curriculum.h"
 
 namespace dsj::cli {
 namespace {
@@ -54,7 +54,7 @@ Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job
   const TrainingArgs& training = job.training;
   const int64_t longest = plan::longest_row(training, model);
   const data::Dataset& dataset = *open.rows;
-  const int64_t first = dsconfig::held_out_rows(dataset.rows(), training);
+  const int64_t first = held_out_rows(dataset.rows(), training);
   const int64_t count = dataset.rows() - first;
   if (count < 1) return bad_input("no rows are left to train on", training.data_path);
   if (count > kRowsMax) {

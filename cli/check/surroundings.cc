@@ -230,7 +230,7 @@ class Look {
     around_.facts.dataset_rows = open->rows->rows();
     around_.data = open;
     if (const Status split =
-            open->rows->check_split(dsconfig::held_out_rows(open->rows->rows(), job_.training));
+            open->rows->check_split(held_out_rows(open->rows->rows(), job_.training));
         !split)
       problem("dataPath", split.error());
     pack();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "job/dsconfig/resolution.h"
+#include "job/dsconfig/read/resolution.h"
 #include "job/spec/sharding.h"
 
 namespace dsj::jobimport {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/text.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/read/reader.h"
 
 namespace dsj::jobimport {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/import/launcher.h"
 #include "cli/import/shell.h"
 #include "common/text.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/read/reader.h"
 #include "job/spec/job.h"
 #include "job/spec/user_program.h"
 #include "job/training_args.h"

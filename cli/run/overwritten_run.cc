@@ -4,7 +4,7 @@
 #include "engine/checkpoint/retention.h"
 #include "engine/weights/export_record.h"
 #include "job/contract.h"
-#include "job/dsconfig/objective.h"
+#include "job/dsconfig/config/objective.h"
 
 namespace dsj::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <set>
 
-#include "job/dsconfig/keys.h"
+#include "job/dsconfig/keys/keys.h"
 
 namespace dsj::tune {
 namespace {

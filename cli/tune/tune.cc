@@ -15,8 +15,8 @@
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
-#include "job/dsconfig/autotuning.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/read/reader.h"
+#include "job/dsconfig/sections/autotuning.h"
 
 namespace dsj::cli {
 namespace {

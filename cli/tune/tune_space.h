@@ -10,7 +10,7 @@
 #include "cli/check/measured_rows.h"
 #include "cli/tune/choose.h"
 #include "common/result.h"
-#include "job/dsconfig/autotuning.h"
+#include "job/dsconfig/sections/autotuning.h"
 #include "job/spec/job.h"
 
 namespace dsj::cli {

@@ -1,7 +1,7 @@
 // Tracks which checkpoint of an attempt is known to be good: one that is followed by a step with a
 // finite loss and a finite gradient. Finite weights prove nothing: after a step with a huge rate
 // they are finite, but every loss is not. Retention keeps the newest confirmed checkpoint until a
-// newer one is confirmed. Pure; the same on all ranks. Used by engine/train/saving.h.
+// newer one is confirmed. Pure; the same on all ranks. Used by engine/train/state/saving.h.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ class SavedRun {
   virtual const std::string& path() const = 0;
   /// Finished optimizer steps, including skipped ones.
   virtual int64_t step() const = 0;
-  /// What a resume needs: skipped steps, updates, loss scaler, settings (engine/train/saving.cc).
+  /// What a resume needs: skipped steps, updates, loss scaler, settings (engine/train/state/saving.cc).
   virtual const nlohmann::json& run_state() const = 0;
   /// The size of a tensor: a state ("master", "exp_avg" ...) of a parameter; or nullopt.
   virtual std::optional<int64_t> elements(const std::string& state,

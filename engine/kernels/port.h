@@ -1,6 +1,6 @@
 // The device port: all operations of a device except matrix products, attention and collectives,
 // which libtorch and engine/comm provide. The model (engine/models/ops.h), the gradient norm and
-// the optimizers (engine/zero/update.h) use only this.
+// the optimizers (engine/zero/flat/update.h) use only this.
 //
 // An operation is a struct of its arguments. It is declared here once and listed in DSJ_OPERATIONS,
 // from which every port's methods are generated. Forwarding code passes the struct; only callers

@@ -8,7 +8,7 @@
 #include "engine/device/products.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/models/factors.h"
-#include "engine/zero/piece_sums.h"
+#include "engine/zero/flat/piece_sums.h"
 #include "job/layout/row_pieces.h"
 
 namespace dsj::models::gemm {

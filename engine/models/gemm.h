@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "engine/zero/flat.h"
+#include "engine/zero/flat/flat.h"
 
 namespace dsj::models::gemm {
 

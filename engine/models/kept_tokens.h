@@ -1,6 +1,6 @@
 // Random-LTD: the tokens of each row that a layer processes, drawn for every layer and step. The
 // other tokens bypass the layer unchanged, and so do their gradients. docs/data.md has the rules;
-// engine/train/step.cc applies them.
+// engine/train/step/step.cc applies them.
 #pragma once
 
 #include <cstdint>

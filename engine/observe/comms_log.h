@@ -17,7 +17,7 @@
 #include <optional>
 #include <string>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 
 namespace dsj::observe {
 

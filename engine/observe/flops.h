@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/observe/step_clock.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/units.h"
 
 namespace dsj::observe {

@@ -18,7 +18,7 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/observe/tfevents.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 
 namespace dsj::observe {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "job/dsconfig/loss_normalization.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/loss_normalization.h"
+#include "job/dsconfig/config/resolved.h"
 
 namespace dsj::optim {
 

@@ -6,7 +6,7 @@
 // A rule takes a parameter p, its gradient g (already scaled) and its states in the descriptor's
 // order, and writes p and states. Branches depend only on the rule's own numbers, which are the
 // same for every element.
-// Tested by: tests/engine/zero/update_test.cc, tests/engine/zero/optimizers_oracle_test.cc
+// Tested by: tests/engine/zero/flat/update_test.cc, tests/engine/zero/optimizers_oracle_test.cc
 #pragma once
 
 #include <cmath>

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 
 namespace dsj::optim {
 

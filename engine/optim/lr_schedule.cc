@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "job/dsconfig/rates.h"
+#include "job/dsconfig/config/rates.h"
 
 namespace dsj::optim {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "engine/optim/optimizer.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 
 namespace dsj::optim {
 

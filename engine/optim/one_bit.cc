@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "job/dsconfig/one_bit_steps.h"
+#include "job/dsconfig/config/one_bit_steps.h"
 
 namespace dsj::optim {
 

@@ -1,5 +1,5 @@
 // The 1-bit optimizers: the phase of a step and the numbers of its update. After the variance is
-// frozen, a rank sends its compressed momentum instead of the gradient. engine/zero/methods.h
+// frozen, a rank sends its compressed momentum instead of the gradient. engine/zero/methods/methods.h
 // implements the communication and its state. Semantics: DeepSpeed 0.18.9, the last version with
 // all of them; docs/optimizers.md lists where its code and the papers differ. Pure, torch-free.
 //
@@ -19,7 +19,7 @@
 #include <optional>
 
 #include "engine/optim/optimizer.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 
 namespace dsj::optim {
 

@@ -1,7 +1,7 @@
 // The rules: the numbers of one update of each kind of optimizer. The host computes them from the
 // update count, the rate and the momentum (of), and converts them to the formula for one element
 // (element_rules.h) in fp32 (element): doubles are combined first and rounded once, as in PyTorch.
-// job/dsconfig/optimizers.h describes an optimizer's other properties. Pure, torch-free. Formulas:
+// job/dsconfig/config/optimizers.h describes an optimizer's other properties. Pure, torch-free. Formulas:
 // PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "engine/optim/element_rules.h"
-#include "job/dsconfig/optimizers.h"
+#include "job/dsconfig/config/optimizers.h"
 
 namespace dsj::optim {
 
@@ -331,7 +331,7 @@ struct Rates {
 };
 
 /// `updates`: number of earlier updates. Not for 1-bit optimizers (one_bit.h). For Muon: the update
-/// of the parameters that AdamW updates (engine/zero/methods.h). Pure.
+/// of the parameters that AdamW updates (engine/zero/methods/methods.h). Pure.
 Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 

@@ -41,7 +41,7 @@
 #include <string>
 #include <vector>
 
-#include "job/dsconfig/objective.h"
+#include "job/dsconfig/config/objective.h"
 
 namespace dsj::optim {
 

@@ -17,7 +17,7 @@
 #include "engine/data/batches/loader.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/lr_schedule.h"
-#include "engine/train/micro_batch.h"
+#include "engine/train/step/micro_batch.h"
 #include "engine/train/stop_signal.h"
 #include "job/contract.h"
 

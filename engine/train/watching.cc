@@ -7,7 +7,7 @@
 #include "engine/memory/counting_allocator.h"
 #include "engine/observe/flops.h"
 #include "engine/train/device_marks.h"
-#include "job/dsconfig/resolved_json.h"
+#include "job/dsconfig/keys/resolved_json.h"
 
 namespace dsj::train {
 namespace {

@@ -13,10 +13,10 @@
 #include "engine/observe/comms_log.h"
 #include "engine/observe/monitor.h"
 #include "engine/observe/step_clock.h"
-#include "engine/train/evaluate.h"
-#include "engine/train/events.h"
-#include "engine/train/inputs.h"
-#include "engine/train/saving.h"
+#include "engine/train/inputs/events.h"
+#include "engine/train/inputs/inputs.h"
+#include "engine/train/state/saving.h"
+#include "engine/train/step/evaluate.h"
 
 namespace dsj::train {
 

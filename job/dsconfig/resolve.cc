@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "job/dsconfig/autotuning.h"
-#include "job/dsconfig/batch.h"
-#include "job/dsconfig/check.h"
-#include "job/dsconfig/parts.h"
+#include "job/dsconfig/config/batch.h"
+#include "job/dsconfig/read/check.h"
+#include "job/dsconfig/sections/autotuning.h"
+#include "job/dsconfig/sections/parts.h"
 
 namespace dsj::dsconfig {
 

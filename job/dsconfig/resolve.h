@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/dsconfig/resolution.h"
+#include "job/dsconfig/read/resolution.h"
 #include "job/training_args.h"
 
 namespace dsj::dsconfig {
@@ -14,10 +14,6 @@ inline constexpr char kCompatibility[] = "DeepSpeed 0.19";
 
 Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training,
                    const Facts& facts);
-
-/// The number of rows at the start of a data file that are held out for evaluation
-/// (validationSplitPercentage).
-int64_t held_out_rows(int64_t rows, const TrainingArgs& training);
 
 /// For a bare ds_config (`dsj validate`): no training arguments, and any world size that satisfies
 /// the batch rule. A value that neither file nor job sets is an Error in resolve(); here it is a

@@ -1,5 +1,5 @@
 // ZeRO's stages as data: what a rank keeps whole, what it shards, when ranks exchange it. The
-// engine (engine/zero/flat) and the memory model (job/plan) use this table. Neither compares stage
+// engine (engine/zero/flat/flat) and the memory model (job/plan) use this table. Neither compares stage
 // numbers. Pure.
 #pragma once
 

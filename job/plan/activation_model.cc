@@ -415,7 +415,7 @@ int64_t packing(const StepShape& s) {
 }
 
 /// 16-bit gradients of a layer's MLP that pieces accumulate: a piece's own, the rounding error of
-/// their sum, and an fp32 tile of it (engine/zero/piece_sums.cc).
+/// their sum, and an fp32 tile of it (engine/zero/flat/piece_sums.cc).
 int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   if (s.wide == 4) return 0;
   int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);

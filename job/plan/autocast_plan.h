@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/partition.h"
 #include "job/plan/safe_modules.h"
 

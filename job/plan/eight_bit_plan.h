@@ -1,11 +1,11 @@
 // 8-bit AdamW (training.optim: adamw_bnb_8bit, adamw_8bit, paged_adamw_8bit): which parameters have
-// 8-bit moments, and the bytes that a rank keeps. The engine (engine/zero/eight_bit.cc) and the
+// 8-bit moments, and the bytes that a rank keeps. The engine (engine/zero/methods/eight_bit.cc) and the
 // memory model use it. The rules are those of bitsandbytes 0.50 and transformers 5. Pure.
 #pragma once
 
 #include <cstdint>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/partition.h"
 
 namespace dsj::plan {

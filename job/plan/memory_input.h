@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 
-#include "job/dsconfig/objective.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/objective.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
 #include "job/layout/row_pieces.h"

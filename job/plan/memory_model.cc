@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "job/dsconfig/one_bit_steps.h"
+#include "job/dsconfig/config/one_bit_steps.h"
 #include "job/layout/packing.h"
 #include "job/plan/activation_model.h"
 #include "job/plan/autocast_plan.h"
@@ -78,7 +78,7 @@ int64_t others_states(const layout::FlatPlan& plan, const dsconfig::ResolvedConf
   return bytes;
 }
 
-/// The offloaded inputs of layers (engine/zero/layer_inputs.h): all in host memory, or in a file
+/// The offloaded inputs of layers (engine/zero/storage/layer_inputs.h): all in host memory, or in a file
 /// with two of them in memory.
 void count_inputs(const MemoryInput& input, MemoryModel& model) {
   if (!input.inputs_leave()) return;

@@ -1,12 +1,12 @@
 // Which parameters Muon orthogonalizes, the state that it keeps for each, and the memory of a step.
-// The engine (engine/zero/muon) and the memory model use it. Pure.
+// The engine (engine/zero/methods/muon) and the memory model use it. Pure.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "common/result.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/partition.h"
 
 namespace dsj::plan {
@@ -23,7 +23,7 @@ bool is_orthogonalised(const layout::FlatLayout& flat, const dsconfig::ResolvedC
 Status check_muon(const std::vector<layout::UnitSpec>& units,
                   const dsconfig::ResolvedConfig& config);
 
-/// The most bytes of an update's temporaries (engine/zero/muon.cc, newton_schulz.cc). 0 without
+/// The most bytes of an update's temporaries (engine/zero/methods/muon.cc, newton_schulz.cc). 0 without
 /// Muon.
 int64_t muon_scratch(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config);
 /// fp32 elements that a rank sends per step: its part of each matrix to the matrix's owner, and the

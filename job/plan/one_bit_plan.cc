@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "job/dsconfig/optimizers.h"
+#include "job/dsconfig/config/optimizers.h"
 
 namespace dsj::plan {
 namespace {

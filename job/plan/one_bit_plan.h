@@ -1,5 +1,5 @@
 // The vectors that a 1-bit optimizer compresses, and the position of each parameter in them. The
-// engine (engine/zero/one_bit) and the memory model use it. As in DeepSpeed 0.18.9: in fp32 one
+// engine (engine/zero/methods/one_bit) and the memory model use it. As in DeepSpeed 0.18.9: in fp32 one
 // vector per parameter, in 16 bits one vector of all parameters, in the order of Hugging Face's
 // model. OneBitLamb always has one. Pure.
 #pragma once
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/partition.h"
 #include "job/layout/units.h"
 
@@ -61,7 +61,7 @@ int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan
 /// Further elements for ZeroOneAdam's local steps: each parameter's value at the last
 /// synchronization, and its change since then.
 int64_t local_elements(const layout::FlatPlan& plan);
-/// The most bytes of messages and temporary vectors in such a step (engine/zero/one_bit.cc,
+/// The most bytes of messages and temporary vectors in such a step (engine/zero/methods/one_bit.cc,
 /// engine/comm/compressed.cc). One set of messages stays between steps.
 int64_t one_bit_scratch(const OneBitPlan& one_bit, const layout::FlatPlan& plan, int world);
 

@@ -1,10 +1,10 @@
 // The stage that runs, and the groups of ranks: hpZ (zero_hpz_partition_size) and MiCS
 // (mics_shard_size) share flats, Ulysses (sequence_parallel_size) shares rows. The engine creates
-// its groups by these sizes (engine/zero/groups.h), and the memory model counts with them. Every
+// its groups by these sizes (engine/zero/flat/groups.h), and the memory model counts with them. Every
 // group has consecutive ranks, as in DeepSpeed. Pure.
 #pragma once
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/stage.h"
 
 namespace dsj::plan {

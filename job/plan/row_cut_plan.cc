@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "job/dsconfig/batch.h"
+#include "job/dsconfig/config/batch.h"
 
 namespace dsj::plan {
 

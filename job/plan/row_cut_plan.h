@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/result.h"
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/model_config.h"
 
 namespace dsj::plan {

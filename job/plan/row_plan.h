@@ -1,12 +1,12 @@
 // Embedding gradients as rows (sparse_gradients): which flats send them, and their cost. The engine
-// (engine/zero/row_gradients) and the memory model use it. Pure.
+// (engine/zero/flat/row_gradients) and the memory model use it. Pure.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/model_config.h"
 #include "job/layout/partition.h"
 #include "job/layout/units.h"

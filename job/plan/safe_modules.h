@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/units.h"
 
 namespace dsj::plan {

@@ -1,6 +1,6 @@
 // The copy of a rank's states from which a checkpoint is written while training continues, and
 // whether it fits. If it does not fit, training waits while a checkpoint is written. `dsj plan` and
-// every rank use it (engine/train/saving.h). Pure.
+// every rank use it (engine/train/state/saving.h). Pure.
 #pragma once
 
 #include <cstdint>

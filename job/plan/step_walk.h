@@ -58,7 +58,7 @@ class StepWalk {
     bool last = false;
     int64_t codes = 0;    ///< bytes of the messages of a gather
     bool second = false;  ///< the group holds a current second copy (hpZ)
-    bool leaves = false;  ///< the gradient's sum is offloaded (engine/zero/host_sum.h)
+    bool leaves = false;  ///< the gradient's sum is offloaded (engine/zero/flat/host_sum.h)
     bool there = false;   ///< that sum is in host memory
   };
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/partition.h"
 
 namespace dsj::plan {

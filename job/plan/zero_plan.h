@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/offload.h"
 #include "job/layout/partition.h"
 #include "job/layout/schedule.h"
@@ -28,7 +28,7 @@ bool gathers_codes(const layout::FlatLayout& flat, const layout::Stage& stage,
 layout::OffloadPlan plan_offload(const layout::FlatPlan& plan,
                                  const dsconfig::ResolvedConfig& config, int world);
 /// If an accelerator's states are offloaded, the gradient's sum is offloaded too and copied to the
-/// device for use (engine/zero/host_sum.h). The number of offloads in flight.
+/// device for use (engine/zero/flat/host_sum.h). The number of offloads in flight.
 inline constexpr size_t kGradientsLeaving = 1;
 /// The most bytes that an update on an accelerator copies because its tensors are on two devices.
 struct UpdateCopies {

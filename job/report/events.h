@@ -132,7 +132,7 @@ struct Log {
 struct Eval {
   static constexpr char kKind[] = "eval";
   int64_t step = 0;
-  std::optional<double> loss;  ///< engine/train/evaluate.h; nullopt if no row has a target
+  std::optional<double> loss;  ///< engine/train/step/evaluate.h; nullopt if no row has a target
   std::optional<double> epoch;
   std::optional<double> seconds;
   std::optional<int64_t> rows;  ///< of all ranks

@@ -1,11 +1,11 @@
 // What a flat's gradient, norm and update queue on a GPU besides the units' work, and what they
-// send: the counterpart, on sizes only, of engine/zero/flat.cc. 16-bit compute types. Pure.
+// send: the counterpart, on sizes only, of engine/zero/flat/flat.cc. 16-bit compute types. Pure.
 // Tested by: tests/engine/simulated/work_test.cc, tests/job/roofline/roofline_test.cc
 #pragma once
 
 #include <cstdint>
 
-#include "job/dsconfig/resolved.h"
+#include "job/dsconfig/config/resolved.h"
 #include "job/layout/offload.h"
 #include "job/layout/partition.h"
 #include "job/layout/stage.h"
@@ -18,9 +18,10 @@ struct FlatState {
   const layout::FlatLayout& flat;
   const layout::Stage& stage;  ///< layout::stage_of_flat
   const dsconfig::ResolvedConfig& config;
-  int world = 1;        ///< ranks among which it is sharded and reduced
-  int states = 2;       ///< of the optimizer, without the fp32 master
-  bool leaves = false;  ///< the gradient's sum is offloaded to the host (engine/zero/host_sum.h)
+  int world = 1;   ///< ranks among which it is sharded and reduced
+  int states = 2;  ///< of the optimizer, without the fp32 master
+  bool leaves =
+      false;  ///< the gradient's sum is offloaded to the host (engine/zero/flat/host_sum.h)
 };
 
 /// One reduction: the operations before it, the transfer, the operations after it.

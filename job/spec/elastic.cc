@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "job/dsconfig/batch.h"
-#include "job/dsconfig/group_sizes.h"
+#include "job/dsconfig/config/batch.h"
+#include "job/dsconfig/config/group_sizes.h"
 
 namespace dsj::jobspec {
 namespace {

@@ -29,7 +29,7 @@ struct ElasticSizes {
 /// Sizes from minReplicas to maxReplicas. With ds_config's `elasticity`: those whose number of
 /// ranks is one of its world sizes. Without it, train_batch_size and the micro-batch must be given,
 /// and the accumulation must be a whole number. The groups of hpZ, MiCS or sequence_parallel_size
-/// must divide the ranks (dsconfig/group_sizes.h). Empty without a finding if `elasticity` itself
+/// must divide the ranks (dsconfig/config/group_sizes.h). Empty without a finding if `elasticity` itself
 /// is wrong, which dsconfig::resolve() reports.
 ElasticSizes elastic_sizes(const ElasticInput& in);
 

@@ -1,6 +1,6 @@
 // A DeepSpeedJob as the user wrote it, from a YAML manifest or from a torchrun line. Both give the
 // same struct, so `dsj run`, `dsj plan` and `dsj validate` treat them alike. Reads files and starts
-// nothing; does not check ds_config (dsconfig/check.h and resolve.h do).
+// nothing; does not check ds_config (dsconfig/read/check.h and resolve.h do).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/read/reader.h"
 #include "job/dsconfig/resolve.h"
 #include "job/job_file.h"
 #include "job/spec/policies.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/result.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/read/reader.h"
 
 namespace dsj::jobspec {
 

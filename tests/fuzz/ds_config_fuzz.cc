@@ -1,6 +1,6 @@
 // ds_config text (Hjson): read, checked against the key table, resolved.
-#include "job/dsconfig/check.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/read/check.h"
+#include "job/dsconfig/read/reader.h"
 #include "job/dsconfig/resolve.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -243,7 +243,7 @@ def the_plain_loop_trains_the_same_model(rehearsal):
 def a_shortage_is_read_as_it_is_said(_rehearsal):
     import test_steps
     said = ("out of GPU memory: gradients asked for 2.0 GiB, 512.0 MiB of 40.0 GiB are free",
-            "dsj plan: zero_optimization.stage 2 makes it fit")  # engine/train/out_of_memory.h
+            "dsj plan: zero_optimization.stage 2 makes it fit")  # engine/train/inputs/out_of_memory.h
     expect(test_steps.shortage_of("\n".join(said))["class"] == "gradients", "its class")
     for text in ("", *said):
         try:

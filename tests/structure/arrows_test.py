@@ -22,10 +22,16 @@ ARROWS = {
     "job": ["common"],
     "job/report": ["common", "job"],
     "job/layout": ["common", "job"],
-    "job/dsconfig": ["common", "job", "job/layout"],
-    "job/plan": ["common", "job", "job/layout", "job/dsconfig"],
-    "job/roofline": ["common", "job", "job/layout", "job/dsconfig", "job/plan"],
-    "job/spec": ["common", "job", "job/layout", "job/dsconfig"],
+    # The resolved config and what can be computed from it; the table of keys; a file as its values and positions; what each
+    # section decides; all of it in order.
+    "job/dsconfig/config": ["common", "job"],
+    "job/dsconfig/keys": ["common", "job/dsconfig/config"],
+    "job/dsconfig/read": ["common", "job", "job/dsconfig/config", "job/dsconfig/keys"],
+    "job/dsconfig/sections": ["common", "job", "job/dsconfig/config", "job/dsconfig/keys", "job/dsconfig/read"],
+    "job/dsconfig": ["job", "job/dsconfig/config", "job/dsconfig/read", "job/dsconfig/sections"],
+    "job/plan": ["common", "job", "job/layout", "job/dsconfig/config"],
+    "job/roofline": ["common", "job", "job/layout", "job/dsconfig/config", "job/plan"],
+    "job/spec": ["common", "job", "job/layout", "job/dsconfig", "job/dsconfig/config", "job/dsconfig/read"],
     "kube": ["common", "common/files", "common/http"],
     # What ranks show and who hangs; whom worker 0 lets in; what agents say to each other and how it travels; whose link is
     # slow; who decides for the gang; then processes; then what is told of them.
@@ -38,12 +44,12 @@ ARROWS = {
     "agent/health": ["common"],
     "agent/ranks": ["common", "job", "agent/stacks", "agent/wire"],
     "agent/status": ["common", "job", "job/report", "common/files", "common/http", "kube", "agent/gang", "agent/wire"],
-    "agent": ["common", "common/version", "job", "job/report", "common/files", "common/http", "job/layout", "job/dsconfig",
-              "job/spec", "kube", "agent/diagnose", "agent/gang", "agent/health", "agent/join", "agent/links", "agent/ranks",
+    "agent": ["common", "common/version", "job", "job/report", "common/files", "common/http", "job/layout", "job/spec",
+              "kube", "agent/diagnose", "agent/gang", "agent/health", "agent/join", "agent/links", "agent/ranks",
               "agent/stacks", "agent/status", "agent/wire"],
     # What is seen of a job and judged of its spec; the objects that a job has; what is wanted of them; how that is written;
     # who asks for it, when, and who is told.
-    "operator/observe": ["common", "job", "job/report", "job/dsconfig", "job/spec", "kube"],
+    "operator/observe": ["common", "job", "job/report", "job/spec", "kube"],
     "operator/render": ["common", "job", "job/spec", "kube", "operator/observe", "operator/webhook"],
     "operator/decide": ["common", "job", "job/report", "job/spec", "operator/observe", "operator/render"],
     "operator/act": ["common", "job", "job/spec", "kube", "operator/observe", "operator/render", "operator/webhook"],
@@ -51,20 +57,21 @@ ARROWS = {
                        "operator/act", "operator/webhook"],
     "operator": ["common", "common/version", "job", "job/spec", "common/http", "kube", "operator/observe", "operator/render", "operator/decide",
                  "operator/act", "operator/serve", "operator/webhook"],
-    "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
+    "operator/webhook": ["common", "common/http", "job/spec", "kube"],
     # Jobs of other tools; what every verb checks of a job before it acts; the verbs; those that are rooms of their own.
-    "cli/import": ["common", "common/files", "job", "job/dsconfig", "job/spec"],
-    "cli/check": ["common", "common/files", "job", "job/layout", "job/dsconfig", "job/plan", "job/spec", "agent/ranks",
-                  "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer", "engine/weights",
-                  "engine/checkpoint", "engine/deepspeed"],
-    "cli": ["common", "common/files", "job", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
-            "job/spec", "cli/check", "cli/import", "engine/data", "engine/data/batches", "engine/data/tokenizer",
-            "engine/weights", "engine/checkpoint", "engine/deepspeed", "engine/gguf",
-            "engine/optim"],  # optim: the rates of a schedule, for the plan
-    "cli/run": ["common", "common/files", "job", "job/report", "job/dsconfig", "job/spec", "agent", "agent/gang",
+    "cli/import": ["common", "common/files", "job", "job/dsconfig/read", "job/spec"],
+    "cli/check": ["common", "common/files", "job", "job/layout", "job/dsconfig", "job/dsconfig/keys", "job/plan", "job/spec",
+                  "agent/ranks", "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer",
+                  "engine/weights", "engine/checkpoint", "engine/deepspeed"],
+    "cli": ["common", "common/files", "job", "job/layout", "job/dsconfig/keys", "job/dsconfig/read", "job/plan",
+            "job/roofline", "job/spec", "cli/check", "cli/import", "engine/data", "engine/data/batches",
+            "engine/data/tokenizer", "engine/weights", "engine/checkpoint", "engine/deepspeed", "engine/gguf",
+            "engine/optim"],  # the rates of a schedule, for the plan
+    "cli/run": ["common", "common/files", "job", "job/report", "job/dsconfig/config", "job/spec", "agent", "agent/gang",
                 "agent/ranks", "cli", "cli/check", "engine/data/files", "engine/weights", "engine/checkpoint"],
     "cli/plot": ["common", "common/files", "job", "job/report", "cli", "cli/check", "cli/run"],
-    "cli/tune": ["common", "common/files", "job", "job/dsconfig", "job/plan", "job/spec", "agent/ranks", "cli", "cli/check"],
+    "cli/tune": ["common", "common/files", "job", "job/dsconfig/keys", "job/dsconfig/read", "job/dsconfig/sections",
+                 "job/plan", "job/spec", "agent/ranks", "cli", "cli/check"],
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli", "cli/plot"],
     "cli/main.cc": ["common", "common/files", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
@@ -87,11 +94,11 @@ ARROWS = {
                     "engine/weights"],
     # Another engine's checkpoints, in and out.
     "engine/deepspeed": ["common", "common/files", "engine/weights", "engine/checkpoint"],
-    "engine/optim": ["common", "job/dsconfig"],
+    "engine/optim": ["common", "job/dsconfig/config"],
     "engine/kernels": ["engine/optim"],
     "engine/kernels/cuda": ["engine/kernels", "engine/optim"],
     "engine/aio": ["common"],
-    "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig"],
+    "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig/config"],
     "engine/memory": ["common"],
     # The flight log; lanes of a device; how 16-bit elements are read and rounded.
     "engine/comm": ["common", "job", "engine/device", "engine/kernels", "engine/memory"],
@@ -106,20 +113,45 @@ ARROWS = {
     "engine/comm/gloo_shim/gloo/rendezvous": [],
     "engine/comm/gloo_shim/gloo/transport": [],
     "engine/device": ["common", "engine/kernels", "engine/memory", "engine/optim"],
-    "engine/zero": ["common", "job/layout", "job/dsconfig", "job/plan", "engine/memory", "engine/comm", "engine/weights",
-                    "engine/checkpoint", "engine/optim", "engine/device", "engine/aio", "common/files"],
-    "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero",
+    # Parts on disk and in host memory; a unit's parameters, masters and gradients; updates that see more than elements; the
+    # state of all units.
+    "engine/zero/storage": ["common", "job/layout", "job/dsconfig/config", "job/plan", "engine/aio", "engine/device",
+                            "engine/memory", "engine/optim"],
+    "engine/zero/flat": ["common", "job/layout", "job/plan", "engine/comm", "engine/device", "engine/memory", "engine/optim",
+                         "engine/zero/storage"],
+    "engine/zero/methods": ["common", "job/layout", "job/dsconfig/config", "job/plan", "engine/checkpoint", "engine/comm",
+                            "engine/memory", "engine/optim", "engine/zero/flat"],
+    "engine/zero": ["common", "job/layout", "job/dsconfig/config", "job/plan", "engine/checkpoint", "engine/comm",
+                    "engine/device", "engine/weights", "engine/zero/flat", "engine/zero/methods", "engine/zero/storage"],
+    "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero", "engine/zero/flat",
                       "engine/comm"],  # attention of cut rows exchanges heads
-    "engine/train": ["common", "common/version", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan",
-                     "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer", "engine/weights",
-                     "engine/checkpoint", "engine/deepspeed", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
-                     "engine/device", "engine/zero", "engine/models", "engine/observe", "engine/cuda"],
-    "engine": ["common", "common/version", "engine/train"],
+    # What a rank starts from; a step and what it measures; what is loaded and saved; a model that answers; the run.
+    "engine/train/inputs": ["common", "common/files", "job", "job/report", "job/layout", "job/dsconfig/config",
+                            "job/dsconfig/keys", "job/dsconfig", "job/plan", "engine/checkpoint", "engine/comm",
+                            "engine/cuda", "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer",
+                            "engine/device", "engine/kernels", "engine/memory", "engine/weights"],
+    "engine/train/step": ["common", "common/files", "job", "job/dsconfig/config", "job/dsconfig/keys", "job/plan",
+                          "engine/comm", "engine/data/batches", "engine/data/files", "engine/device", "engine/kernels",
+                          "engine/models", "engine/observe", "engine/optim", "engine/train/inputs", "engine/weights",
+                          "engine/zero", "engine/zero/flat", "engine/zero/storage"],
+    "engine/train/state": ["common", "common/version", "common/files", "job", "job/layout", "job/plan", "engine/checkpoint",
+                           "engine/comm", "engine/deepspeed", "engine/kernels", "engine/train/inputs", "engine/train/step",
+                           "engine/weights", "engine/zero", "engine/zero/storage"],
+    "engine/train/answer": ["common", "common/files", "job", "job/layout", "engine/comm", "engine/data",
+                            "engine/data/tokenizer", "engine/memory", "engine/models", "engine/train/inputs",
+                            "engine/weights"],
+    "engine/train": ["common", "common/files", "job", "job/dsconfig/keys", "job/plan", "engine/checkpoint", "engine/comm",
+                     "engine/data/batches", "engine/device", "engine/memory", "engine/observe", "engine/optim",
+                     "engine/train/inputs", "engine/train/state", "engine/train/step", "engine/weights", "engine/zero/flat",
+                     "engine/zero/storage"],
+    "engine": ["common", "common/version", "engine/train", "engine/train/answer"],
 }
 # Each is the sorted modules that reach each other. A circle that is not here fails, and so does an entry that is gone.
 KNOWN_CIRCLES = set()
 TOPS = ("common", "job", "kube", "operator", "agent", "engine", "cli", "tools")  # with arrows; circles are sought in tests, too
-TORCH_ROOMS = {"engine/cuda/plugin", "engine/memory", "engine/comm", "engine/device", "engine/zero", "engine/models", "engine/train", "engine"}
+TORCH_ROOMS = {"engine/cuda/plugin", "engine/memory", "engine/comm", "engine/device", "engine/zero/storage",
+               "engine/zero/flat", "engine/zero/methods", "engine/zero", "engine/models", "engine/train/inputs",
+               "engine/train/step", "engine/train/state", "engine/train/answer", "engine/train", "engine"}
 # What a device queues goes through engine/device/streams.h: who else names streams, events and page-locked memory.
 LANES = re.compile(r"VirtualGuardImpl|c10::Event|c10::Stream|cudaEvent|cudaStreamWait|getStreamFromPool|pinned_memory|cudaHostAlloc")
 LANES_ARE_MADE_IN = {"engine/device/lanes.cc", "engine/cuda/plugin/plugin.cc"}

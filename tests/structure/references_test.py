@@ -5,7 +5,7 @@ It checks
 - relative links in pages: the file must exist, and so must the heading behind a #;
 - paths in every text file that begin with a folder of the repository and end with a file extension or a slash
   (docs/plan.md, tests/run/): they must exist. NAME, X, *, {a,b} and {name} in them are placeholders;
-- modules in a page's `code` (`engine/zero/flat`): a folder, or a file without its extension, must exist;
+- modules in a page's `code` (`engine/zero/flat/flat`): a folder, or a file without its extension, must exist;
 - file names without such a folder in comments (flat.h, ../README.md): the path of some file must end like this;
 - section numbers after the name of a page ("models.md 3.2"): the page must have a heading with this number.
 It first checks itself with planted references.

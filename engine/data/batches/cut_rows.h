@@ -1,4 +1,4 @@
-// Cuts rows to a length, for a curriculum by length (job/dsconfig/data_efficiency_config.h). Pure.
+// Cuts rows to a length, for a curriculum by length (job/dsconfig/config/data_efficiency_config.h). Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Identifies a run's rows by content, so that a later attempt can check that its rows are the same
-// in the same order. A checkpoint records it (engine/train/run_state.h), and so does `dsj run`.
+// in the same order. A checkpoint records it (engine/train/step/run_state.h), and so does `dsj run`.
 #pragma once
 
 #include <cstdint>

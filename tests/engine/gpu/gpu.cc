@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "engine/train/accelerator.h"
+#include "engine/train/inputs/accelerator.h"
 #include "test_paths.h"
 
 namespace dsj::gpu {

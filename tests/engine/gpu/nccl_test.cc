@@ -11,7 +11,7 @@
 #include "common/files/posix_files.h"
 #include "engine/comm/single.h"
 #include "engine/device/device.h"
-#include "engine/train/step.h"
+#include "engine/train/step/step.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/model_state.h"
 #include "tests/engine/comm/ranks.h"

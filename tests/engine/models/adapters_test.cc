@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "engine/zero/scalar_type.h"
+#include "engine/zero/storage/scalar_type.h"
 #include "test_paths.h"
 #include "tests/engine/support/ranks.h"
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "engine/zero/scalar_type.h"
+#include "engine/zero/storage/scalar_type.h"
 #include "tests/engine/support/fixtures.h"
 #include "tests/engine/support/ranks.h"
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "engine/zero/scalar_type.h"
+#include "engine/zero/storage/scalar_type.h"
 #include "test_paths.h"
 #include "tests/engine/support/fixtures.h"
 #include "tests/engine/support/ranks.h"

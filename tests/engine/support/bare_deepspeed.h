@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/dsconfig/loss_normalization.h"
+#include "job/dsconfig/config/loss_normalization.h"
 #include "job/training_args.h"
 
 namespace dsj::testing_support {

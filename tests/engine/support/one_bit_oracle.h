@@ -1,5 +1,5 @@
 // The 1-bit arithmetic of all ranks in one place, slowly: the oracle of comm/compressed.h and of
-// zero/one_bit.h. Written from the rules (docs/optimizers.md), with none of the engine's code.
+// zero/methods/one_bit.h. Written from the rules (docs/optimizers.md), with none of the engine's code.
 #pragma once
 
 #include <ATen/ATen.h>

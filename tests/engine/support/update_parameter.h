@@ -5,7 +5,7 @@
 
 #include <variant>
 
-#include "engine/zero/update.h"
+#include "engine/zero/flat/update.h"
 
 namespace dsj::testing_support {
 

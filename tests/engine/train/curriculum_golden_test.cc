@@ -13,10 +13,10 @@
 
 #include "common/files/posix_files.h"
 #include "engine/data/batches/cut_rows.h"
-#include "engine/train/micro_batch.h"
-#include "engine/train/step.h"
+#include "engine/train/step/micro_batch.h"
+#include "engine/train/step/step.h"
 #include "engine/weights/weight_source.h"
-#include "job/dsconfig/metric_curriculum.h"
+#include "job/dsconfig/keys/metric_curriculum.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
 #include "tests/engine/support/bare_deepspeed.h"

@@ -2,7 +2,7 @@
 // auxiliary loss over micro-batches and ranks.
 #include <algorithm>
 
-#include "engine/train/evaluate.h"
+#include "engine/train/step/evaluate.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

@@ -13,7 +13,7 @@
 
 #include "common/files/posix_files.h"
 #include "engine/optim/lr_schedule.h"
-#include "engine/train/step.h"
+#include "engine/train/step/step.h"
 #include "engine/weights/weight_source.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"

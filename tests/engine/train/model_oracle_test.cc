@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files/posix_files.h"
-#include "engine/train/step.h"
+#include "engine/train/step/step.h"
 #include "test_paths.h"
 #include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/micro_batch.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/optim/lr_schedule.h"
-#include "engine/train/loading.h"
+#include "engine/train/state/loading.h"
 #include "job/dsconfig/resolve.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/muon_plan.h"

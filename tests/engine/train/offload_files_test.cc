@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "engine/zero/storage_error.h"
+#include "engine/zero/storage/storage_error.h"
 #include "job/plan/zero_plan.h"
 #include "tests/engine/train/offload_support.h"
 
@@ -39,9 +39,10 @@ TEST(OffloadFiles, LieUnderNvmePath) {
   EXPECT_EQ(std::ranges::count_if(
                 notes, [](const auto& note) { return note.find("on NVMe: ") != note.npos; }),
             2);
-  EXPECT_EQ(std::ranges::count_if(
-                notes, [](const auto& note) { return note.starts_with("pin_memory has no effect"); }),
-            1);
+  EXPECT_EQ(
+      std::ranges::count_if(
+          notes, [](const auto& note) { return note.starts_with("pin_memory has no effect"); }),
+      1);
 }
 
 /// The files of `run` add what is done with them to `events`.

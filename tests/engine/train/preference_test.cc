@@ -9,10 +9,10 @@
 
 #include "engine/data/batches/sampler.h"
 #include "engine/data/dataset.h"
-#include "engine/train/evaluate_answers.h"
-#include "engine/train/micro_batch.h"
-#include "engine/train/references.h"
-#include "job/dsconfig/loss_normalization.h"
+#include "engine/train/step/evaluate_answers.h"
+#include "engine/train/step/micro_batch.h"
+#include "engine/train/step/references.h"
+#include "job/dsconfig/config/loss_normalization.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

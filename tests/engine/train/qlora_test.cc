@@ -222,7 +222,7 @@ void change_element(const std::string& path, const std::string& name, int64_t el
   ASSERT_TRUE(file.good());
 }
 
-/// A run refuses the base by this name (engine/train/finite_guard.h).
+/// A run refuses the base by this name (engine/train/step/finite_guard.h).
 TEST(Qlora, AWeightThatIsNotFiniteIsNamed) {
   testing_support::run_ranks(1, [&](comm::Collectives& group, memory::Ledger&) {
     const SmallRun run = on_four_bits(1, 0);

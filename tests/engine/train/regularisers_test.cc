@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/data/batches/batch.h"
-#include "engine/train/micro_batch.h"
+#include "engine/train/step/micro_batch.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

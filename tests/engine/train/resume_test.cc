@@ -7,7 +7,7 @@
 
 #include "engine/checkpoint/search.h"
 #include "engine/checkpoint/writer.h"
-#include "engine/train/saving.h"
+#include "engine/train/state/saving.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

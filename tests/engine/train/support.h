@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/files/posix_files.h"
-#include "engine/train/step.h"
+#include "engine/train/step/step.h"
 #include "engine/weights/weight_source.h"
 #include "test_paths.h"
 #include "tests/engine/support/fixtures.h"

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <random>
 
-#include "engine/zero/block_gather.h"
-#include "engine/zero/block_reduction.h"
+#include "engine/zero/flat/block_gather.h"
+#include "engine/zero/flat/block_reduction.h"
 #include "job/wire_blocks.h"
 #include "tests/engine/support/coded.h"
 #include "tests/engine/support/ranks.h"

@@ -14,7 +14,7 @@
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/checkpoint/reader.h"
-#include "engine/zero/scalar_type.h"
+#include "engine/zero/storage/scalar_type.h"
 #include "tests/engine/support/fixtures.h"
 #include "tests/engine/support/late_collectives.h"
 #include "tests/engine/support/ranks.h"

@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "engine/zero/update.h"
+#include "engine/zero/flat/update.h"
 
 namespace dsj::zero {
 namespace {

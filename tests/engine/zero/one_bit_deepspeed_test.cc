@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/zero/methods/one_bit.h"
 #include "engine/zero/model_state.h"
-#include "engine/zero/one_bit.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
 #include "tests/engine/support/ranks.h"

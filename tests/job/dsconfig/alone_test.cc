@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "job/dsconfig/keys.h"
+#include "job/dsconfig/keys/keys.h"
 #include "job/dsconfig/resolve.h"
 #include "tests/support/json_path.h"
 

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <map>
 
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/read/reader.h"
 #include "job/dsconfig/resolve.h"
 #include "tests/job/dsconfig/shared_files.h"
 

@@ -5,9 +5,9 @@
 #include <iostream>
 #include <map>
 
-#include "job/dsconfig/check.h"
-#include "job/dsconfig/keys.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/keys/keys.h"
+#include "job/dsconfig/read/check.h"
+#include "job/dsconfig/read/reader.h"
 #include "tests/job/dsconfig/shared_files.h"
 
 namespace dsj::dsconfig {

@@ -10,10 +10,10 @@
 #include <set>
 
 #include "common/text.h"
-#include "job/dsconfig/keys.h"
-#include "job/dsconfig/reader.h"
+#include "job/dsconfig/keys/keys.h"
+#include "job/dsconfig/keys/resolved_json.h"
+#include "job/dsconfig/read/reader.h"
 #include "job/dsconfig/resolve.h"
-#include "job/dsconfig/resolved_json.h"
 #include "test_paths.h"
 #include "tests/job/dsconfig/shared_files.h"
 

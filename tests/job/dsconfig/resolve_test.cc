@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "job/dsconfig/resolved_json.h"
+#include "job/dsconfig/keys/resolved_json.h"
 #include "tests/job/dsconfig/said.h"
 
 namespace dsj::dsconfig {

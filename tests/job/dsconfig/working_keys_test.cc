@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "job/dsconfig/keys.h"
+#include "job/dsconfig/keys/keys.h"
+#include "job/dsconfig/keys/resolved_json.h"
 #include "job/dsconfig/resolve.h"
-#include "job/dsconfig/resolved_json.h"
 
 namespace dsj::dsconfig {
 namespace {

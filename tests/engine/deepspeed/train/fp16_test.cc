@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "engine/deepspeed/checkpoint.h"
-#include "engine/train/loading.h"
+#include "engine/train/state/loading.h"
 #include "test_paths.h"
 #include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/support/golden_steps.h"

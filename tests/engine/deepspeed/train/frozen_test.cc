@@ -1,7 +1,7 @@
 // Runs that go on from a checkpoint of DeepSpeed 0.19.8 in which the embedding and an MLP were frozen
 // (tests/fixtures/ds-frozen, made by `scripts/oracle.sh frozen`): the next losses are DeepSpeed's, what was frozen stays
 // frozen over attempts and in what is exported, and what cannot be gone on with is refused.
-#include "engine/train/frozen.h"
+#include "engine/train/state/frozen.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -14,8 +14,8 @@
 #include "engine/checkpoint/reader.h"
 #include "engine/deepspeed/convert.h"
 #include "engine/optim/lr_schedule.h"
-#include "engine/train/loading.h"
-#include "engine/train/saving.h"
+#include "engine/train/state/loading.h"
+#include "engine/train/state/saving.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
 #include "tests/engine/support/bare_deepspeed.h"
