@@ -10,7 +10,6 @@
 #include <span>
 
 #include "cli/check/hub_cache.h"
-#include "cli/check/open_rows.h"
 #include "cli/input.h"
 #include "cli/result_format.h"
 #include "cli/verbs.h"
@@ -19,6 +18,7 @@
 #include "common/grouped.h"
 #include "common/host.h"
 #include "engine/data/row_sizes.h"
+#include "engine/rows/job_rows.h"
 #include "job/layout/trained_model.h"
 #include "job/plan/memory_input.h"
 
@@ -87,8 +87,9 @@ Result<JobRows> open_job(const DataOptions& options) {
           find_model(training.model_name_or_path, hub_cache_directory()));
   DSJ_TRY(const layout::ModelConfig model,
           layout::read_trained_model(directory, training.objective == "reward"));
-  DSJ_TRY(open.tokenizer, tokenizer_of(directory));
-  DSJ_TRY(open.how, rows_options(training, model));
+  DSJ_TRY(open.tokenizer, data::tokenizer_of(directory));
+  DSJ_TRY_STATUS(data::choose_eos(training, open.tokenizer.get()));
+  DSJ_TRY(open.how, data::job_rows_options(training, model));
   open.longest = plan::longest_sample(training, model);
   return open;
 }

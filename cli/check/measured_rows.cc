@@ -50,7 +50,7 @@ json lengths_json(const std::vector<data::RowSize>& rows) {
 
 Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job,
                                                          const layout::ModelConfig& model,
-                                                         const OpenRows& open) {
+                                                         const data::JobRows& open) {
   const TrainingArgs& training = job.training;
   const int64_t longest = plan::longest_row(training, model);
   const data::Dataset& dataset = *open.rows;

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/check/open_rows.h"
 #include "engine/data/batches/packs.h"
 #include "engine/data/long_rows.h"
 #include "engine/data/row_sizes.h"
+#include "engine/rows/job_rows.h"
 #include "job/plan/memory_input.h"
 #include "job/spec/job.h"
 
@@ -29,7 +29,7 @@ struct MeasuredRows {
 /// too many to read them all.
 Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job,
                                                          const layout::ModelConfig& model,
-                                                         const OpenRows& open);
+                                                         const data::JobRows& open);
 
 /// Sets the largest micro-batches of the run in `input`.
 void count_with(const MeasuredRows& rows, const jobspec::Job& job, plan::MemoryInput& input);

@@ -210,16 +210,16 @@ class Look {
       around_.no_data = "the model cannot be read here";
       return;
     }
-    auto open = std::make_shared<OpenRows>();
-    auto tokenizer = tokenizer_of(around_.model_directory);
+    auto open = std::make_shared<data::JobRows>();
+    auto tokenizer = data::tokenizer_of(around_.model_directory);
     if (!tokenizer) return no_rows("modelNameOrPath", tokenizer.error());
     open->tokenizer = std::move(*tokenizer);
     if (open->tokenizer)
       for (const std::string& note : open->tokenizer->notes())
         add(Severity::Warning, "spec.training.modelNameOrPath", note);
-    if (const Status chosen = choose_eos(open->tokenizer.get()); !chosen)
+    if (const Status chosen = data::choose_eos(job_.training, open->tokenizer.get()); !chosen)
       problem("eosToken", chosen.error());
-    const auto options = rows_options(job_.training, *around_.model);
+    const auto options = data::job_rows_options(job_.training, *around_.model);
     if (!options) return no_rows("datasetWeights", options.error());
     auto dataset = data::Dataset::open(path, open->tokenizer.get(), *options);
     if (!dataset) return no_rows("dataPath", dataset.error());
@@ -251,20 +251,13 @@ class Look {
       add(Severity::Warning, std::string("spec.training.") + field, path + ": " + note);
   }
 
-  /// Sets the eos token that the job names.
-  Status choose_eos(data::Tokenizer* tokenizer) {
-    const auto& eos = job_.training.eos_token;
-    if (!eos) return {};
-    if (tokenizer == nullptr) return bad_input("the model has no tokenizer for this eos token", "");
-    return tokenizer->set_eos(*eos);
-  }
-
   void no_rows(const char* field, const Error& error) {
     around_.no_data = error.to_string();
     problem(field, error);
     if (files_are_ == FilesAre::Here) return;
     // Rows can be counted without a tokenizer.
-    const auto options = rows_options(job_.training, around_.model.value_or(layout::ModelConfig()));
+    const auto options =
+        data::job_rows_options(job_.training, around_.model.value_or(layout::ModelConfig()));
     if (!options) return;
     if (const auto count = data::Dataset::count_rows(files_, job_.training.data_path, *options))
       around_.facts.dataset_rows = *count;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/check/open_rows.h"
+#include "engine/rows/job_rows.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
 #include "job/spec/job.h"
@@ -30,9 +30,10 @@ enum class FilesAre {
 struct Surroundings {
   dsconfig::Facts facts;
   std::optional<layout::ModelConfig> model;
-  std::string model_directory;           ///< absolute path; set with `model`
-  std::optional<LoraArgs> lora;          ///< resolved against the model
-  std::shared_ptr<const OpenRows> data;  ///< null if it cannot be read here; `no_data` says why
+  std::string model_directory;   ///< absolute path; set with `model`
+  std::optional<LoraArgs> lora;  ///< resolved against the model
+  std::shared_ptr<const data::JobRows>
+      data;  ///< null if it cannot be read here; `no_data` says why
   std::string no_data;
   std::vector<dsconfig::Finding> findings;
   /// Set if the number of steps depends on the packing of rows.

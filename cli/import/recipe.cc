@@ -124,6 +124,8 @@ class RecipeImport {
   using Takers = std::map<std::string, Taker>;
   static const Takers& axolotl_keys();
   void axolotl_datasets(const std::string& key, const json& value);
+  void axolotl_adapter(const std::string& key, const json& value);
+  void axolotl_unfrozen(const std::string& key, const json& value);
 
   double number(const char* key, double otherwise) const {
     const json value = document_.value(key, json());
@@ -347,6 +349,32 @@ bool computes_the_same(const std::string& plugin) {
          plugin.find("cut_cross_entropy") != std::string::npos;
 }
 
+void RecipeImport::axolotl_adapter(const std::string& key, const json& value) {
+  if (value == "lora" || value == "qlora") give("use_peft", "True");
+  if (value != "qlora") return;
+  const json& given = json_child(document_, "bnb_config_kwargs");
+  if (document_.value("load_in_4bit", json()) != true)
+    lose(key, "load_in_4bit: true is missing: the base stays in 16 bits");
+  else if (!given.is_object() || !given.contains("bnb_4bit_use_double_quant"))
+    give("bnb_4bit_use_double_quant", "True");  // as in axolotl
+}
+
+/// Regular expressions over names in which a dot is a dot, and perhaps a range of rows.
+void RecipeImport::axolotl_unfrozen(const std::string& key, const json& value) {
+  if (says("adapter")) return lose(key, "adapters alone are trained beside it");
+  std::vector<std::string> parts;
+  for (const json& one : value.is_array() ? value : json::array({value})) {
+    std::string part;  // with escaped dots
+    for (const char c : argument_word(one)) part += c == '.' ? "\\." : std::string(1, c);
+    if (part.ends_with(']') && part.rfind(':') > part.rfind('['))
+      return need("spec.training.trainableParameters",
+                  key + " " + argument_word(one) +
+                      ": some rows of a weight alone cannot be trained; name the weight");
+    parts.push_back(part);
+  }
+  give("trainable_parameters", either(parts));
+}
+
 /// axolotl's keys that are more than a renamed argument.
 const RecipeImport::Takers& RecipeImport::axolotl_keys() {
   // "auto", "full", "unsloth", "offload": other ways to compute the same result
@@ -379,16 +407,8 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
       {"save_steps", kSteps},
       {"val_set_size",
        [](RecipeImport& in, const std::string&, const json& value) { in.validation(value); }},
-      {"adapter",
-       [](RecipeImport& in, const std::string& key, const json& value) {
-         if (value == "lora" || value == "qlora") in.give("use_peft", "True");
-         if (value != "qlora") return;
-         const json& given = json_child(in.document_, "bnb_config_kwargs");
-         if (in.document_.value("load_in_4bit", json()) != true)
-           in.lose(key, "load_in_4bit: true is missing: the base stays in 16 bits");
-         else if (!given.is_object() || !given.contains("bnb_4bit_use_double_quant"))
-           in.give("bnb_4bit_use_double_quant", "True");  // as in axolotl
-       }},
+      {"adapter", [](RecipeImport& in, const std::string& key,
+                     const json& value) { in.axolotl_adapter(key, value); }},
       {"rl",
        [](RecipeImport& in, const std::string&, const json& value) {
          in.give("objective", value == "ipo" ? "dpo" : argument_word(value));
@@ -399,21 +419,8 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
          if (!value.is_object()) return in.lose(key, "expected an object");
          for (const auto& [name, setting] : value.items()) in.give(name, argument_word(setting));
        }},
-      {"unfrozen_parameters",
-       [](RecipeImport& in, const std::string& key, const json& value) {
-         if (in.says("adapter")) return in.lose(key, "adapters alone are trained beside it");
-         std::vector<std::string> parts;
-         for (const json& one : value.is_array() ? value : json::array({value})) {
-           std::string part;  // an escaped dot
-           for (const char c : argument_word(one)) part += c == '.' ? "\\." : std::string(1, c);
-           if (part.ends_with(']') && part.rfind(':') > part.rfind('['))
-             return in.need("spec.training.trainableParameters",
-                            key + " " + argument_word(one) +
-                                ": some rows of a weight alone cannot be trained; name the weight");
-           parts.push_back(part);
-         }
-         in.give("trainable_parameters", either(parts));
-       }},
+      {"unfrozen_parameters", [](RecipeImport& in, const std::string& key,
+                                 const json& value) { in.axolotl_unfrozen(key, value); }},
       {"lora_target_linear",
        [](RecipeImport& in, const std::string&, const json& value) {
          if (value == true) in.give("lora_target_modules", "all-linear");

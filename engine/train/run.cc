@@ -170,6 +170,56 @@ std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv&
       host);
 }
 
+comm::Options group_options(const RankEnv& env, at::Device device, const plan::RankGroups& sizes,
+                            FlightLog& flight) {
+  return {.rank = env.rank,
+          .world = env.world_size,
+          .master_addr = env.master_addr,
+          .master_port = env.master_port,
+          .store_listen_fd = env.store_fd,
+          .timeout = env.collective_timeout,
+          .device = device,
+          .splits = sizes.splits(),
+          .flight = &flight};
+}
+
+void log_rank(const Inputs& in, const RankEnv& env, const Place& place,
+              const comm::Collectives& collectives) {
+  const auto attention =
+      device::of(place.device)
+          .attention_choice(zero::scalar_type(in.config().precision), in.model.head_dim);
+  log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
+            ", backend " + std::string(collectives.backend()) + ", " +
+            std::to_string(at::get_num_threads()) + " threads, on " + place.said +
+            "; attention: " + attention.because);
+}
+
+/// Rank 0: which part of the model is trained.
+void log_trained_part(const Inputs& in, const std::vector<layout::UnitSpec>& units) {
+  std::string base;
+  if (in.lora && in.lora->load_in_4bit)
+    base = std::string("; the base's linear layers are in 4 bits (NF4") +
+           (in.lora->double_quant ? ", scales in 8)" : ")");
+  log::info((in.lora      ? "LoRA: "
+             : in.trained ? "a part of the model: "
+                          : "frozen as in the checkpoint: ") +
+            std::to_string(layout::trainable_numel(units)) + " of " +
+            std::to_string(layout::total_numel(units)) + " parameters are trained" + base);
+}
+
+StepOptions step_options(const Inputs& in, FlightLog& flight, zero::LayerInputs* inputs) {
+  const TrainingArgs& training = in.job.training;
+  return {.recompute = training.gradient_checkpointing.value_or(false),
+          .seed = static_cast<uint64_t>(in.seed()),
+          .normalization = dsconfig::loss_normalization(training),
+          .objective = in.objective,
+          .token_loss = {.smoothing = training.label_smoothing_factor.value_or(0),
+                         .dft = in.objective.dft},
+          .neftune_alpha = training.neftune_noise_alpha.value_or(0),
+          .flight = &flight,
+          .inputs = inputs};
+}
+
 /// `fit`: set once the inputs are known, for out-of-memory errors.
 Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                   std::optional<plan::FitInput>& fit) {
@@ -183,25 +233,12 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   const at::Device device = place.device;
   startup::recorder().stage_ends("device");
   const plan::RankGroups sizes = plan::rank_groups(in.config(), env.world_size);
-  DSJ_TRY(auto group, comm::make_collectives({.rank = env.rank,
-                                              .world = env.world_size,
-                                              .master_addr = env.master_addr,
-                                              .master_port = env.master_port,
-                                              .store_listen_fd = env.store_fd,
-                                              .timeout = env.collective_timeout,
-                                              .device = device,
-                                              .splits = sizes.splits(),
-                                              .flight = &flight}));
+  DSJ_TRY(auto group, comm::make_collectives(group_options(env, device, sizes, flight)));
   startup::recorder().stage_ends("rendezvous");
   observe::CommsLog comms(in.config().observe.comms, env.world_size);
   const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);
   DSJ_TRY(zero::RunGroups groups, zero::RunGroups::make(*collectives, sizes));
-  log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
-            ", backend " + std::string(collectives->backend()) + ", " +
-            std::to_string(at::get_num_threads()) + " threads, on " + place.said + "; attention: " +
-            device::of(device)
-                .attention_choice(zero::scalar_type(in.config().precision), in.model.head_dim)
-                .because);
+  log_rank(in, env, place, *collectives);
   PosixFiles files;
   if (env.world_size > env.local_world_size)
     DSJ_TRY_STATUS(check_one_directory(files, in.job.output_dir, *collectives, device));
@@ -216,34 +253,14 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                                .note = log::info,
                                .warn = [&](const std::string& text) { events.warn(text); }};
   zero::ModelState state(in.model, in.config(), device, groups.groups(), trained, host);
-  if (trained && env.rank == 0) {
-    std::string base;
-    if (in.lora && in.lora->load_in_4bit)
-      base = std::string("; the base's linear layers are in 4 bits (NF4") +
-             (in.lora->double_quant ? ", scales in 8)" : ")");
-    log::info((in.lora      ? "LoRA: "
-               : in.trained ? "a part of the model: "
-                            : "frozen as in the checkpoint: ") +
-              std::to_string(layout::trainable_numel(state.units())) + " of " +
-              std::to_string(layout::total_numel(state.units())) + " parameters are trained" +
-              base);
+  if (env.rank == 0) {
+    if (trained) log_trained_part(in, state.units());
+    warn_of_limits(state, in.config(), env.world_size, events);
+    if (const auto why = plan::dense_because(state.units(), in.config()); !why.empty())
+      events.warn("sparse_gradients: " + why);
   }
-  if (env.rank == 0) warn_of_limits(state, in.config(), env.world_size, events);
-  if (const auto why = plan::dense_because(state.units(), in.config());
-      !why.empty() && env.rank == 0)
-    events.warn("sparse_gradients: " + why);
   const auto inputs = layer_inputs(in, env, device, host);
-  Stepper stepper(in.model, in.config(),
-                  {.recompute = in.job.training.gradient_checkpointing.value_or(false),
-                   .seed = static_cast<uint64_t>(in.seed()),
-                   .normalization = dsconfig::loss_normalization(in.job.training),
-                   .objective = in.objective,
-                   .token_loss = {.smoothing = in.job.training.label_smoothing_factor.value_or(0),
-                                  .dft = in.objective.dft},
-                   .neftune_alpha = in.job.training.neftune_noise_alpha.value_or(0),
-                   .flight = &flight,
-                   .inputs = inputs.get()},
-                  state, device);
+  Stepper stepper(in.model, in.config(), step_options(in, flight, inputs.get()), state, device);
   std::optional<References> references;
   if (in.objective.has_reference()) {
     flight.enter(FlightPhase::Evaluating, 0);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "cli/verbs.h"
+#include "test_paths.h"
 #include "tests/cli/model_files.h"
 
 namespace dsj::cli {
@@ -71,6 +72,25 @@ TEST_F(DataVerb, ShowPrintsTokensWithLossAndCuts) {
   EXPECT_TRUE(says("       2        3  loss    3\n")) << out_;
   EXPECT_EQ(run({"show", job(), "--row", "2"}), 2);
   EXPECT_NE(err_.find("there are 2 rows, counted from 0"), std::string::npos) << err_;
+}
+
+TEST_F(DataVerb, RowsEndWithTheTokenThatTheJobNames) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/preference" / name, folder_ / "model");
+  }
+  write_rows(json::array({{{"instruction", "a"}, {"input", ""}, {"output", "b"}}}));
+  job_["spec"]["training"]["maxSeqLength"] = 200;
+  for (const char* eos : {"<|endoftext|>", "<|im_end|>"}) {
+    job_["spec"]["training"]["eosToken"] = eos;
+    std::ofstream(folder_ / "job.yaml") << job_.dump();
+    ASSERT_EQ(run({"show", job(), "--tokens"}), 0) << err_;
+    EXPECT_EQ(says("<|im_end|>"), eos == std::string("<|im_end|>")) << out_;
+    EXPECT_TRUE(says(eos)) << out_;
+  }
+  job_["spec"]["training"]["eosToken"] = "</s>";
+  std::ofstream(folder_ / "job.yaml") << job_.dump();
+  EXPECT_EQ(run({"show", job()}), 2);
+  EXPECT_NE(err_.find("has no token '</s>'"), std::string::npos) << err_;
 }
 
 TEST_F(DataVerb, CheckCountsCutRowsAndRowsWithoutLoss) {

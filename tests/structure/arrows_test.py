@@ -62,11 +62,11 @@ ARROWS = {
     "cli/import": ["common", "common/files", "job", "job/dsconfig/read", "job/spec"],
     "cli/check": ["common", "common/files", "job", "job/layout", "job/dsconfig", "job/dsconfig/keys", "job/plan", "job/spec",
                   "agent/ranks", "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer",
-                  "engine/weights", "engine/checkpoint", "engine/deepspeed"],
+                  "engine/rows", "engine/weights", "engine/checkpoint", "engine/deepspeed"],
     "cli": ["common", "common/files", "job", "job/layout", "job/dsconfig/keys", "job/dsconfig/read", "job/plan",
             "job/roofline", "job/spec", "cli/check", "cli/import", "engine/data", "engine/data/batches",
-            "engine/data/tokenizer", "engine/weights", "engine/checkpoint", "engine/deepspeed", "engine/gguf",
-            "engine/optim"],  # the rates of a schedule, for the plan
+            "engine/data/tokenizer", "engine/rows", "engine/weights", "engine/checkpoint", "engine/deepspeed",
+            "engine/gguf", "engine/optim"],  # the rates of a schedule, for the plan
     "cli/run": ["common", "common/files", "job", "job/report", "job/dsconfig/config", "job/spec", "agent", "agent/gang",
                 "agent/ranks", "cli", "cli/check", "engine/data/files", "engine/weights", "engine/checkpoint"],
     "cli/plot": ["common", "common/files", "job", "job/report", "cli", "cli/check", "cli/run"],
@@ -86,6 +86,8 @@ ARROWS = {
     "engine/data": ["common", "common/files", "engine/data/text", "engine/data/tokenizer", "engine/data/shapes", "engine/data/chat",
                     "engine/data/files"],
     "engine/data/batches": ["common", "common/files", "engine/data/shapes", "engine/data"],
+    "engine/rows": ["common", "job", "job/layout", "job/dsconfig/config", "job/plan", "engine/data", "engine/data/files",
+                    "engine/data/tokenizer"],  # a job's rows, for the ranks and for the checks before them
     "engine/data/arrow": ["common", "common/files", "engine/data/files"],  # libdsj_columns.so, which is opened, never linked
     "engine/weights": ["common", "job", "common/files", "job/layout"],
     "engine/checkpoint": ["common", "job", "common/files"],
@@ -129,7 +131,7 @@ ARROWS = {
     "engine/train/inputs": ["common", "common/files", "job", "job/report", "job/layout", "job/dsconfig/config",
                             "job/dsconfig/keys", "job/dsconfig", "job/plan", "engine/checkpoint", "engine/comm",
                             "engine/cuda", "engine/data", "engine/data/batches", "engine/data/files", "engine/data/tokenizer",
-                            "engine/device", "engine/kernels", "engine/memory", "engine/weights"],
+                            "engine/device", "engine/kernels", "engine/memory", "engine/rows", "engine/weights"],
     "engine/train/step": ["common", "common/files", "job", "job/dsconfig/config", "job/dsconfig/keys", "job/plan",
                           "engine/comm", "engine/data/batches", "engine/data/files", "engine/device", "engine/kernels",
                           "engine/models", "engine/observe", "engine/optim", "engine/train/inputs", "engine/weights",

@@ -2,16 +2,15 @@
 
 #include <ATen/Parallel.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/files/posix_files.h"
 #include "common/startup_trace.h"
 #include "engine/data/files/data_record.h"
-#include "engine/data/files/row_cache.h"
 #include "engine/data/row_sizes.h"
 #include "engine/data/tokenizer/tokenizer_files.h"
+#include "engine/rows/job_rows.h"
 #include "engine/weights/continued_adapter.h"
 #include "job/layout/trained_model.h"
 #include "job/layout/trained_part.h"
@@ -93,6 +92,65 @@ Result<nlohmann::json> record_data(const Inputs& in, const data::DatasetOptions&
   return to_json(record);
 }
 
+/// The model, and which of its parameters are trained.
+Status read_model(Inputs& in) {
+  const TrainingArgs& training = in.job.training;
+  const auto at_argument = [](const Error& error) {
+    return bad_input(error.message, "training." + error.where, error.hint);
+  };
+  DSJ_TRY(in.model,
+          layout::read_trained_model(training.model_name_or_path, training.objective == "reward"));
+  if (training.lora) {
+    PosixFiles files;
+    auto lora = weights::resolve_adapter(files, in.model, *training.lora);
+    if (!lora) return at_argument(lora.error());
+    in.lora = std::move(*lora);
+    in.trained = in.lora;
+  } else {
+    const auto frozen = layout::frozen_parameters(in.model, training);
+    if (!frozen) return at_argument(frozen.error());
+    if (!frozen->empty()) {
+      DSJ_TRY(in.trained, layout::all_but(in.model, *frozen));
+    }
+  }
+  if (training.neftune_noise_alpha.value_or(0) > 0 && in.model.embedding_scale != 1)
+    return bad_input("NEFTune's noise is not built for models that scale their embeddings",
+                     "training.neftuneNoiseAlpha", "leave it out");
+  return {};
+}
+
+/// Decides every setting of ds_config, now that the rows are counted.
+Status resolve_config(Inputs& in, int world_size) {
+  dsconfig::Facts facts{.world_size = world_size,
+                        .hidden_size = in.model.hidden_size,
+                        .dataset_rows = in.dataset->rows(),
+                        .layers = in.model.num_layers,
+                        .positions = in.model.longest_sequence(),
+                        .positions_learned = in.model.learned_positions};
+  if (in.packs) facts.packed_rows = in.packs->count();
+  in.resolution = dsconfig::resolve(in.job.ds_config, in.job.training, facts);
+  DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
+  const auto units = layout::units_of(in.model, in.trained);
+  DSJ_TRY_STATUS(plan::check_muon(units, in.config()));
+  DSJ_TRY_STATUS(plan::check_one_bit(units, in.config()));
+  return plan::check_row_cut(in.model, in.config());
+}
+
+/// Opens the separate evaluation rows, if there are any and the run evaluates.
+Status open_eval_rows(Inputs& in, const data::DatasetOptions& options) {
+  const auto& eval = in.config().eval;
+  const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;
+  const TrainingArgs& training = in.job.training;
+  const auto [path, dataset] = eval_source(training);
+  if (!evaluates || path.empty()) return {};
+  DSJ_TRY(in.eval_dataset,
+          data::Dataset::open(
+              path, in.tokenizer.get(),
+              data::evaluation_options(options, dataset, training.max_eval_samples.value_or(0))));
+  rotate_answers(in, *in.eval_dataset, 0);
+  return {};
+}
+
 }  // namespace
 
 data::Sampler Inputs::sampler(int64_t world) const {
@@ -143,91 +201,21 @@ Result<Inputs> read_inputs(const RankEnv& env) {
                          std::to_string(env.world_size),
                      env.job_file);
   }
-  DSJ_TRY(in.model,
-          layout::read_trained_model(training.model_name_or_path, training.objective == "reward"));
-  if (training.lora) {
-    PosixFiles files;
-    auto lora = weights::resolve_adapter(files, in.model, *training.lora);
-    if (!lora)
-      return bad_input(lora.error().message, "training." + lora.error().where, lora.error().hint);
-    in.lora = std::move(*lora);
-    in.trained = in.lora;
-  } else {
-    const auto frozen = layout::frozen_parameters(in.model, training);
-    if (!frozen)
-      return bad_input(frozen.error().message, "training." + frozen.error().where,
-                       frozen.error().hint);
-    if (!frozen->empty()) {
-      DSJ_TRY(in.trained, layout::all_but(in.model, *frozen));
-    }
-  }
-  if (training.neftune_noise_alpha.value_or(0) > 0 && in.model.embedding_scale != 1)
-    return bad_input("NEFTune's noise is not built for models that scale their embeddings",
-                     "training.neftuneNoiseAlpha", "leave it out");
-  startup::recorder().stage_ends("settings");
-  if (data::has_tokenizer(training.model_name_or_path)) {
-    DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
-  }
-  if (training.eos_token) {
-    if (!in.tokenizer)
-      return bad_input("the model has no tokenizer for this eos token", "training.eosToken");
-    DSJ_TRY_STATUS(in.tokenizer->set_eos(*training.eos_token));
-  }
-  startup::recorder().stage_ends("tokenizer");
+  DSJ_TRY_STATUS(read_model(in));
   in.objective = dsconfig::objective_of(training);
-  data::DatasetOptions options;
-  options.aim = data::aim_of(dsconfig::name_of(in.objective.kind));
-  options.max_prompt_length = in.objective.max_prompt_length;
-  options.prompt_learned = in.objective.kind == dsconfig::Objective::Kind::Orpo;
-  options.scored = in.objective.scores();
+  startup::recorder().stage_ends("settings");
+  DSJ_TRY(in.tokenizer, data::tokenizer_of(training.model_name_or_path));
+  DSJ_TRY_STATUS(data::choose_eos(training, in.tokenizer.get()));
+  startup::recorder().stage_ends("tokenizer");
+  DSJ_TRY(data::DatasetOptions options, data::job_rows_options(training, in.model));
   options.threads = at::get_num_threads();
-  options.max_seq_length = plan::longest_row(training, in.model);
-  options.vocab_size = in.model.vocab_size;
-  options.chat_template = training.chat_template.value_or("auto");
-  options.chat_date = training.chat_date.value_or("");
-  options.learning = data::learning_of(training.train_on_inputs.value_or(false),
-                                       training.mask_history.value_or(false),
-                                       training.train_on_eos.value_or("turn"));
-  options.dataset = training.dataset.value_or("");
-  options.columns = training.dataset_columns.value_or(nullptr);
-  DSJ_TRY(options.selection,
-          data::selection_of(training.max_samples.value_or(0), training.mix_strategy.value_or(""),
-                             training.dataset_weights.value_or(""), training.val_size.value_or(0),
-                             static_cast<uint64_t>(in.seed())));
-  options.keeps_end = training.truncation_side == "left";
-  options.skips_bad_rows = training.skip_bad_rows.value_or(false);
-  const auto variable = [](const char* name) {
-    return static_cast<const char*>(std::getenv(name));
-  };
-  options.unpack_directory = data::unpack_directory(variable);
-  options.cache_directory = data::row_cache_directory(variable);
   options.cache_writes = env.local_rank == 0;
   DSJ_TRY(in.dataset, data::Dataset::open(training.data_path, in.tokenizer.get(), options));
   DSJ_TRY_STATUS(measure_rows(in, options.max_seq_length));
-  dsconfig::Facts facts{.world_size = env.world_size,
-                        .hidden_size = in.model.hidden_size,
-                        .dataset_rows = in.dataset->rows(),
-                        .layers = in.model.num_layers,
-                        .positions = in.model.longest_sequence(),
-                        .positions_learned = in.model.learned_positions};
-  if (in.packs) facts.packed_rows = in.packs->count();
-  in.resolution = dsconfig::resolve(in.job.ds_config, training, facts);
-  DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
+  DSJ_TRY_STATUS(resolve_config(in, env.world_size));
   DSJ_TRY_STATUS(in.dataset->check_split(in.first_row()));
   rotate_answers(in, *in.dataset, in.first_row());
-  const auto units = layout::units_of(in.model, in.trained);
-  DSJ_TRY_STATUS(plan::check_muon(units, in.config()));
-  DSJ_TRY_STATUS(plan::check_one_bit(units, in.config()));
-  DSJ_TRY_STATUS(plan::check_row_cut(in.model, in.config()));
-  const auto& eval = in.config().eval;
-  const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;
-  if (const auto [path, dataset] = eval_source(training); evaluates && !path.empty()) {
-    DSJ_TRY(in.eval_dataset,
-            data::Dataset::open(
-                path, in.tokenizer.get(),
-                data::evaluation_options(options, dataset, training.max_eval_samples.value_or(0))));
-    rotate_answers(in, *in.eval_dataset, 0);
-  }
+  DSJ_TRY_STATUS(open_eval_rows(in, options));
   if (env.rank == 0) {
     DSJ_TRY(in.data_record, record_data(in, options));
   }
