@@ -28,6 +28,10 @@ inline std::string said(const Resolution& resolution, Finding::Severity severity
   return text;
 }
 
+inline std::string errors_said(const Resolution& resolution) {
+  return said(resolution, Finding::Severity::Error);
+}
+
 /// Of every severity.
 inline std::string said(const Resolution& resolution) {
   std::string text;

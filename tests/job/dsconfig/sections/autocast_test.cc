@@ -19,10 +19,6 @@ Resolution with_autocast(const json& autocast, const json& more = json::object()
   return resolve(config, {.max_steps = 10}, {.world_size = 2});
 }
 
-std::string error(const Resolution& resolution) {
-  return said(resolution, Severity::Error);
-}
-
 const json kAutocastBf16 = {{"enabled", true}, {"dtype", "bfloat16"}};
 const json kAutocastFp16 = {{"enabled", true}, {"dtype", "float16"}};
 
@@ -69,11 +65,11 @@ TEST(Autocast, SafeModules) {
   const auto norm = modules({"torch.nn.LayerNorm"});
   EXPECT_FALSE(norm.runnable());
   EXPECT_NE(said(norm, Severity::Unsupported).find("torch.nn.LayerNorm"), std::string::npos);
-  EXPECT_NE(error(modules({1})).find("expected a list of strings"), std::string::npos);
+  EXPECT_NE(errors_said(modules({1})).find("expected a list of strings"), std::string::npos);
 }
 
 TEST(Autocast, WhatDoesNotGoWithIt) {
-  EXPECT_NE(error(with_autocast({{"enabled", true}})).find("torch_autocast.dtype"),
+  EXPECT_NE(errors_said(with_autocast({{"enabled", true}})).find("torch_autocast.dtype"),
             std::string::npos);
   for (const char* model : {"bf16", "fp16"})
     EXPECT_NE(
@@ -93,7 +89,7 @@ TEST(Autocast, ABf16ModelIsBf16ByItself) {
   for (const int stage : {1, 2, 3}) {
     const json wire = {{"bf16", masters}, {"communication_data_type", "fp32"}};
     const auto both = with_autocast(kAutocastBf16, wire, stage);
-    EXPECT_TRUE(both.runnable()) << error(both) << said(both, Severity::Unsupported);
+    EXPECT_TRUE(both.runnable()) << errors_said(both) << said(both, Severity::Unsupported);
     EXPECT_EQ(both.config.precision, Precision::Bf16);
     EXPECT_EQ(product_type(both.config), Precision::Bf16);
     EXPECT_FALSE(both.config.autocast.on()) << "there is nothing to cast";

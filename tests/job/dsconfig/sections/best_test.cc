@@ -9,10 +9,6 @@ namespace {
 
 using Severity = Finding::Severity;
 
-std::string error(const Resolution& resolution) {
-  return said(resolution, Severity::Error);
-}
-
 /// A run that evaluates and saves every 2 of 20 steps.
 TrainingArgs evaluated() {
   TrainingArgs args;
@@ -41,7 +37,7 @@ TEST(BestTest, EachArgumentReachesItsField) {
   args.early_stopping_patience = 3;
   args.early_stopping_threshold = 0.25;
   const auto r = of(args);
-  ASSERT_TRUE(r.runnable()) << error(r);
+  ASSERT_TRUE(r.runnable()) << errors_said(r);
   const BestConfig& best = r.config.eval.best;
   EXPECT_TRUE(best.load && !best.save && !best.greater);
   EXPECT_EQ(best.patience, 3);
@@ -53,7 +49,7 @@ TEST(BestTest, EachArgumentReachesItsField) {
   args.metric_for_best_model = "eval_loss";
   EXPECT_TRUE(of(args).runnable());
   args.metric_for_best_model = "accuracy";
-  EXPECT_NE(error(of(args)).find("eval_loss is the only one"), std::string::npos);
+  EXPECT_NE(errors_said(of(args)).find("eval_loss is the only one"), std::string::npos);
 }
 
 TEST(BestTest, SavesAndEvaluationsGoTogether) {
@@ -68,15 +64,15 @@ TEST(BestTest, SavesAndEvaluationsGoTogether) {
     args.load_best_model_at_end = true;
     args.save_steps = c.save;
     args.eval_steps = c.eval;
-    EXPECT_EQ(of(args).ok(), c.ok) << c.save << " " << c.eval << " " << error(of(args));
+    EXPECT_EQ(of(args).ok(), c.ok) << c.save << " " << c.eval << " " << errors_said(of(args));
   }
   TrainingArgs args = evaluated();
   args.load_best_model_at_end = true;
   args.save_strategy = "epoch";
-  EXPECT_NE(error(of(args)).find("have to be the same"), std::string::npos);
+  EXPECT_NE(errors_said(of(args)).find("have to be the same"), std::string::npos);
   args.save_strategy = "best";  // saves when it is the best: no multiple is needed
   args.save_steps = 7;
-  EXPECT_TRUE(of(args).runnable()) << error(of(args));
+  EXPECT_TRUE(of(args).runnable()) << errors_said(of(args));
   EXPECT_TRUE(of(args).config.eval.best.save);
   EXPECT_EQ(of(args).config.save.kind, Cadence::Kind::Never);
 }
@@ -86,22 +82,22 @@ TEST(BestTest, AMetricThatIsNotThereIsTheOnlyFinding) {
   TrainingArgs args = evaluated();
   args.load_best_model_at_end = true;
   args.metric_for_best_model = "accuracy";
-  EXPECT_NE(error(of(args)).find("no metric \"accuracy\""), std::string::npos);
+  EXPECT_NE(errors_said(of(args)).find("no metric \"accuracy\""), std::string::npos);
   EXPECT_EQ(said(of(args), Severity::Warning).find("greaterIsBetter"), std::string::npos);
 }
 
 TEST(BestTest, WhatNeedsAMetricOrEvaluations) {
   TrainingArgs args = evaluated();
   args.save_strategy = "best";
-  EXPECT_NE(error(of(args)).find("metricForBestModel"), std::string::npos);
+  EXPECT_NE(errors_said(of(args)).find("metricForBestModel"), std::string::npos);
   args.metric_for_best_model = "loss";
   EXPECT_TRUE(of(args).runnable());
   args.evaluation_strategy = "no";
   args.eval_data_path.reset();
-  EXPECT_NE(error(of(args)).find("needs evaluations"), std::string::npos);
+  EXPECT_NE(errors_said(of(args)).find("needs evaluations"), std::string::npos);
   args = evaluated();
   args.early_stopping_patience = 2;
-  EXPECT_NE(error(of(args)).find("metricForBestModel"), std::string::npos);
+  EXPECT_NE(errors_said(of(args)).find("metricForBestModel"), std::string::npos);
   args.metric_for_best_model = "loss";
   EXPECT_TRUE(of(args).runnable());
   EXPECT_NE(said(of(args), Severity::Warning).find("the last model is exported"),
