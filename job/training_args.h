@@ -92,6 +92,8 @@ struct TrainingArgs {
   std::optional<std::string> chat_template;
   /// Ours: the date that strftime_now shows, YYYY-MM-DD; unset: today.
   std::optional<std::string> chat_date;
+  /// LLaMA-Factory's: the system text of alpaca and chat rows that have none.
+  std::optional<std::string> default_system;
   std::optional<bool> train_on_inputs;      ///< axolotl's: false; true: every token is a target
   std::optional<bool> mask_history;         ///< LLaMA-Factory's: false; true: only the last one
   std::optional<std::string> train_on_eos;  ///< axolotl's: turn; or all, last, none

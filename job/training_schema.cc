@@ -179,6 +179,8 @@ const std::vector<TrainingField>& training_fields() {
           kAny, "auto model chatml qwen qwen2.5 llama2 llama3 mistral"),
       row("chatDate", &A::chat_date,
           "YYYY-MM-DD: the day that a chat template's strftime_now shows; today by default."),
+      row("defaultSystem", &A::default_system,
+          "The system text of alpaca and chat rows that have none."),
       row("trainOnInputs", &A::train_on_inputs,
           "Makes every token of a row a target, prompts too; false by default."),
       row("maskHistory", &A::mask_history,

@@ -111,7 +111,8 @@ Status finish(Imported& imported, const std::vector<std::string>& overrides) {
   for (const Missing& missing : all) {
     if (imported.manifest.contains(pointer(missing.path))) continue;
     message += (message.empty() ? "" : "; ") + missing.path + ": " + missing.message;
-    hint += (hint.empty() ? "add --set " : " --set ") + missing.path + "=...";
+    const std::string set = "--set " + missing.path + "=...";
+    if (hint.find(set) == std::string::npos) hint += (hint.empty() ? "add " : " ") + set;
   }
   if (!message.empty()) return bad_input(message, imported.origin, hint);
   return {};

@@ -24,12 +24,9 @@ bool is_empty(const json& value) {
 
 /// Keys that determine what is learnt, with the values that are built; other values are refused.
 const std::vector<std::pair<const char*, std::vector<std::string>>> kDecides = {
-    {"stage", {"sft", "pt", "dpo", "kto"}},
-    {"finetuning_type", {"full", "lora", "freeze"}},
-    {"adapter", {"lora", "qlora"}},
-    {"rl", {"dpo", "ipo", "orpo", "kto"}},
-    {"reward_model", {"False"}},
-    {"process_reward_model", {"False"}}};
+    {"stage", {"sft", "pt", "dpo", "kto"}}, {"finetuning_type", {"full", "lora", "freeze"}},
+    {"adapter", {"lora", "qlora"}},         {"rl", {"dpo", "ipo", "orpo", "kto"}},
+    {"reward_model", {"False", "True"}},    {"process_reward_model", {"False"}}};
 
 /// Common to both tools: keys become arguments, and these become a manifest.
 class RecipeImport {
@@ -139,6 +136,10 @@ class RecipeImport {
   void lose(const std::string& key, const std::string& why) {
     imported_.not_carried.push_back(key + ": " + why);
   }
+  /// Without it the run would learn something else: the import fails.
+  void refuse(const std::string& key, const std::string& why) {
+    if (!refused_) refused_ = bad_input(why, key).error();
+  }
   void need(const std::string& path, const std::string& why) {
     imported_.missing.push_back({path, why});
   }
@@ -238,6 +239,7 @@ class RecipeImport {
   }
 
   Result<Imported> finish_line(const std::string& ranks) {
+    if (refused_) return std::unexpected(*refused_);
     DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_, true));
     imported_.manifest = std::move(taken.manifest);
     for (const auto& finding : taken.findings) {
@@ -275,6 +277,7 @@ class RecipeImport {
   const json& document_;
   Imported imported_;
   std::vector<std::string> line_;
+  std::optional<Error> refused_;
   std::optional<json> datasets_;  ///< content of dataset_info.json, once it was read
 };
 
@@ -341,12 +344,15 @@ constexpr const char* kAxolotlQuiet[] = {"model_type",
 constexpr std::pair<const char*, const char*> kAxolotlDefaults[] = {{"num_epochs", "1"},
                                                                     {"micro_batch_size", "1"},
                                                                     {"sequence_len", "512"},
+                                                                    {"output_dir", "./model-out"},
                                                                     {"lr_scheduler", "cosine"}};
 
-/// Whether a plugin only replaces kernels by equivalent ones.
-bool computes_the_same(const std::string& plugin) {
-  return plugin.find("liger") != std::string::npos ||
-         plugin.find("cut_cross_entropy") != std::string::npos;
+/// Whether a plugin changes only how fast a step is, where it runs or what is reported.
+bool learns_the_same(const std::string& plugin) {
+  for (const char* name :
+       {"liger", "cut_cross_entropy", "kernels", "expert_parallel", "swanlab", "lm_eval"})
+    if (plugin.find(name) != std::string::npos) return true;
+  return false;
 }
 
 void RecipeImport::axolotl_adapter(const std::string& key, const json& value) {
@@ -439,10 +445,20 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
        }},
       {"plugins",
        [](RecipeImport& in, const std::string& key, const json& value) {
-         for (const json& plugin : value.is_array() ? value : json::array({value}))
-           in.lose(key, argument_word(plugin) + (computes_the_same(argument_word(plugin))
-                                                     ? ": no effect: the engine has its own kernels"
-                                                     : " is not built"));
+         for (const json& plugin : value.is_array() ? value : json::array({value})) {
+           const std::string name = argument_word(plugin);
+           if (learns_the_same(name))
+             in.lose(key, name + ": no effect on what is learnt");
+           else
+             in.refuse(key,
+                       name + " is not built; leave it out if it does not change what is learnt");
+         }
+       }},
+      {"reward_model",
+       [](RecipeImport& in, const std::string&, const json& value) {
+         if (value != true) return;
+         in.give("objective", "reward");
+         in.note("reward_model: pairs longer than sequence_len are left out; axolotl cuts them");
        }},
       {"cosine_min_lr_ratio",
        [](RecipeImport& in, const std::string&, const json& value) {
@@ -534,11 +550,10 @@ Result<Imported> RecipeImport::axolotl() {
   }
   for (const auto& [key, value] : kAxolotlDefaults) {
     const bool other = std::string_view(key) == "lr_scheduler" && says("cosine_min_lr_ratio");
-    if (!says(key) && !other)
-      give(std::ranges::find(kAxolotlNames, std::string_view(key),
-                             [](const auto& names) { return std::string_view(names.first); })
-               ->second,
-           value);
+    if (says(key) || other) continue;
+    const auto renamed = std::ranges::find_if(
+        kAxolotlNames, [&](const auto& names) { return std::string_view(key) == names.first; });
+    give(renamed == std::end(kAxolotlNames) ? key : renamed->second, value);
   }
   if (evaluates && says("early_stopping_patience") && !says("metric_for_best_model"))
     give("metric_for_best_model", "loss");  // Trainer's default with load_best_model_at_end

@@ -201,7 +201,7 @@ class SwiftImport {
   void evaluation();
   void batch();
   void precision();
-  void loss_scale();
+  Status loss_scale();
   void deepspeed();
   void rest();
   std::string paths_of(const std::string& key, bool counts);
@@ -314,6 +314,10 @@ Status SwiftImport::tuner() {
       if (take(key)) lose(key, "acts with tuner_type lora only");
     DSJ_TRY_STATUS(frozen());
   }
+  for (const char* key : {"optimizer", "external_plugins"})
+    if (says(key))
+      return bad_input("\"" + argument_word(said_[key]) + "\" is not built",
+                       "--" + std::string(key), "leave it out; --optim names optimizers");
   const auto bits = take("quant_bits");
   if (!bits || *bits == "0" || *bits == "16") return {};
   if (says("quant_method") && argument_word(said_["quant_method"]) != "bnb")
@@ -385,9 +389,10 @@ void SwiftImport::data() {
       note(std::string(key) + " " + *value +
            ": the model's own chat template is used; `dsj data show` prints the rows as they are "
            "read");
-  if (const auto system = take("system"))
-    lose("system",
-         "rows without a system turn get the chat template's own; write it into the rows");
+  if (const auto system = take("system"); system && command_ != "pt") {
+    const auto text = files_.read_all(*system, 1 << 20);  // a file or the text itself
+    give("default_system", text ? *text : *system);
+  }
   if (command_ != "pt") give("chat_template", "model");
   if (const auto uses = take("use_chat_template");
       uses && command_ != "pt" && *uses != "True" && *uses != "true")
@@ -437,9 +442,9 @@ void SwiftImport::precision() {
     note("spec.training.bf16: ms-swift reads the type from the model's config.json");
 }
 
-void SwiftImport::loss_scale() {
+Status SwiftImport::loss_scale() {
   const auto value = take("loss_scale");
-  if (!value) return;
+  if (!value) return {};
   for (size_t at = 0; at <= value->size();) {
     const size_t end = std::min(value->find('+', at), value->size());
     const std::string one = value->substr(at, end - at);
@@ -450,8 +455,10 @@ void SwiftImport::loss_scale() {
     else if (one == "all")
       give("train_on_inputs", "True");
     else
-      lose("loss_scale", one + ": every answer's token has weight 1");
+      return bad_input("the weights of tokens of \"" + one + "\" are not built", "--loss_scale",
+                       "leave it out: each token of an answer has weight 1");
   }
+  return {};
 }
 
 void SwiftImport::deepspeed() {
@@ -511,7 +518,7 @@ Result<SwiftArguments> SwiftImport::run() {
   evaluation();
   batch();
   precision();
-  loss_scale();
+  DSJ_TRY_STATUS(loss_scale());
   deepspeed();
   rest();
   return std::move(out_);

@@ -66,8 +66,10 @@ struct DatasetOptions {
   int64_t max_seq_length = 2048;
   int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;
-  std::string chat_template = "auto";     ///< training.chatTemplate, for chat rows
-  std::string chat_date;                  ///< training.chatDate; empty: today
+  std::string chat_template = "auto";  ///< training.chatTemplate, for chat rows
+  std::string chat_date;               ///< training.chatDate; empty: today
+  /// training.defaultSystem: the system text of alpaca and chat rows that have none.
+  std::string default_system;
   Learning learning;                      ///< trainOnInputs, maskHistory, trainOnEos
   std::string dataset;                    ///< training.dataset (row_sources.h); may be empty
   nlohmann::json columns;                 ///< training.datasetColumns (row_names.h), or null

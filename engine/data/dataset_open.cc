@@ -194,6 +194,7 @@ Status Dataset::open_files(Files& files) {
       DSJ_TRY(RowFile file,
               RowFile::open(files, path, source.names, unpack_options(options_), options_.aim));
       file.turns = options_.chat_template != "auto";
+      file.default_system = options_.default_system;
       DSJ_TRY_STATUS(check(files, file, bad, need));
       rows.back() += file.rows();
       firsts_.push_back(all_rows_);

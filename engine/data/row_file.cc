@@ -79,7 +79,7 @@ std::string RowFile::form() const {
                     : aim_ == RowAim::Marked ? " marked"
                     : aim_ == RowAim::Texts  ? " texts"
                                              : "";
-  return std::string(form) + (turns ? " turns" : "") +
+  return std::string(form) + (turns ? " turns" : "") + (default_system.empty() ? "" : " system") +
          (names_.empty() ? std::string() : " " + names_.text()) + aim;
 }
 
@@ -111,10 +111,22 @@ Result<nlohmann::json> RowFile::json(std::string_view raw) const {
   return parse_json(row, path_);
 }
 
+namespace {
+
+/// Gives a row without a system text this one. A conversation's own system turn comes before it.
+void add_system(ShapedRow& row, const std::string& text) {
+  const bool takes = is_chat(row.kind) || row.kind == RowKind::Alpaca;
+  if (!text.empty() && takes && !holds(row.row, "system")) row.row["system"] = text;
+  for (ShapedRow& one : row.rejected) add_system(one, text);
+}
+
+}  // namespace
+
 std::expected<ShapedRow, RowProblem> RowFile::shaped(std::string_view raw) const {
   const auto text = json_text(raw);
   if (!text) return std::unexpected(RowProblem{"", text.error().message});
   auto row = shaped_row(names_, *text, aim_);
+  if (row) add_system(*row, default_system);
   if (row && turns && (aim_ == RowAim::Pairs || aim_ == RowAim::Marked)) {
     std::vector<ShapedRow> rejected = std::move(row->rejected);
     row = as_asked(std::move(*row));

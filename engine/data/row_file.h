@@ -50,6 +50,7 @@ class RowFile {
   /// With RowAim::Marked: the rows are pairs, as the first one shows. Filled with `found`.
   bool pairs = false;
   bool turns = false;  ///< a chat template was named, which renders questions and answers, too
+  std::string default_system;  ///< DatasetOptions::default_system
 
  private:
   /// Converts a row to JSON text.

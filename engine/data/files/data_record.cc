@@ -81,6 +81,7 @@ json to_json(const DataRecord& record) {
           {"split_rows", record.split_rows},
           {"max_seq_length", record.max_seq_length},
           {"chat_template", record.chat_template},
+          {"default_system", record.default_system},
           {"by_length", record.by_length},
           {"packing", record.packing}};
 }
@@ -103,6 +104,8 @@ DataChange data_change(const json& saved, const json& now) {
     lengths.push_back("rows are cut at another length (" + was(saved, now, "max_seq_length") + ")");
   if (differs(saved, now, "chat_template"))
     lengths.push_back("another chat template (" + was(saved, now, "chat_template") + ")");
+  if (differs(saved, now, "default_system"))
+    lengths.push_back("another default system text (" + was(saved, now, "default_system") + ")");
   if (differs(saved, now, "tokenizer"))
     lengths.push_back("the tokenizer's files have other content");
   if (differs(saved, now, "by_length"))

@@ -27,7 +27,7 @@ struct DataRecord {
   int64_t rows = 0;         ///< all rows, dealt or held out
   int64_t split_rows = 0;   ///< how many of the first rows are held out for evaluation
   int64_t max_seq_length = 0;
-  std::string chat_template;
+  std::string chat_template, default_system;
   bool by_length = false;  ///< the order of rows depends on their lengths
   std::string packing;     ///< the strategy (packs.h); empty: rows are not packed
 };

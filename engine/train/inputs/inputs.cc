@@ -81,6 +81,7 @@ Result<nlohmann::json> record_data(const Inputs& in, const data::DatasetOptions&
                           .split_rows = in.first_row(),
                           .max_seq_length = options.max_seq_length,
                           .chat_template = options.chat_template,
+                          .default_system = options.default_system,
                           .by_length = in.packs || in.lengths,
                           .packing = in.packs ? std::string(name_of(in.packs->strategy())) : ""};
   DSJ_TRY(record.train, data::rows_content(files, training.data_path, options.dataset));

@@ -432,11 +432,45 @@ TEST(RecipeTest, OtherObjectivesAreRefused) {
        {std::pair{"base_model: m\nmicro_batch_size: 1\nrl: grpo\n", "rl grpo is not built"},
         std::pair{"base_model: m\nmicro_batch_size: 1\nadapter: llama-adapter\n",
                   "adapter llama-adapter is not built"},
-        std::pair{"base_model: m\nmicro_batch_size: 1\nreward_model: true\n",
-                  "reward_model True is not built"}}) {
+        std::pair{"base_model: m\nmicro_batch_size: 1\nprocess_reward_model: true\n",
+                  "process_reward_model True is not built"}}) {
     const auto imported = import_text(folder, Recipe::Axolotl, text);
     ASSERT_FALSE(imported) << text;
     EXPECT_EQ(imported.error().message, says);
+  }
+}
+
+/// Keys that change what is learnt, from the examples of both tools, each with a value that switches it on.
+TEST(RecipeTest, AMethodThatIsNotBuiltIsRefusedAndOffIsAccepted) {
+  Folder folder;
+  const std::string factory = "model_name_or_path: m\noutput_dir: o\nstage: sft\n";
+  const std::string axolotl =
+      "base_model: m\nmicro_batch_size: 1\noutput_dir: o\ndatasets:\n  - path: /rows.jsonl\n";
+  struct Case {
+    Recipe recipe;
+    std::string on, off;
+  };
+  for (const Case& c : std::vector<Case>{
+           {Recipe::LlamaFactory, "use_muon: true", "use_muon: false"},
+           {Recipe::LlamaFactory, "use_adam_mini: true", "use_adam_mini: false"},
+           {Recipe::LlamaFactory, "use_eaft_loss: true", "use_eaft_loss: false"},
+           {Recipe::LlamaFactory, "use_asft_loss: true", "use_asft_loss: false"},
+           {Recipe::LlamaFactory, "use_galore: true", "use_galore: false"},
+           {Recipe::LlamaFactory, "fp8: true", "fp8: false"},
+           {Recipe::LlamaFactory, "moe_aux_loss_coef: 0.001", "moe_aux_loss_coef: 0.0"},
+           {Recipe::Axolotl, "qat: {activation_dtype: int8}", "qat:"},
+           {Recipe::Axolotl, "diffusion: {mask_token_id: 7}", "diffusion:"},
+           {Recipe::Axolotl, "fp8: true", "fp8: false"},
+           {Recipe::Axolotl, "use_eaft: true", "use_eaft: false"},
+           {Recipe::Axolotl, "reinit_weights: true", "reinit_weights: false"},
+           {Recipe::Axolotl, "cosine_constant_lr_ratio: 0.8", "cosine_constant_lr_ratio:"},
+           {Recipe::Axolotl, "plugins: [axolotl.integrations.diffusion.DiffusionPlugin]",
+            "plugins: [axolotl.integrations.liger.LigerPlugin]"},
+           {Recipe::Axolotl, "plugins: [axolotl.integrations.kd.KDPlugin]", "plugins: []"}}) {
+    const std::string& own = c.recipe == Recipe::LlamaFactory ? factory : axolotl;
+    EXPECT_FALSE(import_text(folder, c.recipe, own + c.on + "\n")) << c.on;
+    const auto off = import_text(folder, c.recipe, own + c.off + "\n");
+    EXPECT_TRUE(off) << c.off << (off ? "" : off.error().to_string());
   }
 }
 
@@ -495,6 +529,12 @@ TEST(RecipeTest, PreferencesAreCarriedOver) {
   EXPECT_EQ(kto["objective"], "kto");
   EXPECT_EQ(kto["beta"], 0.5);
   EXPECT_EQ(kto["desirableWeight"], 0.2);
+  const json reward = training(
+      Recipe::Axolotl,
+      "base_model: m\nmicro_batch_size: 1\nreward_model: true\ncenter_rewards_coefficient: 0.01\n");
+  EXPECT_EQ(reward["objective"], "reward");
+  EXPECT_EQ(reward["centerRewardsCoefficient"], 0.01);
+  EXPECT_EQ(reward["outputDir"], "./model-out") << "axolotl's default";
 }
 
 /// Files are untrusted: a value of another type causes at most a refusal.

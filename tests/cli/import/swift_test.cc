@@ -68,6 +68,7 @@ swift sft \
   EXPECT_EQ(spec["training"], json::parse(R"({
       "modelNameOrPath": "/models/Qwen2.5-7B-Instruct", "dataPath": "/zh.jsonl,/en.jsonl",
       "maxSamples": 500, "valSize": 0.01, "bf16": true, "packing": true, "chatTemplate": "model",
+      "defaultSystem": "You are a helpful assistant.",
       "numTrainEpochs": 1, "perDeviceTrainBatchSize": 2, "perDeviceEvalBatchSize": 1,
       "gradientAccumulationSteps": 8, "learningRate": 2e-4, "weightDecay": 0.1, "adamBeta2": 0.95,
       "lrSchedulerType": "cosine", "warmupRatio": 0.05, "loggingSteps": 5,
@@ -77,7 +78,6 @@ swift sft \
       "lora": {"r": 16, "alpha": 32, "dropout": 0.05, "targetModules": ["q_proj", "v_proj"]}})"));
   EXPECT_EQ(spec["deepspeed"]["config"]["zero_optimization"]["stage"], 2);
   EXPECT_TRUE(imported->missing.empty());
-  EXPECT_TRUE(any_contains(imported->not_carried, "--system"));
   EXPECT_TRUE(any_contains(imported->left_open, "cut at the right"));
 }
 
@@ -115,9 +115,7 @@ TEST(ImportSwift, WhatIsLearnedAndWhatIsRefused) {
   EXPECT_EQ(reward["objective"], "reward");
   EXPECT_EQ(reward["centerRewardsCoefficient"], 0.01);
   EXPECT_FALSE(reward.contains("truncationSide")) << "longer pairs are left out";
-  EXPECT_EQ(
-      training_of("swift sft" + line + "--loss_scale last_round+ignore_empty_think")["maskHistory"],
-      true);
+  EXPECT_EQ(training_of("swift sft" + line + "--loss_scale last_round")["maskHistory"], true);
   EXPECT_EQ(training_of("swift sft" + line + "--loss_scale all")["trainOnInputs"], true);
   EXPECT_EQ(training_of("swift sft" + line + "--torch_dtype float16")["fp16"], true);
   EXPECT_EQ(
@@ -236,6 +234,37 @@ TEST(ImportSwift, ADataSetOfAHubIsMissing) {
   EXPECT_NE(imported->missing[0].message.find("AI-ModelScope"), std::string::npos);
 }
 
+TEST(ImportSwift, AMethodThatIsNotBuiltIsRefused) {
+  Folder folder;
+  folder.add("/d.jsonl", "{}\n");
+  for (const auto& [name, value] : {std::pair{"--loss_scale", "hermes"},
+                                    {"--loss_scale", "last_round+ignore_empty_think"},
+                                    {"--optimizer", "muon"},
+                                    {"--external_plugins", "own.py"},
+                                    {"--router_aux_loss_coef", "1e-3"}}) {
+    const auto taken = swift_arguments(folder.files, "sft",
+                                       {"--model", "m", "--dataset", "/d.jsonl", name, value}, 1);
+    if (taken) {
+      EXPECT_FALSE(jobspec::manifest_from_arguments(taken->line, true)) << name << " " << value;
+    }
+  }
+  const auto lorap = swift_arguments(
+      folder.files, "sft", {"--model", "m", "--dataset", "/d.jsonl", "--optimizer", "lorap"}, 1);
+  EXPECT_TRUE(lorap);
+}
+
+TEST(ImportSwift, TheSystemTextMayBeInAFile) {
+  Folder folder;
+  folder.add("/d.jsonl", "{}\n");
+  folder.add("/system.txt", "Be brief.");
+  for (const char* system : {"Be brief.", "/system.txt"}) {
+    const auto taken = swift_arguments(
+        folder.files, "sft", {"--model", "m", "--dataset", "/d.jsonl", "--system", system}, 1);
+    ASSERT_TRUE(taken) << taken.error().to_string();
+    EXPECT_NE(std::ranges::find(taken->line, "--default_system=Be brief."), taken->line.end());
+  }
+}
+
 /// Every argument of a line is in the job, or the import reports it.
 TEST(ImportSwift, NoArgumentVanishes) {
   const std::vector<std::pair<std::string, std::string>> known = {{"learning_rate", "3e-5"},
@@ -247,7 +276,7 @@ TEST(ImportSwift, NoArgumentVanishes) {
                                                                   {"template", "qwen"},
                                                                   {"streaming", "true"},
                                                                   {"use_liger_kernel", "true"},
-                                                                  {"loss_scale", "hermes"},
+                                                                  {"loss_scale", "last_round"},
                                                                   {"save_only_model", "true"},
                                                                   {"neftune_noise_alpha", "5"},
                                                                   {"dataset_num_proc", "4"},

@@ -47,6 +47,7 @@ TEST(DataRecordTest, OtherTokensBreakTheOrderOnlyIfItDependsOnLengths) {
   for (const auto& change : std::vector<std::function<void(DataRecord&)>>{
            [](DataRecord& now) { now.max_seq_length = 64; },
            [](DataRecord& now) { now.chat_template = "chatml"; },
+           [](DataRecord& now) { now.default_system = "Be brief."; },
            [](DataRecord& now) { now.tokenizer = "other"; }}) {
     EXPECT_EQ(after(change).told.size(), 1u);
     EXPECT_TRUE(after(change).breaks.empty());
