@@ -63,6 +63,7 @@ const std::vector<Verb>& verbs() {
       {Machine, "generate", "answers the questions of a data file with a model", run_generate},
       {Machine, "chat", "talks with a model", run_chat},
       {Machine, "merge", "adds a LoRA adapter to its base model", run_merge},
+      {Machine, "add-tokens", "gives a model tokens that it lacks", run_add_tokens},
       {Machine,
        "export",
        "writes a model as a GGUF file, for llama.cpp and ollama",

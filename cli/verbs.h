@@ -29,6 +29,7 @@ int run_quickstart(Arguments args);
 int run_analyze(Arguments args);
 int run_tune(Arguments args);
 int run_merge(Arguments args);
+int run_add_tokens(Arguments args);
 int run_export(Arguments args);
 int run_checkpoint(Arguments args);
 

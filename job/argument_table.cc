@@ -422,6 +422,8 @@ constexpr char kPissa[] =
     "the "
     "residual model and its first adapter with LLaMA-Factory's pissa_init.py, and name them as "
     "model_name_or_path and adapter_name_or_path";
+constexpr char kNewTokens[] =
+    "write a model with new tokens first: `dsj add-tokens --model M --tokens A,B --output DIR`";
 /// Training methods that are not built, by the names that tools use for them.
 constexpr std::array kMethods = {
     ArgumentRow{"pissa_init", Refused, kPissa},
@@ -431,6 +433,10 @@ constexpr std::array kMethods = {
                 "adapters of parameters outside linear layers are not built: leave it out"},
     ArgumentRow{"create_new_adapter", Refused,
                 "a new adapter on top of another is not built: dsj merge that into its base"},
+    ArgumentRow{"new_special_tokens", Refused, kNewTokens},
+    ArgumentRow{"add_special_tokens", Refused, kNewTokens, "true"},
+    ArgumentRow{"add_tokens", Refused, kNewTokens},
+    ArgumentRow{"tokens", Refused, kNewTokens},
     ArgumentRow{"use_llama_pro", Refused, "LLaMA Pro's blocks are not built: leave it out"},
     ArgumentRow{"use_galore", Refused, "GaLore is not built: leave it out"},
     ArgumentRow{"use_apollo", Refused, "APOLLO is not built: leave it out"},

@@ -128,7 +128,9 @@ Status ModelExport::make_staging() {
         options_.chat_template && std::string_view(name) == kTokenizerConfigFile
             ? without_template(content)
             : content;
-    return options_.eos ? with_eos(name, kept, *options_.eos) : kept;
+    const std::string grown =
+        options_.vocabulary ? with_vocabulary(name, kept, *options_.vocabulary) : kept;
+    return options_.eos ? with_eos(name, grown, *options_.eos) : grown;
   };
   if (options_.adapter) {
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kAdapterConfigFile),

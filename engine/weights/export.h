@@ -16,6 +16,7 @@
 #include "common/result.h"
 #include "engine/weights/adapter.h"
 #include "engine/weights/eos_token.h"
+#include "engine/weights/new_vocabulary.h"
 #include "engine/weights/safetensors_writer.h"
 
 namespace dsj::weights {
@@ -37,6 +38,8 @@ struct ExportOptions {
   std::optional<AdapterConfig> adapter = {};
   /// If set, the model's new eos token; else the source's is kept.
   std::optional<EosToken> eos = {};
+  /// If set, the tokens that the source's tokenizer lacks.
+  std::optional<NewVocabulary> vocabulary = {};
   /// If set, config.json becomes a reward model's.
   std::optional<RewardModel> reward = {};
   /// If set, the model's new chat template; else the source's is kept.
