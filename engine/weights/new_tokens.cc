@@ -14,7 +14,7 @@ namespace dsj::weights {
 namespace {
 
 constexpr int64_t kTokenizerBytesMax = int64_t{1} << 30;
-constexpr int64_t kPieceElements = 1 << 20;
+constexpr int64_t kElementsAtOnce = 1 << 20;
 
 /// Assigns ids as tokenizers' AddedVocabulary: after the last added token, or after the model's
 /// tokens.
@@ -76,7 +76,7 @@ Result<std::vector<std::string>> tables_of(const layout::ModelConfig& model,
 Status write_tensor(const WeightSource& base, const TensorInfo& tensor, int64_t rows,
                     ModelExport& out) {
   const int64_t columns = tensor.shape.size() == 2 ? std::max<int64_t>(tensor.shape[1], 1) : 1;
-  const int64_t piece = std::max<int64_t>(kPieceElements / columns, 1) * columns;
+  const int64_t piece = std::max<int64_t>(kElementsAtOnce / columns, 1) * columns;
   std::vector<float> values(std::min(piece, tensor.elements));
   std::vector<double> sums(rows > 0 ? columns : 0);
   for (int64_t done = 0; done < tensor.elements; done += piece) {
