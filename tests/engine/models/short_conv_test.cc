@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "engine/zero/scalar_type.h"
+#include "engine/zero/storage/scalar_type.h"
 #include "job/layout/row_pieces.h"
 #include "tests/engine/support/fixtures.h"
 #include "tests/engine/support/ranks.h"
