@@ -174,23 +174,24 @@ void Agent::carry_out(const Command& command, Time now) {
     startup::recorder().stage_ends("other ranks end");
     log::error("attempt " + std::to_string(failure.attempt) + " failed: " + failure.message +
                (failed->restart ? "; the next one starts " + when(failed->pause) : ""));
-    ports_.reports.report(report::Failure{.attempt = failure.attempt,
-                                          .worker = failure.worker,
-                                          .rank = failure.rank,
-                                          .exit_code = failure.exit_code,
-                                          .signal = failure.signal,
-                                          .step = failure.step,
-                                          .reason = failure.reason,
-                                          .message = failure.message,
-                                          .last_words = failure.last_words,
-                                          .collective = failure.collective,
-                                          .missing_ranks = failure.missing_ranks,
-                                          .pause_ms = failed->pause.count(),
-                                          .restarts_used = failed->budget.used,
-                                          .restarts_total = failed->budget.total,
-                                          .restart_limit = failed->budget.limit,
-                                          .saved_step = failed->budget.saved_step,
-                                          .restart = failed->restart});
+    ports_.reports.report(report::Failure{
+        .attempt = failure.attempt,
+        .worker = failure.worker,
+        .rank = failure.rank,
+        .exit_code = failure.exit_code,
+        .signal = failure.signal,
+        .step = failure.step,
+        .reason = failure.reason,
+        .message = failure.message,
+        .last_words = failure.last_words,
+        .collective = failure.collective,
+        .missing_ranks = failure.missing_ranks,
+        .pause_ms = failed->pause.count(),
+        .restarts_used = failed->budget.used,
+        .restarts_total = failed->budget.total,
+        .restart_limit = failed->budget.limit,
+        .saved_step = std::max(failed->budget.saved_step, session_->newest_checkpoint),
+        .restart = failed->restart});
   } else if (const auto* changed = std::get_if<StragglersChanged>(&command)) {
     const std::string text = stragglers_text(changed->stragglers, session_->slots);
     log::warn(text.empty() ? "no rank delays the others any more" : text);

@@ -20,16 +20,11 @@ RestartVerdict charge_restart(RestartBudget budget, int64_t newest_checkpoint) {
   return {.allowed = true, .pause = pause, .budget = budget};
 }
 
-RestartBudget with_account(const RestartBudget& own, int charged_since,
-                           const RestartBudget& account) {
-  RestartBudget budget = own;
-  budget.limit = account.limit;
-  budget.total = std::max(own.total, account.total + charged_since);
-  // The account lacks the charges since the newest checkpoint until the operator reads of it.
-  if (account.saved_step < own.saved_step) return budget;
-  budget.used = account.used + charged_since;
-  budget.saved_step = account.saved_step;
-  return budget;
+RestartVerdict charge_ends(const RestartBudget& account, std::span<const ChargedEnd> ends) {
+  RestartVerdict verdict{.allowed = true, .budget = account};
+  for (const ChargedEnd& end : ends)
+    verdict = charge_restart(verdict.budget, end.newest_checkpoint);
+  return verdict;
 }
 
 }  // namespace dsj

@@ -1,10 +1,12 @@
-// The restart budget: whether another attempt may follow a failed one, and after which pause. One
-// pure function. Worker 0's agent calls it; if that agent is gone, `dsj run` or the operator does.
-// The caller stores the numbers.
+// The restart budget: whether another attempt may follow a failed one, and after which pause. Pure.
+// An operator keeps the account: it charges each failure that agent 0's part of the status records,
+// and each pod that was lost. Agent 0 adds what that account lacks. Without an operator (`dsj run`),
+// agent 0 or, if it is gone, `dsj run` keeps the account.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 
 namespace dsj {
 
@@ -26,10 +28,19 @@ struct RestartVerdict {
 /// whole budget. If no attempt is allowed, nothing else changes.
 RestartVerdict charge_restart(RestartBudget budget, int64_t newest_checkpoint);
 
-/// The budget of an agent that has read the operator's `account`. The account knows more (lost
-/// pods, rules that leave an end uncharged) and may be older: it lacks the `charged_since` ends
-/// that the agent has charged since.
-RestartBudget with_account(const RestartBudget& own, int charged_since,
-                           const RestartBudget& account);
+/// The end of an attempt that agent 0 charged.
+struct ChargedEnd {
+  int64_t attempt = 0;
+  int64_t newest_checkpoint = -1;  ///< at that time
+};
+
+/// Charges the ends that `account` lacks, oldest first. Returns the verdict about the last one.
+RestartVerdict charge_ends(const RestartBudget& account, std::span<const ChargedEnd> ends);
+
+/// True if agent 0 charges an end for which it blames this worker and rank (-1: none). If a worker
+/// is gone or silent, only its pod shows the cause: then the operator alone decides.
+constexpr bool agent_charges(int64_t worker, int64_t rank, bool operated) {
+  return !operated || worker < 0 || rank >= 0;
+}
 
 }  // namespace dsj

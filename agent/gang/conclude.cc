@@ -7,7 +7,6 @@
 
 #include "agent/diagnose/wait_graph.h"
 #include "agent/gang/rank_end.h"
-#include "job/attempt_charge.h"
 #include "job/contract.h"
 
 namespace dsj::agent {
@@ -268,11 +267,10 @@ void conclude(Session& s, Time now, Commands& out) {
               .step = s.highest_step,
               .reason = "Preempted",
               .message = "the ranks saved and stopped: someone else sent them SIGTERM"});
-  const AttemptEnd end = attempt_end_of(failure.worker, failure.rank);
   RestartVerdict verdict{.allowed = true, .budget = s.budget};
-  if (charger_of(end, s.config.operated) == Charger::Agent) {
-    verdict = charge_restart(s.budget, s.newest_checkpoint);
-    s.charged.push_back(s.attempt);
+  if (agent_charges(failure.worker, failure.rank, s.config.operated)) {
+    s.charged.push_back({s.attempt, s.newest_checkpoint});
+    verdict = charge_ends(s.account, s.charged);
   }
   s.budget = verdict.budget;
   out.push_back(AttemptFailed{failure, verdict.allowed, verdict.pause, verdict.budget});

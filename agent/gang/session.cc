@@ -327,8 +327,9 @@ Commands step(Session& s, const Event& event, Time now) {
   } else if (const auto* wanted = std::get_if<StacksWanted>(&event)) {
     if (s.phase == Phase::Running) s.stacks = wanted->request;
   } else if (const auto* told = std::get_if<Accounted>(&event)) {
-    std::erase_if(s.charged, [&](int64_t attempt) { return attempt <= told->attempt; });
-    s.budget = with_account(s.budget, static_cast<int>(s.charged.size()), told->budget);
+    std::erase_if(s.charged, [&](const ChargedEnd& end) { return end.attempt <= told->attempt; });
+    s.account = told->budget;
+    s.budget = charge_ends(s.account, s.charged).budget;
   }
   advance(s, now, out);
   return out;

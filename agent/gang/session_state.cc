@@ -13,6 +13,7 @@ Session::Session(const SessionConfig& config_, Time now)
       phase_since(now),
       last_progress(now),
       last_now(now),
+      account(config_.budget),
       budget(config_.budget),
       workers(config_.workers) {
   DSJ_CHECK(config_.workers >= 1, "a gang of %d workers", config_.workers);

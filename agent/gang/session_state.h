@@ -25,7 +25,7 @@ struct SessionConfig {
   /// The higher of status and attempt file. The first attempt of this session is one higher.
   int64_t last_attempt = 0;
   RestartBudget budget;
-  bool operated = false;  ///< an operator replaces lost workers (job/attempt_charge.h)
+  bool operated = false;  ///< an operator replaces lost workers (agent_charges)
   /// A worker that is silent for longer is lost, and its ranks are gone. Longer than worker.h's
   /// lease.
   Time silence{6000};
@@ -119,9 +119,10 @@ struct Session {
   int64_t highest_step = 0;  ///< of this attempt
   int64_t exits_seen = 0;
   int64_t newest_checkpoint = -1;
-  RestartBudget budget;
-  std::vector<int64_t> charged;  ///< attempts charged here but not yet in the operator's account
-  std::string address;           ///< of the store of `attempt`
+  RestartBudget account;            ///< the operator's; without one, that of the start
+  std::vector<ChargedEnd> charged;  ///< ends that `account` lacks
+  RestartBudget budget;             ///< both
+  std::string address;              ///< of the store of `attempt`
   int port = 0;
   std::vector<Worker> workers;
   std::vector<int> slots;  ///< [worker], for `publishing` and then `attempt`

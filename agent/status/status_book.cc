@@ -82,6 +82,7 @@ Urgency urgency_of(const report::Report& told) {
 void StatusBook::take(const report::Report& told, const std::string& wall) {
   status_.take(told, wall);
   if (const auto* failure = std::get_if<report::Failure>(&told)) {
+    if (last_failure_) keep_earlier(*last_failure_);
     last_failure_ = record_of(*failure, wall);
   } else if (std::holds_alternative<report::Attempt>(told)) {
     stop_step_.reset();
@@ -101,6 +102,23 @@ void StatusBook::take(const report::Report& told, const std::string& wall) {
   if (urgency >= Urgency::Soon) must_ = version_;
   // A stop waits for its checkpoint to be stored.
   if (urgency == Urgency::Must || (urgency == Urgency::Soon && stopping_)) urgent_ = version_;
+}
+
+/// Without the texts for people, which the status has room for only once.
+void StatusBook::keep_earlier(report::FailureRecord failure) {
+  failure.message = text::first_bytes(failure.message, 100);
+  failure.last_words.reset();
+  failure.collective.reset();
+  failure.missing_ranks.reset();
+  earlier_failures_.push_back(std::move(failure));
+  if (earlier_failures_.size() > report::kEarlierFailuresMax) earlier_failures_.pop_front();
+}
+
+void StatusBook::account(const json& current) {
+  const json& restarts = json_child(json_child(current, "status"), "restarts");
+  const int64_t counted = json_whole(restarts, "attempt").value_or(0);
+  std::erase_if(earlier_failures_,
+                [&](const auto& failure) { return failure.attempt.value_or(0) <= counted; });
 }
 
 std::optional<Time> StatusBook::due(double random) const {
@@ -128,6 +146,9 @@ StatusBook::Document StatusBook::document() const {
   report::Training training = status_.training();
   training.world_size = status_.world_size();
   training.last_failure = last_failure_;
+  if (!earlier_failures_.empty()) {
+    training.earlier_failures.emplace(earlier_failures_.begin(), earlier_failures_.end());
+  }
   training.stop_step = stop_step_;
   Document document{status_.attempt(), status_json(training), status_.checkpoint()};
   if (document.checkpoint.is_null()) document.checkpoint = json::object();
@@ -154,6 +175,8 @@ void StatusBook::inherit(const json& current) {
   earlier_training_.erase(report::status_name<&report::Training::stop_step>());
   earlier_training_.erase(report::status_name<&report::Training::seconds_left>());
   earlier_training_.erase(report::status_name<&report::Stragglers::who>());
+  // The operator counted them before it made this incarnation's pod.
+  earlier_training_.erase(report::status_name<&report::Training::earlier_failures>());
   constexpr const char* kLast = report::status_name<&report::Training::last_failure>();
   const auto last = report::failure_from_status(json_child(earlier_training_, kLast));
   earlier_training_.erase(kLast);

@@ -4,6 +4,7 @@
 // Important reports (attempt, checkpoint, failure, end) are retried until they are stored.
 #pragma once
 
+#include <deque>
 #include <optional>
 
 #include "agent/wire/messages.h"
@@ -54,6 +55,9 @@ class StatusBook {
   /// none, except momentary fields.
   void inherit(const nlohmann::json& current);
 
+  /// Forgets the earlier failures that the operator has counted.
+  void account(const nlohmann::json& current);
+
   void began(Time now) { last_write_ = now; }
   void stored(int64_t version);
   /// A write failed: the next one is due after `wait`.
@@ -62,8 +66,11 @@ class StatusBook {
   bool first() const { return stored_ == 0; }
 
  private:
+  void keep_earlier(report::FailureRecord failure);
+
   report::TrainingStatus status_;
   std::optional<report::FailureRecord> last_failure_;
+  std::deque<report::FailureRecord> earlier_failures_;
   std::optional<int64_t> stop_step_;
   nlohmann::json earlier_training_ = nlohmann::json::object();
   nlohmann::json earlier_checkpoint_ = nlohmann::json::object();

@@ -23,6 +23,8 @@ json slim(const json& object) {
   }
   const char* attempt = report::status_name<&report::Attempt::attempt>();
   if (training.contains(attempt)) known["status"][report::kTraining][attempt] = training[attempt];
+  known["status"]["restarts"]["attempt"] =
+      json_child(json_child(json_child(object, "status"), "restarts"), "attempt");
   return known;
 }
 
@@ -127,6 +129,7 @@ kube::ApiResult<json> StatusPublisher::write_over(const json& current, int64_t* 
   {
     const std::lock_guard lock(mutex_);
     if (book_.first()) book_.inherit(current);
+    book_.account(current);
     body = status_body(book_.document(), current, book_.first());
     resolved = book_.resolved();
     *version = book_.version();

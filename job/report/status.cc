@@ -92,6 +92,7 @@ FailureRecord record_of(const Failure& failure, const std::string& now) {
   if (!failure.last_words.empty()) record.last_words = failure.last_words;
   record.collective = failure.collective;
   record.missing_ranks = failure.missing_ranks;
+  if (failure.saved_step >= 0) record.saved_step = failure.saved_step;
   return record;
 }
 

@@ -5,6 +5,8 @@
 // training_status.h updates it. field.h describes the tables.
 #pragma once
 
+#include <vector>
+
 #include "job/report/reports.h"
 
 namespace dsj::report {
@@ -26,6 +28,7 @@ struct FailureRecord {
   std::optional<std::string> last_words;
   std::optional<std::string> collective;     ///< of a hang, as in Failure
   std::optional<std::string> missing_ranks;  ///< of a hang, as in Failure
+  std::optional<int64_t> saved_step;         ///< the newest checkpoint at that time
   static constexpr auto fields() {
     return std::tuple{
         field(&FailureRecord::time, "time").in(Unit::Time),
@@ -41,7 +44,8 @@ struct FailureRecord {
         field(&FailureRecord::message, "message"),
         field(&FailureRecord::last_words, "lastWords"),
         field(&FailureRecord::collective, "collective").described(", in "),
-        field(&FailureRecord::missing_ranks, "missingRanks").described(", without rank ")};
+        field(&FailureRecord::missing_ranks, "missingRanks").described(", without rank "),
+        field(&FailureRecord::saved_step, "savedStep")};
   }
 };
 
@@ -63,6 +67,8 @@ struct Training {
   std::optional<int64_t> world_size;
   std::optional<int64_t> stop_step;  ///< while the attempt stops: the step that all ranks save
   std::optional<FailureRecord> last_failure;
+  /// Failures before the last one that status.restarts does not have yet, oldest first.
+  std::optional<std::vector<FailureRecord>> earlier_failures;
   static constexpr auto fields() {
     return std::tuple{
         field(&Training::step, "step"),
@@ -82,9 +88,13 @@ struct Training {
         part(&Training::stragglers),
         field(&Training::world_size, "worldSize").in(Unit::Ranks),
         field(&Training::stop_step, "stopStep"),
-        field(&Training::last_failure, "lastFailure")};
+        field(&Training::last_failure, "lastFailure"),
+        field(&Training::earlier_failures, "earlierFailures")};
   }
 };
+
+/// Of these, agent 0 keeps the newest.
+inline constexpr size_t kEarlierFailuresMax = 10;
 
 /// status.checkpoint.lastSaved.
 struct Saved {

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "common/text.h"
 #include "job/report/field.h"
@@ -40,6 +41,12 @@ nlohmann::json value_to_json(const T& value) {
   } else {
     return value;
   }
+}
+template <Described T>
+nlohmann::json value_to_json(const std::vector<T>& values) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const T& value : values) list.push_back(to_json(value));
+  return list;
 }
 /// The string for a number that is not finite; nullptr if it is finite.
 inline const char* word_of(double value) {
@@ -91,6 +98,16 @@ template <Described T>
 bool value_from_json(const nlohmann::json& json, T& value) {
   auto read = from_json<T>(json);
   return read ? (value = std::move(*read), true) : false;
+}
+/// Leaves out what is not an object.
+template <Described T>
+bool value_from_json(const nlohmann::json& json, std::vector<T>& value) {
+  if (!json.is_array()) return false;
+  value.clear();
+  for (const nlohmann::json& item : json) {
+    if (auto read = from_json<T>(item)) value.push_back(std::move(*read));
+  }
+  return true;
 }
 template <typename T>
 bool value_from_json(const nlohmann::json& json, std::optional<T>& value) {

@@ -107,6 +107,9 @@ Row training_report() {
        row("peakBytes", Type::Counts, {}, "Peak memory of a rank by class, in bytes."),
        row("lastUpdatedTime", Type::Time, {}, "When agent 0 wrote last."),
        row("lastFailure", Type::AnyObject, {}, "The last failure of a rank, as agent 0 saw it."),
+       list("earlierFailures", {},
+            "Failures before lastFailure that restarts does not include yet.", 10, {})
+           .with({{"x-kubernetes-list-type", "atomic"}}),
        row("resolvedConfig", Type::AnyObject, {}, "The ds_config with every \"auto\" resolved.")
            .with({{"x-kubernetes-map-type", "atomic"}})});
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "job/attempt_charge.h"
+#include "job/report/status.h"
 #include "job/restart_budget.h"
 #include "operator/observe/observed.h"
 #include "operator/observe/own_status.h"
@@ -23,16 +23,6 @@ struct Slot {
   std::vector<const PodView*> older;
 };
 
-/// What is known about a failure, for the status and for the rules of failurePolicy.
-struct Failure {
-  std::string pod_name, node, reason, message, last_words;
-  /// of a hung collective (job/report/status.h)
-  std::optional<std::string> collective, missing_ranks;
-  int worker = -1;
-  std::optional<int> rank, exit_code, signal;
-  std::optional<int64_t> attempt, step;
-};
-
 /// How a worker's pod ended. Derived from exit codes, kubelets and nodes, never from message text.
 enum class PodEnd {
   Failed,     ///< a restart may help
@@ -44,18 +34,12 @@ enum class PodEnd {
 /// A worker's pod failed, was lost with its node, or is gone. It holds everything that later steps
 /// need about the pod, because the pod may no longer exist.
 struct PodFailure {
-  Failure said;
+  report::FailureRecord said;
   PodEnd end = PodEnd::Failed;
   bool gave_up = false;                    ///< its agent stopped waiting for others: a consequence
   std::vector<std::string> conditions;     ///< types of the pod's conditions that are True
   std::optional<int64_t> restarts_before;  ///< status.restarts.total when the pod was created
   bool fetched = false;                    ///< its initializer failed
-};
-
-/// A rank failed while its pod lives on. Agent 0 reported and charged it.
-struct RankFailure {
-  Failure said;
-  AttemptEnd end = AttemptEnd::PodTaken;
 };
 
 /// `reason` as a word that a status may use: characters other than letters and digits become "_".
@@ -139,14 +123,16 @@ class Pass {
   PodFailure failure_of(const PodView& pod) const;
   // reconcile_charge.cc
   void ended_in_place();
-  RankFailure failure_in_place(int64_t attempt) const;
+  void failed_in_place(report::FailureRecord failure);
   void charge(std::vector<PodFailure> failures, bool may_fail_by_rule);
   Seconds uncharged();
-  RestartVerdict charge_ends(int64_t ends);
-  void no_restart_left(const Failure& cause);
-  void note_failure(const Failure& failure);
+  RestartVerdict charge_one(int64_t newest_checkpoint);
+  void count_ends(int64_t attempt);
+  void restarted();
+  void no_restart_left(const report::FailureRecord& cause);
+  void note_failure(report::FailureRecord failure);
   bool waited_in_vain(const PodFailure& failure) const;
-  std::optional<jobspec::FailureAction> rule_for(const Failure& said,
+  std::optional<jobspec::FailureAction> rule_for(const report::FailureRecord& said,
                                                  const std::vector<std::string>& conditions) const;
   bool is_new_fetch(const PodFailure& failure) const;
   // reconcile_nodes.cc

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/json.h"
-#include "job/attempt_charge.h"
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "job/report/status.h"
@@ -15,7 +14,7 @@ namespace {
 
 using jobspec::FailureAction;
 
-bool matches(const jobspec::FailureRule& rule, const Failure& said,
+bool matches(const jobspec::FailureRule& rule, const report::FailureRecord& said,
              const std::vector<std::string>& conditions) {
   if (!rule.exit_codes.empty()) {
     if (!said.exit_code || *said.exit_code == 0) return false;
@@ -55,7 +54,7 @@ FailureAction action_without_rule(const PodFailure& failure) {
 /// counted.
 bool Pass::is_new_fetch(const PodFailure& failure) const {
   return failure.fetched && std::ranges::none_of(st_.failure_history, [&](const Json& one) {
-           return json_text(one, "pod") == failure.said.pod_name;
+           return json_text(one, "pod") == failure.said.pod;
          });
 }
 
@@ -67,57 +66,47 @@ bool Pass::waited_in_vain(const PodFailure& failure) const {
 }
 
 /// The action of the first matching rule of failurePolicy; nullopt if no rule matches.
-std::optional<FailureAction> Pass::rule_for(const Failure& said,
+std::optional<FailureAction> Pass::rule_for(const report::FailureRecord& said,
                                             const std::vector<std::string>& conditions) const {
   for (const auto& rule : spec().policies.failure.rules)
     if (matches(rule, said, conditions)) return rule.action;
   return std::nullopt;
 }
 
-void Pass::note_failure(const Failure& failure) {
-  report::FailureRecord record{.time = to_text(shown_now()),
-                               .reason = failure.reason,
-                               .attempt = failure.attempt,
-                               .step = failure.step,
-                               .rank = failure.rank,
-                               .signal = failure.signal,
-                               .message = failure.message,
-                               .collective = failure.collective,
-                               .missing_ranks = failure.missing_ranks};
-  if (!failure.pod_name.empty()) record.pod = failure.pod_name;
-  if (!failure.node.empty()) record.node = failure.node;
-  if (failure.worker >= 0) record.worker = failure.worker;
-  if (!failure.signal) record.exit_code = failure.exit_code;
-  if (!failure.last_words.empty()) record.last_words = failure.last_words;
-  st_.last_failure = status_json(record);
+void Pass::note_failure(report::FailureRecord failure) {
+  failure.time = to_text(shown_now());
+  if (failure.signal) failure.exit_code.reset();
+  if (failure.node == "") failure.node.reset();
+  st_.last_failure = status_json(failure);
   st_.failure_history.push_back(st_.last_failure);
   while (st_.failure_history.size() > kHistoryMax) {
     st_.failure_history.erase(st_.failure_history.begin());
   }
 }
 
-/// Charges `ends` consecutive ended attempts. Only the cause of the last one is known, and it is
-/// charged. The others began and ended between two writes of the status. They are charged like the
-/// last one: agent 0 charged them too, and it continues with this account.
-RestartVerdict Pass::charge_ends(int64_t ends) {
+RestartVerdict Pass::charge_one(int64_t newest_checkpoint) {
   constexpr int64_t kBig = 1'000'000'000;
   Restarts& restarts = st_.restarts;
-  const auto one_more = [&] {
-    const auto verdict =
-        charge_restart({.limit = static_cast<int>(std::min(restarts.limit, kBig)),
-                        .used = static_cast<int>(std::clamp<int64_t>(restarts.counted, 0, kBig)),
-                        .total = static_cast<int>(std::clamp<int64_t>(restarts.total, 0, kBig)),
-                        .saved_step = restarts.saved_step},
-                       job().agent.saved_step.value_or(-1));
-    restarts.counted = verdict.budget.used;
-    restarts.saved_step = verdict.budget.saved_step;
-    return verdict;
-  };
-  const auto first = one_more();
-  if (!first.allowed || ends <= 1) return first;
-  // All but two at once, because the status may contain any number.
-  restarts.counted = std::min(restarts.limit, restarts.counted + ends - 2);
-  return one_more();
+  const auto verdict =
+      charge_restart({.limit = static_cast<int>(std::min(restarts.limit, kBig)),
+                      .used = static_cast<int>(std::clamp<int64_t>(restarts.counted, 0, kBig)),
+                      .saved_step = restarts.saved_step},
+                     newest_checkpoint);
+  restarts.counted = verdict.budget.used;
+  restarts.saved_step = verdict.budget.saved_step;
+  return verdict;
+}
+
+/// Counts the ends up to this attempt. A restart followed each of the others, too.
+void Pass::count_ends(int64_t attempt) {
+  auto& known = st_.restarts.attempt;
+  st_.restarts.total += std::max<int64_t>(0, attempt - 1 - known.value_or(attempt));
+  known = std::max(known.value_or(attempt), attempt);
+}
+
+void Pass::restarted() {
+  ++st_.restarts.total;
+  st_.restarts.last = shown_now();
 }
 
 /// Counts a restart that is not charged. Returns the pause before it.
@@ -132,7 +121,7 @@ Seconds Pass::uncharged() {
   return pause_uncharged(restarts.uncounted++);
 }
 
-void Pass::no_restart_left(const Failure& cause) {
+void Pass::no_restart_left(const report::FailureRecord& cause) {
   fail(contract::kReasonBackoffLimitExceeded, "no restarts are left (backoffLimit " +
                                                   std::to_string(st_.restarts.limit) +
                                                   "): " + cause.message);
@@ -150,7 +139,7 @@ void Pass::charge(std::vector<PodFailure> failures, bool may_fail_by_rule) {
   });
   std::ranges::stable_sort(failures, std::less<>(), weight);
   bool fatal_by_rule = false, fatal = false, counted = false;
-  const Failure* last_straw = &failures.back().said;
+  const report::FailureRecord* last_straw = &failures.back().said;
   for (const PodFailure& failure : failures) {
     const auto by_rule = rule_for(failure.said, failure.conditions);
     const FailureAction action = by_rule.value_or(action_without_rule(failure));
@@ -163,94 +152,81 @@ void Pass::charge(std::vector<PodFailure> failures, bool may_fail_by_rule) {
     counted |= action == FailureAction::Restart && (by_rule || !victim);
   }
   if (!fresh && !(fatal && may_fail_by_rule)) return;
-  int64_t missed = 0;  // attempts that started and ended unobserved
   for (const PodFailure& failure : failures) {
     if (weight(failure) == weight(failures.back())) note_failure(failure.said);
-    if (!failure.said.attempt) continue;
-    const int64_t attempt = *failure.said.attempt;
-    const int64_t known = restarts.attempt.value_or(attempt);
-    missed += std::max<int64_t>(0, attempt - 1 - known);
-    restarts.attempt = std::max(known, attempt);
+    if (failure.said.attempt > 0) count_ends(*failure.said.attempt);
   }
-  if (open > 0) restarts.attempt = std::max(restarts.attempt.value_or(0), open);
-  const Failure& cause = failures.back().said;
+  if (open > 0) count_ends(open);
+  const report::FailureRecord& cause = failures.back().said;
   if (fatal) {
     return fail(fatal_by_rule ? "FailurePolicy" : last_straw->reason, last_straw->message);
   }
-  restarts.total += 1 + missed;
   set("Restarting", true, cause.reason, cause.message);
-  const Seconds pause = counted ? Seconds(0) : std::max(node_pause(failures), uncharged());
-  restarts.last = shown_now();
   if (!counted) {
+    const Seconds pause = std::max(node_pause(failures), uncharged());
     restarts.not_before.reset();
     if (pause > Seconds(0)) restarts.not_before = now_ + pause;
-    return;
+    return restarted();
   }
-  const auto verdict = charge_ends(1 + missed);
-  if (!verdict.allowed) {
-    --restarts.total;
-    return no_restart_left(cause);
-  }
+  const auto verdict = charge_one(job().agent.saved_step.value_or(-1));
+  if (!verdict.allowed) return no_restart_left(cause);
   restarts.not_before = now_ + verdict.pause;
+  restarted();
 }
 
-/// What agent 0 reports about the end of `attempt`. It reports every failure; without a report a
-/// pod was removed.
-RankFailure Pass::failure_in_place(int64_t attempt) const {
-  const auto& told = job().agent.last_failure;
-  if (!told || told->attempt != attempt) {
-    return {.said = {.reason = contract::kReasonPreempted,
-                     .message = "a pod was taken away in attempt " + std::to_string(attempt),
-                     .attempt = attempt}};
-  }
-  const auto number = [](const std::optional<int64_t>& value) {
-    return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
-  };
-  RankFailure failed{.said = {.reason = told->reason,
-                              .message = told->message,
-                              .last_words = told->last_words.value_or(""),
-                              .collective = told->collective,
-                              .missing_ranks = told->missing_ranks,
-                              .worker = number(told->worker).value_or(-1),
-                              .rank = number(told->rank),
-                              .exit_code = number(told->exit_code),
-                              .signal = number(told->signal),
-                              .attempt = attempt,
-                              .step = told->step},
-                     .end = attempt_end_of(told->worker.value_or(-1), told->rank.value_or(-1))};
+/// Charges a failure that agent 0 recorded, and after which another attempt followed. The loss of a
+/// worker is not charged if its pod was replaced since: that pod's end was judged then.
+void Pass::failed_in_place(report::FailureRecord failure) {
+  const auto time = time_from_text(failure.time);
+  bool replaced = false;
+  failure.pod.reset();
+  failure.node.reset();
   for (const Slot& slot : slots_) {
-    if (slot.worker != failed.said.worker || !slot.newest) continue;
-    failed.said.pod_name = slot.newest->name;
-    failed.said.node = slot.newest->node;
+    if (slot.worker != failure.worker || !slot.newest) continue;
+    replaced = time && slot.newest->created >= time;
+    if (replaced) continue;
+    failure.pod = slot.newest->name;
+    failure.node = slot.newest->node;
   }
-  return failed;
+  note_failure(failure);
+  count_ends(*failure.attempt);
+  restarted();
+  const bool judged = replaced && !failure.rank;
+  const FailureAction action =
+      rule_for(failure, {})
+          .value_or(judged ? FailureAction::RestartUncounted : FailureAction::Restart);
+  if (action == FailureAction::FailJob) return fail("FailurePolicy", failure.message);
+  if (action == FailureAction::RestartUncounted) return;
+  const int64_t saved = job().agent.saved_step.value_or(-1);
+  if (!charge_one(failure.saved_step.value_or(saved)).allowed) no_restart_left(failure);
 }
 
-/// Another attempt followed in the same pods: agent 0 has charged the previous one with the same
-/// function.
+/// Another attempt followed in the same pods. Agent 0 records every failure that is not counted
+/// yet; an attempt without a record ended because a pod was taken away.
 void Pass::ended_in_place() {
-  Restarts& restarts = st_.restarts;
+  auto& known = st_.restarts.attempt;
   const int64_t attempt = job().agent.attempt;
   if (attempt == 0) return;
-  if (!restarts.attempt) {
-    // Attempt numbers continue from an earlier job with the same output directory. A failure in the
-    // status belongs to this job.
-    const auto& told = job().agent.last_failure;
-    const int64_t failed = told ? told->attempt.value_or(attempt) : attempt;
-    restarts.attempt = (failed > 0 ? std::min(failed, attempt) : attempt) - 1;
+  const auto& failures = job().agent.failures;
+  if (!known) {
+    // Attempt numbers continue from an earlier job with the same output directory. The failures in
+    // the status belong to this job.
+    known = attempt - 1;
+    for (const auto& failure : failures) {
+      if (failure.attempt > 0) known = std::min(*known, *failure.attempt - 1);
+    }
   }
-  if (attempt <= *restarts.attempt + 1) return;
-  const RankFailure failure = failure_in_place(attempt - 1);
-  const int64_t missed = attempt - 2 - *restarts.attempt;
-  note_failure(failure.said);
-  restarts.attempt = attempt - 1;
-  restarts.total += 1 + missed;
-  restarts.last = shown_now();
-  const auto by_rule = rule_for(failure.said, {});
-  if (by_rule == FailureAction::FailJob) return fail("FailurePolicy", failure.said.message);
-  if (by_rule == FailureAction::RestartUncounted) return;
-  if (!by_rule && charger_of(failure.end, true) == Charger::Nobody) return;
-  if (!charge_ends(1 + missed).allowed) no_restart_left(failure.said);
+  for (const auto& failure : failures) {
+    if (failure.attempt <= known || failure.attempt >= attempt) continue;
+    failed_in_place(failure);
+    if (ended()) return;
+  }
+  if (attempt <= *known + 1) return;
+  note_failure({.reason = contract::kReasonPreempted,
+                .attempt = attempt - 1,
+                .message = "a pod was taken away in attempt " + std::to_string(attempt - 1)});
+  count_ends(attempt - 1);
+  restarted();
 }
 
 }  // namespace dsj::op

@@ -43,8 +43,8 @@ bool Pass::attested() const {
   const bool zero_gone = !slots_.empty() && !slots_[0].newest;
   const bool of_this_spec = !new_revision_ && !st_.stop_since;
   if (!zero_gone || !of_this_spec || !attempt_open() || !job().agent.finished) return false;
-  const auto& told = job().agent.last_failure;
-  return !told || told->attempt != job().agent.attempt;
+  return std::ranges::count(job().agent.failures, job().agent.attempt,
+                            &report::FailureRecord::attempt) == 0;
 }
 
 /// True if every worker reported Completed, or if one report covers the others. A pod that ended

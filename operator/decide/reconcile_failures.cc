@@ -21,10 +21,10 @@ std::string word_or(const std::string& reason, const std::string& otherwise) {
 }
 
 PodFailure Pass::failure_of(const PodView& pod) const {
-  PodFailure failed{.said = {.pod_name = pod.name, .node = pod.node, .worker = pod.worker},
+  PodFailure failed{.said = {.pod = pod.name, .node = pod.node, .worker = pod.worker},
                     .conditions = pod.conditions,
                     .restarts_before = pod.restarts};
-  Failure& failure = failed.said;
+  report::FailureRecord& failure = failed.said;
   if (is_disruption(pod) || is_rejected(pod) || ended_unseen(pod)) failed.end = PodEnd::TakenAway;
   if (!pod.termination) {
     failure.reason = word_or(pod.reason, "PodFailed");
@@ -40,7 +40,7 @@ PodFailure Pass::failure_of(const PodView& pod) const {
   failure.rank = end.rank;
   failure.attempt = end.attempt;
   failure.step = end.step;
-  failure.last_words = end.last_words;
+  if (!end.last_words.empty()) failure.last_words = end.last_words;
   failure.message = end.message;
   failure.reason = word_or(end.reason, "PodFailed");
   if (is_preempted(pod)) failure.reason = contract::kReasonPreempted;
@@ -102,11 +102,11 @@ void Pass::lost_pods() {
     if (pod->ended() || !force_ || suspend_ || st_.stop_since || ended()) continue;
     if (is_spare(*pod)) continue;  // no ranks are lost with it
     if (spoken_for) continue;      // its ranks had ended, and the pod counts as gone
-    charge({{.said = {.pod_name = pod->name,
+    charge({{.said = {.reason = "NodeLost",
+                      .pod = pod->name,
                       .node = pod->node,
-                      .reason = "NodeLost",
-                      .message = "node " + pod->node + " does not answer; its pod was given up",
-                      .worker = pod->worker},
+                      .worker = pod->worker,
+                      .message = "node " + pod->node + " does not answer; its pod was given up"},
              .end = PodEnd::TakenAway,
              .conditions = pod->conditions,
              .restarts_before = pod->restarts}},
@@ -124,8 +124,8 @@ void Pass::failures() {
       if (!open || spoken_for) continue;
       found.push_back(
           {.said = {.reason = "PodDeleted",
-                    .message = "the pod of worker " + std::to_string(slot.worker) + " is gone",
-                    .worker = slot.worker},
+                    .worker = slot.worker,
+                    .message = "the pod of worker " + std::to_string(slot.worker) + " is gone"},
            .end = PodEnd::TakenAway});
     } else if (slot.newest->ended() && slot.newest->revision == st_.revision &&
                !is_done(*slot.newest)) {

@@ -52,7 +52,8 @@ void Pass::avoided_nodes() {
 Seconds Pass::node_pause(const std::vector<PodFailure>& failures) const {
   std::set<std::string> found;
   for (const PodFailure& failure : failures) {
-    if (failure.said.reason == contract::kReasonUnhealthyNode) found.insert(failure.said.node);
+    if (failure.said.reason == contract::kReasonUnhealthyNode)
+      found.insert(failure.said.node.value_or(""));
   }
   return found.empty() ? Seconds(0) : pause_after(st_.unhealthy, found);
 }

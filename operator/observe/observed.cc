@@ -238,10 +238,21 @@ std::string owner_of(const Json& object) {
   return {};
 }
 
-std::optional<report::FailureRecord> agents_failure(const Json& told) {
-  auto record = failure_record(told);
-  if (record) record->reason = reason_of_agent(record->reason);
-  return record;
+std::vector<report::FailureRecord> agents_failures(const Json& training) {
+  std::vector<report::FailureRecord> failures;
+  const auto read = [&](const Json& told) {
+    auto record = failure_record(told);
+    if (!record) return;
+    record->reason = reason_of_agent(record->reason);
+    failures.push_back(std::move(*record));
+  };
+  using report::Training;
+  const Json& earlier = json_child(training, report::status_name<&Training::earlier_failures>());
+  const size_t size = earlier.is_array() ? earlier.size() : 0;
+  for (size_t i = size - std::min(size, report::kEarlierFailuresMax); i < size; ++i)
+    read(earlier[i]);
+  read(json_child(training, report::status_name<&Training::last_failure>()));
+  return failures;
 }
 
 JobView job_view(const Json& object) {
@@ -267,8 +278,7 @@ JobView job_view(const Json& object) {
   job.agent.stop_step = bounded(report::told<&report::Training::stop_step>(training));
   job.agent.updated =
       time_from_text(report::told<&report::Training::updated>(training).value_or(""));
-  job.agent.last_failure =
-      agents_failure(json_child(training, report::status_name<&report::Training::last_failure>()));
+  job.agent.failures = agents_failures(training);
   const auto total = report::told<&report::Resolved::total_steps>(training);
   job.agent.finished = total && report::told<&report::Training::step>(training) == total &&
                        !report::told<&report::Exported::path>(training).value_or("").empty();

@@ -32,7 +32,7 @@ struct AgentStatus {
   int64_t attempt = 0;  ///< 0 if none has started yet
   std::optional<int64_t> stop_step, saved_step;
   std::optional<Time> updated;
-  std::optional<report::FailureRecord> last_failure;
+  std::vector<report::FailureRecord> failures;  ///< that are not counted yet, and the last one
   /// This attempt or an earlier one did the last step and exported the model.
   bool finished = false;
   std::string stragglers;       ///< ranks that slow down the others; empty if none
@@ -198,8 +198,8 @@ bool ended_unseen(const PodView& pod);
 bool is_rejected(const PodView& pod);
 
 JobView job_view(const Json& object);
-/// status.training.lastFailure; nullopt if there is none.
-std::optional<report::FailureRecord> agents_failure(const Json& told);
+/// The failures in status.training, oldest first.
+std::vector<report::FailureRecord> agents_failures(const Json& training);
 /// nullopt if the object is not a worker pod of a job.
 std::optional<PodView> pod_view(const Json& object);
 ChildView child_view(const Json& object);

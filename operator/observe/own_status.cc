@@ -240,7 +240,7 @@ std::optional<report::FailureRecord> failure_record(const json& object) {
   if (!record) return std::nullopt;
   cut(*record, kSentenceBytesMax);
   for (auto* number : {&record->attempt, &record->step, &record->rank, &record->exit_code,
-                       &record->signal, &record->worker}) {
+                       &record->signal, &record->worker, &record->saved_step}) {
     if (*number) *number = counted(**number);
   }
   return record;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace dsj {
 namespace {
 
@@ -19,17 +21,29 @@ TEST(RestartBudget, IsSpentOneByOneWithDoublingPauses) {
   EXPECT_EQ(last.budget.total, 3);
 }
 
-TEST(RestartBudget, TheOperatorsAccountHoldsWithWhatItDoesNotKnowYet) {
-  const RestartBudget own{.limit = 3, .used = 2, .total = 2, .saved_step = 10};
-  // It left one of the two uncharged, and counted a pod that this agent knows nothing of.
-  EXPECT_EQ(with_account(own, 0, {.limit = 5, .used = 1, .total = 4, .saved_step = 10}).used, 1);
-  EXPECT_EQ(with_account(own, 0, {.limit = 5, .used = 1, .total = 4, .saved_step = 10}).limit, 5);
-  EXPECT_EQ(with_account(own, 0, {.limit = 5, .used = 1, .total = 4, .saved_step = 10}).total, 4);
-  EXPECT_EQ(with_account(own, 1, {.limit = 3, .used = 1, .saved_step = 10}).used, 2);
-  EXPECT_EQ(with_account(own, 0, {.limit = 3, .used = 1, .saved_step = 20}).saved_step, 20);
-  // It has not heard of the charge that began anew at step 10.
-  EXPECT_EQ(with_account(own, 1, {.limit = 3, .used = 3, .saved_step = -1}).used, 2);
-  EXPECT_EQ(with_account(own, 1, {.limit = 3, .used = 3, .saved_step = -1}).saved_step, 10);
+TEST(RestartBudget, EndsThatTheAccountLacksAreChargedInOrder) {
+  const RestartBudget account{.limit = 3, .used = 2, .total = 4, .saved_step = 10};
+  EXPECT_EQ(charge_ends(account, {}).budget.used, 2);
+  const std::vector<ChargedEnd> same{{7, 10}};
+  EXPECT_TRUE(charge_ends(account, same).allowed);
+  EXPECT_EQ(charge_ends(account, same).budget.used, 3);
+  EXPECT_EQ(charge_ends(account, same).budget.total, 5);
+  const std::vector<ChargedEnd> two{{7, 10}, {8, 10}};
+  EXPECT_FALSE(charge_ends(account, two).allowed);
+  const std::vector<ChargedEnd> with_progress{{7, 20}, {8, 20}, {9, 30}};
+  EXPECT_TRUE(charge_ends(account, with_progress).allowed);
+  EXPECT_EQ(charge_ends(account, with_progress).budget.used, 1);
+  EXPECT_EQ(charge_ends(account, with_progress).budget.saved_step, 30);
+}
+
+/// Whoever knows the cause charges it.
+TEST(RestartBudget, ALostWorkerIsTheOperatorsToCharge) {
+  for (const bool operated : {false, true}) {
+    EXPECT_TRUE(agent_charges(1, 3, operated)) << "a rank failed";
+    EXPECT_TRUE(agent_charges(-1, -1, operated)) << "someone else ended the ranks";
+  }
+  EXPECT_FALSE(agent_charges(1, -1, true));
+  EXPECT_TRUE(agent_charges(1, -1, false)) << "nobody else can";
 }
 
 TEST(RestartBudget, NewerCheckpointGivesItBackAnOldOneDoesNot) {

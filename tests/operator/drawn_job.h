@@ -375,6 +375,17 @@ class DrawnJob : public World {
     if (draw_.happens(100) && training.contains("lastFailure"))
       training["lastFailure"][draw_.happens(128) ? "rank" : "exitCode"] = draw_.odd();
     if (draw_.happens(10)) training["lastFailure"] = draw_.odd();
+    if (draw_.happens(60) && training.contains("lastFailure")) {
+      Json earlier = Json::array();
+      for (int i = draw_.below(14); i > 0; --i) {
+        earlier.push_back(training["lastFailure"]);
+        if (!earlier.back().is_object() || draw_.happens(20)) earlier.back() = draw_.odd();
+        if (!earlier.back().is_object()) continue;
+        earlier.back()["attempt"] = o.job->agent.attempt + draw_.below(3) - i;
+        if (draw_.happens(100)) earlier.back()["savedStep"] = draw_.number();
+      }
+      training["earlierFailures"] = draw_.happens(10) ? draw_.odd() : earlier;
+    }
     const JobView told =
         job_view({{"metadata", {{"name", "j"}, {"namespace", "n"}}},
                   {"status", {{"training", training}, {"checkpoint", checkpoint}}}});

@@ -1,6 +1,8 @@
 // Failures: whose fault, charged or not, and what follows.
 #include <gmock/gmock.h>
 
+#include <random>
+
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {
@@ -369,24 +371,122 @@ TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {
 }
 
 TEST(Failures, AttemptsThatCameAndWentBetweenTwoLooksAreCharged) {
+  const Json first = {{"attempt", 1}, {"worker", 0}, {"rank", 0}, {"exitCode", 1}};
   const Json told = {
       {"attempt", 2}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}};
   World in_place;
   in_place.to_running();
-  in_place.agent_tells(told);
+  in_place.agent_tells(told, Json::array({first}));
   in_place.o.job->agent.attempt = 3;
   in_place.settle();
   EXPECT_EQ(in_place.status().restarts.total, 2);
   EXPECT_EQ(in_place.status().restarts.counted, 2);
+  EXPECT_EQ(in_place.status().failure_history.size(), 2u);
+  in_place.settle();
+  EXPECT_EQ(in_place.status().restarts.counted, 2) << "each of them once";
 
   World with_pod;  // in the same look the third has ended, and its pod
   with_pod.to_running();
-  with_pod.agent_tells(told);
+  with_pod.agent_tells(told, Json::array({first}));
   with_pod.o.job->agent.attempt = 3;
   with_pod.end(with_pod.pod(1), 1, "RankFailed");
   with_pod.settle();
   EXPECT_EQ(with_pod.status().restarts.total, 3);
   EXPECT_EQ(with_pod.status().restarts.counted, 3);
+}
+
+/// An agent of the last release records only the last failure.
+TEST(Failures, AnAttemptOfWhichNobodyToldIsARestartAndIsNotCharged) {
+  World world;
+  world.to_running();
+  world.agent_tells({{"attempt", 7}, {"worker", 1}, {"rank", 1}, {"exitCode", 1}});
+  world.o.job->agent.attempt = 8;
+  world.settle();
+  EXPECT_EQ(world.status().restarts.total, 7);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(world.status().restarts.attempt, 7);
+  EXPECT_EQ(world.phase(), "Running");
+}
+
+/// A job that saves between its failures does not fail because the operator was away.
+TEST(Failures, FailuresWithACheckpointBetweenThemDoNotUseUpTheBudget) {
+  World world;  // backoffLimit 3
+  world.to_running();
+  Json earlier = Json::array();
+  const auto failure = [](int64_t attempt) -> Json {
+    return {{"attempt", attempt}, {"worker", 1}, {"rank", 1}, {"savedStep", attempt * 10}};
+  };
+  for (int attempt = 1; attempt <= 5; ++attempt) earlier.push_back(failure(attempt));
+  world.agent_tells(failure(6), earlier);
+  world.o.job->agent.attempt = 7;
+  world.o.job->agent.saved_step = 60;
+  world.settle();
+  EXPECT_EQ(world.phase(), "Running");
+  EXPECT_EQ(world.status().restarts.total, 6);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(world.status().restarts.saved_step, 60);
+}
+
+TEST(Failures, ARuleAppliesToEachFailureThatWasNotSeen) {
+  Json spec = quick_spec();
+  spec["failurePolicy"] =
+      rules(R"([{"action": "RestartUncounted", "onReasons": ["CudaOutOfMemory"]},
+                {"action": "FailJob", "onExitCodes": {"values": [42]}}])");
+  World world(spec);
+  world.to_running();
+  const auto failure = [](int64_t attempt, const char* reason, int code) -> Json {
+    return {
+        {"attempt", attempt}, {"worker", 1}, {"rank", 1}, {"reason", reason}, {"exitCode", code}};
+  };
+  const Json earlier = Json::array({failure(1, "CudaOutOfMemory", 1), failure(2, "X", 1)});
+  world.agent_tells(failure(3, "CudaOutOfMemory", 1), earlier);
+  world.o.job->agent.attempt = 4;
+  world.settle();
+  EXPECT_EQ(world.status().restarts.total, 3);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  world.agent_tells(failure(5, "X", 1), Json::array({failure(4, "X", 42)}));
+  world.o.job->agent.attempt = 6;
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "True FailurePolicy");
+}
+
+/// Whatever looks are missed, the account is that of an operator that saw each attempt end.
+TEST(Failures, TheAccountDoesNotDependOnWhenTheOperatorLooks) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    Json spec = quick_spec();
+    spec["backoffLimit"] = 100;
+    spec["failurePolicy"] =
+        rules(R"([{"action": "RestartUncounted", "onReasons": ["CudaOutOfMemory"]}])");
+    World always(spec), sometimes(spec);
+    always.to_running();
+    sometimes.to_running();
+    Json last, earlier = Json::array();
+    int64_t saved = 0;
+    for (int64_t attempt = 1; attempt < 9; ++attempt) {
+      if (random() % 3 == 0) saved += 10;
+      if (random() % 4 != 0) {  // otherwise a pod was taken away
+        if (!last.is_null()) earlier.push_back(last);
+        last = {{"attempt", attempt},
+                {"worker", 1},
+                {"rank", 1},
+                {"savedStep", saved},
+                {"reason", random() % 3 == 0 ? "CudaOutOfMemory" : "RankFailed"}};
+      }
+      for (World* world : {&always, &sometimes}) {
+        world->agent_tells(last, earlier);
+        world->o.job->agent.saved_step = saved;
+        world->o.job->agent.attempt = attempt + 1;
+      }
+      always.settle();
+      if (random() % 3 == 0) sometimes.settle();
+    }
+    sometimes.settle();
+    EXPECT_EQ(sometimes.status().restarts.total, 8) << seed;
+    EXPECT_EQ(sometimes.status().restarts.total, always.status().restarts.total) << seed;
+    EXPECT_EQ(sometimes.status().restarts.counted, always.status().restarts.counted) << seed;
+    EXPECT_EQ(sometimes.status().restarts.saved_step, always.status().restarts.saved_step) << seed;
+  }
 }
 
 TEST(Failures, AFirstAttemptThatEndedBeforeAnybodyLookedIsCharged) {
@@ -490,7 +590,8 @@ TEST(Failures, NumbersThatAnybodyWroteIntoTheStatusAreHarmless) {
   world.o.job->agent.attempt = 900'000'000'000'000;
   world.agent_tells({{"attempt", 899'999'999'999'999}, {"worker", 1}, {"rank", 1}});
   world.settle();
-  EXPECT_EQ(world.condition("Failed"), "True BackoffLimitExceeded");
+  EXPECT_EQ(world.condition("Failed"), "False NotFinished") << "one failure is known";
+  EXPECT_EQ(world.status().restarts.counted, 1);
 }
 
 /// An attempt that ended in its pods, as agent 0 tells of it.
@@ -505,6 +606,14 @@ OwnStatus after_attempt_1(const Json& told) {
 TEST(Failures, WhatAgentsDoNotChargeIsChargedByTheOperatorOrByNobody) {
   const Json lost = {{"attempt", 1}, {"worker", 1}, {"reason", "WorkerLost"}};
   EXPECT_EQ(after_attempt_1(lost).restarts.counted, 1) << "its agent was silent, its pod lives";
+  World replaced;
+  replaced.to_running();
+  replaced.agent_tells(
+      {{"attempt", 1}, {"worker", 1}, {"reason", "WorkerLost"}, {"time", to_text(replaced.now)}});
+  replaced.pod(1).created = replaced.now + Seconds(1);
+  replaced.start_attempt();
+  EXPECT_EQ(replaced.status().restarts.counted, 0) << "the end of its pod was judged";
+  EXPECT_FALSE(replaced.status().last_failure.contains("pod"));
   const Json strangers = {{"attempt", 1}, {"reason", "Preempted"}};
   EXPECT_EQ(after_attempt_1(strangers).restarts.counted, 1) << "as agent 0 charges it";
   const Json older = {{"attempt", 0}, {"worker", 1}, {"rank", 1}, {"reason", "RankFailed"}};

@@ -161,7 +161,10 @@ class World {
     }
   }
   /// status.training.lastFailure.
-  void agent_tells(const Json& failure) { o.job->agent.last_failure = agents_failure(failure); }
+  void agent_tells(const Json& failure, const Json& earlier = Json()) {
+    o.job->agent.failures =
+        agents_failures({{"lastFailure", failure}, {"earlierFailures", earlier}});
+  }
   /// The pod with another status, read as a watch's object is.
   void kubelet_says(PodView& pod, const Json& status) {
     Json object = {

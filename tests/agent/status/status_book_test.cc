@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "common/json.h"
 #include "common/text.h"
 
 namespace dsj::agent {
@@ -195,6 +196,45 @@ TEST_F(BookTest, TheLastFailureIsKept) {
   EXPECT_EQ(book.document().attempt, 4);
 }
 
+/// While the operator is away, every failure waits for it in the status.
+TEST_F(BookTest, EarlierFailuresAreKeptUntilTheOperatorHasCountedThem) {
+  const auto fail = [&](int64_t attempt) {
+    book.take(report::Failure{.attempt = attempt,
+                              .worker = 1,
+                              .rank = 2,
+                              .exit_code = 1,
+                              .reason = "RankFailed",
+                              .message = std::string(999, 'm'),
+                              .last_words = "w",
+                              .saved_step = attempt * 10},
+              kWall);
+  };
+  const auto kept = [&] {
+    std::vector<int64_t> attempts;
+    const json training = book.document().training;
+    for (const json& failure : json_child(training, "earlierFailures"))
+      attempts.push_back(failure["attempt"]);
+    return attempts;
+  };
+  fail(1);
+  EXPECT_FALSE(book.document().training.contains("earlierFailures")) << "the last one is there";
+  fail(2);
+  fail(3);
+  EXPECT_EQ(kept(), (std::vector<int64_t>{1, 2}));
+  const json first = book.document().training["earlierFailures"][0];
+  EXPECT_EQ(first["exitCode"], 1);
+  EXPECT_EQ(first["savedStep"], 10);
+  EXPECT_EQ(first["message"], std::string(100, 'm'));
+  EXPECT_FALSE(first.contains("lastWords"));
+  book.account({{"status", {{"restarts", {{"attempt", 1}}}}}});
+  EXPECT_EQ(kept(), std::vector<int64_t>{2});
+  book.account({{"status", {{"restarts", {{"attempt", 3}}}}}});
+  EXPECT_FALSE(book.document().training.contains("earlierFailures"));
+  for (int64_t attempt = 4; attempt < 20; ++attempt) fail(attempt);
+  EXPECT_EQ(kept().size(), report::kEarlierFailuresMax);
+  EXPECT_EQ(kept().back(), 18);
+}
+
 TEST_F(BookTest, TheBodyCarriesUidAndTheVersionThatWasRead) {
   book.take(kAttempt, kWall);
   const auto body = status_body(book.document(), current(2), true);
@@ -316,6 +356,7 @@ TEST_F(BookTest, WhateverIsReportedAWriteIsSmall) {
       before["status"]["training"]["stragglers"] = words();
       before["status"]["training"]["modelPath"] = words();
       before["status"]["training"]["lastFailure"] = {{"message", words()}, {"mine", words()}};
+      before["status"]["training"]["earlierFailures"] = {{{"message", words()}}};
       before["status"]["checkpoint"]["lastDamaged"] = {{"message", words()}, {"step", 4}};
       book.inherit(before);
     }

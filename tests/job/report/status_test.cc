@@ -41,6 +41,10 @@ void expect_type(const json& schema, Unit unit) {
     EXPECT_EQ(schema.value("format", ""), unit == Unit::Time ? "date-time" : "");
   } else if constexpr (std::is_same_v<Value, std::map<std::string, int64_t>>) {
     EXPECT_EQ(schema["additionalProperties"]["type"], "integer");
+  } else if constexpr (std::is_same_v<Value, std::vector<FailureRecord>>) {
+    EXPECT_EQ(schema["type"], "array");
+    EXPECT_EQ(schema["maxItems"], kEarlierFailuresMax);
+    expect_type<FailureRecord>(schema["items"], unit);
   } else if constexpr (std::is_same_v<Value, std::map<std::string, double>>) {
     ADD_FAILURE() << "the status has no numbers without names";
   } else {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/json.h"
-#include "job/attempt_charge.h"
 #include "job/contract.h"
 #include "job/join_keys.h"
 #include "operator/act/apply.h"
@@ -352,25 +351,30 @@ void Agents::finish(Container& container, int code, const std::string& reason, i
   if (!first_completed) first_completed = clock_.at();
 }
 
-/// What the operator has charged, and what agents charged since.
+/// What the operator has counted.
 void Agents::account() {
   const auto job = job_now();
   if (!job) return;
   const auto& restarts = json_child(json_child(*job, "status"), "restarts");
-  RestartBudget told{.limit = (*job)["spec"].value("backoffLimit", 3)};
-  told.used = static_cast<int>(json_whole(restarts, "counted").value_or(0));
-  told.saved_step = json_whole(restarts, "savedStep").value_or(-1);
+  account_ = {.limit = (*job)["spec"].value("backoffLimit", 3),
+              .used = static_cast<int>(json_whole(restarts, "counted").value_or(0)),
+              .saved_step = json_whole(restarts, "savedStep").value_or(-1)};
   const int64_t known = json_whole(restarts, "attempt").value_or(0);
-  std::erase_if(charged_, [&](int64_t entry) { return entry <= known; });
-  budget_ = with_account(budget_, static_cast<int>(charged_.size()), told);
+  std::erase_if(charged_, [&](const ChargedEnd& end) { return end.attempt <= known; });
 }
 
 void Agents::lose_attempt(int worker, const std::string& reason, int exit_code) {
   running_ = leaving_ = false;
   stop_.reset();
-  last_failure_ = {{"attempt", attempt},
+  if (!last_failure_.is_null()) earlier_failures_.push_back(last_failure_);
+  if (earlier_failures_.size() > report::kEarlierFailuresMax) {
+    earlier_failures_.erase(earlier_failures_.begin());
+  }
+  last_failure_ = {{"time", to_text(clock_.at())},
+                   {"attempt", attempt},
                    {"worker", worker},
                    {"step", step_},
+                   {"savedStep", saved},
                    {"reason", reason},
                    {"message", "the attempt ended"}};
   if (reason != "WorkerLost") {
@@ -380,14 +384,10 @@ void Agents::lose_attempt(int worker, const std::string& reason, int exit_code) 
   urgent_ = true;
   not_before_ = clock_.at() + Seconds(1);
   const bool lost = reason == "WorkerLost";
-  if (charger_of(attempt_end_of(worker, lost ? -1 : worker), true) != Charger::Agent &&
-      !bugs_.charges_lost_workers) {
-    return;
-  }
+  if (!agent_charges(worker, lost ? -1 : worker, true) && !bugs_.charges_lost_workers) return;
   account();
-  const auto verdict = charge_restart(budget_, saved);
-  budget_ = verdict.budget;
-  charged_.push_back(attempt);
+  charged_.push_back({attempt, saved});
+  const auto verdict = charge_ends(account_, charged_);
   ++charged;
   if (verdict.allowed) return;
   for (auto& [uid, container] : containers_) {
@@ -550,6 +550,11 @@ void Agents::report() {
   if (step_ >= total_steps && last_step_saved) training["modelPath"] = "/o/model";
   if (stop_) training["stopStep"] = *stop_;
   if (!last_failure_.is_null()) training["lastFailure"] = last_failure_;
+  const Json& restarts = json_child(json_child(*job, "status"), "restarts");
+  const int64_t counted = json_whole(restarts, "attempt").value_or(0);
+  std::erase_if(earlier_failures_,
+                [&](const Json& failure) { return failure["attempt"] <= counted; });
+  if (!earlier_failures_.empty()) training["earlierFailures"] = earlier_failures_;
   int64_t told = saved;
   if (bugs_.tells_save_before_it && stop_) told = *stop_;
   Json status = {{"training", training}};

@@ -125,10 +125,11 @@ class Agents {
   int64_t step_ = 0;
   std::optional<int64_t> stop_;
   Time not_before_{};
-  RestartBudget budget_;
-  std::vector<int64_t> charged_;  ///< attempts that the operator's account lacks
+  RestartBudget account_;            ///< the operator's
+  std::vector<ChargedEnd> charged_;  ///< ends that it lacks
   Json last_failure_;
-  Json damage_;  ///< status.checkpoint.lastDamaged; null: none
+  std::vector<Json> earlier_failures_;  ///< that the operator has not counted
+  Json damage_;                         ///< status.checkpoint.lastDamaged; null: none
   bool urgent_ = false;
   std::optional<Time> refused_;  ///< since when the API server refuses agent 0's reports
   Time reported_{}, stepped_{};
