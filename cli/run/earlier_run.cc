@@ -177,4 +177,14 @@ Course course_after(const EarlierRun& earlier, const json& now, bool ignore_data
   return course;
 }
 
+std::string ways_on(const EarlierRun& earlier, const json& now) {
+  const bool by_data_only = course_after(earlier, now, true).kind == Course::Kind::GoOn;
+  return std::string(by_data_only
+                         ? "continue with these rows: --ignore_data_skip True (in a manifest "
+                           "ignoreDataSkip: true), "
+                         : "") +
+         "name another output directory (--output_dir DIR), or start over in this one: "
+         "--overwrite_output_dir True (in a manifest overwriteOutputDir: true)";
+}
+
 }  // namespace dsj::cli

@@ -39,5 +39,7 @@ struct Course {
 /// `ignore_data_skip` is set. Other settings mean another run only if the earlier one is
 /// finished and no more steps are requested: a run may continue with another learning rate.
 Course course_after(const EarlierRun& earlier, const nlohmann::json& now, bool ignore_data_skip);
+/// What the user can do about a refusal.
+std::string ways_on(const EarlierRun& earlier, const nlohmann::json& now);
 
 }  // namespace dsj::cli

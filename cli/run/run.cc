@@ -83,15 +83,18 @@ nlohmann::json previous_status(const std::string& output_dir) {
   return text ? status_from_text(*text, path) : nlohmann::json(nullptr);
 }
 
+int64_t steps_done(const nlohmann::json& status) {
+  return report::told<&report::Training::step>(json_child(status, report::kTraining)).value_or(0);
+}
+
 /// Whether the run in this output directory has done all requested steps.
 bool is_complete(const Job& job, const nlohmann::json& status) {
   if (job.runs_user_program()) return false;  // only the program knows its progress
   if (json_text(status, "phase") != "Complete") return false;
-  const auto step = report::told<&report::Training::step>(json_child(status, report::kTraining));
   // Without max_steps only the engine knows: it finds nothing to do, or continues.
   const int64_t wanted = job.training.max_steps.value_or(0);
   std::error_code ignored;
-  return wanted > 0 && step && *step >= wanted &&
+  return wanted > 0 && steps_done(status) >= wanted &&
          fs::is_directory(job.training.output_dir + "/" + contract::kModelDir, ignored);
 }
 
@@ -121,9 +124,7 @@ bool may_go_on(const EarlierRun& earlier, const nlohmann::json& inputs, const Jo
   std::fprintf(stderr, "dsj run: %s has another run%s:\n", output.c_str(),
                earlier.finished ? ", which is complete" : "");
   for (const std::string& what : course.said) std::fprintf(stderr, "  %s\n", what.c_str());
-  std::fprintf(stderr,
-               "name another output directory (--output_dir DIR), or start over in this one: "
-               "--overwrite_output_dir True (in a manifest overwriteOutputDir: true)\n");
+  std::fprintf(stderr, "%s\n", ways_on(earlier, inputs).c_str());
   return false;
 }
 
@@ -373,11 +374,16 @@ Result<int> run(Arguments args) {
   if (!earlier.may_go_on) return static_cast<int>(contract::kExitFailed);
   int code = 0;
   if (is_complete(job, earlier.status)) {
+    const int64_t wanted = *job.training.max_steps, done = steps_done(earlier.status);
+    const std::string steps =
+        done > wanted
+            ? std::to_string(done) + " steps are done, max_steps is " + std::to_string(wanted)
+            : "all " + std::to_string(wanted) + " steps are done";
     std::printf(
-        "this run is complete: all %ld steps are done, the model is in %s/%s\n"
+        "this run is complete: %s, the model is in %s/%s\n"
         "to continue, raise max_steps; to start over, name another output directory or give "
         "--overwrite_output_dir True\n",
-        static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
+        steps.c_str(), output.c_str(), contract::kModelDir);
   } else if (nodes.rank > 0) {
     DSJ_TRY(code, follow(nodes, job));
   } else {

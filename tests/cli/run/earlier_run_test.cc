@@ -34,6 +34,13 @@ class EarlierRunTest : public testing::Test {
         .inputs = recorded_inputs(files_, "/run"), .finished = finished, .has_checkpoints = true};
     return course_after(earlier, inputs_of(files_, job_).value(), ignore_data_skip);
   }
+  bool offers_other_data(bool finished) {
+    const EarlierRun earlier{
+        .inputs = recorded_inputs(files_, "/run"), .finished = finished, .has_checkpoints = true};
+    const std::string ways = ways_on(earlier, inputs_of(files_, job_).value());
+    EXPECT_NE(ways.find("--overwrite_output_dir True"), std::string::npos) << ways;
+    return ways.find("--ignore_data_skip True") != std::string::npos;
+  }
   void expect(const Course& found, Kind kind, const std::string& said) {
     EXPECT_EQ(found.kind, kind);
     ASSERT_EQ(found.said.size(), said.empty() ? 0u : 1u);
@@ -64,6 +71,8 @@ TEST_F(EarlierRunTest, OtherDataAreAnotherRun) {
     expect(course(finished), Kind::Refuse, "it had data /monday.json, now it is /tuesday.json");
   expect(course(false, true), Kind::GoOn, "it had data /monday.json, now it is /tuesday.json");
   EXPECT_EQ(course(true, true).kind, Kind::Refuse) << "a finished run trains on nothing";
+  EXPECT_TRUE(offers_other_data(false));
+  EXPECT_FALSE(offers_other_data(true));
   job_.training.max_steps = 6;
   EXPECT_EQ(course(true, true).kind, Kind::GoOn) << "three more steps on other data, as asked";
   job_.training.data_path = "/monday.json";
@@ -75,6 +84,7 @@ TEST_F(EarlierRunTest, AnotherModelIsAnotherRun) {
   job_.training.model_name_or_path = "/m2";
   for (const bool finished : {false, true})
     expect(course(finished, true), Kind::Refuse, "it had model /m, now it is /m2");
+  EXPECT_FALSE(offers_other_data(false));
   put("/m2/model.safetensors", "one");
   expect(course(true), Kind::GoOn, "");  // a copy of it
   put("/m2/README.md", "text");
