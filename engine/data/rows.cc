@@ -236,9 +236,9 @@ std::string content_of(const json& turn, const char* field) {
   return text;
 }
 
-/// Checks the fields that say if a turn is learned: weight (OpenAI: 0 or 1), train (axolotl).
+/// Checks the fields that say if a turn is learned.
 std::optional<RowProblem> check_learned(const json& turn, bool assistant) {
-  for (const char* field : {"weight", "train"}) {
+  for (const char* field : kLearnedFields) {
     if (!holds(turn, field)) continue;
     const json& value = turn[field];
     const bool yes = value == json(1) || value == json(true);
@@ -252,7 +252,7 @@ std::optional<RowProblem> check_learned(const json& turn, bool assistant) {
 }
 
 bool is_learned(const json& turn) {
-  return std::ranges::none_of(std::array{"weight", "train"}, [&](const char* field) {
+  return std::ranges::none_of(kLearnedFields, [&](const char* field) {
     return holds(turn, field) && (turn[field] == json(0) || turn[field] == json(false));
   });
 }

@@ -119,7 +119,9 @@ class Names {
 
 void unread_in_turn(const json& row, const json& turn, const std::string& where, Names& names) {
   const char* content = content_field(row, turn);
-  names.add_others(turn, {role_field(row, turn), content, "weight", "train", "tool_calls"},
+  names.add_others(turn,
+                   {role_field(row, turn), content, kLearnedFields[0], kLearnedFields[1],
+                    kLearnedFields[2], kLearnedFields[3], "tool_calls"},
                    where + ".");
   const std::string name = where + "." + content;
   if (!turn.contains(content)) return;

@@ -12,6 +12,7 @@
 //   a turn's train_detail                    (axolotl) marks parts of a turn
 #pragma once
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -25,6 +26,10 @@ namespace dsj::data {
 struct RowProblem {
   std::string field, what;
 };
+
+/// Fields of a turn that say if it is learned: OpenAI's (0 or 1), axolotl's, ms-swift's and
+/// AgentInstruct's, LLaMA-Factory's.
+inline constexpr std::array kLearnedFields = {"weight", "train", "loss", "loss_weight"};
 
 /// TRL's field of a chat row: more variables for the template, an object.
 inline constexpr char kTemplateKwargs[] = "chat_template_kwargs";

@@ -45,10 +45,13 @@ constexpr std::array<std::string_view, 9> kNeeded = {"instruction", "output",   
                                                      "completion",  "messages", "text",
                                                      "label",       "chosen",   "rejected"};
 /// Names that determine a row's shape.
-constexpr std::array<std::string_view, 17> kOfShapes = {
-    "instruction", "input",  "output",     "history",       "system",  "tools",
-    "messages",    "prompt", "completion", "conversations", "text",    "context",
-    "segments",    "label",  "input_ids",  "chosen",        "rejected"};
+constexpr auto kOfShapes = std::to_array<std::string_view>(
+    {"instruction", "input",        "output",       "history",       "system",   "tools",
+     "messages",    "prompt",       "completion",   "conversations", "text",     "context",
+     "segments",    "label",        "input_ids",    "chosen",        "rejected", "query",
+     "question",    "inputs",       "problem",      "response",      "answer",   "target",
+     "targets",     "solution",     "conversation", "dialogue",      "dialog",   "items",
+     "turns",       "system_prompt"});
 
 template <typename Table>
 std::optional<std::string> name_of(const Table& table, std::string_view key) {
@@ -126,8 +129,23 @@ std::string RowNames::text() const {
   return empty() ? std::string() : json{columns_, tags_, roles_}.dump();
 }
 
+bool RowNames::is_plain_text() const {
+  return columns_.size() == 1 && columns_.begin()->first == "text" &&
+         columns_.begin()->second == "text";
+}
+
 std::expected<ordered_json, RowProblem> RowNames::renamed(const ordered_json& row) const {
   ordered_json made = ordered_json::object();
+  const auto has = [&row](const char* field) {
+    const auto found = row.find(field);
+    return found != row.end() && !found->is_null();
+  };
+  if (is_plain_text()) {
+    // TRL's default: what TRL knows comes first.
+    const bool known = has("messages") || has("conversations") || has("input_ids") ||
+                       has("chosen") || (has("prompt") && has("completion"));
+    if (known || !has("text")) return renamed_turns(row);
+  }
   for (const auto& [name, own] : columns_) {
     const auto found = row.find(own);
     if (found != row.end()) made[name] = *found;
@@ -141,13 +159,17 @@ std::expected<ordered_json, RowProblem> RowNames::renamed(const ordered_json& ro
     const bool hides = !columns_.empty() && is_one_of(kOfShapes, name);
     made[hides ? name + " (no column of datasetColumns)" : name] = value;
   }
+  return renamed_turns(std::move(made));
+}
+
+ordered_json RowNames::renamed_turns(ordered_json row) const {
   for (const char* list : {"messages", "conversations", "chosen", "rejected"}) {
-    const auto turns = made.find(list);
-    if (turns == made.end()) continue;
+    const auto turns = row.find(list);
+    if (turns == row.end()) continue;
     if (turns->is_object()) *turns = ordered_json::array({*turns});  // one turn (LLaMA-Factory)
     rename_turns(*turns);
   }
-  return made;
+  return row;
 }
 
 void RowNames::rename_turns(ordered_json& turns) const {

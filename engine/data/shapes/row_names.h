@@ -33,12 +33,16 @@ class RowNames {
 
   /// Returns the row under the shapes' names. An unmapped field keeps its name, unless that is
   /// a name of a shape: then it gets an unread name. RowProblem if the row lacks a column.
+  /// {"text": "text"} alone is TRL's default of dataset_text_field: a row's text comes before a
+  /// question and its answer, but after all that TRL reads by itself.
   std::expected<nlohmann::ordered_json, RowProblem> renamed(
       const nlohmann::ordered_json& row) const;
   /// The file's name of a field such as "output[0]".
   std::string own_name(const std::string& field) const;
 
  private:
+  bool is_plain_text() const;
+  nlohmann::ordered_json renamed_turns(nlohmann::ordered_json row) const;
   void rename_turns(nlohmann::ordered_json& turns) const;
 
   std::map<std::string, std::string> columns_;  ///< name in shapes → name in the file

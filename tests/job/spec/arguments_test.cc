@@ -135,7 +135,7 @@ TEST_F(ArgumentsTest, NamesOfOtherScriptsAreTakenOrSayWhatToWrite) {
   EXPECT_EQ(*trl->training.dataset_columns, nlohmann::json({{"text", "content"}}));
   const auto usual = parse(base + "--data_path /d --dataset_text_field text");
   ASSERT_TRUE(usual) << usual.error().to_string();
-  EXPECT_FALSE(usual->training.dataset_columns) << "text is how the field is called anyway";
+  EXPECT_EQ(*usual->training.dataset_columns, nlohmann::json({{"text", "text"}}));
   EXPECT_FALSE(
       parse(base + "--data_path /d --dataset_text_field a --dataset_columns {\"text\":\"b\"}"));
   const auto several = parse(base +

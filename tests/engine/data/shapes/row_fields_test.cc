@@ -98,7 +98,9 @@ TEST(RowFields, AlpacasSystemAndHistoryAreInThePrompt) {
 
 TEST(RowFields, AWeightOfZeroExcludesATurnFromTheLoss) {
   for (const auto& [field, no, yes] :
-       {std::tuple{"weight", json(0), json(1)}, std::tuple{"train", json(false), json(true)}}) {
+       {std::tuple{"weight", json(0), json(1)}, std::tuple{"train", json(false), json(true)},
+        std::tuple{"loss", json(false), json(true)},
+        std::tuple{"loss_weight", json(0.0), json(1.0)}}) {
     json row = {{"messages",
                  {turn("user", "a"), turn("assistant", "bad"), turn("user", "c"),
                   turn("assistant", "good")}}};

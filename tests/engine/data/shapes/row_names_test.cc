@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/data/shapes/row_shape.h"
+
 namespace dsj::data {
 namespace {
 
@@ -31,6 +33,31 @@ TEST(RowNames, ReadsLlamaFactorysColumns) {
 TEST(RowNames, UnmappedFieldsAreNotRead) {
   EXPECT_EQ(renamed(names({{"text", "body"}}), R"({"body": "b", "text": "t"})"),
             R"x({"text":"b","text (no column of datasetColumns)":"t"})x");
+}
+
+/// dataset_text_field text: whatever else a row has, TRL reads its text, unless it has turns, a
+/// completion or ids.
+TEST(RowNames, ATextComesBeforeAQuestionAndItsAnswer) {
+  const RowNames made = names({{"text", "text"}});
+  for (const char* pair :
+       {R"("instruction": "q", "output": "a")", R"("question": "q", "solution": "a")",
+        R"("query": "q", "response": "a")", R"("input": "q", "target": "a")",
+        R"("problem": "q", "answer": "a")", R"("turns": [])"}) {
+    const auto row =
+        made.renamed(ordered_json::parse(std::string("{") + pair + R"(, "text": "t", "id": 1})"));
+    ASSERT_TRUE(row) << pair;
+    EXPECT_EQ((*row)["text"], "t") << pair;
+    EXPECT_EQ((*row)["id"], 1) << pair;
+    const auto shaped = shaped_row(json::parse(row->dump()));
+    ASSERT_TRUE(shaped) << pair << shaped.error().what;
+    EXPECT_EQ(shaped->kind, RowKind::Text) << pair;
+  }
+  for (const char* row :
+       {R"({"messages":[],"text":"t"})", R"({"conversations":[],"text":"t"})",
+        R"({"prompt":"p","completion":"c","text":"t"})", R"({"input_ids":[1],"text":"t"})",
+        R"({"chosen":"p","rejected":"c","text":"t"})", R"({"instruction":"p","output":"c"})",
+        R"({"instruction":"p","output":"c","text":null})"})
+    EXPECT_EQ(renamed(made, row), row);
 }
 
 TEST(RowNames, APromptWithoutAResponseIsText) {
