@@ -44,7 +44,10 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config, layout::Mixer mixe
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
   if (config.experts.count > 0) experts_.emplace(config, mixer);
   if (config.latent.rank > 0) latent_.emplace(config);
-  if (mixer == layout::Mixer::Delta) delta_.emplace(config);
+  if (mixer == layout::Mixer::Delta && config.delta.mamba)
+    delta_ = std::make_unique<MambaMixer>(config);
+  else if (mixer == layout::Mixer::Delta)
+    delta_ = std::make_unique<DeltaMixer>(config);
   if (mixer == layout::Mixer::Conv) conv_.emplace(config);
   if (config.activation == layout::Activation::Xielu)
     xielu_.emplace(at(Role::ActivationPositive), at(Role::ActivationNegative));

@@ -4,11 +4,13 @@
 // attention, and with the gated delta rule or a short convolution instead.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "engine/models/delta.h"
 #include "engine/models/experts.h"
 #include "engine/models/latent.h"
+#include "engine/models/mamba.h"
 #include "engine/models/norms.h"
 #include "engine/models/pieces.h"
 #include "engine/models/projection.h"
@@ -154,7 +156,7 @@ class DecoderLayer : public LayerInPieces {
   Projection qkv_, q_, kv_, o_, gate_up_, down_;  ///< qkv_ is q_ and kv_ as one product
   std::optional<ExpertMlp> experts_;
   std::optional<LatentQkv> latent_;
-  std::optional<DeltaMixer> delta_;
+  std::unique_ptr<const DeltaMixer> delta_;  ///< or Mamba 2
   std::optional<ShortConv> conv_;
   std::optional<Xielu> xielu_;
 };

@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "engine/device/device.h"
+#include "engine/models/delta_parts.h"
 #include "engine/models/delta_rule.h"
 
 namespace dsj::models {
@@ -15,15 +16,18 @@ namespace dsj::models {
 using layout::DeltaGroup;
 using layout::DeltaPiece;
 using layout::Role;
+using rule::Columns;
+using rule::from_heads;
+using rule::repeat_heads;
+using rule::rows_of;
+using rule::sum_heads;
+using rule::to_heads;
+using rule::wide;
 
 namespace {
 
 /// Added to the sum of squares of a query or key head, as in transformers.
 constexpr double kLengthEps = 1e-6;
-
-at::Tensor wide(const at::Tensor& x) {
-  return x.to(at::kFloat);
-}
 
 /// The columns [N, key_heads, parts, ...] of the products by key head, as views of each part.
 struct GroupedColumns {
@@ -37,46 +41,6 @@ struct GroupedColumns {
     gates = heads.narrow(2, 2 * c.key_dim + values_of, values_of);
   }
 };
-
-/// The columns of all products in the common order.
-struct Columns {
-  at::Tensor conv, queries, keys, values, strengths, decays, gates;
-  Columns(const at::Tensor& products, const layout::DeltaConfig& c) {
-    int64_t next = 0;
-    const auto take = [&](int64_t width) {
-      return products.narrow(1, std::exchange(next, next + width), width);
-    };
-    queries = take(c.key_size());
-    keys = take(c.key_size());
-    values = take(c.value_size());
-    strengths = take(c.value_heads);
-    decays = take(c.value_heads);
-    gates = take(c.value_size());
-    conv = products.narrow(1, 0, c.conv_size());
-  }
-  at::Tensor by_key_head(const at::Tensor& columns, int64_t heads) const {
-    return columns.unflatten(1, {heads, columns.size(1) / heads});
-  }
-};
-
-/// [C T, heads D] → [C, heads, T, D]; and back, contiguous.
-at::Tensor to_heads(const at::Tensor& x, int64_t chunks, int64_t heads) {
-  return x.view({chunks, x.size(0) / chunks, heads, x.size(1) / heads}).transpose(1, 2);
-}
-at::Tensor from_heads(const at::Tensor& x) {
-  return x.transpose(1, 2).reshape({x.size(0) * x.size(2), x.size(1) * x.size(3)});
-}
-
-/// Each key head serves `times` adjacent value heads.
-at::Tensor repeat_heads(const at::Tensor& x, int64_t times) {
-  if (times == 1) return x;
-  return x.unsqueeze(2)
-      .expand({x.size(0), x.size(1), times, x.size(2), x.size(3)})
-      .reshape({x.size(0), x.size(1) * times, x.size(2), x.size(3)});
-}
-at::Tensor sum_heads(const at::Tensor& x, int64_t times) {
-  return times == 1 ? x : x.unflatten(1, {x.size(1) / times, times}).sum(2);
-}
 
 /// 1 / length of each head's vector.
 at::Tensor inverse_lengths(const at::Tensor& x) {
@@ -101,37 +65,15 @@ at::Tensor indices(const std::vector<int64_t>& values, at::Device device) {
 
 }  // namespace
 
-/// The small parameters, converted for their use.
-struct DeltaMixer::Weights {
-  at::Tensor conv;           ///< [columns, kernel] fp32, rounded to the products' type
-  at::Tensor rates, shifts;  ///< [heads] fp32: exp(A_log), dt_bias
-  at::Tensor norm;           ///< [D]
-};
-
-/// The indices of a piece's tokens. A chunk's convolution also reads the `halo` tokens before it.
-struct DeltaMixer::Piece {
-  std::span<const int64_t> rows;  ///< per step
-  int64_t chunks = 0, chunk = 0;
-  at::Tensor tokens, places;  ///< [n] int64: a token, and its index in [C T]
-  /// The same for [C (halo + T)], including the row's tokens before each chunk.
-  at::Tensor seen, seen_places;
-};
-
 /// The input of the rule, and the intermediate results that backward needs.
 struct DeltaMixer::Read {
-  at::Tensor seen;                ///< [C, halo + T, columns], the convolution's input
-  at::Tensor mixed;               ///< [C T, columns], the convolution's result before SiLU
+  Convolved conv;
   at::Tensor q, k;                ///< [C, key heads, T, D] of length 1
   at::Tensor q_length, k_length;  ///< their inverse lengths before that
   at::Tensor strengths;           ///< [n, value heads], sigmoid in the products' type
   at::Tensor steps;               ///< [n, value heads] fp32: the input of softplus
   at::Tensor decays;              ///< [n, value heads] fp32
   ops::DeltaChunks chunks;
-};
-
-/// Gradients of the small parameters, fp32.
-struct DeltaMixer::Sums {
-  at::Tensor conv, rates, shifts, norm;
 };
 
 DeltaMixer::DeltaMixer(const layout::ModelConfig& config)
@@ -145,10 +87,13 @@ DeltaMixer::DeltaMixer(const layout::ModelConfig& config)
   rates_ = at(Role::DeltaRates);
   shifts_ = at(Role::DeltaShifts);
   norm_ = at(Role::DeltaNorm);
+  conv_bias_ = at(Role::DeltaConvBias);
+  skips_ = at(Role::DeltaSkips);
   const int64_t heads = config_.value_heads, value = config_.value_size();
   grouped_ = {at(Role::DeltaQkv), -1, {config_.conv_size() + value}};
   pairs_ = {at(Role::DeltaStrengths), -1, {2 * heads}};
   all_ = {at(Role::DeltaQkv), -1, {config_.conv_size(), heads, heads, value}};
+  if (config_.mamba) all_.sizes = {config_.width()};
 }
 
 // ---- the products
@@ -220,23 +165,43 @@ DeltaMixer::Piece DeltaMixer::piece_of(const DeltaGroup& group, const DeltaPiece
           .seen_places = indices(seen_places, device)};
 }
 
+DeltaMixer::Convolved DeltaMixer::convolved(const at::Tensor& conv, const Piece& piece,
+                                            const Weights& weights) const {
+  const int64_t kernel = config_.kernel, width = config_.conv_size();
+  Convolved c;
+  c.seen = at::zeros({piece.chunks * (kernel - 1 + piece.chunk), width}, conv.options());
+  c.seen.index_copy_(0, piece.seen_places, conv.index_select(0, piece.seen));
+  c.seen = c.seen.view({piece.chunks, -1, width});
+  at::Tensor sum = at::zeros({piece.chunks, piece.chunk, width}, conv.options().dtype(at::kFloat));
+  for (int64_t i = 0; i < kernel; ++i)
+    sum.addcmul_(wide(c.seen.narrow(1, i, piece.chunk)), weights.conv.select(1, i));
+  if (weights.conv_bias.defined()) sum.add_(weights.conv_bias);
+  c.mixed = sum.view({piece.chunks * piece.chunk, width}).to(conv.scalar_type());
+  return c;
+}
+
+void DeltaMixer::convolved_backward(const at::Tensor& dactive, const Convolved& c,
+                                    const Piece& piece, const Weights& weights,
+                                    const at::Tensor& dconv, Sums& sums) const {
+  const at::Tensor dmixed =
+      at::silu_backward(dactive, wide(c.mixed)).view({piece.chunks, piece.chunk, -1});
+  at::Tensor dseen = at::zeros(c.seen.sizes(), dmixed.options());
+  for (int64_t i = 0; i < config_.kernel; ++i) {
+    const at::Tensor x = wide(c.seen.narrow(1, i, piece.chunk));
+    sums.conv.select(1, i).add_((dmixed * x).sum(at::IntArrayRef{0, 1}));
+    dseen.narrow(1, i, piece.chunk).addcmul_(dmixed, weights.conv.select(1, i));
+  }
+  if (sums.conv_bias.defined()) sums.conv_bias.add_(dmixed.sum(at::IntArrayRef{0, 1}));
+  dconv.index_add_(0, piece.seen,
+                   dseen.flatten(0, 1).index_select(0, piece.seen_places).to(dconv.scalar_type()));
+}
+
 DeltaMixer::Read DeltaMixer::read(const at::Tensor& products, const at::Tensor& conv,
                                   const Piece& piece, const Weights& weights) const {
   const Columns columns(products, config_);
-  const int64_t kernel = config_.kernel, width = config_.conv_size();
-  const int64_t filled = piece.chunks * piece.chunk;
   Read r;
-  r.seen = at::zeros({piece.chunks * (kernel - 1 + piece.chunk), width}, products.options());
-  r.seen.index_copy_(0, piece.seen_places, conv.index_select(0, piece.seen));
-  r.seen = r.seen.view({piece.chunks, -1, width});
-  {
-    at::Tensor sum =
-        at::zeros({piece.chunks, piece.chunk, width}, products.options().dtype(at::kFloat));
-    for (int64_t i = 0; i < kernel; ++i)
-      sum.addcmul_(wide(r.seen.narrow(1, i, piece.chunk)), weights.conv.select(1, i));
-    r.mixed = sum.view({filled, width}).to(products.scalar_type());
-  }
-  const at::Tensor active = at::silu(r.mixed);
+  r.conv = convolved(conv, piece, weights);
+  const at::Tensor active = at::silu(r.conv.mixed);
   const auto heads = [&](int64_t first, int64_t size, int64_t count) {
     return wide(to_heads(active.narrow(1, first, size), piece.chunks, count)).contiguous();
   };
@@ -252,11 +217,8 @@ DeltaMixer::Read DeltaMixer::read(const at::Tensor& products, const at::Tensor& 
   r.chunks.k = repeat_heads(r.k, times);
   r.chunks.v = heads(2 * key, config_.value_size(), config_.value_heads);
 
-  // Padding tokens of a chunk have 0.
   const auto filled_up = [&](const at::Tensor& x) {
-    const at::Tensor all = at::zeros({filled, config_.value_heads}, x.options());
-    all.index_copy_(0, piece.places, x);
-    return all.view({piece.chunks, piece.chunk, -1}).transpose(1, 2).contiguous();
+    return rule::into_chunks(x, piece.places, piece.chunks, piece.chunk);
   };
   r.strengths = columns.strengths.index_select(0, piece.tokens).sigmoid_();
   r.steps = wide(columns.decays.index_select(0, piece.tokens)) + weights.shifts;
@@ -285,12 +247,6 @@ struct GatedNorm {
 };
 
 }  // namespace
-
-/// The rule's result for the piece's tokens, [n, heads, D] in the products' type.
-static at::Tensor rows_of(const at::Tensor& out, const at::Tensor& places, at::ScalarType type) {
-  const at::Tensor all = out.transpose(1, 2).flatten(0, 1);
-  return all.index_select(0, places).to(type);
-}
 
 void DeltaMixer::forward_piece(const at::Tensor& products, const at::Tensor& conv,
                                const Piece& piece, const Weights& weights, const at::Tensor& state,
@@ -343,9 +299,7 @@ void DeltaMixer::backward_piece(const at::Tensor& products, const at::Tensor& do
 
   // The rule.
   ops::DeltaChunks d = rule.backward(std::exchange(drule, {}), dstate);
-  const auto of_tokens = [&](const at::Tensor& x) {
-    return x.transpose(1, 2).reshape({filled, heads}).index_select(0, piece.places);
-  };
+  const auto of_tokens = [&](const at::Tensor& x) { return rule::of_tokens(x, piece.places); };
   const at::Tensor strengths = wide(r.strengths);
   to.strengths.index_copy_(0, piece.tokens,
                            (of_tokens(d.beta) * strengths * (1 - strengths)).to(type));
@@ -363,24 +317,20 @@ void DeltaMixer::backward_piece(const at::Tensor& products, const at::Tensor& do
   const at::Tensor dk = length_backward(sum_heads(d.k, times), r.k, r.k_length);
   const at::Tensor dactive = at::cat({from_heads(dq), from_heads(dk), from_heads(d.v)}, 1);
   d = {};
-  const at::Tensor dmixed =
-      at::silu_backward(dactive, wide(r.mixed)).view({piece.chunks, piece.chunk, -1});
-  at::Tensor dseen = at::zeros(r.seen.sizes(), dmixed.options());
-  for (int64_t i = 0; i < config_.kernel; ++i) {
-    const at::Tensor x = wide(r.seen.narrow(1, i, piece.chunk));
-    sums.conv.select(1, i).add_((dmixed * x).sum(at::IntArrayRef{0, 1}));
-    dseen.narrow(1, i, piece.chunk).addcmul_(dmixed, weights.conv.select(1, i));
-  }
-  to.conv.index_add_(0, piece.seen,
-                     dseen.flatten(0, 1).index_select(0, piece.seen_places).to(type));
+  convolved_backward(dactive, r.conv, piece, weights, to.conv, sums);
 }
 
 DeltaMixer::Weights DeltaMixer::weights_of(const zero::UnitParameters& p) const {
   const at::Tensor conv = p.weight(conv_);
-  return {.conv = wide(conv.view({conv.size(0), conv.size(2)}).to(p.product_type())),
-          .rates = wide(p.weight(rates_)).exp(),
-          .shifts = wide(p.weight(shifts_)),
-          .norm = p.weight(norm_)};
+  Weights weights{.conv = wide(conv.view({conv.size(0), conv.size(2)}).to(p.product_type())),
+                  .rates = wide(p.weight(rates_)).exp(),
+                  .shifts = wide(p.weight(shifts_)),
+                  .norm = p.weight(norm_)};
+  if (!config_.mamba) return weights;
+  weights.norm = wide(weights.norm);
+  weights.skips = wide(p.weight(skips_));
+  if (config_.conv_bias) weights.conv_bias = wide(p.weight(conv_bias_).to(p.product_type()));
+  return weights;
 }
 
 at::Tensor DeltaMixer::zero_state(int64_t rows, const at::Tensor& like) const {
@@ -418,6 +368,8 @@ at::Tensor DeltaMixer::backward(const zero::UnitParameters& p, const at::Tensor&
             .rates = sum_of(weights.rates),
             .shifts = sum_of(weights.shifts),
             .norm = sum_of(weights.norm)};
+  if (weights.conv_bias.defined()) sums.conv_bias = sum_of(weights.conv_bias);
+  if (weights.skips.defined()) sums.skips = sum_of(weights.skips);
   const at::Tensor dproducts = at::zeros_like(saved.products);
   auto state = saved.states.begin();  // state of the group's second piece
   for (const DeltaGroup& group : layout::delta_groups(lengths_of(rows))) {
@@ -437,6 +389,8 @@ at::Tensor DeltaMixer::backward(const zero::UnitParameters& p, const at::Tensor&
   add_grad(p.grad(rates_), sums.rates);
   add_grad(p.grad(shifts_), sums.shifts);
   add_grad(p.grad(norm_), sums.norm);
+  if (sums.conv_bias.defined()) add_grad(p.grad(conv_bias_), sums.conv_bias);
+  if (sums.skips.defined()) add_grad(p.grad(skips_), sums.skips);
   return products_backward(p, dproducts, h, key);
 }
 

@@ -5,6 +5,7 @@
 // gate. All after the projections runs in pieces (job/layout/delta_pieces.h). Backward recomputes
 // it from the projections' results and the states between pieces. Rows are independent. Roundings
 // are those of transformers: fp32 or the products' type.
+// Mamba 2 (mamba.h) has the same pieces, states and cache with another rule.
 // Tested by: tests/engine/models/delta_test.cc
 #pragma once
 
@@ -17,9 +18,17 @@
 
 namespace dsj::models {
 
+namespace rule {  // delta_parts.h
+struct Weights;
+struct Piece;
+struct Convolved;
+struct Sums;
+}  // namespace rule
+
 class DeltaMixer {
  public:
   explicit DeltaMixer(const layout::ModelConfig& config);
+  virtual ~DeltaMixer() = default;
   /// h [N, H], normed → [N, value heads * value elements], in h's type.
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& h, const RowBounds& rows,
                      DropoutKey key, LayerSaved::Delta* saved) const;
@@ -30,11 +39,31 @@ class DeltaMixer {
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& h,
                             const RowBounds& rows, const LayerCache& cache) const;
 
+ protected:
+  using Weights = rule::Weights;
+  using Piece = rule::Piece;
+  using Convolved = rule::Convolved;
+  using Sums = rule::Sums;
+  /// The convolution of a piece; `conv`: its columns of the products.
+  Convolved convolved(const at::Tensor& conv, const Piece& piece, const Weights& weights) const;
+  /// dactive [C T, columns] fp32: gradient after SiLU. Adds to the rows of dconv.
+  void convolved_backward(const at::Tensor& dactive, const Convolved& c, const Piece& piece,
+                          const Weights& weights, const at::Tensor& dconv, Sums& sums) const;
+  /// Writes the piece's rows of out.
+  virtual void forward_piece(const at::Tensor& products, const at::Tensor& conv, const Piece& piece,
+                             const Weights& weights, const at::Tensor& state,
+                             const at::Tensor& out) const;
+  /// Writes the piece's rows of dproducts.
+  virtual void backward_piece(const at::Tensor& products, const at::Tensor& dout,
+                              const Piece& piece, const Weights& weights, const at::Tensor& state,
+                              const at::Tensor& dstate, const at::Tensor& dproducts,
+                              Sums& sums) const;
+
+  const layout::DeltaConfig config_;
+  const double eps_;
+
  private:
-  struct Weights;
-  struct Piece;
   struct Read;
-  struct Sums;
   Weights weights_of(const zero::UnitParameters& p) const;
   /// The projections' results, in every model's order of columns: convolution, strengths, decays,
   /// gates.
@@ -48,17 +77,7 @@ class DeltaMixer {
   at::Tensor zero_state(int64_t rows, const at::Tensor& like) const;
   Read read(const at::Tensor& products, const at::Tensor& conv, const Piece& piece,
             const Weights& weights) const;
-  /// Writes the piece's rows of out.
-  void forward_piece(const at::Tensor& products, const at::Tensor& conv, const Piece& piece,
-                     const Weights& weights, const at::Tensor& state, const at::Tensor& out) const;
-  /// Writes the piece's rows of dproducts.
-  void backward_piece(const at::Tensor& products, const at::Tensor& dout, const Piece& piece,
-                      const Weights& weights, const at::Tensor& state, const at::Tensor& dstate,
-                      const at::Tensor& dproducts, Sums& sums) const;
-
-  const layout::DeltaConfig config_;
-  const double eps_;
-  int conv_ = -1, rates_ = -1, shifts_ = -1, norm_ = -1;
+  int conv_ = -1, rates_ = -1, shifts_ = -1, norm_ = -1, conv_bias_ = -1, skips_ = -1;
   Projection grouped_, pairs_;  ///< by_group: two products
   Projection all_;              ///< otherwise: four weights as one
 };

@@ -33,10 +33,12 @@ DeltaRule::DeltaRule(const DeltaChunks& chunks, std::span<const int64_t> rows)
   const at::Tensor last = sum.narrow(-1, tokens - 1, 1);
   to_end_ = (last - sum).exp_();
   over_ = last.exp().unsqueeze(-1);
-  system_ = at::matmul(by_token(c_.k, c_.beta), c_.k.mT()).mul_(decay_);
   scores_ = at::matmul(c_.q, c_.k.mT()).mul_(decay_);
-  values_ = solve(system_, by_token(c_.v, c_.beta), false);
-  keys_ = solve(system_, by_token(c_.k, c_.beta * from_start_), false);
+  if (corrects()) {
+    system_ = at::matmul(by_token(c_.k, c_.beta), c_.k.mT()).mul_(decay_);
+    values_ = solve(system_, by_token(c_.v, c_.beta), false);
+    keys_ = solve(system_, by_token(c_.k, c_.beta * from_start_), false);
+  }
   starting_ = by_token(c_.q, from_start_);
   ending_ = by_token(c_.k, to_end_);
 }
@@ -61,7 +63,7 @@ at::Tensor DeltaRule::forward(at::Tensor state, bool keep) {
   at::Tensor out = at::empty_like(c_.v);
   each_step(false, [&](const auto& of, int64_t count) {
     const at::Tensor running = state.narrow(0, 0, count);
-    const at::Tensor written = of(values_) - at::matmul(of(keys_), running);
+    const at::Tensor written = corrects() ? of(values_) - at::matmul(of(keys_), running) : of(c_.v);
     of(out).copy_(at::matmul(of(starting_), running).add_(at::matmul(of(scores_), written)));
     if (keep) {
       of(states_).copy_(running);
@@ -80,9 +82,8 @@ DeltaChunks DeltaRule::backward(const at::Tensor& dout, at::Tensor dstate) {
     const at::Tensor d = dstate.narrow(0, 0, count);
     of(dbehind).copy_(d);
     of(dwritten).add_(at::matmul(of(ending_), d));
-    d.mul_(of(over_))
-        .add_(at::matmul(of(starting_).mT(), of(dout)))
-        .sub_(at::matmul(of(keys_).mT(), of(dwritten)));
+    d.mul_(of(over_)).add_(at::matmul(of(starting_).mT(), of(dout)));
+    if (corrects()) d.sub_(at::matmul(of(keys_).mT(), of(dwritten)));
   });
 
   // All chunks at once. dsum: the gradient of G.
@@ -109,7 +110,15 @@ DeltaChunks DeltaRule::backward(const at::Tensor& dout, at::Tensor dstate) {
     d.k.add_(by_token(dending, to_end_));
   }
   dbehind.reset();
+  if (corrects())
+    backward_writes(dwritten, d, dsum);
+  else
+    d.v = dwritten;
+  d.g = dsum.flip(-1).cumsum(-1).flip(-1);
+  return d;
+}
 
+void DeltaRule::backward_writes(const at::Tensor& dwritten, DeltaChunks& d, at::Tensor dsum) {
   const at::Tensor dkeys = at::matmul(dwritten, states_.mT()).neg_();
   states_.reset();
   written_.reset();
@@ -133,8 +142,6 @@ DeltaChunks DeltaRule::backward(const at::Tensor& dout, at::Tensor dstate) {
   d.beta.add_((dsystem * at::matmul(c_.k, c_.k.mT())).sum(-1));
   dsystem.mul_(c_.beta.unsqueeze(-1));
   d.k.add_(at::matmul(dsystem + dsystem.mT(), c_.k));
-  d.g = dsum.flip(-1).cumsum(-1).flip(-1);
-  return d;
 }
 
 }  // namespace dsj::models::ops

@@ -3,7 +3,8 @@
 //   S = exp(g) S;  S += k (beta (v - S^T k))^T;  o = S^T q.
 // Within a chunk of T tokens the writes depend on each other by a unit lower triangular system. So
 // a chunk is computed by matrix products and a triangular solve (section 3.3); the state is carried
-// between chunks. fp32; any device.
+// between chunks. Without beta a write is not corrected by what the state knows, S += k v^T: that is
+// Mamba 2's rule (Dao, Gu 2024, arXiv:2405.21060). fp32; any device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +19,7 @@ namespace dsj::models::ops {
 struct DeltaChunks {
   at::Tensor q, k;     ///< [C, H, T, key]; q is scaled
   at::Tensor v;        ///< [C, H, T, value]
-  at::Tensor g, beta;  ///< [C, H, T]; g at most 0
+  at::Tensor g, beta;  ///< [C, H, T]; g at most 0; beta undefined: writes are not corrected
 };
 
 class DeltaRule {
@@ -34,6 +35,9 @@ class DeltaRule {
   DeltaChunks backward(const at::Tensor& dout, at::Tensor dstate);
 
  private:
+  bool corrects() const { return c_.beta.defined(); }
+  /// From the gradient of the writes to those of what they are computed from.
+  void backward_writes(const at::Tensor& dwritten, DeltaChunks& d, at::Tensor dsum);
   template <typename F>
   void each_step(bool backwards, F f) const;
 

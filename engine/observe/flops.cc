@@ -169,9 +169,10 @@ std::string head_text(const dsconfig::FlopsProfilerConfig& config, const Module&
 }  // namespace
 
 /// Per token, the gated delta rule and the convolution before it: the state is read, written, and
-/// read for the result.
+/// read for the result. Mamba 2 does not read it to write.
 static int64_t rule_macs(const layout::DeltaConfig& delta) {
-  return 3 * delta.value_heads * delta.key_dim * delta.value_dim + delta.conv_size() * delta.kernel;
+  return (delta.mamba ? 2 : 3) * delta.value_heads * delta.key_dim * delta.value_dim +
+         delta.conv_size() * delta.kernel;
 }
 
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
@@ -204,6 +205,9 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
     if (!embedding && !head && model.has_conv(static_cast<int64_t>(i) - 1)) {
       child(child(unit, model.names.conv), "filter").macs +=
           tokens * model.conv.kernel * model.hidden_size;
+    } else if (!embedding && !head && model.delta.mamba &&
+               model.has_delta(static_cast<int64_t>(i) - 1)) {
+      child(child(unit, model.names.delta), "rule").macs += tokens * rule_macs(model.delta);
     } else if (!embedding && !head) {
       for (Module& part : unit.children) {
         if (part.name.find("attn") == std::string::npos &&

@@ -144,7 +144,59 @@ void read_granitemoeshared(const json& config, Fields& fields, ModelConfig& out)
   out.names.shared_down = "output_linear";
 }
 
-/// Granite 4.0 without its mamba layers.
+namespace {
+
+/// Mamba 2 in the layers that layer_types calls mamba or linear_attention; all if it is missing.
+void read_mamba(const json& config, Fields& fields, ModelConfig& out) {
+  const bool listed = !fields.absent("layer_types");
+  const json types = listed ? config["layer_types"] : json::array();
+  const bool fits = !listed || (types.is_array() && std::ssize(types) == out.num_layers);
+  fields.require(fits, "layer_types", "is not a list with one entry per layer");
+  std::vector<bool> layers(static_cast<size_t>(out.num_layers), !listed);
+  for (int64_t layer = 0; fits && listed && layer < out.num_layers; ++layer) {
+    const json& type = types[layer];
+    layers[layer] = type == "mamba" || type == "linear_attention";
+    const bool known = layers[layer] || type == "attention" || type == "full_attention";
+    fields.require(known, "layer_types",
+                   "has " + (known ? "" : json_brief(type)) + "; built are mamba and attention");
+  }
+  if (std::ranges::find(layers, true) == layers.end()) return;
+  const int64_t inner = fields.positive("mamba_expand", 1024, 2) * out.hidden_size;
+  const int64_t heads = fields.positive("mamba_n_heads", kWidthMax, 128);
+  const bool automatic = fields.absent("mamba_d_head") || config["mamba_d_head"] == "auto";
+  const int64_t dim =
+      automatic ? std::max<int64_t>(1, inner / heads) : fields.positive("mamba_d_head", kWidthMax);
+  fields.require(inner <= kWidthMax && heads * dim == inner, "mamba_n_heads",
+                 "times mamba_d_head is not mamba_expand times hidden_size, or above " +
+                     std::to_string(kWidthMax));
+  const int64_t groups = fields.positive("mamba_n_groups", kWidthMax, 1);
+  const int64_t state = fields.positive("mamba_d_state", kWidthMax, 256);
+  fields.require(heads % groups == 0, "mamba_n_groups", "does not divide mamba_n_heads");
+  fields.require(groups <= kWidthMax / state, "mamba_d_state",
+                 "times mamba_n_groups is above " + std::to_string(kWidthMax));
+  out.delta = {.key_heads = groups,
+               .value_heads = heads,
+               .key_dim = state,
+               .value_dim = dim,
+               .kernel = fields.positive("mamba_d_conv", kDeltaChunk, 4),
+               .layers = std::move(layers),
+               .mamba = true,
+               .conv_bias = fields.flag("mamba_conv_bias", true)};
+  fields.require(!fields.flag("mamba_proj_bias", false), "mamba_proj_bias",
+                 "is true; biases of Mamba's products are not built");
+  fields.require(out.activation == Activation::Silu, "hidden_act",
+                 "is not \"silu\", the only one built for this family");
+  // Files have no number for infinity: transformers writes an object.
+  const json limit = config.value("time_step_limit", json());
+  fields.require(limit.is_null() || (limit.is_array() && limit.size() == 2 && limit[0] == 0.0 &&
+                                     limit[1] == json({{"__float__", "Infinity"}})),
+                 "time_step_limit", "is not from 0 to infinity, the only one built");
+  out.names.delta = "mamba";
+}
+
+}  // namespace
+
+/// Granite 4.0: Mamba 2 in most layers.
 void read_granitemoehybrid(const json& config, Fields& fields, ModelConfig& out) {
   const bool has_experts = fields.whole("num_local_experts", 0, kExpertsMax, 8) > 0;
   if (has_experts) {
@@ -157,13 +209,7 @@ void read_granitemoehybrid(const json& config, Fields& fields, ModelConfig& out)
     out.names.gate_up = "shared_mlp.input_linear";
     out.names.down = "shared_mlp.output_linear";
   }
-  const json types = config.value("layer_types", json());
-  const bool attends = types.is_array() && static_cast<int64_t>(types.size()) == out.num_layers &&
-                       std::ranges::all_of(types, [](const json& one) {
-                         return one == "attention" || one == "full_attention";
-                       });
-  fields.require(attends, "layer_types",
-                 "does not say \"attention\" for every layer; mamba layers are not built");
+  read_mamba(config, fields, out);
   const std::string positions = fields.text("position_embedding_type", "nope");
   out.no_rope.assign(static_cast<size_t>(out.num_layers), positions != "rope");
 }

@@ -186,8 +186,9 @@ constexpr Family kFamilies[] = {
      "as hunyuan_v1_dense; `moe_topk`, `num_experts`, one number for all layers", read_hunyuan_moe},
     {"granitemoeshared", "Granite 3.1 MoE with a shared MLP",
      "as granitemoe; `shared_intermediate_size`", read_granitemoeshared},
-    {"granitemoehybrid", "Granite 4.0 without mamba layers: 350M, 1B, Micro",
-     "as granitemoeshared; `position_embedding_type`; `layer_types` must all be attention",
+    {"granitemoehybrid", "Granite 4.0, also H: 350M, 1B, Micro, Tiny, Small",
+     "as granitemoeshared; `position_embedding_type`; `layer_types`; `mamba_n_heads` and similar "
+     "fields; `mamba_proj_bias` must be false",
      read_granitemoehybrid},
     {"minicpm3", "MiniCPM3-4B",
      "latent attention; `scale_emb`, `scale_depth`, `dim_model_base`, `attention_bias`, `mlp_bias`",
@@ -204,7 +205,8 @@ struct Unbuilt {
   const char* needs;
 };
 
-constexpr char kStateSpaces[] = "state-space layers (mamba)";
+constexpr char kMamba[] = "state-space layers of the first Mamba";
+constexpr char kOneOfThem[] = "layers that have Mamba 2, attention or an MLP alone";
 constexpr char kIndexer[] = "attention to the tokens that an indexer chooses";
 constexpr char kEncoder[] = "an encoder; this engine trains causal models";
 
@@ -220,14 +222,14 @@ constexpr Unbuilt kUnbuilt[] = {
     {"mpt", "alibi positions"},
     {"deepseek_v32", kIndexer},
     {"glm_moe_dsa", kIndexer},
-    {"mamba", kStateSpaces},
-    {"mamba2", kStateSpaces},
-    {"falcon_mamba", kStateSpaces},
-    {"falcon_h1", kStateSpaces},
-    {"jamba", kStateSpaces},
-    {"bamba", kStateSpaces},
-    {"nemotron_h", kStateSpaces},
-    {"zamba2", kStateSpaces},
+    {"mamba", kMamba},
+    {"mamba2", "layers of Mamba 2 without an MLP"},
+    {"falcon_mamba", kMamba},
+    {"falcon_h1", "Mamba 2 and attention side by side in a layer"},
+    {"jamba", kMamba},
+    {"bamba", "a reader: its layers of Mamba 2 are those of granitemoehybrid"},
+    {"nemotron_h", kOneOfThem},
+    {"zamba2", "attention that several layers share"},
     {"t5", kEncoder},
     {"mt5", kEncoder},
     {"bart", kEncoder},

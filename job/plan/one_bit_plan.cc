@@ -102,8 +102,12 @@ constexpr std::string_view kTransformerModules[] = {
 constexpr std::string_view kSharedMlpModules[] = {
     ".input_layernorm.", ".post_attention_layernorm.",
     ".input_linear.",    ".output_linear.",
-    ".q_proj.",          ".k_proj.",
-    ".v_proj.",          ".o_proj.",
+    ".mamba.dt_bias",    ".mamba.A_log",
+    ".mamba.D",          ".mamba.conv1d.",
+    ".mamba.in_proj.",   ".mamba.norm.",
+    ".mamba.out_proj.",  ".q_proj.",
+    ".k_proj.",          ".v_proj.",
+    ".o_proj.",
 };
 
 /// The order of LFM2. Names that contain others come first.

@@ -13,7 +13,8 @@ Status check_row_cut(const layout::ModelConfig& model, const dsconfig::ResolvedC
     return bad_input(what, dsconfig::kSequenceKey, "leave it out");
   };
   if (model.delta.key_heads > 0)
-    return refuse("rows cut over ranks are not built for layers with the gated delta rule");
+    return refuse(
+        "rows cut over ranks are not built for layers with the gated delta rule or Mamba 2");
   if (model.conv.kernel > 0)
     return refuse("rows cut over ranks are not built for layers with a short convolution");
   if (model.experts.balance > 0)

@@ -351,7 +351,7 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   if (model.experts.count > 0 || model.latent.rank > 0 || model.sinks || model.delta.key_heads > 0)
     return Uncounted{
         "spec.training.modelNameOrPath",
-        std::string("experts, latent attention, sinks and the gated delta rule: ") + kNot,
+        std::string("experts, latent attention, sinks, the gated delta rule and Mamba 2: ") + kNot,
         "plan without --device"};
   if (model.conv.kernel > 0)
     return Uncounted{"spec.training.modelNameOrPath", std::string("short convolutions: ") + kNot,

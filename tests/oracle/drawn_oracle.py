@@ -32,7 +32,7 @@ FLAGS = (
     "attention_bias attention_out_bias attention_k_eq_v bias enable_bias layer_norm_elementwise_affine mlp_bias "
     "multi_query norm_topk_prob output_router_logits parallel_attn qkv_bias rope_interleave scale_attn_by_inverse_layer_idx "
     "scale_attn_weights tie_word_embeddings use_bias use_parallel_residual use_post_norm use_qkv_bias use_sliding_window "
-    "block_auto_adjust_ff_dim use_expert_bias").split()
+    "block_auto_adjust_ff_dim use_expert_bias mamba_conv_bias").split()
 EPS = [1e-6, 1e-5, 1e-2, 0.1]
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu", "swish", "relu2"]
 # Values of fields that a base has. A base's own value stays in most draws.
@@ -59,6 +59,7 @@ FIELDS = {
     "topk_group": [1, 2], "linear_num_key_heads": [1, 2], "linear_conv_kernel_dim": [2, 4],
     "kv_lora_rank": [16, 8],
     "q_lora_rank": [12, None], "n_inner": [None, 48], "ffn_dim": [48, 40], "num_kv_heads": [1, 2, 4],
+    "mamba_n_groups": [1, 2], "mamba_d_state": [8, 16], "mamba_d_conv": [2, 4], "mamba_expand": [1, 2],
     "conv_L_cache": [1, 2, 3, 5], "full_attn_idxs": [[0], [1, 2], None], "block_multiple_of": [8, 16],
     "block_ffn_dim_multiplier": [1.0, 1.3, None], "num_dense_layers": [0, 1, 2],
     "attention_types": [[[["global"], 2]], [[["local"], 1], [["global"], 1]]],
@@ -228,7 +229,8 @@ def main(seed, count, path):
     bases = {}
     for config in [*MODELS.values(), *QWEN2.values()]:
         if "quantization_config" not in config and config["model_type"] not in NOT_DRAWN:
-            bases.setdefault(config["model_type"], []).append(config)
+            mamba = " with mamba" if "mamba" in config.get("layer_types", []) else ""
+            bases.setdefault(config["model_type"] + mamba, []).append(config)
     layouts, models = [], []
     for model_type in sorted(bases):
         r, taken = random.Random(f"{seed} {model_type}"), 0

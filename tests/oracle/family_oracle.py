@@ -548,6 +548,17 @@ MODELS |= {
                 "tie_word_embeddings": False},
         image_token_id=503, downsample_factor=2, projector_hidden_size=24, tie_embedding=True),
 }
+# Granite 4.0 H: two layers of Mamba 2 around one with attention, which has no positions.
+MAMBA = {"num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "mamba_n_heads": 4, "mamba_d_state": 8,
+         "mamba_d_conv": 4, "mamba_expand": 2, "mamba_chunk_size": 8, "position_embedding_type": "nope"}
+MODELS |= {
+    "tiny-granite4-h": family("GraniteMoeHybrid", "granitemoehybrid", num_local_experts=0, num_experts_per_tok=0,
+                              shared_intermediate_size=48, mamba_n_groups=2, mamba_d_head="auto", hidden_act="silu",
+                              rms_norm_eps=1e-3, rope_theta=10000.0, tie_word_embeddings=True, **GRANITE, **MAMBA),
+    "tiny-granite4-h-moe": family("GraniteMoeHybrid", "granitemoehybrid", num_local_experts=4,
+                                  shared_intermediate_size=24, mamba_n_groups=1, mamba_d_head=16,
+                                  mamba_conv_bias=False, **GRANITE, **MAMBA, **MOE | {"rms_norm_eps": 1e-3}),
+}
 # A fixture keeps its seed when others come before it.
 SEEDS = {"tiny-qwen3.5-text": 105, "tiny-qwen3.5": 106, "tiny-qwen3-next": 107}
 CORRECTION = ("e_score_correction_bias", ".expert_bias")

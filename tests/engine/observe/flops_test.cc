@@ -72,6 +72,23 @@ TEST(Flops, OfTheDeltaRuleGrowWithTheTokens) {
   EXPECT_EQ(root.children[2].macs, dense.children[2].macs) << "a layer with attention";
 }
 
+TEST(Flops, OfMambaGrowWithTheTokens) {
+  layout::ModelConfig with = model(false);
+  with.names.delta = "mamba";
+  with.delta = {.key_heads = 1,
+                .value_heads = 2,
+                .key_dim = 3,
+                .value_dim = 5,
+                .kernel = 4,
+                .layers = {true, false},
+                .mamba = true};
+  constexpr int64_t kLengths[] = {5, 2, 8}, kTokens = 5 + 2 + 8;
+  const Module root = count_forward(with, layout::units_of(with), kLengths);
+  // One product of 10 gates, 10 values, 3 keys, 3 queries and 2 steps; from 10 back.
+  constexpr int64_t kProducts = (10 + 10 + 3 + 3 + 2) * 8 + 10 * 8;
+  EXPECT_EQ(root.children[1].macs, kTokens * (kProducts + 2 * 2 * 3 * 5 + 16 * 4 + 3 * 96));
+}
+
 TEST(Flops, OfAShortConvolutionGrowWithTheTokens) {
   layout::ModelConfig with = model(false);
   with.conv = {.kernel = 3, .layers = {true, false}};

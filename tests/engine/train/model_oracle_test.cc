@@ -226,7 +226,9 @@ constexpr const char* kVariants[] = {"tiny-llama-yarn",
                                      "tiny-gemma4-moe",
                                      "tiny-lfm2",
                                      "tiny-lfm2-moe",
-                                     "tiny-lfm2-vl"};
+                                     "tiny-lfm2-vl",
+                                     "tiny-granite4-h",
+                                     "tiny-granite4-h-moe"};
 
 struct AdamWRun {
   std::string name;

@@ -455,6 +455,41 @@ TEST(ModelConfig, ReleasedHybrids) {
   EXPECT_EQ(total_numel(units_of(next)), 79'674'391'296) << "Qwen3-Next-80B-A3B";
 }
 
+/// Mamba 2 beside attention. The size is that of transformers' class.
+TEST(ModelConfig, ReleasedMamba) {
+  json config = json::parse(R"({"architectures": ["GraniteMoeHybridForCausalLM"],
+      "attention_bias": false, "attention_dropout": 0.0, "attention_multiplier": 0.0078125,
+      "embedding_multiplier": 12, "hidden_act": "silu", "hidden_size": 1536,
+      "intermediate_size": 512, "logits_scaling": 6, "mamba_chunk_size": 256,
+      "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_d_state": 128,
+      "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 48, "mamba_proj_bias": false,
+      "max_position_embeddings": 131072, "model_type": "granitemoehybrid",
+      "normalization_function": "rmsnorm", "num_attention_heads": 12, "num_experts_per_tok": 6,
+      "num_hidden_layers": 40, "num_key_value_heads": 4, "num_local_experts": 64,
+      "output_router_logits": false, "position_embedding_type": "nope",
+      "residual_multiplier": 0.22, "rms_norm_eps": 1e-05, "rope_scaling": null,
+      "rope_theta": 10000, "router_aux_loss_coef": 0.0, "shared_intermediate_size": 1024,
+      "tie_word_embeddings": true, "vocab_size": 100352})");
+  config["layer_types"] = json::array();
+  for (int layer = 0; layer < 40; ++layer)
+    config["layer_types"].push_back(layer % 10 == 5 ? "attention" : "mamba");
+  const ModelConfig tiny = read(config);
+  EXPECT_EQ(total_numel(units_of(tiny)), 6'939'037'248) << "Granite 4.0 H Tiny";
+  EXPECT_TRUE(tiny.has_delta(0) && tiny.delta.mamba);
+  EXPECT_FALSE(tiny.has_delta(5));
+  EXPECT_TRUE(has_parameter(tiny, "model.layers.0.mamba.conv1d.bias"));
+  // As transformers 5 writes it.
+  json again = config;
+  for (json& type : again["layer_types"])
+    type = type == "mamba" ? "linear_attention" : "full_attention";
+  again["time_step_limit"] = {0.0, {{"__float__", "Infinity"}}};
+  EXPECT_EQ(read(again).delta.layers, tiny.delta.layers);
+  again["mamba_d_head"] = "auto";
+  EXPECT_EQ(read(again).delta.value_dim, 64);
+  again.erase("layer_types");
+  EXPECT_TRUE(read(again).has_delta(5)) << "the class's default";
+}
+
 /// Short convolutions beside attention. The sizes are those of transformers' classes.
 TEST(ModelConfig, ReleasedConvolutions) {
   // As published: layers by full_attn_idxs, the MLP's size before its adjustment.
@@ -778,10 +813,17 @@ TEST(ModelConfig, WhatACorrectedRouterDoesNotHaveIsRefused) {
   refused(R"({"model_type": "ernie4_5_moe", "use_bias": true})", "use_bias");
   refused(R"({"model_type": "hunyuan_v1_moe", "moe_topk": [1, 2, 1, 1]})", "moe_topk");
   refused(R"({"model_type": "dots1", "num_key_value_heads": 4})", "n_routed_experts");
-  refused(R"({"model_type": "granitemoehybrid",
-              "layer_types": ["mamba", "attention", "mamba", "mamba"]})",
-          "mamba");
-  refused(R"({"model_type": "granitemoehybrid"})", "layer_types");
+  for (const char* wrong :
+       {R"({"layer_types": ["mamba", "attention"]})",
+        R"({"layer_types": ["mamba", "attention", "mamba", "conv"]})", R"({"mamba_n_heads": 3})",
+        R"({"mamba_d_head": 9})", R"({"mamba_n_groups": 3})", R"({"mamba_d_state": 2097152})",
+        R"({"mamba_d_conv": 65})", R"({"mamba_proj_bias": true})", R"({"hidden_act": "gelu"})",
+        R"({"time_step_limit": [0.0, 0.1]})"}) {
+    json config = json::parse(R"({"model_type": "granitemoehybrid", "mamba_n_heads": 4})");
+    const json change = json::parse(wrong);
+    config.update(change);
+    refused(config.dump().c_str(), change.begin().key().c_str());
+  }
 }
 
 /// transformers 5 leaves out what its class has as a default.

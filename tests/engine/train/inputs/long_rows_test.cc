@@ -67,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
         LongCase{"hybrid_of_experts", of("tiny-qwen3-next", 3)},
         LongCase{"short_convolutions", of("tiny-lfm2", 3)},
         LongCase{"short_convolutions_and_experts", of("tiny-lfm2-moe", 2)},
+        LongCase{"mamba", of("tiny-granite4-h", 3)},
+        LongCase{"mamba_and_experts", of("tiny-granite4-h-moe", 2)},
         LongCase{"growing_queries", of("tiny-ministral3", 2)},
         LongCase{"trained_activation", of("tiny-apertus", 3)},
         LongCase{"norms_behind_experts", of("tiny-flex-olmo", 2)},
@@ -251,12 +253,14 @@ layout::ModelConfig of_family(const layout::Family& family) {
                            {"top_k_experts", 2},
                            {"full_attn_idxs", {1}},
                            {"num_dense_layers", 1},
+                           {"mamba_n_heads", 4},
+                           {"mamba_d_state", 32},
                            {"dropout", 0}};
   for (const char* dropout :
        {"attn_pdrop", "embd_pdrop", "resid_pdrop", "residual_dropout", "attention_dropout"})
     config[dropout] = 0;
   if (config["model_type"] == "granitemoehybrid")
-    config["layer_types"] = {"attention", "attention", "attention"};
+    config["layer_types"] = {"mamba", "attention", "mamba"};
   if (config["model_type"] == "lfm2_moe")
     config["layer_types"] = {"conv", "full_attention", "conv"};
   return layout::model_config_from_json(config, family.model_type).value();
