@@ -53,7 +53,7 @@ Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& 
   pod.worker = static_cast<int>(number(kEnvWorker, 0));
   pod.incarnation = number(kEnvIncarnation, 1);
   pod.revision = get(kEnvRevision);
-  pod.tls = !get(kEnvJoinTls).empty();
+  pod.authority = get(kEnvJoinAuthority);
   pod.node_health.action = jobspec::NodeHealthAction::Off;
   if (const std::string text = get(jobspec::kEnvPolicies); !text.empty()) {
     if (const auto policies = jobspec::policies_from_pod(text); policies)

@@ -22,7 +22,7 @@ struct Pod {
   int64_t memory_request = 0;       ///< bytes; 0 if none
   int gpus = 0;                     ///< that its container requests
   std::string node;                 ///< empty if unknown
-  bool tls = false;  ///< worker 0 has keys (job/join_keys.h); an older operator made none
+  std::string authority;  ///< of worker 0's key (job/join_keys.h), as PEM; empty if there is none
 };
 
 /// Reads the environment with `get`, which returns "" for unset variables. BadInput lists

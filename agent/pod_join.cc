@@ -2,7 +2,6 @@
 
 #include <ctime>
 
-#include "common/log.h"
 #include "job/contract.h"
 #include "job/join_keys.h"
 
@@ -41,21 +40,19 @@ Result<std::shared_ptr<JoinGate>> PodJoin::open_gate(const Pod& pod, int workers
 
 Status PodJoin::open(const Pod& pod, int replicas, kube::Transport* api) {
   if (replicas == 1) return {};
-  join_keys_ = std::make_unique<JoinKeys>(root_ + kJoinKeysMountPath);
-  if (!pod.tls) {
-    log::warn("this job's pods were created without keys: the agents join without encryption");
+  if (pod.authority.empty()) {
+    return fail(ErrorKind::Environment, "the pod names no authority of worker 0's key",
+                kEnvJoinAuthority, "an operator of this agent's release sets it");
   }
   if (pod.worker == 0) {
     DSJ_TRY(auto gate, open_gate(pod, replicas, api));
-    TlsSource tls;
-    proves_ = pod.tls;
-    if (pod.tls) tls = [this] { return join_keys_->server(); };
-    DSJ_TRY(server_,
-            HttpServer::open(pod.ip, kJoinPort, std::move(gate), replicas, std::move(tls)));
+    join_key_ = std::make_unique<JoinKey>(root_ + kJoinKeyMountPath, pod.authority);
+    DSJ_TRY(server_, HttpServer::open(pod.ip, kJoinPort, std::move(gate), replicas,
+                                      [this] { return join_key_->server(); }));
     return {};
   }
-  Credentials credentials{[this] { return token_.token(); }, [this] { token_.refused(); }};
-  if (pod.tls) credentials.authorities = [this] { return join_keys_->authorities(); };
+  Credentials credentials{[this] { return token_.token(); }, [this] { token_.refused(); },
+                          pod.authority};
   const std::string resolver = files_.read_all(root_ + "/etc/resolv.conf", 64 << 10).value_or("");
   client_ = std::make_unique<HttpClient>(
       [name = pod.worker_zero_host,

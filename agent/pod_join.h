@@ -1,5 +1,5 @@
 // Connects a pod's agent with the other agents: worker 0 listens, the others connect. Clients
-// authenticate themselves with tokens, worker 0 with its keys.
+// authenticate themselves with tokens, worker 0 with its key.
 // Tested by: tests/run/fake/pod_run_test.cc
 #pragma once
 
@@ -27,7 +27,7 @@ class PodJoin {
 
   /// True if worker 0 has no key to authenticate itself with, so that no other worker can join.
   /// False on other workers.
-  bool lacks_key() const { return proves_ && !join_keys_->server(); }
+  bool lacks_key() const { return join_key_ && !join_key_->server(); }
 
   HttpServer* server() { return server_.get(); }  ///< on worker 0; else null
   HttpClient* client() { return client_.get(); }  ///< on other workers; else null
@@ -40,8 +40,7 @@ class PodJoin {
   PosixFiles files_;
   kube::TokenSource token_;
   std::unique_ptr<KeyRing> keys_;
-  std::unique_ptr<JoinKeys> join_keys_;
-  bool proves_ = false;  ///< this is worker 0, with keys
+  std::unique_ptr<JoinKey> join_key_;  ///< on worker 0
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<HttpClient> client_;
 };

@@ -291,8 +291,8 @@ void PodAgent::heed_the_fence(Agent& agent, int running) {
       now);
 }
 
-/// Ends this pod if its key's Secret was deleted before it was mounted. The operator creates
-/// another one for the successor.
+/// Ends this pod if its key's Secret was deleted before it was mounted. The operator starts a new
+/// run with another key.
 void PodAgent::heed_the_keys(Agent& agent) {
   if (keys_due_ == Time(0)) return;
   if (!join_.lacks_key()) {
@@ -405,7 +405,7 @@ Result<int> PodAgent::run() {
   if (keyless) {
     termination.reason = kReasonKeyMissing;
     termination.message =
-        "the Secret with the key of worker 0's agent is gone; the operator creates another";
+        "the Secret with the key of worker 0's agent is gone; the operator starts a new run";
   }
   write_termination(root_ + kTerminationLog, termination);
   wait_until_stored(signals);

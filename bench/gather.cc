@@ -83,12 +83,9 @@ struct FakeAgent {
 };
 
 /// Until worker 0's process closes `orders`. A byte in it: the ranks end.
-void run_others(int workers, int port, const std::string& keys_folder, int orders) {
+void run_others(int workers, int port, const std::string& authority, int orders) {
   set_http_threads(4);
-  JoinKeys keys(keys_folder);
-  const auto authorities = keys.authorities();
-  DSJ_CHECK(authorities.has_value(), "no authority");
-  const Credentials credentials{[] { return kToken; }, {}, [&] { return authorities; }};
+  const Credentials credentials{[] { return kToken; }, {}, authority};
   const FindServer find = [port]() -> Result<Endpoint> { return Endpoint{kHost, port}; };
   std::vector<std::unique_ptr<FakeAgent>> agents;
   for (int w = 1; w < workers; ++w) {
@@ -200,9 +197,8 @@ void run(int workers, double steady_seconds) {
   const auto key = op::issue_certificate({kHost}, "bench/gather", std::chrono::system_clock::now(),
                                          kKeyLifetime, op::kJobOrganization);
   DSJ_CHECK(key.has_value(), "no key");
-  const std::pair<std::string, std::string> written[] = {{authority_file(0), key->authority_pem},
-                                                         {chain_file(0), key->chain_pem},
-                                                         {key_file(0), key->key_pem}};
+  const std::pair<std::string, std::string> written[] = {{kJoinChainFile, key->chain_pem},
+                                                         {kJoinKeyFile, key->key_pem}};
   for (const auto& [name, text] : written) std::ofstream(folder + "/keys/" + name) << text;
 
   int ports_pipe[2], orders[2];
@@ -213,13 +209,13 @@ void run(int workers, double steady_seconds) {
     close(orders[1]);
     int port = 0;
     if (read(ports_pipe[0], &port, sizeof port) != sizeof port) _exit(1);
-    run_others(workers, port, folder + "/keys", orders[0]);
+    run_others(workers, port, key->authority_pem, orders[0]);
   }
   close(orders[0]);
 
-  JoinKeys keys(folder + "/keys");
+  JoinKey own(folder + "/keys", key->authority_pem);
   auto gate = std::make_shared<CountingGate>();
-  auto server = HttpServer::open(kHost, 0, gate, workers, [&] { return keys.server(); });
+  auto server = HttpServer::open(kHost, 0, gate, workers, [&] { return own.server(); });
   DSJ_CHECK(server.has_value(), "%s", server.error().to_string().c_str());
   AgentConfig config;
   config.job.name = "gather";

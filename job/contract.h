@@ -77,10 +77,8 @@ inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< 
 inline constexpr char kLabelRevision[] = "training.dsj.dev/revision";
 /// On pods: status.restarts.total when the pod was created.
 inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
-/// On a pod or ConfigMap: its set of keys (operator/render/keys.h), by the first incarnation.
+/// On a ConfigMap of an older operator: its set of keys (operator/render/keys.h).
 inline constexpr char kLabelKeys[] = "training.dsj.dev/keys";
-/// On the ConfigMap of a set of keys: the keys, as JSON.
-inline constexpr char kAnnotationKeys[] = "training.dsj.dev/keys";
 /// The type of a key's Secret. The chart's policies match it.
 inline constexpr char kKeySecretType[] = "training.dsj.dev/worker-key";
 /// On a pod or PodGroup: its scheduling group (operator/render/render_gang.h).
@@ -104,9 +102,10 @@ inline constexpr char kEnvWorkerZeroHost[] = "DSJ_WORKER_ZERO_HOST";
 inline constexpr char kEnvPodName[] = "DSJ_POD_NAME";
 inline constexpr char kEnvPodIp[] = "DSJ_POD_IP";
 inline constexpr char kEnvServiceAccount[] = "DSJ_SERVICE_ACCOUNT";  ///< spec.serviceAccountName
-/// If set, agents join over TLS with the keys of join_keys.h. Unset if there is one worker, or if
-/// an operator without keys created the job's other pods.
-inline constexpr char kEnvJoinTls[] = "DSJ_JOIN_TLS";
+/// The authority that signed the certificate of worker 0's agent, as PEM (join_keys.h), and the run
+/// of the gang that its key was made for. Unset if there is one worker.
+inline constexpr char kEnvJoinAuthority[] = "DSJ_JOIN_AUTHORITY";
+inline constexpr char kEnvJoinRun[] = "DSJ_JOIN_RUN";
 /// The mounted ConfigMap of the job: job.json (worker_job.h) and, if the operator could read them,
 /// the cluster's public token keys.
 inline constexpr char kConfigMountPath[] = "/etc/dsj";

@@ -61,11 +61,10 @@ Status HttpClient::State::connect() {
   DSJ_TRY(const Endpoint endpoint, find());
   std::shared_ptr<ssl::context> context;
   proof.reset();
-  if (credentials.authorities) {
-    DSJ_TRY(const std::string authorities, credentials.authorities());
-    DSJ_TRY(proof, ServerProof::make(authorities,
+  if (credentials.authority) {
+    DSJ_TRY(proof, ServerProof::make(*credentials.authority,
                                      endpoint.name.empty() ? endpoint.address : endpoint.name));
-    // It trusts only the proof's authorities. Reading the image's list of authorities would take
+    // It trusts only the proof's authority. Reading the image's list of authorities would take
     // more CPU time than the rest of the connection.
     context = std::make_shared<ssl::context>(ssl::context::tls_client);
     context->set_verify_mode(ssl::verify_peer);

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "agent/join/join_gate.h"
@@ -60,9 +61,9 @@ using FindServer = std::function<Result<Endpoint>()>;
 struct Credentials {
   std::function<std::string()> token;  ///< called for each beat
   std::function<void()> refused;       ///< called if the server refuses the token; may be null
-  /// The authorities that must have signed the server's certificate, as PEM. Called for each new
-  /// connection. Null for HTTP without TLS.
-  std::function<Result<std::string>()> authorities = {};
+  /// The authority that must have signed the server's certificate, as PEM. nullopt for HTTP without
+  /// TLS.
+  std::optional<std::string> authority = {};
 };
 
 class HttpClient final : public BeatClient {

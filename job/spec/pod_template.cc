@@ -177,7 +177,7 @@ void check_mounts(const json& container, const std::string& path, FieldReader& r
     const std::string place = plain_path(mount["mountPath"]);
     for (const std::string ours :
          {contract::kConfigMountPath, contract::kTokenMountPath, contract::kScratchMountPath,
-          contract::kAgentMountPath, kJoinKeysMountPath})
+          contract::kAgentMountPath, kJoinKeyMountPath})
       if (place == ours || place.starts_with(ours + "/"))
         reader.report(Severity::Error, path + ".volumeMounts",
                       FieldReader::shown(mount["mountPath"]) + ": the operator mounts " + ours,

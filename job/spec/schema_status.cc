@@ -166,6 +166,8 @@ Row status_row() {
                          whole("generation", {}, kAny, "Its generation at that time.")}),
                  text("configMapName", {}, kAny, "The ConfigMap that the pods mount."),
                  whole("incarnation", {}, kAny, "The highest pod number used so far."),
+                 whole("keyRun", {}, kAny,
+                       "The run whose Secret with worker 0's key, NAME-dsj-key-KEYRUN, may exist."),
                  whole("completedAttempt", {}, kAny,
                        "The attempt that an agent reported as complete: every rank ended with exit "
                        "code 0."),

@@ -7,6 +7,7 @@
 #include "common/json.h"
 #include "job/contract.h"
 #include "operator/observe/child_content.h"
+#include "operator/render/keys.h"
 
 namespace dsj::op {
 namespace {
@@ -93,7 +94,6 @@ bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const C
 void Application::take(const Applied& part) {
   result.created += part.created;
   result.pods += part.pods;
-  if (result.taken_set.empty()) result.taken_set = part.taken_set;
   if (result.account.empty()) result.account = part.account;
   result.admitted.insert(part.admitted.begin(), part.admitted.end());
   if (result.create_problem.empty()) result.create_problem = part.create_problem;
@@ -139,6 +139,31 @@ bool Application::status(const Plan& plan) {
   return true;
 }
 
+bool Application::make_key(const NewKey& key, const IssueKey& issue, std::string& authority) {
+  const auto certificate = issue(key);
+  if (!certificate) {
+    result.problem = certificate.error().to_string();
+    return false;
+  }
+  const auto secrets = kube::resources::secrets();
+  const Json secret = key_secret(key, *certificate);
+  if (!allowed()) return false;
+  auto made = client_.create(secrets, o_.ns, secret);
+  if (!made && made.error().kind == ApiError::Kind::AlreadyExists) {
+    if (!remove({.kind = "Secret", .name = key.name, .uid = ""}) || !allowed()) return false;
+    made = client_.create(secrets, o_.ns, secret);
+    if (!made && made.error().kind == ApiError::Kind::AlreadyExists) {
+      result.problem = "Secret " + key.name + " is not a key of this job; delete it";
+      result.refusal = Refusal{"NameTaken", result.problem};
+      return false;
+    }
+  }
+  if (!made) return failed(made.error(), "Secret " + key.name, true);
+  ++result.created;
+  authority = certificate->authority_pem;
+  return true;
+}
+
 bool Application::release(const Release& entry) {
   if (!allowed()) return false;
   const auto pods = kube::resources::pods();
@@ -161,6 +186,8 @@ bool Application::remove(const Delete& entry) {
     writes_.absent(entry.kind, o_.ns, entry.name, entry.uid);
     return true;
   }
+  // The chart's policy protects a Secret that is no key of a job.
+  if (entry.kind == "Secret" && removed.error().kind == ApiError::Kind::Forbidden) return true;
   return failed(removed.error(), "deletion of " + entry.name);
 }
 

@@ -35,10 +35,9 @@ class Application {
   /// False if the server did not answer, or if repeated writes by others conflicted.
   bool mark(const NodeMark& mark);
   bool status(const Plan& plan);
-  /// Creates a key and announces it, or drops old keys (keys.h). A Secret is created before the
-  /// ConfigMap refers to it and deleted before the reference is removed, so that no reference
-  /// dangles and no Secret is forgotten.
-  bool change_keys(KeyChange change, const IssueKey& issue);
+  /// Creates the Secret of a key (keys.h) and sets `authority`. If its name is taken, an
+  /// interrupted pass left it there: no pod has its authority, and it is deleted.
+  bool make_key(const NewKey& key, const IssueKey& issue, std::string& authority);
   bool release(const Release& entry);
   bool remove(const Delete& entry);
   /// Deletes all that it can: a refusal for one object does not affect the others, but it stops if
@@ -53,14 +52,6 @@ class Application {
   void take(const Applied& part);
   void note_admission(const Create& sent, const Json& stored);
   bool allowed();
-  bool make_key(KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
-                std::string& authority);
-  /// Records in the ConfigMap that one of our Secrets may exist in the slot from now on.
-  bool announce(KeyChange& change, int slot);
-  /// Deletes the Secret that an interrupted pass may have left in the slot that it announced. Its
-  /// uid is unknown. If the chart's policy refuses because it is not a key, it stays, and the slot
-  /// is skipped.
-  bool clear_slot(const KeyChange& change);
   /// After a conflict: true if the name belongs to another object, which must not be deleted; false
   /// if another write came between.
   bool is_another(const kube::ApiError& error, const Delete& entry);

@@ -25,12 +25,10 @@ struct Applied {
   bool status_written = false;
   AdmittedObjects admitted;
   std::string account;  ///< uid of the job's ServiceAccount, if this pass created or found it
-  /// A key set whose Secret names are all taken; another set must be created.
-  std::string taken_set;
 };
 
-/// Issues a key for a set, with random numbers and the plan's time.
-using IssueKey = std::function<Result<ServerCertificate>(const KeyChange&)>;
+/// Issues a key, with random numbers and the plan's time.
+using IssueKey = std::function<Result<ServerCertificate>(const NewKey&)>;
 
 /// The next task; nullopt if none is left or one has failed.
 using ClaimTask = std::function<std::optional<size_t>()>;

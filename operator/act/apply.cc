@@ -58,14 +58,17 @@ std::string account_of(const Observed& observed, const Applied& made) {
   return {};
 }
 
-/// Annotates worker 0's pod with the uid of its ServiceAccount, which for a new job is known only
-/// now. nullopt: the pod of another worker.
-std::optional<Create> with_account(const Create& pod, const std::string& account) {
-  if (account.empty() || label_of(pod.object, contract::kLabelReplicaIndex) != "0")
-    return std::nullopt;
-  Create named = pod;
-  named.object["metadata"]["annotations"][kAnnotationAccount] = account;
-  return named;
+/// The pod with what is known only now: the authority of a new key and, for worker 0, the uid of
+/// its ServiceAccount. nullopt if there is nothing to add.
+std::optional<Create> completed(const Create& pod, const std::string& account,
+                                const std::string& authority) {
+  const bool zero = label_of(pod.object, contract::kLabelReplicaIndex) == "0";
+  if (authority.empty() && (account.empty() || !zero)) return std::nullopt;
+  Create whole = pod;
+  if (!account.empty() && zero)
+    whole.object["metadata"]["annotations"][kAnnotationAccount] = account;
+  if (!authority.empty()) set_authority(whole.object, authority);
+  return whole;
 }
 
 }  // namespace
@@ -79,9 +82,8 @@ void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry
   work();
 }
 
-Result<ServerCertificate> issue_worker_key(const KeyChange& change) {
-  const std::string identity = change.metadata.value("namespace", "") + "/" + change.job;
-  return issue_certificate({change.host}, identity, change.made, kKeyLifetime, kJobOrganization);
+Result<ServerCertificate> issue_worker_key(const NewKey& key) {
+  return issue_certificate({key.host}, key.identity, key.made, kKeyLifetime, kJobOrganization);
 }
 
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
@@ -96,13 +98,14 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
       log::error(std::string("events are lost: ") + error.what());
     }
   };
+  std::string authority;  // of a new key
   auto make_pods = [&] {
-    std::list<Create> named;  // only these are copied
+    std::list<Create> changed;  // only these are copied
     std::vector<Task> tasks;
     const std::string account = account_of(observed, application.result);
     for (const Create& pod : plan.pods) {
-      auto with = with_account(pod, account);
-      tasks.push_back(creating(with ? named.emplace_back(std::move(*with)) : pod));
+      auto whole = completed(pod, account, authority);
+      tasks.push_back(creating(whole ? changed.emplace_back(std::move(*whole)) : pod));
     }
     if (!tasks.empty() && tries_one_first(observed, tasks.size(), at_once)) {
       if (!tasks.front()(application)) return false;
@@ -112,20 +115,18 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
   };
   std::jthread telling;  // pods do not wait for events
   auto all = [&] {
-    // Keys come first because they take longest: a Secret, then the ConfigMap that refers to it. A
-    // refused key must not prevent the spec from being stored, because the status may refer to that
-    // spec from now on.
+    // Keys come first because they take longest. A refused key must not prevent the spec from being
+    // stored, because the status may refer to that spec from now on.
     bool keyed = true;
     std::vector<Task> tasks = in_chains(plan.creates);
-    if (plan.keys) {
+    if (plan.old_key || plan.key) {
       tasks.insert(tasks.begin(), [&](Application& part) {
-        keyed = part.change_keys(*plan.keys, issue);
+        keyed = (!plan.old_key || part.remove(*plan.old_key)) &&
+                (!plan.key || part.make_key(*plan.key, issue, authority));
         return true;
       });
     }
-    bool made = application.carry_out(tasks, at_once, crew);
-    // Pods need their first key; a renewal can wait.
-    made &= keyed || !plan.keys->version.empty();
+    const bool made = application.carry_out(tasks, at_once, crew) && keyed;
     // The status shows a refused object only after a pass knows of the refusal.
     const bool told = application.result.refusal || !application.result.create_problem.empty();
     if (!made && !(told && observed.refusal)) return false;
@@ -145,7 +146,7 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     }
     bool complete = made && make_pods();
     for (const Release& release : plan.releases) complete &= application.release(release);
-    return application.remove_all(plan.deletes) && complete && mended && keyed;
+    return application.remove_all(plan.deletes) && complete && mended;
   };
   application.result.done = all();
   return application.result;

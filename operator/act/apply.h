@@ -26,7 +26,7 @@ class EventSink {
   virtual void tell(const JobView& job, const Event& event) = 0;
 };
 
-Result<ServerCertificate> issue_worker_key(const KeyChange& change);
+Result<ServerCertificate> issue_worker_key(const NewKey& key);
 
 /// A Crew on threads of this call.
 void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry);

@@ -9,6 +9,7 @@
 #include "job/restart_budget.h"
 #include "operator/observe/observed.h"
 #include "operator/observe/own_status.h"
+#include "operator/render/keys.h"
 #include "operator/render/plan.h"
 
 namespace dsj::op {
@@ -80,7 +81,6 @@ class Pass {
   void pace_pods();
   int64_t next_incarnation(const Slot& slot) const;
   std::string gang() const;
-  std::string run_image() const;
   void tidy_gangs(const std::string& keep);
   // reconcile_elastic.cc
   void enter_elastic();
@@ -92,15 +92,13 @@ class Pass {
   bool node_answers(const PodView& pod) const;
   bool goes_on(const PodView& pod) const;
   // reconcile_keys.cc
-  std::string key_set() const;
-  std::optional<Time> keys_lost_before() const;
-  void skip_taken_set();
-  void make_keys();
+  void choose_key();
+  std::string key_problem() const;
   void tidy_keys();
   // reconcile_wait.cc
   bool held() const;
   bool wait_for_gang();
-  void release();
+  void release(const std::string& why, bool for_others);
   std::string who_is_missing() const;
   std::pair<int, std::string> missing_workers() const;
   // reconcile_stop.cc
@@ -175,7 +173,7 @@ class Pass {
   int wanted_ = 0;             ///< elastic: number of workers in the last accepted spec
   int spares_ = 0;             ///< elastic: number of pods beyond the gang that request nodes
   std::string spare_revision_;
-  std::string keys_;  ///< the key set for pods that this pass creates
+  RunKey key_;  ///< of the pods that this pass creates
 };
 
 }  // namespace dsj::op

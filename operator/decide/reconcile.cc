@@ -8,7 +8,6 @@
 #include "job/spec/cluster_spec.h"
 #include "operator/decide/pass.h"
 #include "operator/decide/readiness.h"
-#include "operator/render/keys.h"
 #include "operator/render/render_config.h"
 
 namespace dsj::op {
@@ -181,7 +180,6 @@ void Pass::unfinished() {
   if (ended()) return;
   if (resize()) return;
   if (leave_finished_group()) return;
-  skip_taken_set();
   if (wait_for_gang()) make_pods();
   make_spares();
   tidy_pods();
@@ -231,9 +229,6 @@ void Pass::look() {
     }
     for (const ChildView& child : o_.children) {
       if (child.owner_uid.empty()) continue;
-      for (const WorkerKey& key : child.keys) {
-        plan_.deletes.push_back(key_deletion(o_.name, child.key_set, key));
-      }
       plan_.deletes.push_back({.kind = child.kind,
                                .name = child.name,
                                .uid = child.uid,

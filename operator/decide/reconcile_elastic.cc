@@ -143,11 +143,11 @@ void Pass::make_spares() {
         });
     if (!known) plan_.creates.push_back(std::move(create));
   }
-  if (keys_.empty()) make_keys();
+  choose_key();
   for (int worker = size; worker < end; ++worker) {
     if (there[worker - size]) continue;
     const int64_t incarnation = 1 + std::max(newest[worker - size], st_.incarnation);
-    plan_.pods.push_back(render_pod(o_, *larger, st_, worker, incarnation, {}, keys_, run_image()));
+    plan_.pods.push_back(render_pod(o_, *larger, st_, worker, incarnation, {}, key_));
   }
 }
 

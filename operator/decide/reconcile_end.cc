@@ -38,8 +38,8 @@ void Pass::deadlines() {
 void Pass::finished() {
   const jobspec::Policies policies = force_ ? spec().policies : jobspec::Policies{};
   const Time end = st_.completion.value_or(now_);
-  plan_.keys.reset();
-  keys_.clear();
+  plan_.key.reset();
+  key_ = {};
   plan_.creates.clear();
   plan_.updates.clear();
   plan_.pods.clear();

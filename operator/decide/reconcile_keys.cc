@@ -1,78 +1,75 @@
-// Chooses the key set for the pods (keys.h), and deletes sets that are no longer used.
+// Chooses the key for the pods (keys.h), and deletes keys that are no longer used.
 #include <algorithm>
+#include <set>
 
-#include "job/join_keys.h"
 #include "operator/decide/pass.h"
-#include "operator/render/keys.h"
 
 namespace dsj::op {
 
-/// The key set of the running pods of the same spec, or of its spares; otherwise a new set for a
-/// new run. Empty if a single worker needs no keys, or if the running pods were created without
-/// keys.
-std::string Pass::key_set() const {
-  if (spec().replicas + spares_ == 1) return "";
+/// Sets the key of the pods that this pass creates, and their agent's image: those of the running
+/// pods of the same spec, or of its spares, because the agents of a gang must use the same protocol.
+/// Otherwise a new run begins, with a new key and the operator's image. A single worker needs no
+/// key.
+void Pass::choose_key() {
+  if (key_.run > 0 || spec().replicas + spares_ == 1) return;
+  const auto join = [&](const PodView* pod) {
+    if (!pod || pod->ended() || pod->authority.empty()) return false;
+    key_ = {pod->run, pod->authority, pod->image};
+    return true;
+  };
+  for (const Slot& slot : slots_) {
+    if (slot.newest && slot.newest->revision == st_.revision && join(slot.newest)) return;
+  }
+  key_.run = st_.incarnation;
+  for (const PodView* pod : pods_) {
+    if (is_spare(*pod) && join(pod)) return;
+    key_.run = std::max(key_.run, pod->incarnation);
+  }
+  ++key_.run;
+  plan_.key = new_key(job(), key_.run, now_);
+}
+
+/// Why the running pods cannot form a gang with each other or with new pods: all begin a new run.
+/// Empty if they can.
+std::string Pass::key_problem() const {
+  if (spec().replicas == 1 || attempt_open() || attested()) return "";
+  std::set<std::string_view> authorities;
+  bool missing = false;
   for (const Slot& slot : slots_) {
     const PodView* pod = slot.newest;
-    const bool same = pod && !pod->ended() && pod->revision == st_.revision;
-    // A single worker needs no keys, but the gang that it grows into does.
-    if (same && (spec().replicas > 1 || !pod->keys.empty())) return pod->keys;
+    missing |= !pod || pod->ended();
+    if (pod && !pod->ended() && !pod->deleting_from) authorities.insert(pod->authority);
   }
-  for (const PodView* pod : pods_) {
-    if (is_spare(*pod) && !pod->ended() && !pod->keys.empty()) return pod->keys;
-  }
-  return std::to_string(st_.incarnation + 1);
+  if (authorities.empty()) return "";
+  if (authorities.size() > 1) return "the workers trust different keys of worker 0";
+  if (slots_[0].newest && lacked_key(*slots_[0].newest)) return "worker 0's key is gone";
+  if (missing && authorities.begin()->empty())
+    return "the workers that run were created by an older operator, and a new one has another key";
+  return "";
 }
 
-/// If a new run's key set cannot be created, the run takes the next number, and so do its pods.
-void Pass::skip_taken_set() {
-  st_.incarnation = std::max(st_.incarnation, counted(run_of(o_.taken_set)));
-}
-
-/// Creation time, plus a margin, of a worker 0 pod that ended because its key was missing. The
-/// agent waits longer than the margin; clocks differ by less.
-std::optional<Time> Pass::keys_lost_before() const {
-  const PodView* zero = slots_.empty() ? nullptr : slots_[0].newest;
-  if (!zero || zero->keys != keys_ || !lacked_key(*zero) || !zero->created) return std::nullopt;
-  return *zero->created + kKeyPatience / 2;
-}
-
-void Pass::make_keys() {
-  keys_ = key_set();
-  if (keys_.empty()) return;
-  const ChildView* seen = nullptr;
-  for (const ChildView& child : o_.children) {
-    if (child.kind == "ConfigMap" && child.owner_uid == job().uid && child.key_set == keys_) {
-      seen = &child;
-    }
-  }
-  const KeyPlan plan =
-      plan_keys(seen ? seen->keys : std::vector<WorkerKey>(), now_, keys_lost_before());
-  if (plan.again) due(*plan.again);
-  if (plan.again && plan.drop.empty()) return;
-  plan_.keys = key_change(job(), keys_, seen, plan, now_);
-  plan_.keys->may_move =
-      !seen && std::ranges::none_of(live(), [&](const PodView* pod) { return pod->keys == keys_; });
-  // The ConfigMap of a running gang was deleted, and perhaps its first Secret. A kubelet keeps the
-  // mounted content of an immutable Secret even if a new Secret has the same name, so the new key
-  // gets another slot.
-  auto& slots = plan_.keys->slots;
-  if (!seen && !plan_.keys->may_move && !slots.empty())
-    std::ranges::rotate(slots, slots.begin() + 1);
-}
-
-/// Deletes key sets that no pod uses or will use, because an unused key is only a risk.
+/// Deletes keys that no pod uses or will use, because an unused key is only a risk.
 void Pass::tidy_keys() {
+  const auto alive = live();
+  const auto used = [&](int64_t run) {
+    return run > 0 &&
+           std::ranges::any_of(alive, [&](const PodView* pod) { return pod->run == run; });
+  };
+  int64_t next = plan_.pods.empty() ? 0 : key_.run;
+  for (const PodView* pod : alive) {
+    if (next == 0) next = pod->run;
+  }
+  if (st_.key_run != next && !used(st_.key_run)) {
+    if (st_.key_run > 0) plan_.old_key = key_deletion(o_.name, st_.key_run);
+    st_.key_run = next;
+  }
+  const bool old_pods =
+      std::ranges::any_of(alive, [](const PodView* pod) { return pod->authority.empty(); });
   for (const ChildView& child : o_.children) {
-    if (child.key_set.empty() || child.owner_uid != job().uid || child.key_set == keys_) continue;
-    const bool in_use =
-        std::ranges::any_of(live(), [&](const PodView* pod) { return pod->keys == child.key_set; });
-    // The pods of this set's run may not be in the cache yet.
-    if (in_use || (!ended() && run_of(child.key_set) > st_.incarnation)) continue;
-    for (const WorkerKey& key : child.keys) {
-      plan_.deletes.push_back(key_deletion(o_.name, child.key_set, key));
+    if (child.key_set.empty() || child.owner_uid != job().uid || old_pods) continue;
+    for (Delete& entry : key_set_deletions(o_.name, child)) {
+      plan_.deletes.push_back(std::move(entry));
     }
-    plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
   }
 }
 

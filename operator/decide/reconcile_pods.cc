@@ -58,18 +58,6 @@ std::string Pass::gang() const {
   return gang_name(spec(), o_.name, st_.incarnation + 1);
 }
 
-/// The agent image of the run that the new pods join, because the agents of a gang must use the
-/// same protocol. An upgraded operator uses its own image from the next run on. Empty if the pods
-/// begin a run.
-std::string Pass::run_image() const {
-  for (const Slot& slot : slots_) {
-    const PodView* pod = slot.newest;
-    if (pod && !pod->ended() && pod->revision == st_.revision && !pod->image.empty())
-      return pod->image;
-  }
-  return {};
-}
-
 /// Deletes groups other than `keep` once none of their pods can run.
 void Pass::tidy_gangs(const std::string& keep) {
   for (const ChildView& child : o_.children) {
@@ -129,20 +117,17 @@ void Pass::make_pods() {
   const bool only_done = attested() && std::ranges::all_of(empty, [&](const Slot* slot) {
                            return !slot->newest || said_done(slot->newest);
                          });
-  if (empty.empty() || only_done) {
-    if (!live().empty()) make_keys();
-    return;
-  }
+  if (empty.empty() || only_done) return;
   creating_ = true;
-  make_keys();
   // After a charged restart, no pod is created before its pause is over.
   if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
     return due(*st_.restarts.not_before);
   }
-  const std::string group = gang(), image = run_image();
+  choose_key();
+  const std::string group = gang();
   for (const Slot* slot : empty) {
     plan_.pods.push_back(
-        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, keys_, image));
+        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, key_));
   }
 }
 
@@ -192,6 +177,7 @@ void Pass::pace_pods() {
       pods_from(o_.pods_full, plan_.workers, static_cast<int>(plan_.pods.size()), now_);
   if (from <= now_) return;
   plan_.pods.clear();
+  plan_.key.reset();
   paced_ = true;
   due(from);
 }

@@ -33,6 +33,10 @@ bool Pass::wait_for_gang() {
       return false;
     }
   }
+  if (const std::string problem = key_problem(); !problem.empty()) {
+    release(problem, false);
+    return false;
+  }
   const bool holds = std::ranges::any_of(
       live(), [](const PodView* pod) { return !pod->node.empty() && !pod->deleting_from; });
   // A pod that fetches makes progress, which a move to another node would lose.
@@ -48,29 +52,28 @@ bool Pass::wait_for_gang() {
     due(end);
     return true;
   }
-  release();
+  release(who_is_missing(), true);
   return false;
 }
 
-/// Deletes all pods so that others can use their nodes; the gang is tried again after a pause. No
-/// failure caused this, so it is not charged. The status is written before pods are deleted: the
+/// Deletes all pods; the gang is tried again after a pause, a long one if others are to use the
+/// nodes. No failure caused this, so it is not charged. The status is written before pods are deleted: the
 /// reason of Restarting and the number of restarts tell which pods to delete.
-void Pass::release() {
+void Pass::release(const std::string& why, bool for_others) {
   int released = 0;  // in a row
   for (auto at = st_.failure_history.rbegin(); at != st_.failure_history.rend(); ++at) {
     if (json_text(*at, "reason") != kGangReleased) break;
     ++released;
   }
-  const Seconds pause = pause_after(released);
-  const std::string text = who_is_missing() +
-                           "; all pods are released, and the gang is tried again in " +
+  const Seconds pause = for_others ? pause_after(released) : pause_uncharged(released);
+  const std::string text = why + "; all pods are released, and the gang is tried again in " +
                            std::to_string(pause.count()) + " s";
   note_failure({.reason = kGangReleased, .message = text});
   ++st_.restarts.total;
   st_.restarts.last = shown_now();
-  st_.restarts.not_before = now_ + pause;
+  st_.restarts.not_before = std::max(st_.restarts.not_before.value_or(Time{}), now_ + pause);
   st_.incomplete.reset();
-  if (st_.elastic) start_large(force_->sizes, wanted_, *st_.elastic);
+  if (for_others && st_.elastic) start_large(force_->sizes, wanted_, *st_.elastic);
   set("Restarting", true, kGangReleased, text);
   for (const PodView* pod : live()) remove(*pod);
   creating_ = true;

@@ -101,6 +101,16 @@ std::string agents_image(const Json& spec) {
   return {};
 }
 
+/// A variable of the worker's container. Nobody can change it after the pod was created.
+std::string env_of(const Json& spec, const char* name) {
+  for (const Json& container : json_child(spec, "containers")) {
+    if (json_text(container, "name") != contract::kContainerName) continue;
+    for (const Json& entry : json_child(container, "env"))
+      if (json_text(entry, "name") == name) return json_text(entry, "value");
+  }
+  return {};
+}
+
 void read_conditions(const Json& status, PodView& pod) {
   for (const Json& condition : json_child(status, "conditions")) {
     const std::string type = name_of(condition, "type");
@@ -301,17 +311,19 @@ std::optional<PodView> pod_view(const Json& object) {
   // differ from it.
   const auto place = worker_pod_place(name);
   if (!place) return std::nullopt;
-  PodView pod{.name = name,
-              .uid = json_text(metadata, "uid"),
-              .owner_uid = owner_of(object),
-              .resource_version = json_text(metadata, "resourceVersion"),
-              .node = json_text(json_child(object, "spec"), "nodeName"),
-              .revision = label_of(object, contract::kLabelRevision),
-              .gang = label_of(object, contract::kLabelGang),
-              .image = agents_image(json_child(object, "spec")),
-              .keys = label_of(object, contract::kLabelKeys),
-              .worker = place->worker,
-              .incarnation = place->incarnation};
+  PodView pod{
+      .name = name,
+      .uid = json_text(metadata, "uid"),
+      .owner_uid = owner_of(object),
+      .resource_version = json_text(metadata, "resourceVersion"),
+      .node = json_text(json_child(object, "spec"), "nodeName"),
+      .revision = label_of(object, contract::kLabelRevision),
+      .gang = label_of(object, contract::kLabelGang),
+      .image = agents_image(json_child(object, "spec")),
+      .run = number_of(env_of(json_child(object, "spec"), contract::kEnvJoinRun)).value_or(0),
+      .authority = env_of(json_child(object, "spec"), contract::kEnvJoinAuthority),
+      .worker = place->worker,
+      .incarnation = place->incarnation};
   const std::string made_at =
       json_text(json_child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);
@@ -387,21 +399,17 @@ std::string words_of(const std::vector<Json>& warnings, Time now) {
 ChildView child_view(const Json& object) {
   const Json& metadata = json_child(object, "metadata");
   const Json& data = json_child(object, "data");
-  return {
-      .kind = json_text(object, "kind"),
-      .name = json_text(metadata, "name"),
-      .uid = json_text(metadata, "uid"),
-      .owner_uid = owner_of(object),
-      .revision = label_of(object, contract::kLabelRevision),
-      .resource_version = json_text(metadata, "resourceVersion"),
-      .spec_text = json_text(data, jobspec::kStoredSpec),
-      .config_text = json_text(data, kDsConfigKey),
-      .template_text = json_text(data, jobspec::kStoredTemplate),
-      .key_set = label_of(object, contract::kLabelKeys),
-      .keys = keys_from(json_text(json_child(metadata, "annotations"), contract::kAnnotationKeys)),
-      .key_announced =
-          announced_slot(json_text(json_child(metadata, "annotations"), kAnnotationKeyAnnounced)),
-      .created = time_from_text(json_text(metadata, "creationTimestamp"))};
+  return {.kind = json_text(object, "kind"),
+          .name = json_text(metadata, "name"),
+          .uid = json_text(metadata, "uid"),
+          .owner_uid = owner_of(object),
+          .revision = label_of(object, contract::kLabelRevision),
+          .resource_version = json_text(metadata, "resourceVersion"),
+          .spec_text = json_text(data, jobspec::kStoredSpec),
+          .config_text = json_text(data, kDsConfigKey),
+          .template_text = json_text(data, jobspec::kStoredTemplate),
+          .key_set = label_of(object, contract::kLabelKeys),
+          .created = time_from_text(json_text(metadata, "creationTimestamp"))};
 }
 
 NodeView node_view(const Json& object) {

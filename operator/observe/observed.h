@@ -14,7 +14,6 @@
 #include "operator/observe/acceptance.h"
 #include "operator/observe/node_mark.h"
 #include "operator/observe/times.h"
-#include "operator/observe/worker_key.h"
 
 namespace dsj::op {
 
@@ -66,9 +65,10 @@ struct Termination {
 struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
-  std::string gang;                     ///< its scheduling group; empty if none
-  std::string image;                    ///< image of its agent
-  std::string keys;                     ///< its key set (keys.h); empty if none
+  std::string gang;       ///< its scheduling group; empty if none
+  std::string image;      ///< image of its agent
+  int64_t run = 0;        ///< that its key was made for (keys.h); 0 if none
+  std::string authority;  ///< of its key; empty also if an older operator made the pod
   std::vector<std::string> finalizers;  ///< the object stays until they are removed
   bool group_over = false;              ///< Kueue was told that the group gets no more pods
   std::string avoids;  ///< nodes that it avoids (lost_nodes.h), from its annotation; empty if none
@@ -103,10 +103,8 @@ struct ChildView {
   std::string kind, name, uid, owner_uid, revision, resource_version;
   /// In the job's ConfigMaps: the accepted spec, and the texts that it refers to.
   std::string spec_text, config_text, template_text;
-  size_t content = 0;                ///< child_content.h
-  std::string key_set;               ///< of a ConfigMap of keys; empty for other objects
-  std::vector<WorkerKey> keys = {};  ///< the keys of that set, oldest first
-  std::optional<int> key_announced;  ///< slot of a key whose Secret is being created (keys.h)
+  size_t content = 0;   ///< child_content.h
+  std::string key_set;  ///< of an older operator's ConfigMap of keys; empty for other objects
   std::optional<Time> created = {};
 };
 
@@ -171,9 +169,8 @@ struct Observed {
   std::shared_ptr<const Accepted> in_force;  ///< last accepted spec, if not `wanted`
   std::map<std::string, NodeView> nodes;     ///< empty if nodes may not be read
   std::optional<Refusal> refusal;
-  PodWords words;         ///< as of the last time that a plan requested them
-  Time pods_full{};       ///< when the token bucket for its pods is full again (pod_pace.h)
-  std::string taken_set;  ///< key set for which no Secret can be made (apply.h); or empty
+  PodWords words;    ///< as of the last time that a plan requested them
+  Time pods_full{};  ///< when the token bucket for its pods is full again (pod_pace.h)
   AdmittedObjects admitted;
   std::string token_keys;  ///< the cluster's public keys (a JWKS); empty if they cannot be read
   Settings settings;

@@ -60,6 +60,8 @@ struct OwnStatus {
   /// The highest pod number known to have existed. The next new pod gets a higher number. A value
   /// above kPodNumberMax counts as missing.
   int64_t incarnation = 0;
+  /// The run whose key's Secret may exist (render/keys.h); 0 if none.
+  int64_t key_run = 0;
   /// The newest attempt that an agent reported as Completed while other workers had not ended yet.
   int64_t completed = 0;
   std::optional<Time> completed_since;  ///< start of the time that the other workers have to end

@@ -13,7 +13,6 @@
 #include "operator/observe/conditions.h"
 #include "operator/observe/node_mark.h"
 #include "operator/observe/times.h"
-#include "operator/observe/worker_key.h"
 
 namespace dsj::op {
 
@@ -37,24 +36,18 @@ struct Release {
   nlohmann::json metadata;  ///< a merge patch, with the pod's uid
 };
 
-/// A change of a key set (keys.h): a new key, dropped keys, or both. A Secret is created before the
-/// ConfigMap refers to it, and deleted before the reference is removed.
-struct KeyChange {
-  std::string job, set;
-  nlohmann::json metadata;  ///< metadata of the set's ConfigMap
-  std::string version;      ///< version of that ConfigMap; empty if it does not exist yet
-  std::string host;         ///< worker 0's host name, for which the key is issued
-  std::vector<int> slots;   ///< candidates for the new key, in order; empty if none is created
+/// The key of a new run (keys.h).
+struct NewKey {
+  std::string name;         ///< of its Secret
+  nlohmann::json metadata;  ///< of its Secret
+  std::string identity;     ///< of its authority
+  std::string host;         ///< worker 0's host name, for which the certificate is issued
   Time made{};
-  std::vector<WorkerKey> keep, drop;
-  /// A slot whose Secret may exist although the ConfigMap does not refer to it: the pass that
-  /// announced it was interrupted.
-  std::optional<int> half_made;
-  bool may_move = false;  ///< no pod uses the set: if its names are taken, use another
 };
 
 struct Plan {
-  std::optional<KeyChange> keys;  ///< changed before pods are created
+  std::optional<NewKey> key;      ///< made before `pods`, which get its authority
+  std::optional<Delete> old_key;  ///< deleted before the status is written, which forgets it
   std::vector<Create> creates;
   std::vector<Create> updates;  ///< whole objects, with the version that they replace
   std::vector<NodeMark> marks;  ///< of nodes that the status lists as unfit for the first time

@@ -11,7 +11,6 @@
 #include "job/spec/user_program.h"
 #include "job/worker_job.h"
 #include "operator/observe/lost_nodes.h"
-#include "operator/render/keys.h"
 #include "operator/render/render_config.h"
 #include "operator/render/render_gang.h"
 #include "operator/render/render_initializers.h"
@@ -271,11 +270,10 @@ void choose_platform(Json& spec) {
 }  // namespace
 
 Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& status, int worker,
-                  int64_t incarnation, const std::string& gang, const std::string& keys,
-                  const std::string& image) {
+                  int64_t incarnation, const std::string& gang, const RunKey& key) {
   const JobView& job = *o.job;
   Settings settings = o.settings;
-  if (!image.empty()) settings.worker_image = image;
+  if (!key.image.empty()) settings.worker_image = key.image;
   const Json& pod_template = accepted.job.worker_template;
   const std::string name = worker_pod_name(job.name, worker, incarnation);
   Json metadata = metadata_of(job, name);
@@ -328,11 +326,14 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   add_environment(container, job, accepted.revision, worker, incarnation);
   add_policies(container, accepted.job.policies, jobspec::worker_gpus(pod_template).whole);
   add_volumes(spec, container, job, accepted.revision, settings);
-  if (!keys.empty()) {
-    metadata["labels"][contract::kLabelKeys] = keys;
-    child(container, "env", Json::array()).push_back(value_of(contract::kEnvJoinTls, "true"));
-    add_volume(spec, container, "dsj-keys", kJoinKeysMountPath, key_volume(job.name, keys, worker),
-               true);
+  if (key.run > 0) {
+    Json& env = child(container, "env", Json::array());
+    env.push_back(value_of(contract::kEnvJoinRun, std::to_string(key.run)));
+    env.push_back(value_of(contract::kEnvJoinAuthority, key.authority));
+    if (worker == 0) {
+      add_volume(spec, container, "dsj-keys", kJoinKeyMountPath, key_volume(job.name, key.run),
+                 true);
+    }
   }
   keep_from_root(spec, settings);
   restrict(container, settings);

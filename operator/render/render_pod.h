@@ -3,14 +3,14 @@
 
 #include "operator/observe/observed.h"
 #include "operator/observe/own_status.h"
+#include "operator/render/keys.h"
 #include "operator/render/plan.h"
 
 namespace dsj::op {
 
-/// `gang` is its scheduling group (render_gang.h), `keys` its key set (keys.h). `image` is the
-/// agent's image; empty means the operator's default.
+/// `gang` is its scheduling group (render_gang.h).
 Create render_pod(const Observed& observed, const Accepted& accepted, const OwnStatus& status,
                   int worker, int64_t incarnation, const std::string& gang = {},
-                  const std::string& keys = {}, const std::string& image = {});
+                  const RunKey& key = {});
 
 }  // namespace dsj::op

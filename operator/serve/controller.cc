@@ -278,7 +278,6 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   observed.wanted = memory.wanted;
   observed.refusal = memory.refusal;
   observed.admitted = memory.admitted;
-  observed.taken_set = memory.taken_set;
   observed.words = memory.words;
   observed.pods_full = memory.pods_full;
   const std::lock_guard lock(mutex_);
@@ -345,7 +344,6 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
       (!observed.refusal || observed.refusal->message != applied.refusal->message);
   if (observed.job) {
     const std::lock_guard lock(mutex_);
-    if (!applied.taken_set.empty()) memory_[key].taken_set = applied.taken_set;
     for (const auto& [object, admitted] : applied.admitted)
       memory_[key].admitted[object] = admitted;
     if (applied.pods > 0) {

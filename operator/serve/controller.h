@@ -67,7 +67,6 @@ class Controller {
     AdmittedObjects admitted;
     std::optional<Refusal> refusal;
     int create_problems = 0;  ///< consecutive passes with one (applied.h)
-    std::string taken_set;
     PodWords words;
     Time pods_full{};
   };

@@ -85,7 +85,7 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   status.restarts.attempt = 1;
   status.restarts.last = status.restarts.not_before = Time{};
   status.revision = status.spec_hash = "r";
-  status.incarnation = 1;
+  status.incarnation = status.key_run = 1;
   status.save_timeout_seconds = status.step_timeout_seconds = 1;
   status.restarts.uncounted = 1;
   status.reason = "r";

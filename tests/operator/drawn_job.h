@@ -201,9 +201,6 @@ class DrawnJob : public World {
         if (draw_.happens(10)) o.job->deleting = true;
         if (draw_.happens(3)) o.job->orphaning = true;
         return;
-      case 11:
-        o.taken_set = draw_.happens(60) ? std::to_string(draw_.number()) : "";
-        return;
       default:
         return pod_changes();
     }
@@ -293,26 +290,13 @@ class DrawnJob : public World {
   void meddle() {
     Json& own = o.job->own_status;
     if (!own.is_object()) own = Json::object();
-    static constexpr const char* kFields[] = {"restarts",
-                                              "conditions",
-                                              "failureHistory",
-                                              "lastFailure",
-                                              "elastic",
-                                              "startTime",
-                                              "incarnation",
-                                              "revision",
-                                              "completedAttempt",
-                                              "unhealthyNodes",
-                                              "phase",
-                                              "reason",
-                                              "template",
-                                              "stopRequestedTime",
-                                              "completionTime",
-                                              "configMapName",
-                                              "specHash",
-                                              "incompleteTime",
-                                              "observedGeneration",
-                                              "damageToldAttempt"};
+    static constexpr const char* kFields[] = {
+        "restarts",         "conditions",       "failureHistory",    "lastFailure",
+        "elastic",          "startTime",        "incarnation",       "keyRun",
+        "revision",         "completedAttempt", "unhealthyNodes",    "phase",
+        "reason",           "template",         "stopRequestedTime", "completionTime",
+        "configMapName",    "specHash",         "incompleteTime",    "observedGeneration",
+        "damageToldAttempt"};
     const char* field = draw_.one_of(kFields);
     if (draw_.happens(80)) {
       own[field] = draw_.odd();
@@ -456,18 +440,19 @@ class DrawnJob : public World {
            {{contract::kLabelReplicaIndex, std::to_string(pod.worker)},
             {contract::kLabelIncarnation, std::to_string(pod.incarnation)},
             {contract::kLabelRevision, pod.revision},
-            {contract::kLabelGang, pod.gang},
-            {contract::kLabelKeys, pod.keys}}}}},
-        {"spec", Json::object()},
+            {contract::kLabelGang, pod.gang}}}}},
+        {"spec",
+         {{"containers",
+           Json::array({{{"name", contract::kContainerName}, {"env", env_of_key(pod)}}})}}},
         {"status",
          {{"phase", draw_.one_of(kPhases)},
           {"conditions", conditions},
           {"containerStatuses",
            Json::array({{{"name", contract::kContainerName}, {"state", state()}}})}}}};
     if (draw_.happens(10)) {
-      static constexpr const char* kLabels[] = {
-          contract::kLabelReplicaIndex, contract::kLabelIncarnation, contract::kLabelRevision,
-          contract::kLabelGang, contract::kLabelKeys};
+      static constexpr const char* kLabels[] = {contract::kLabelReplicaIndex,
+                                                contract::kLabelIncarnation,
+                                                contract::kLabelRevision, contract::kLabelGang};
       object["metadata"]["labels"][draw_.one_of(kLabels)] = draw_.odd();
     }
     if (!pod.node.empty() || draw_.happens(128))
@@ -557,7 +542,7 @@ class DrawnJob : public World {
     kube::Client client(server, clock, {.attempts = 1});
     ReadWrites writes;
     NoEvents events;
-    const auto issue = [](const KeyChange&) -> Result<ServerCertificate> {
+    const auto issue = [](const NewKey&) -> Result<ServerCertificate> {
       return ServerCertificate{};
     };
     const Applied applied = apply(
@@ -570,9 +555,7 @@ class DrawnJob : public World {
   void rest() {
     for (int i = 0; i < 20; ++i) {
       const Plan plan = watched_pass();
-      if (!o.job ||
-          (made(plan).empty() && plan.status.is_null() && plan.updates.empty() && !plan.keys))
-        return;
+      if (!o.job || (made(plan).empty() && plan.status.is_null() && plan.updates.empty())) return;
     }
     promise(false, "passes do not come to rest");
   }

@@ -41,8 +41,9 @@ Json ended_with(int code, const char* message = "", const char* reason = "Error"
 /// The kubelet's word on a pod of `world`: `inits` are its initContainerStatuses.
 void tell(World& world, int worker, const char* phase, Json inits) {
   PodView& pod = world.pod(worker);
-  Json object =
-      render_pod(world.o, *world.o.wanted.accepted, world.status(), worker, pod.incarnation).object;
+  Json object = render_pod(world.o, *world.o.wanted.accepted, world.status(), worker,
+                           pod.incarnation, {}, {.run = pod.run, .authority = pod.authority})
+                    .object;
   object["metadata"].update({{"name", pod.name}, {"uid", pod.uid}});
   object["metadata"]["annotations"][contract::kAnnotationRestarts] = std::to_string(pod.restarts);
   object["spec"]["nodeName"] = "node-" + std::to_string(worker);

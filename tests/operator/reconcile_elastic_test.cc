@@ -153,41 +153,43 @@ TEST(ElasticJob, GrowsAtTheNextCheckpointAfterTheNodesAreBack) {
   EXPECT_EQ(world.status().restarts.counted, 0);
 }
 
-/// A gang of `workers` that trains grows to `size`. Its spare's keys are those of all pods afterwards;
-/// "" if there were none.
-std::string keys_after_growing(World& world, int workers, int size) {
+/// A gang of `workers` that trains grows to `size`. Its spare's authority is that of all pods afterwards;
+/// "" if there was none.
+std::string authority_after_growing(World& world, int workers, int size) {
   world.now += Seconds(60);
   world.settle();
   world.run_pods();
   world.settle();
   EXPECT_EQ(live(world), size);
-  std::string keys = world.pod(size - 1).keys;
+  std::string authority = world.pod(size - 1).authority;
   world.o.job->agent.saved_step = 6;
   world.settle();
   save_and_end(world, workers, 8);
   EXPECT_EQ(live(world), size);
-  for (const PodView& pod : world.o.pods) EXPECT_EQ(pod.keys, keys) << pod.name;
-  return keys;
+  for (const PodView& pod : world.o.pods) EXPECT_EQ(pod.authority, authority) << pod.name;
+  return authority;
 }
 
-/// A spare without keys would make the whole larger gang one whose worker 0 proves nothing.
-TEST(ElasticJob, SparesHaveTheKeysOfTheGangThatTheyGrow) {
+TEST(ElasticJob, SparesHaveTheKeyOfTheGangThatTheyGrow) {
   World world(elastic_spec());
   shrink_to(world, 2);
-  const std::string keys = world.pod(0).keys;
-  EXPECT_NE(keys, "");
-  EXPECT_EQ(keys_after_growing(world, 2, 4), keys);
+  const std::string authority = world.pod(0).authority;
+  EXPECT_NE(authority, "");
+  EXPECT_EQ(authority_after_growing(world, 2, 4), authority);
+  EXPECT_EQ(world.secrets.size(), 1u);
 }
 
-TEST(ElasticJob, OneWorkerThatGrowsGetsKeysWithItsSpare) {
+TEST(ElasticJob, OneWorkerThatGrowsGetsAKeyWithItsSpare) {
   Json spec = elastic_spec();
   spec["workers"]["replicas"] = 2;
   spec["elastic"] = {{"minReplicas", 1}, {"maxReplicas", 2}};
   World world(spec);
   shrink_to(world, 1);
   ASSERT_EQ(live(world), 1);
-  EXPECT_EQ(world.pod(0).keys, "");
-  EXPECT_NE(keys_after_growing(world, 1, 2), "");
+  EXPECT_EQ(world.pod(0).authority, "");
+  EXPECT_TRUE(world.secrets.empty());
+  EXPECT_NE(authority_after_growing(world, 1, 2), "");
+  EXPECT_EQ(world.secrets.size(), 1u);
 }
 
 TEST(ElasticJob, ASparesNodeIsForTheGangFirst) {

@@ -166,12 +166,9 @@ TEST(Scale, AllStopAtOneStepThenTheNewGangStarts) {
   EXPECT_EQ(world.phase(), "Running");
   EXPECT_EQ(world.status().world_size, 3);
   EXPECT_EQ(world.status().restarts.total, 0);
-  int config_maps = 0, key_sets = 0;
-  for (const ChildView& child : world.o.children) {
-    (child.key_set.empty() ? config_maps : key_sets) += child.kind == "ConfigMap";
-  }
-  EXPECT_EQ(config_maps, 1);
-  EXPECT_EQ(key_sets, 1) << "the gang of before had another";
+  EXPECT_EQ(std::ranges::count(world.o.children, "ConfigMap", &ChildView::kind), 1);
+  EXPECT_EQ(world.secrets, std::set<std::string>{"j-dsj-key-2"})
+      << "the gang of before had another";
 }
 
 TEST(Scale, NoNewPodWhileAnOldOneMayRun) {

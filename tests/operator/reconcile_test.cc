@@ -237,7 +237,7 @@ TEST(Reconcile, ADeletedJobKeepsNothing) {
   EXPECT_TRUE(World::made(plan).empty() && plan.status.is_null());
   world.o.job.reset();
   const Plan orphans = reconcile(world.o, world.now);
-  EXPECT_EQ(orphans.deletes.size(), 10u) << "two pods, six objects, a key and its ConfigMap";
+  EXPECT_EQ(orphans.deletes.size(), 8u) << "two pods, six objects; the collector knows the key";
   EXPECT_TRUE(orphans.status.is_null());
 }
 

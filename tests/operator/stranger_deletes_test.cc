@@ -182,10 +182,10 @@ TEST(StrangerDeletes, AKeyThatIsGoneBeforeWorkerZerosSuccessorIsMadeAnew) {
 TEST(StrangerDeletes, AnOperatorThatIgnoresAMissingKeyIsCaught) {
   spdlog::set_level(spdlog::level::off);
   const Bug bug{.name = "a key that an agent missed is not made anew",
-                .decide = [](const Observed& observed, Time now) {
-                  Plan plan = reconcile(observed, now);
-                  if (plan.keys && !plan.keys->version.empty()) plan.keys.reset();
-                  return plan;
+                .decide = [](Observed observed, Time now) {
+                  for (PodView& pod : observed.pods)
+                    if (lacked_key(pod)) pod.termination->reason = contract::kReasonPreempted;
+                  return reconcile(observed, now);
                 }};
   int caught = 0;
   int64_t keyless = 0;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "operator/act/apply.h"
@@ -27,6 +29,12 @@ inline Json quick_spec(int replicas = 2) {
     "workers": {"slotsPerWorker": 1}})");
   spec["workers"]["replicas"] = replicas;
   return spec;
+}
+
+/// What a pod's environment says of its key.
+inline Json env_of_key(const PodView& pod) {
+  return Json::array({{{"name", contract::kEnvJoinRun}, {"value", std::to_string(pod.run)}},
+                      {{"name", contract::kEnvJoinAuthority}, {"value", pod.authority}}});
 }
 
 class World {
@@ -58,9 +66,13 @@ class World {
   /// One pass, carried out.
   Plan pass() {
     Plan plan = reconcile(o, now);
-    if (plan.keys) change_keys(*plan.keys);
+    if (plan.old_key) secrets.erase(plan.old_key->name);
+    if (plan.key) {
+      EXPECT_TRUE(secrets.insert(plan.key->name).second) << plan.key->name;
+    }
     for (const Create& create : made(plan)) {
       Json object = create.object;
+      if (plan.key && create.kind == "Pod") set_authority(object, "of " + plan.key->name);
       object["metadata"]["uid"] = create.name + "-uid" + std::to_string(++uids_);
       if (create.kind == "Pod") {
         for (const PodView& pod : o.pods) EXPECT_NE(pod.name, create.name) << "made twice";
@@ -82,6 +94,10 @@ class World {
     for (const Delete& entry : plan.deletes) {
       if (entry.kind == "DeepSpeedJob") {
         o.job.reset();
+        continue;
+      }
+      if (entry.kind == "Secret") {
+        secrets.erase(entry.name);
         continue;
       }
       std::erase_if(o.children, [&](const ChildView& child) { return child.uid == entry.uid; });
@@ -108,7 +124,7 @@ class World {
   void settle() {
     for (int i = 0; i < 10; ++i) {
       const Plan plan = pass();
-      if (made(plan).empty() && plan.updates.empty() && plan.deletes.empty() && !plan.keys &&
+      if (made(plan).empty() && plan.updates.empty() && plan.deletes.empty() &&
           plan.releases.empty() && plan.status.is_null()) {
         return;
       }
@@ -181,9 +197,10 @@ class World {
            {{contract::kLabelReplicaIndex, std::to_string(pod.worker)},
             {contract::kLabelIncarnation, std::to_string(pod.incarnation)},
             {contract::kLabelRevision, pod.revision},
-            {contract::kLabelGang, pod.gang},
-            {contract::kLabelKeys, pod.keys}}}}},
-        {"spec", {{"containers", Json::array({{{"name", "worker"}, {"image", pod.image}}})}}},
+            {contract::kLabelGang, pod.gang}}}}},
+        {"spec",
+         {{"containers",
+           Json::array({{{"name", "worker"}, {"image", pod.image}, {"env", env_of_key(pod)}}})}}},
         {"status", status}};
     if (!pod.node.empty()) object["spec"]["nodeName"] = pod.node;
     if (pod.deleting_from) object["metadata"]["deletionTimestamp"] = to_text(*pod.deleting_from);
@@ -216,6 +233,7 @@ class World {
   }
 
   Observed o;
+  std::set<std::string> secrets;
   Time now = Time(Seconds(1'767'225'600));
 
  private:
@@ -234,28 +252,6 @@ class World {
       return pod.name == release.pod && pod.deleting_from && pod.finalizers.empty() &&
              (forced || pod.ended() || pod.node.empty());
     });
-  }
-  /// As apply does it, without the keys themselves.
-  void change_keys(const KeyChange& change) {
-    std::optional<WorkerKey> made;
-    if (!change.slots.empty()) {
-      made = WorkerKey{change.slots[0], "secret-uid" + std::to_string(++uids_), change.made};
-    }
-    Json object = key_config(change, made, "PEM");
-    const std::string name = key_set_name(change.job, change.set);
-    std::string uid = name + "-uid" + std::to_string(++uids_);
-    if (!change.version.empty()) {
-      const auto seen = std::ranges::find(o.children, name, &ChildView::name);
-      ASSERT_NE(seen, o.children.end());
-      EXPECT_EQ(change.version, seen->resource_version);
-      uid = seen->uid;
-      o.children.erase(seen);
-      object["metadata"].update(change.metadata, true);
-    }
-    object["metadata"]["uid"] = uid;
-    object["metadata"]["resourceVersion"] = std::to_string(++uids_);
-    o.children.push_back(child_view(object));
-    o.children.back().kind = "ConfigMap";
   }
   int uids_ = 0;
 };

@@ -368,12 +368,12 @@ class Chart:
         """Worker 0's keys: what the operator may make, and who may mount them."""
         def secret(kind):
             return {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {
-                        "name": "tune-dsj-key-1-0", "namespace": "team",
+                        "name": "tune-dsj-key-1", "namespace": "team",
                         "annotations": {"kubernetes.io/service-account.name": "default"}},
-                    "stringData": {"key-0.pem": "secret"}}
+                    "stringData": {"key.pem": "secret"}}
 
-        def pod(name, index, secret_of, **more):
-            source = {"secret": {"name": f"{secret_of}-dsj-key-1-0", "optional": True}}
+        def pod(name, index, secret_of, key="1", **more):
+            source = {"secret": {"name": f"{secret_of}-dsj-key-{key}", "optional": True}}
             return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "team", "labels": {
                         "training.dsj.dev/job-name": "tune", "training.dsj.dev/replica-index": index}},
                     "spec": {"containers": [{"name": "worker", "image": "none", **more}],
@@ -385,9 +385,11 @@ class Chart:
             kubectl("-n", namespace, "create", "serviceaccount", "default", check=False)
         own = "training.dsj.dev/worker-key"
         as_operator, as_user = ("--as", operator), self.user("team")
-        variable = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "tune-dsj-key-1-0", "key": "key-0.pem"}}}]}
+        variable = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "tune-dsj-key-1", "key": "key.pem"}}}]}
         plain = pod("thief", "0", "tune")
-        plain["spec"]["volumes"] = [{"name": "keys", "secret": {"secretName": "tune-dsj-key-1-0"}}]
+        plain["spec"]["volumes"] = [{"name": "keys", "secret": {"secretName": "tune-dsj-key-1"}}]
+        authority = pod("tune-worker-1-1", "1", "tune", env=[{"name": "DSJ_JOIN_AUTHORITY", "value": "own"}])
+        del authority["spec"]["volumes"]
         bad = [("the operator makes another Secret", secret("Opaque"), as_operator),
                ("the operator makes a token for an account", secret("kubernetes.io/service-account-token"), as_operator),
                ("a user's pod mounts a key", pod("tune-worker-0-1", "0", "tune"), as_user),
@@ -396,6 +398,8 @@ class Chart:
                ("worker 0 mounts another job's key", pod("tune-worker-0-1", "0", "other"), as_operator),
                ("the operator makes a pod in kube-system", dict(pod("x", "0", "tune"), metadata={"name": "x", "namespace": "kube-system"}),
                 as_operator),
+               ("a user's pod mounts a key of an older operator", pod("tune-worker-0-1", "0", "tune", "1-0"), as_user),
+               ("a user's pod with an authority for the operator to believe", authority, as_user),
                ("a key in a variable", pod("tune-worker-0-1", "0", "tune", **variable), as_operator)]
         for what, thing, who in bad:  # of three policies, each in force after a moment of its own; nothing is made here
             eventually(lambda thing=thing, who=who: "denied request" in make(thing, *who).stderr,
@@ -410,7 +414,7 @@ class Chart:
         """Each team has an operator of its own, beside one of the whole cluster: no release refuses another's pods, and no user's pod
         has a key."""
         labels = {"training.dsj.dev/job-name": "tune", "training.dsj.dev/replica-index": "0"}
-        keys = {"projected": {"sources": [{"secret": {"name": "tune-dsj-key-1-0", "optional": True}}]}}
+        keys = {"projected": {"sources": [{"secret": {"name": "tune-dsj-key-1", "optional": True}}]}}
 
         def make(namespace, *who):
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tune-worker-0-1", "namespace": namespace, "labels": labels},

@@ -28,13 +28,17 @@ WORKER_ZERO = NET + "10"
 KEYS = "var/run/secrets/dsj-keys"
 
 
-def make_keys(folder):
+def make_key(folder):
     """What the operator makes for worker 0's host; here the certificate is its own authority."""
     os.makedirs(folder)
-    name = {what: os.path.join(folder, what + "-0.pem") for what in ("authority", "chain", "key")}
+    name = {what: os.path.join(folder, what + ".pem") for what in ("chain", "key")}
     run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=tune",
         "-addext", f"subjectAltName=IP:{WORKER_ZERO}", "-keyout", name["key"], "-out", name["chain"])
-    shutil.copy(name["chain"], name["authority"])
+
+
+def text_of(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 class Pod:
@@ -51,7 +55,7 @@ class Pod:
         self.root = os.path.join(room, self.name)
         for folder in ("etc/dsj", "var/run/secrets/dsj", KEYS, "run/dsj", "dev"):
             os.makedirs(os.path.join(self.root, folder))
-        for file in ("authority-0.pem", "chain-0.pem", "key-0.pem") if worker == 0 else ("authority-0.pem",):
+        for file in ("chain.pem", "key.pem") if worker == 0 else ():
             shutil.copy(os.path.join(room, "keys", file), os.path.join(self.root, KEYS))
         self.write("var/run/secrets/dsj/token",
                    kubectl(*token, "--audience", audience or "training.dsj.dev/job/" + uid).stdout.strip())
@@ -73,7 +77,7 @@ class Pod:
                      "DSJ_JOB_NAME": "tune", "DSJ_NAMESPACE": "team", "DSJ_JOB_UID": uid, "DSJ_WORKER": str(worker),
                      "DSJ_INCARNATION": str(incarnation), "DSJ_REVISION": "r1", "DSJ_WORKER_ZERO_HOST": WORKER_ZERO,
                      "DSJ_POD_NAME": self.name, "DSJ_POD_IP": self.address, "DSJ_SERVICE_ACCOUNT": "tune-worker",
-                     "DSJ_JOIN_TLS": "true"}
+                     "DSJ_JOIN_AUTHORITY": text_of(os.path.join(room, "keys", "chain.pem"))}
         self.process = None
         if begin:
             self.begin()
@@ -125,7 +129,7 @@ class Cases:
             crds_served()
         self.finish()
         self.room = tempfile.mkdtemp()
-        make_keys(os.path.join(self.room, "keys"))
+        make_key(os.path.join(self.room, "keys"))
         kubectl("create", "namespace", "team", check=False)
         for words in (["serviceaccount", "tune-worker"],
                       ["role", "tune-worker", "--verb=get,list,watch", "--resource=deepspeedjobs.training.dsj.dev", "--resource-name=tune"],
@@ -173,9 +177,9 @@ class Cases:
 
     def a_stranger_as_worker_zero(self):
         """Who has worker 0's address and not its key gets no token; the worker says so and joins the real one later."""
-        make_keys(os.path.join(self.room, "stranger"))
+        make_key(os.path.join(self.room, "stranger"))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*(os.path.join(self.room, "stranger", file) for file in ("chain-0.pem", "key-0.pem")))
+        context.load_cert_chain(*(os.path.join(self.room, "stranger", file) for file in ("chain.pem", "key.pem")))
         callers, got = [], []
         with socket.create_server((WORKER_ZERO, JOIN_PORT)) as listener:
             listener.settimeout(1)

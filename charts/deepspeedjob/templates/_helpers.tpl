@@ -85,9 +85,6 @@ neither `escalate` nor `bind`. It cannot read Secrets, and has no pods/exec. */}
 - apiGroups: [""]
   resources: [pods, services, configmaps, serviceaccounts]
   verbs: [get, list, watch, create, delete]
-- apiGroups: [""]  # renews the authorities of worker 0's keys
-  resources: [configmaps]
-  verbs: [patch]
 - apiGroups: [""]  # the keys; they are never read, and keyPolicy refuses all other Secrets
   resources: [secrets]
   verbs: [create, delete]

@@ -1,5 +1,5 @@
-// Worker 0 proves itself before it sees a token: the keys that the operator makes, a stranger in its
-// place, and a renewal under agents that are connected.
+// Worker 0 proves itself before it sees a token: the key that the operator makes, and a stranger in its
+// place.
 #include "agent/join/join_keys.h"
 
 #include <arpa/inet.h>
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "agent/wire/http_transport.h"
 #include "agent/wire/transport.h"
@@ -24,30 +25,28 @@
 namespace dsj::agent {
 namespace {
 
+using op::WallTime;
 using std::chrono::hours;
 
-WallTime now() {
-  return std::chrono::system_clock::now();
-}
-
-/// As a pod sees them.
+/// A run's key, as its pods have it.
 struct Mount {
-  Mount() { std::filesystem::create_directories(folder); }
+  explicit Mount(WallTime made = std::chrono::system_clock::now(),
+                 const std::string& host = "127.0.0.1") {
+    std::filesystem::create_directories(folder);
+    const auto key =
+        op::issue_certificate({host}, "team/tune", made, kKeyLifetime, op::kJobOrganization);
+    if (!key) throw std::runtime_error(key.error().to_string());
+    authority = key->authority_pem;
+    write(kJoinChainFile, key->chain_pem);
+    write(kJoinKeyFile, key->key_pem);
+  }
   ~Mount() { std::filesystem::remove_all(folder); }
   void write(const std::string& file, const std::string& text) const {
     std::ofstream(folder + "/" + file) << text;
   }
-  /// A key by its own authority, which vouches for `host`.
-  void add(int slot, WallTime made, const std::string& host = "127.0.0.1") const {
-    const auto key =
-        op::issue_certificate({host}, "team/tune", made, kKeyLifetime, op::kJobOrganization);
-    ASSERT_TRUE(key) << key.error().to_string();
-    write(authority_file(slot), key->authority_pem);
-    write(chain_file(slot), key->chain_pem);
-    write(key_file(slot), key->key_pem);
-  }
   std::string folder =
       testing::TempDir() + "keys-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+  std::string authority;
   static inline int count = 0;
 };
 
@@ -65,18 +64,18 @@ struct Recorder final : HttpHandler {
 struct JoinKeysTest : testing::Test {
   static void SetUpTestSuite() { start_http_threads(); }
 
-  static std::unique_ptr<HttpServer> serve(JoinKeys& keys) {
+  static std::unique_ptr<HttpServer> serve(JoinKey& key) {
     auto opened = HttpServer::open("127.0.0.1", 0, std::make_shared<KeyGate>("secret"), 2,
-                                   [&keys] { return keys.server(); });
+                                   [&key] { return key.server(); });
     EXPECT_TRUE(opened) << opened.error().to_string();
     Session session({.workers = 2}, Time(0));
     (*opened)->publish(board_of(session));
     return std::move(*opened);
   }
-  static std::unique_ptr<HttpClient> client(int port, JoinKeys& keys,
+  static std::unique_ptr<HttpClient> client(int port, const std::string& authority,
                                             const std::string& host = "127.0.0.1",
                                             Time timeout = kLong) {
-    Credentials credentials{[] { return "secret"; }, {}, [&keys] { return keys.authorities(); }};
+    Credentials credentials{[] { return "secret"; }, {}, authority};
     return std::make_unique<HttpClient>(
         [host, port]() -> Result<Endpoint> {
           return Endpoint{host, port};
@@ -91,19 +90,16 @@ struct JoinKeysTest : testing::Test {
       if (poll(&entry, 1, Time(kLong).count()) != 1) return fail(ErrorKind::Internal, "no answer");
     }
   }
-  /// What a worker of `mount` says to a server that has `its` keys, or none.
-  std::string refusal_of(const Mount& mount, const Mount* its,
-                         const std::string& host = "127.0.0.1") {
+  /// What a worker that trusts `authority` says to a server that has `its` key, or none.
+  std::string refusal_of(const std::string& authority, const Mount* its) {
     auto recorder = std::make_shared<Recorder>();
-    std::optional<JoinKeys> shown;
+    std::optional<JoinKey> shown;
     TlsSource tls;
     if (its) tls = [&] { return shown->server(); };
-    if (its) shown.emplace(its->folder);
+    if (its) shown.emplace(its->folder, its->authority);
     auto stranger = HttpListener::open("127.0.0.1", 0, {.body_bytes = 1 << 20}, recorder, tls);
     EXPECT_TRUE(stranger) << stranger.error().to_string();
-    JoinKeys trusted(mount.folder);
-    const auto worker = client((*stranger)->port(), trusted, host);
-    const auto answer = ask(*worker);
+    const auto answer = ask(*client((*stranger)->port(), authority));
     EXPECT_FALSE(answer);
     EXPECT_EQ(recorder->tokens, 0) << "the stranger has a token";
     EXPECT_EQ(recorder->heads, 0);
@@ -112,11 +108,10 @@ struct JoinKeysTest : testing::Test {
 };
 
 TEST_F(JoinKeysTest, AWorkerAndItsWorkerZeroSpeak) {
-  Mount mount;
-  mount.add(0, now());
-  JoinKeys keys(mount.folder);
-  const auto server = serve(keys);
-  const auto worker = client(server->endpoint().port, keys);
+  const Mount mount;
+  JoinKey key(mount.folder, mount.authority);
+  const auto server = serve(key);
+  const auto worker = client(server->endpoint().port, mount.authority);
   const auto answer = ask(*worker);
   ASSERT_TRUE(answer) << answer.error().to_string();
   EXPECT_EQ(answer->order, Order::Idle);
@@ -124,10 +119,8 @@ TEST_F(JoinKeysTest, AWorkerAndItsWorkerZeroSpeak) {
 }
 
 TEST_F(JoinKeysTest, AStrangerAsWorkerZeroGetsNoToken) {
-  Mount own, other;
-  own.add(0, now());
-  other.add(0, now());
-  const std::string unknown = refusal_of(own, &other);
+  const Mount own, other;
+  const std::string unknown = refusal_of(own.authority, &other);
   EXPECT_NE(unknown.find("did not prove that it is worker 0's agent"), std::string::npos)
       << unknown;
   EXPECT_NE(unknown.find("no token was sent"), std::string::npos) << unknown;
@@ -135,32 +128,28 @@ TEST_F(JoinKeysTest, AStrangerAsWorkerZeroGetsNoToken) {
 }
 
 TEST_F(JoinKeysTest, AServerWithoutTlsGetsNoToken) {
-  Mount own;
-  own.add(0, now());
-  const std::string message = refusal_of(own, nullptr);
+  const std::string message = refusal_of(Mount().authority, nullptr);
   EXPECT_NE(message.find("did not prove"), std::string::npos) << message;
 }
 
 TEST_F(JoinKeysTest, AKeyForAnotherHostGetsNoToken) {
-  Mount own;
-  own.add(0, now(), "other-worker-0.other-worker.team.svc");
-  const std::string message = refusal_of(own, &own);
+  const Mount own(std::chrono::system_clock::now(), "other-worker-0.other-worker.team.svc");
+  const std::string message = refusal_of(own.authority, &own);
   EXPECT_NE(message.find("mismatch"), std::string::npos) << message;
 }
 
 // Images have a list of some 150 authorities. To read it takes 25 ms of CPU, for every connection of every worker, and
 // none of them is trusted here.
 TEST_F(JoinKeysTest, TheImagesListOfAuthoritiesIsNotRead) {
-  Mount mount;
-  mount.add(0, now());
-  JoinKeys keys(mount.folder);
-  const auto server = serve(keys);
+  const Mount mount;
+  JoinKey key(mount.folder, mount.authority);
+  const auto server = serve(key);
   const std::string list = mount.folder + "/list";  // who opens it waits for a writer, for ever
   ASSERT_EQ(::mkfifo(list.c_str(), 0600), 0);
   const char* set = std::getenv("SSL_CERT_FILE");
   const std::optional<std::string> before = set ? std::optional<std::string>(set) : std::nullopt;
   ::setenv("SSL_CERT_FILE", list.c_str(), 1);
-  const auto answer = ask(*client(server->endpoint().port, keys));
+  const auto answer = ask(*client(server->endpoint().port, mount.authority));
   before ? ::setenv("SSL_CERT_FILE", before->c_str(), 1) : ::unsetenv("SSL_CERT_FILE");
   EXPECT_TRUE(answer) << answer.error().to_string();
 }
@@ -178,10 +167,7 @@ TEST_F(JoinKeysTest, AWorkerWaitsLongerForAWorkerZeroThatWasSlow) {
   ASSERT_EQ(::bind(silent, reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(::listen(silent, 64), 0);
   ::getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size);
-  Mount mount;
-  mount.add(0, now());
-  JoinKeys keys(mount.folder);
-  const auto worker = client(ntohs(address.sin_port), keys, "127.0.0.1", kFirst);
+  const auto worker = client(ntohs(address.sin_port), Mount().authority, "127.0.0.1", kFirst);
   EXPECT_TRUE(soon([&] {
     const auto sent = std::chrono::steady_clock::now();
     EXPECT_FALSE(ask(*worker));
@@ -193,12 +179,11 @@ TEST_F(JoinKeysTest, AWorkerWaitsLongerForAWorkerZeroThatWasSlow) {
 // A worker connects to an address or to the absolute name; the certificate is for worker 0's own name.
 TEST_F(JoinKeysTest, TheNameIsProvedWhateverIsConnectedTo) {
   const std::string name = "tune-worker-0.tune-worker.team.svc";
-  Mount mount;
-  mount.add(0, now(), name);
-  JoinKeys keys(mount.folder);
-  const auto server = serve(keys);
+  const Mount mount(std::chrono::system_clock::now(), name);
+  JoinKey key(mount.folder, mount.authority);
+  const auto server = serve(key);
   for (const auto& [proved, good] : {std::pair(name, true), {"other.team.svc", false}}) {
-    Credentials credentials{[] { return "secret"; }, {}, [&keys] { return keys.authorities(); }};
+    Credentials credentials{[] { return "secret"; }, {}, mount.authority};
     HttpClient worker(
         [&, proved = proved]() -> Result<Endpoint> {
           return Endpoint{"127.0.0.1", server->endpoint().port, proved};
@@ -210,75 +195,32 @@ TEST_F(JoinKeysTest, TheNameIsProvedWhateverIsConnectedTo) {
 }
 
 TEST_F(JoinKeysTest, AnExpiredKeyGetsNoToken) {
-  Mount own;
-  own.add(0, now() - kKeyLifetime - hours(1));
-  const std::string message = refusal_of(own, &own);
+  const Mount own(std::chrono::system_clock::now() - kKeyLifetime - hours(1));
+  const std::string message = refusal_of(own.authority, &own);
   EXPECT_NE(message.find("expired"), std::string::npos) << message;
 }
 
 TEST_F(JoinKeysTest, WithoutAuthoritiesNobodyIsAsked) {
-  Mount own, other;
-  other.add(0, now());
-  EXPECT_NE(refusal_of(own, &other).find("no authority"), std::string::npos);
+  const Mount other;
+  EXPECT_NE(refusal_of("", &other).find("no certificate"), std::string::npos);
 }
 
-// A Secret that the authorities do not vouch for is as good as none: no worker would believe it.
+// A Secret that the authority does not vouch for is as good as none: no worker would believe it.
 TEST_F(JoinKeysTest, AKeyThatNobodyVouchesForIsNotShown) {
-  Mount mount, other;
-  mount.add(0, now());
-  other.add(0, now());
-  std::filesystem::copy_file(other.folder + "/" + authority_file(0),
-                             mount.folder + "/" + authority_file(0),
-                             std::filesystem::copy_options::overwrite_existing);
-  WallTime wall = now();
-  JoinKeys keys(mount.folder, [&] { return wall; });
-  EXPECT_EQ(keys.server(), nullptr);
-  mount.add(1, now());
-  EXPECT_NE(keys.server(), nullptr) << "it came later";
+  const Mount own, other;
+  EXPECT_EQ(JoinKey(other.folder, own.authority).server(), nullptr);
 }
 
-TEST_F(JoinKeysTest, ConnectedAgentsOutliveARenewal) {
-  Mount mount, first, second;
-  mount.add(0, now() - hours(40 * 24));
-  WallTime wall = now();
-  JoinKeys keys(mount.folder, [&] { return wall; });
-  const auto server = serve(keys);
-  const int port = server->endpoint().port;
-  const auto connected = client(port, keys);
-  ASSERT_TRUE(ask(*connected));
-  mount.add(1, now());
-  for (const int slot : {0, 1}) {
-    std::filesystem::copy_file(mount.folder + "/" + authority_file(slot),
-                               (slot == 0 ? first : second).folder + "/" + authority_file(slot));
-  }
-  JoinKeys old(first.folder), later(second.folder);
-  wall += std::chrono::minutes(5);
-  EXPECT_TRUE(ask(*client(port, old), 2)) << "a pod that has not seen the new authority yet";
-  wall += kKeySpread;
-  EXPECT_TRUE(ask(*connected, 3)) << "by the connection from before";
-  EXPECT_TRUE(ask(*client(port, keys), 4));
-  EXPECT_TRUE(ask(*client(port, later), 5)) << "the new key is shown now";
-  EXPECT_FALSE(ask(*client(port, old), 6));
-  for (const auto& name : {authority_file(0), chain_file(0), key_file(0)}) {
-    std::filesystem::remove(mount.folder + "/" + name);
-  }
-  wall += std::chrono::minutes(5);
-  EXPECT_TRUE(ask(*client(port, later), 7));
-  EXPECT_TRUE(ask(*connected, 8));
-}
-
-TEST(KeyInUse, IsTheNewestThatAllPodsKnow) {
-  const WallTime t{};
-  const auto key = [&](int made, int ends) {
-    return MountedKey{.made = t + hours(made), .ends = t + hours(ends)};
-  };
-  EXPECT_EQ(key_in_use({}, t), std::nullopt);
-  EXPECT_EQ(key_in_use({key(0, 1000)}, t), 0u) << "there is no other";
-  const std::vector<MountedKey> both = {key(100, 1100), key(0, 1000)};
-  EXPECT_EQ(key_in_use(both, t + hours(101)), 1u) << "too new";
-  EXPECT_EQ(key_in_use(both, t + hours(100) + kKeySpread), 0u);
-  EXPECT_EQ(key_in_use({key(0, 90), key(80, 1080)}, t + hours(95)), 1u) << "the other has expired";
-  EXPECT_EQ(key_in_use({key(0, 10), key(1, 20)}, t + hours(95)), 1u) << "both have";
+TEST_F(JoinKeysTest, AKeyThatComesLateIsShown) {
+  const Mount own, late;
+  std::filesystem::remove_all(late.folder);
+  JoinKey key(late.folder, own.authority);
+  EXPECT_EQ(key.server(), nullptr);
+  std::filesystem::copy(own.folder, late.folder);
+  const auto shown = key.server();
+  EXPECT_NE(shown, nullptr);
+  std::filesystem::remove_all(late.folder);
+  EXPECT_EQ(key.server(), shown) << "it is read once";
 }
 
 }  // namespace

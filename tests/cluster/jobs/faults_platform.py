@@ -48,6 +48,31 @@ def agent_0_is_killed(world):
         return Fault("agent 0 is killed", "its pod is replaced, the others stay and join it", "yes", *took)
 
 
+def the_key_of_worker_0_is_deleted(world):
+    """The Secret, then worker 0's pod: its successor finds no key, and all begin a new run with another. On another node: a kubelet
+    keeps an immutable Secret while it knows a pod that mounts it."""
+    eventually(nodes_ready, "all nodes")
+    with Job(world, world.manifest("key-loss")) as job:
+        job.until_saved(20)
+        before, node = job.uids(), job.pods()[0]["spec"]["nodeName"]
+
+        def lose():
+            kubectl("cordon", node)
+            kubectl("-n", NAMESPACE, "delete", "secret", "key-loss-dsj-key-1")
+            kubectl("-n", NAMESPACE, "delete", "pod", "key-loss-worker-0-1", "--wait=false")
+        try:
+            took = job.recovered(lose)
+        finally:
+            kubectl("uncordon", node)
+        after = job.uids()
+        expect(not set(before.values()) & set(after.values()), f"{before}, then {after}")
+        job.complete()
+        expect(job.status("restarts")["counted"] == 0, job.status("restarts"))
+        left = [secret["metadata"]["name"] for secret in get("-n", NAMESPACE, "secrets") or [] if "-dsj-key-" in secret["metadata"]["name"]]
+        expect(not left, f"keys of a finished job: {left}")
+        return Fault("worker 0's key and its pod are deleted", "after 30 s without a key all pods are replaced, with another key", "no", *took)
+
+
 def the_api_server_restarts(world):
     with Job(world, world.manifest("api-restart")) as job:
         job.until_step(10)
@@ -227,5 +252,5 @@ def the_operator_is_upgraded(world):
                      "no restart", NEVER, GOES_ON)
 
 
-CASES = [agent_0_is_killed, the_api_server_restarts, the_api_server_is_away, a_node_loses_its_power, a_node_freezes_and_comes_back,
-         a_node_is_drained, the_node_of_worker_0_is_drained, the_leader_changes, the_operator_is_upgraded]
+CASES = [agent_0_is_killed, the_key_of_worker_0_is_deleted, the_api_server_restarts, the_api_server_is_away, a_node_loses_its_power,
+         a_node_freezes_and_comes_back, a_node_is_drained, the_node_of_worker_0_is_drained, the_leader_changes, the_operator_is_upgraded]

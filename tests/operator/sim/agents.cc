@@ -1,5 +1,8 @@
 #include "tests/operator/sim/agents.h"
 
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
 #include <algorithm>
 
 #include "common/json.h"
@@ -23,6 +26,17 @@ std::string env_of(const Json& pod, const char* name) {
     if (entry["name"] == name) return entry["value"];
   }
   return "";
+}
+
+std::shared_ptr<X509> certificate_of(const std::string& pem) {
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(
+      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free_all);
+  return {PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), X509_free};
+}
+
+bool vouches(const std::string& authority_pem, const std::string& chain_pem) {
+  const auto authority = certificate_of(authority_pem), own = certificate_of(chain_pem);
+  return authority && own && X509_verify(own.get(), X509_get0_pubkey(authority.get())) == 1;
 }
 
 bool avoids(const Json& pod, const std::string& node) {
@@ -77,27 +91,17 @@ std::shared_ptr<const Json> Agents::shown(const char* kind, const std::string& n
 
 /// A kubelet gets a pod its token and its volumes first.
 bool Agents::has_what_it_mounts(const Json& pod) const {
-  if (!strict) return true;
-  if (!shown("ServiceAccount", json_text(pod["spec"], "serviceAccountName"))) return false;
-  for (const Json& volume : pod["spec"]["volumes"]) {
-    for (const Json& source : json_child(json_child(volume, "projected"), "sources"))
-      if (source.contains("configMap") && !shown("ConfigMap", source["configMap"]["name"]))
-        return false;
-  }
-  return true;
+  return !strict || shown("ServiceAccount", json_text(pod["spec"], "serviceAccountName"));
 }
 
-/// Its Secret was there when it began, or came since.
+/// Its Secret is there, and the pod's authority vouches for it.
 bool Agents::has_key(const Container& container) const {
   const auto pod = server_.shown(pods(), kNs, container.pod);
-  const std::string set = pod ? label_of(*pod, contract::kLabelKeys) : "";
-  if (set.empty()) return true;
-  const auto map = shown("ConfigMap", key_set_name(job_, set));
-  if (!map) return false;
-  const Json& annotations = json_child((*map)["metadata"], "annotations");
-  for (const WorkerKey& key : keys_from(json_text(annotations, contract::kAnnotationKeys))) {
-    const auto secret = shown("Secret", key_secret_name(job_, set, key.slot));
-    if (secret && (*secret)["metadata"]["uid"] == key.uid) return true;
+  if (!pod) return true;
+  for (const Json& volume : (*pod)["spec"]["volumes"]) {
+    if (volume["name"] != "dsj-keys") continue;
+    const auto secret = shown("Secret", volume["projected"]["sources"][0]["secret"]["name"]);
+    return secret && vouches(container.authority, (*secret)["stringData"][kJoinChainFile]);
   }
   return false;
 }
@@ -133,6 +137,7 @@ void Agents::start_container(const Json& pod) {
                       .pod = name,
                       .node = pod["spec"]["nodeName"],
                       .revision = env_of(pod, contract::kEnvRevision),
+                      .authority = env_of(pod, contract::kEnvJoinAuthority),
                       .worker = std::stoi(env_of(pod, contract::kEnvWorker)),
                       .incarnation = std::stoll(env_of(pod, contract::kEnvIncarnation)),
                       .alive = true};
@@ -422,12 +427,12 @@ void Agents::maybe_start() {
   }
   const Container* first = zero();
   if (!first) return give_up();
-  if (lacks_key()) return;
+  if (lacks_key() || (first->replicas > 1 && first->authority.empty())) return;
   for (auto& [uid, container] : containers_) container.alone_since.reset();
   std::vector<std::string> members;
   for (int worker = 0; worker < first->replicas; ++worker) {
     const Container* member = alive_worker(worker, first->revision);
-    if (!member || member->term) return;
+    if (!member || member->term || member->authority != first->authority) return;
     members.push_back(member->uid);
   }
   if (bugs_.attempt_falls && first->incarnation > 1) attempt = 0;

@@ -35,7 +35,7 @@ struct Faults {
 
 /// A container with an agent and its ranks.
 struct Container {
-  std::string uid, pod, node, revision;
+  std::string uid, pod, node, revision, authority;
   int worker = 0, replicas = 1;
   int64_t incarnation = 0;
   std::string account;               ///< uid of its ServiceAccount (strict)

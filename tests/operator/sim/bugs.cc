@@ -60,7 +60,7 @@ CarryOut in_parts(std::function<std::vector<Plan>(const Plan&)> split, bool goes
 }
 
 Plan pods_of(const Plan& plan) {
-  return {.creates = plan.creates, .pods = plan.pods};
+  return {.key = plan.key, .creates = plan.creates, .pods = plan.pods};
 }
 
 /// Pods are made from what the cache had, though the server was asked.
@@ -81,11 +81,6 @@ Plan decide_by_cache(const Observed& observed, Time now) {
 
 Bug agents(const char* name, AgentBugs bugs, int scenario = -1) {
   return {.name = name, .agents = bugs, .scenario = scenario};
-}
-
-Bug in_scenario(Scenario scenario, Bug bug) {
-  bug.scenario = static_cast<int>(scenario);
-  return bug;
 }
 
 void change_body(kube::Request& request, const std::function<void(Json&)>& change) {
@@ -216,9 +211,7 @@ const std::vector<Bug>& planted_bugs() {
              o.wanted = judge(o.name, spec, std::nullopt, "");
            }),
       seen("a bad edit takes the last accepted spec away", [](Observed& o) { o.in_force.reset(); }),
-      in_scenario(Scenario::Scale,
-                  seen("a set of keys whose names are taken is tried again and again",
-                       [](Observed& o) { o.taken_set.clear(); })),
+      planned("a run gets no key", [](const Observed&, Plan& plan) { plan.key.reset(); }),
       planned("the status is written in every pass",
               [](const Observed& o, Plan& plan) {
                 static std::atomic<int64_t> passes = 0;
@@ -288,11 +281,9 @@ const std::vector<Bug>& planted_bugs() {
                     applied.done = true;
                     return applied;
                   }),
-      carried_out("apply: pods are made before the status is written",
+      carried_out("apply: the status is written in the pass after the pods",
                   in_parts([](const Plan& plan) {
-                    Plan rest = plan;
-                    rest.pods.clear();
-                    return std::vector<Plan>{pods_of(plan), rest};
+                    return std::vector<Plan>{plan.pods.empty() ? plan : pods_of(plan)};
                   })),
       carried_out("apply: pods are deleted before the status is written",
                   in_parts([](const Plan& plan) {

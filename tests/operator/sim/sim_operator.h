@@ -21,7 +21,7 @@ struct ApiFaults {
   double lose_request = 0;
   double lose_answer = 0;                  ///< carried out, no answer
   double kill_before = 0, kill_after = 0;  ///< of the process, around a write
-  double kill_after_key = 0;               ///< around a Secret instead: nothing speaks of it yet
+  double kill_after_key = 0;  ///< around a Secret instead: no pod has its authority yet
 };
 
 /// The process died at a request.

@@ -125,7 +125,7 @@ class Simulation {
     };
   }
 
-  /// In one scenario so often that all names of a set are taken.
+  /// In one scenario so often that a run is cut off several times.
   bool keys_are_cut_off() const {
     return std::ranges::any_of(jobs_,
                                [](const auto& job) { return job->scenario == Scenario::Scale; });

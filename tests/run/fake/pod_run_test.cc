@@ -85,6 +85,8 @@ struct PodRun : testing::Test {
   std::map<std::string, std::string> variables;
   std::vector<Worker> pods;
   std::vector<std::string> command;  ///< launcher: Command: by an agent that was installed
+  op::ServerCertificate run_key;     ///< of worker 0, for all pods
+  bool key_is_gone = false;          ///< somebody deleted its Secret
 
   void SetUp() override {
     fs::remove_all(here);
@@ -107,6 +109,7 @@ struct PodRun : testing::Test {
                                      {"spec", {{"suspend", false}}}});
     ASSERT_TRUE(made) << made.error().to_string();
     uid = (*made)["metadata"]["uid"];
+    issue_key();
     job.job.name = "tune";
     job.job.world_size = 2;
     job.job.output_dir = here / "out";
@@ -132,6 +135,12 @@ struct PodRun : testing::Test {
     claims["aud"] = {kAudiencePrefix + uid};
     return key.sign(claims);
   }
+  void issue_key() {
+    auto issued = op::issue_certificate({net + "10"}, "team/tune", std::chrono::system_clock::now(),
+                                        kKeyLifetime, op::kJobOrganization);
+    ASSERT_TRUE(issued) << issued.error().to_string();
+    run_key = *issued;
+  }
   /// Starts worker `index`; `as`: the pod that its token is of.
   void start(int index, int64_t incarnation = 1, std::string as = {}) {
     const std::string name = worker_pod_name("tune", index, incarnation);
@@ -146,6 +155,12 @@ struct PodRun : testing::Test {
     std::ofstream(pod.root.string() + kConfigMountPath + "/" + kWorkerJobFile) << to_text(job);
     std::ofstream(pod.root.string() + kTokenMountPath + "/" + kTokenFile)
         << token(as.empty() ? name : as);
+    if (index == 0 && !key_is_gone) {
+      const std::string folder = pod.root.string() + kJoinKeyMountPath;
+      fs::create_directories(folder);
+      std::ofstream(folder + "/" + kJoinChainFile) << run_key.chain_pem;
+      std::ofstream(folder + "/" + kJoinKeyFile) << run_key.key_pem;
+    }
     std::map<std::string, std::string> all = {{"PATH", "/usr/bin:/bin"},
                                               {"KUBECONFIG", here / "kubeconfig"},
                                               {"FAKE_STEP_MS", "20"},
@@ -158,6 +173,7 @@ struct PodRun : testing::Test {
                                               {kEnvWorkerZeroHost, net + "10"},
                                               {kEnvPodName, name},
                                               {kEnvPodIp, net + std::to_string(10 + index)},
+                                              {kEnvJoinAuthority, run_key.authority_pem},
                                               {kEnvServiceAccount, "tune-worker"}};
     for (const auto& [variable, value] : variables) all[variable] = value;
     agent::SpawnSpec spec{.command = {pod.root / "bin/dsj-agent"}, .log_file = pod.root / "output"};
@@ -372,12 +388,12 @@ struct PlayedWorker {
   static constexpr const char* kSlow = "00000000000f4240";  // 1e6 bytes/s
 
   PlayedWorker(int worker, const std::string& net, const std::string& token,
-               std::vector<const char*> answers)
+               const std::string& authority, std::vector<const char*> answers)
       : client(
             [net] {
               return agent::Endpoint{net + "10", kJoinPort};
             },
-            {[token] { return token; }, {}}, agent::Time(5000)),
+            {[token] { return token; }, {}, authority}, agent::Time(5000)),
         answers(std::move(answers)),
         listener(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
     const std::string own = net + std::to_string(10 + worker);
@@ -428,9 +444,10 @@ TEST_F(PodRun, APodWhoseLinkIsSlowMovesBeforeARankStarts) {
     start(worker);
   }
   // Round 1: 1 sends to 2, and 3 to 0. Round 2: 0 sends to 2, and 1 to 3.
-  PlayedWorker two(2, net, token(worker_pod_name("tune", 2, 1)),
+  PlayedWorker two(2, net, token(worker_pod_name("tune", 2, 1)), run_key.authority_pem,
                    {PlayedWorker::kSlow, PlayedWorker::kFast});
-  PlayedWorker three(3, net, token(worker_pod_name("tune", 3, 1)), {PlayedWorker::kSlow});
+  PlayedWorker three(3, net, token(worker_pod_name("tune", 3, 1)), run_key.authority_pem,
+                     {PlayedWorker::kSlow});
   ASSERT_TRUE(soon([&] {
     two.turn();
     three.turn();
@@ -520,28 +537,10 @@ TEST_F(PodRun, SigtermOfAllSavesOneStepAndTheNextLivesGoOn) {
 }
 
 /// Somebody deleted the Secret before worker 0's kubelet mounted it. Worker 0 ends with a code of its own, without an
-/// attempt; the others wait for its successor, which has the operator's next key.
-TEST_F(PodRun, WithoutItsKeyWorkerZeroEndsAndItsSuccessorWithTheNextIsJoined) {
-  variables[kEnvJoinTls] = "1";
+/// attempt; the others wait until the operator replaces them. The new run has another key.
+TEST_F(PodRun, WithoutItsKeyWorkerZeroEndsAndANewRunWithTheNextIsJoined) {
   job.restart_limit = 0;  // it is not charged
-  const auto mount = [&](int worker, int64_t incarnation, const op::ServerCertificate& key,
-                         bool secret) {
-    const std::string folder =
-        (here / worker_pod_name("tune", worker, incarnation)).string() + kJoinKeysMountPath;
-    fs::create_directories(folder);
-    std::ofstream(folder + "/" + authority_file(0)) << key.authority_pem;
-    if (!secret) return;
-    std::ofstream(folder + "/" + chain_file(0)) << key.chain_pem;
-    std::ofstream(folder + "/" + key_file(0)) << key.key_pem;
-  };
-  const auto issue = [&] {
-    return op::issue_certificate({net + "10"}, "team/tune", std::chrono::system_clock::now(),
-                                 kKeyLifetime, op::kJobOrganization);
-  };
-  const auto lost = issue(), next = issue();
-  ASSERT_TRUE(lost && next);
-  mount(0, 1, *lost, false);
-  mount(1, 1, *lost, false);
+  key_is_gone = true;
   start(0);
   start(1);
   ASSERT_TRUE(soon([&] { return pods[0].exit || pods[1].exit; })) << output(0) << output(1);
@@ -549,15 +548,18 @@ TEST_F(PodRun, WithoutItsKeyWorkerZeroEndsAndItsSuccessorWithTheNextIsJoined) {
   EXPECT_EQ(pods[0].exit->exit_code, kExitKeyMissing) << output(0);
   EXPECT_EQ(message(0)["reason"], kReasonKeyMissing);
   EXPECT_THAT(message(0)["message"].get<std::string>(),
-              HasSubstr("is gone; the operator creates another"));
-  EXPECT_FALSE(pods[1].exit) << "it waits for the successor: " << output(1);
+              HasSubstr("is gone; the operator starts a new run"));
+  EXPECT_FALSE(pods[1].exit) << "it waits for the operator: " << output(1);
   EXPECT_TRUE(metric_steps().empty()) << "nobody joined";
-  mount(1, 1, *next, false);  // a ConfigMap's change reaches a pod that runs
-  mount(0, 2, *next, true);
+  kill(pods[1].pid, SIGTERM);
+  ASSERT_TRUE(soon([&] { return pods[1].exit.has_value(); })) << output(1);
+  key_is_gone = false;
+  issue_key();
   start(0, 2);
-  ASSERT_TRUE(soon([&] { return pods[1].exit && pods[2].exit; })) << output(1) << output(2);
-  EXPECT_EQ(pods[1].exit->exit_code, kExitDone) << output(1);
+  start(1, 2);
+  ASSERT_TRUE(soon([&] { return pods[2].exit && pods[3].exit; })) << output(2) << output(3);
   EXPECT_EQ(pods[2].exit->exit_code, kExitDone) << output(2);
+  EXPECT_EQ(pods[3].exit->exit_code, kExitDone) << output(3);
   EXPECT_EQ(status()["training"]["attempt"], 1);
   EXPECT_FALSE(status()["training"].contains("lastFailure")) << status()["training"];
 }
