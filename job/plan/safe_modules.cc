@@ -18,7 +18,8 @@ bool is_table(const std::string& name) {
 std::string_view module_class(const std::string& name) {
   if (name.contains("lora_")) return "torch.nn.Linear";
   // transformers 5 has routers and experts in classes of each family, which no list names.
-  for (const char* part : {".mlp.gate.", ".mlp.router.", ".experts.", ".block_sparse_moe."})
+  for (const char* part :
+       {".mlp.gate.", ".mlp.router.", ".feed_forward.gate.", ".experts.", ".block_sparse_moe."})
     if (name.contains(part)) return "transformers MoE";
   if (is_table(name) || name.contains("wpe.") || name.contains("embed_positions."))
     return "torch.nn.Embedding";
@@ -26,12 +27,12 @@ std::string_view module_class(const std::string& name) {
   for (const char* part : {".c_attn.", ".c_proj.", ".c_fc."})
     if (name.contains(part))
       return name.contains("layers.") ? "torch.nn.Linear" : "transformers.pytorch_utils.Conv1D";
-  for (const char* part :
-       {"_proj.", "lm_head.", "score.", "embed_out.", "query_key_value.", ".dense.",
-        ".dense_h_to_4h.", ".dense_4h_to_h.", ".fc1.", ".fc2.", ".fc_in.", ".fc_out.",
-        ".shared_expert_gate.", "_proj_with_mqa.", "put_linear.", ".in_proj_", ".router.proj."})
+  for (const char* part : {"_proj.", "lm_head.", "score.", "embed_out.", "query_key_value.",
+                           ".dense.", ".dense_h_to_4h.", ".dense_4h_to_h.", ".fc1.", ".fc2.",
+                           ".fc_in.", ".fc_out.", ".shared_expert_gate.", "_proj_with_mqa.",
+                           "put_linear.", ".in_proj_", ".router.proj.", ".feed_forward.w"})
     if (name.contains(part)) return "torch.nn.Linear";
-  if (name.contains(".conv1d.")) return "torch.nn.Conv1d";
+  if (name.contains(".conv1d.") || name.contains(".conv.conv.")) return "torch.nn.Conv1d";
   return {};
 }
 

@@ -74,12 +74,20 @@ int64_t StepWalk::head_sum(int unit) const {
   return activation_.sums_head && adds ? 4 * units_[of].parameters[weight].numel() : 0;
 }
 
+/// By a layer's parameter: whether its MLP or experts have it.
+static bool is_of_mlp(const std::string& name) {
+  for (const char* part :
+       {".mlp.", ".shared_mlp.", ".feed_forward.", ".block_sparse_moe.", ".fc1.", ".fc2."})
+    if (name.contains(part)) return true;
+  return false;
+}
+
 int64_t StepWalk::mlp_sums(int unit) const {
   if (unit == 0 || micro_step_ == 0 || !layer(unit).sums_mlp) return 0;
   int64_t bytes = 0;
   for (size_t i = 0; i < units_[unit].parameters.size(); ++i) {
     const auto& parameter = units_[unit].parameters[i];
-    if (parameter.frozen || !parameter.name.contains(".mlp.")) continue;
+    if (parameter.frozen || !is_of_mlp(parameter.name)) continue;
     if (flats_[plan_.places[unit][i].flat].grad) bytes += 4 * parameter.numel();
   }
   return bytes;

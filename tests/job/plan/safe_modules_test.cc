@@ -15,7 +15,9 @@ TEST(SafeModules, ModulesByName) {
        {"gpt_neox.layers.0.attention.query_key_value.bias",
         "gpt_neox.layers.0.mlp.dense_h_to_4h.weight", "embed_out.weight",
         "model.decoder.layers.0.fc1.bias", "model.layers.0.self_attn.dense.weight",
-        "transformer.h.0.mlp.fc_out.weight"})
+        "transformer.h.0.mlp.fc_out.weight", "model.layers.0.feed_forward.w1.weight",
+        "model.layers.0.feed_forward.w2.weight", "model.layers.0.conv.in_proj.weight",
+        "model.layers.0.mamba.in_proj.weight", "model.layers.0.shared_mlp.input_linear.weight"})
     EXPECT_EQ(module_class(linear), "torch.nn.Linear") << linear;
   for (const char* table : {"gpt_neox.embed_in.weight", "transformer.word_embeddings.weight",
                             "model.decoder.embed_positions.weight"})
@@ -34,7 +36,8 @@ TEST(SafeModules, ExpertsAndRoutersAreNoLinears) {
   for (const char* name :
        {"model.layers.0.mlp.experts.3.gate_proj.weight", "model.layers.0.mlp.gate.weight",
         "model.layers.0.block_sparse_moe.experts.0.w1.weight",
-        "model.layers.0.block_sparse_moe.gate.weight", "model.layers.0.mlp.router.weight",
+        "model.layers.0.block_sparse_moe.gate.weight", "model.layers.2.feed_forward.gate.weight",
+        "model.layers.2.feed_forward.experts.0.w1.weight", "model.layers.0.mlp.router.weight",
         "model.layers.0.block_sparse_moe.input_linear.weight",
         "model.layers.0.mlp.experts.gate_up_proj_bias"}) {
     EXPECT_NE(module_class(name), "torch.nn.Linear") << name;
@@ -47,6 +50,10 @@ TEST(SafeModules, ExpertsAndRoutersAreNoLinears) {
                            "model.layers.0.linear_attn.out_proj.weight"})
     EXPECT_EQ(module_class(name), "torch.nn.Linear") << name;
   EXPECT_EQ(module_class("model.layers.0.linear_attn.conv1d.weight"), "torch.nn.Conv1d");
+  EXPECT_EQ(module_class("model.layers.0.mamba.conv1d.bias"), "torch.nn.Conv1d");
+  EXPECT_EQ(module_class("model.layers.0.conv.conv.weight"), "torch.nn.Conv1d");
+  EXPECT_FALSE(enters_products("model.layers.0.mamba.D"));
+  EXPECT_FALSE(enters_products("model.layers.0.operator_norm.weight"));
   EXPECT_FALSE(enters_products("model.layers.0.linear_attn.A_log"));
   EXPECT_FALSE(enters_products("model.layers.0.linear_attn.norm.weight"));
   EXPECT_FALSE(enters_products("model.layers.0.self_attn.sinks"));
