@@ -181,12 +181,12 @@ class Attacks:
             ("deletes a foreign account", "DELETE", CORE + "/serviceaccounts/probe", None),
             ("makes a ConfigMap in kube-system", "POST", "/api/v1/namespaces/kube-system/configmaps", made),
             ("deletes a job that has not ended", "DELETE", JOBS + "/lasting", None)]
-        first = attacks[0]
-        eventually(lambda: self.ask(*first[1:3], first[3], token=token)[0] == 403, "a policy is in force after a moment")
+        eventually(lambda: self.ask("DELETE", CORE + "/configmaps/aws-auth?dryRun=All", None, token=token)[0] == 403,
+                   "a policy is in force after a moment")
         self.refused([("the operator " + what, *rest) for what, *rest in attacks], token=token)
         zero = next(entry["metadata"]["name"] for entry in self.pods("tune"))
         for what, method, path, body in (("its own pod", "DELETE", f"{CORE}/pods/{zero}?dryRun=All", None),
-                                         ("its own ConfigMap", "PATCH", f"{CORE}/configmaps/{own}?dryRun=All", {"metadata": {"annotations": {"a": "b"}}})):
+                                         ("its own ConfigMap", "DELETE", f"{CORE}/configmaps/{own}?dryRun=All", None)):
             status, said = self.ask(method, path, body, token=token)
             expect(status == 200, f"{what}: {status} {said}")
         print(f"result: attacks: {len(attacks)} with the operator's token refused")

@@ -569,7 +569,7 @@ class Chart:
                                        env=environment, stdout=output, stderr=output)
         try:
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
-            eventually(lambda: len(names()) == 8, lambda: f"{names()}: {self.text(log)}")
+            eventually(lambda: len(names()) == 7, lambda: f"{names()}: {self.text(log)}")
             eventually(lambda: self.authorities() == 1, lambda: f"the webhook has no authority: {self.text(log)}")
             self.metrics()
             kubectl("-n", "team", "patch", "dsj", "whole", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
