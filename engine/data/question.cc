@@ -1,6 +1,7 @@
 #include "engine/data/question.h"
 
 #include "common/files/memory_files.h"
+#include "common/json.h"
 #include "engine/data/row_file.h"
 #include "engine/data/rows.h"
 #include "engine/data/text/text_file.h"
@@ -71,6 +72,14 @@ Result<Question> Asker::chat(std::vector<Turn> turns, const jinja::Value& tools,
 
 Result<Question> Asker::row(const json& given) {
   auto shaped = shaped_row(given);
+  if (!shaped && shaped.error().field.empty()) {  // no shape: a question alone?
+    const json prompt = json_child(given, "prompt");
+    if (prompt.is_string()) return raw(prompt.get<std::string>());
+    if (prompt.is_array() && !prompt.empty()) return row({{"messages", prompt}});
+    for (const char* name : {"question", "query", "problem", "input", "inputs"})
+      if (const json asked = json_child(given, name); asked.is_string())
+        return row({{"instruction", asked}});
+  }
   if (!shaped) return bad_row(shaped.error());
   json row = std::move(shaped->row);
   if (shaped->kind == RowKind::Prompt) {

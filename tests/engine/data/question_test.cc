@@ -49,6 +49,33 @@ TEST_F(QuestionTest, AnAlpacaRowIsAskedWithoutItsAnswer) {
             "Response:");
 }
 
+/// A file of questions has no answers.
+TEST_F(QuestionTest, APromptOrAQuestionAloneIsAsked) {
+  auto asks = asker("chatml");
+  const json turns = json::array({{{"role", "user"}, {"content", "Add."}}});
+  const auto chat = asks.row({{"messages", turns}});
+  const auto prompt = asks.row({{"prompt", turns}, {"id", 3}});
+  ASSERT_TRUE(chat && prompt);
+  EXPECT_EQ(text_of(*prompt), text_of(*chat));
+  EXPECT_EQ(prompt->answer, std::nullopt);
+  const auto text = asks.row({{"prompt", "Add: "}});
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text_of(*text), "Add: ");
+  EXPECT_EQ(text->answer, std::nullopt);
+  const auto alpaca = asks.row({{"instruction", "Add."}});
+  for (const char* name : {"question", "query", "problem", "input", "inputs"}) {
+    const auto question = asks.row({{name, "Add."}, {"id", "7"}});
+    ASSERT_TRUE(question) << name;
+    EXPECT_EQ(text_of(*question), text_of(*alpaca)) << name;
+    EXPECT_EQ(question->answer, std::nullopt);
+  }
+  EXPECT_FALSE(asks.row({{"prompt", json::array()}}));
+  EXPECT_FALSE(asks.row({{"prompt", 3}}));
+  EXPECT_FALSE(asks.row({{"id", 3}}));
+  EXPECT_FALSE(asks.row(json::array()));
+  EXPECT_FALSE(asks.row({{"prompt", "q"}, {"chosen", "a"}, {"rejected", "b"}})) << "a pair";
+}
+
 /// A named template renders the row as in training.
 TEST_F(QuestionTest, ANamedTemplateRendersAnAlpacaRow) {
   auto asks = asker("chatml");
