@@ -365,6 +365,7 @@ void Agents::account() {
               .used = static_cast<int>(json_whole(restarts, "counted").value_or(0)),
               .saved_step = json_whole(restarts, "savedStep").value_or(-1)};
   const int64_t known = json_whole(restarts, "attempt").value_or(0);
+  if (bugs_.charges_twice) return;
   std::erase_if(charged_, [&](const ChargedEnd& end) { return end.attempt <= known; });
 }
 
@@ -389,7 +390,7 @@ void Agents::lose_attempt(int worker, const std::string& reason, int exit_code) 
   urgent_ = true;
   not_before_ = clock_.at() + Seconds(1);
   const bool lost = reason == "WorkerLost";
-  if (!agent_charges(worker, lost ? -1 : worker, true) && !bugs_.charges_lost_workers) return;
+  if (!agent_charges(worker, lost ? -1 : worker, true)) return;
   account();
   charged_.push_back({attempt, saved});
   const auto verdict = charge_ends(account_, charged_);
@@ -493,6 +494,8 @@ void Agents::gang(const Faults& faults) {
     running_ = false;
     return;
   }
+  // So that pods are lost in attempts of the crash loop, too.
+  if (may_crash_always && !leaving_ && !stop_wanted() && chance_.happens(0.7)) return;
   if (!leaving_ && (may_crash_always || chance_.happens(faults.rank_crash))) {
     ++crashes;
     return lose_attempt(chance_.below(static_cast<int>(members_.size())), "RankFailed", 1);

@@ -309,7 +309,7 @@ const std::vector<Bug>& planted_bugs() {
       agents("agent: Completed before the last step", {.completes_early = true}),
       agents("agent: a save is told before it is done", {.tells_save_before_it = true}),
       agents("agent: a suspension is not heard", {.ignores_suspend = true}),
-      agents("agent: a lost worker is charged by its peers", {.charges_lost_workers = true},
+      agents("agent: what the operator has counted is charged again", {.charges_twice = true},
              static_cast<int>(Scenario::CrashLoop)),
   };
   return bugs;

@@ -18,7 +18,7 @@ struct AgentBugs {
   bool completes_early = false;       ///< exits Completed before the last step is saved
   bool tells_save_before_it = false;  ///< lastSaved is told when the stop begins
   bool ignores_suspend = false;       ///< never stops
-  bool charges_lost_workers = false;  ///< takes from the budget what only the operator can judge
+  bool charges_twice = false;         ///< adds to the account what the account has
 };
 
 /// Between the watches and the cache, or between a write's answer and the cache.
