@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include <cmath>
 #include <random>
 
@@ -293,7 +295,7 @@ TEST(ResolveTest, GroupsOfOneLengthNeedARandomOrder) {
 }
 
 TEST(ResolveTest, TargetsThatContradictEachOtherAreRefused) {
-  const auto refused = [](auto change, const char* path) {
+  const auto refused = [](const std::function<void(TrainingArgs&)>& change, const char* path) {
     TrainingArgs args;
     args.max_steps = 1;
     change(args);
