@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "job/dsconfig/keys/resolved_json.h"
