@@ -401,6 +401,14 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
     in.give(key.substr(0, 4) + "_strategy", "steps");
     in.give(key, argument_word(value));
   };
+  static constexpr Taker kSpecial = [](RecipeImport& in, const std::string& key,
+                                       const json& value) {
+    for (const auto& [name, token] : value.items())
+      if (name == "eos_token")
+        in.give(name, argument_word(token));
+      else
+        in.lose(key + "." + name, "it is read from the model's tokenizer");
+  };
   static const Takers takers = {
       {"bf16", kSwitch},
       {"bfloat16", kSwitch},
@@ -465,13 +473,11 @@ const RecipeImport::Takers& RecipeImport::axolotl_keys() {
          in.give("lr_scheduler_type", "cosine_with_min_lr");
          in.give("lr_scheduler_kwargs", json{{"min_lr_rate", value}}.dump());
        }},
-      {"special_tokens",
+      {"special_tokens", kSpecial},
+      {"tokens",  // a list of new ones; in old files special_tokens
        [](RecipeImport& in, const std::string& key, const json& value) {
-         for (const auto& [name, token] : value.items())
-           if (name == "eos_token")
-             in.give(name, argument_word(token));
-           else
-             in.lose(key + "." + name, "it is read from the model's tokenizer");
+         if (value.is_object()) return kSpecial(in, key, value);
+         in.give("tokens", argument_word(value));
        }},
       {"chat_template",
        [](RecipeImport& in, const std::string& key, const json& value) {

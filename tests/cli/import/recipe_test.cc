@@ -461,6 +461,7 @@ TEST(RecipeTest, AMethodThatIsNotBuiltIsRefusedAndOffIsAccepted) {
            {Recipe::Axolotl, "qat: {activation_dtype: int8}", "qat:"},
            {Recipe::Axolotl, "diffusion: {mask_token_id: 7}", "diffusion:"},
            {Recipe::Axolotl, "fp8: true", "fp8: false"},
+           {Recipe::Axolotl, "tokens: [<think>]", "tokens: {bos_token: <s>, eos_token: </s>}"},
            {Recipe::Axolotl, "use_eaft: true", "use_eaft: false"},
            {Recipe::Axolotl, "reinit_weights: true", "reinit_weights: false"},
            {Recipe::Axolotl, "cosine_constant_lr_ratio: 0.8", "cosine_constant_lr_ratio:"},
