@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <sstream>
 
 #include "cli/import/launcher.h"
 #include "job/argument_table.h"
@@ -123,7 +124,8 @@ TEST(RecipeTest, AWayToTrainThatIsNotBuiltIsRefused) {
       if (!is_method(row.name)) continue;
       ++methods;
       std::vector<std::string> off = {"null", "''"};
-      off.emplace_back(row.neutral.empty() ? "false" : row.neutral);
+      std::istringstream neutral{std::string(row.neutral.empty() ? "false" : row.neutral)};
+      for (std::string value; neutral >> value;) off.push_back(value);
       for (const auto& [recipe, head] :
            {std::pair{Recipe::LlamaFactory, llamafactory}, std::pair{Recipe::Axolotl, axolotl}}) {
         for (const char* value : {"4", "pissa", "[a, b]"}) {

@@ -276,7 +276,6 @@ TEST(ImportSwift, NoArgumentVanishes) {
                                                                   {"template", "qwen"},
                                                                   {"streaming", "true"},
                                                                   {"use_liger_kernel", "true"},
-                                                                  {"loss_scale", "last_round"},
                                                                   {"save_only_model", "true"},
                                                                   {"neftune_noise_alpha", "5"},
                                                                   {"dataset_num_proc", "4"},
