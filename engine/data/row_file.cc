@@ -126,7 +126,6 @@ std::expected<ShapedRow, RowProblem> RowFile::shaped(std::string_view raw) const
   const auto text = json_text(raw);
   if (!text) return std::unexpected(RowProblem{"", text.error().message});
   auto row = shaped_row(names_, *text, aim_);
-  if (row) add_system(*row, default_system);
   if (row && turns && (aim_ == RowAim::Pairs || aim_ == RowAim::Marked)) {
     std::vector<ShapedRow> rejected = std::move(row->rejected);
     row = as_asked(std::move(*row));
@@ -134,6 +133,7 @@ std::expected<ShapedRow, RowProblem> RowFile::shaped(std::string_view raw) const
   } else if (row && turns) {
     row = as_turns(std::move(*row));
   }
+  if (row) add_system(*row, default_system);
   return row;
 }
 

@@ -85,6 +85,9 @@ TEST_F(DefaultSystem, IsTheSystemTextOfRowsWithoutOne) {
               "chatml"},
              {shares, RowAim::Answers, "chatml"},
              {pair, RowAim::Pairs, "chatml"},
+             {{{"instruction", word()}, {"chosen", word()}, {"rejected", word()}},
+              RowAim::Pairs,
+              "auto"},
              {marked, RowAim::Marked, "chatml"}}) {
       json with = c.row;
       with["system"] = kSystem;
