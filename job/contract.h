@@ -151,7 +151,7 @@ inline constexpr char kReasonPreempted[] = "Preempted";
 inline constexpr char kReasonBackoffLimitExceeded[] = "BackoffLimitExceeded";
 // Agent 0 writes status.training and status.checkpoint (report/status.h). Of these the operator
 // reads attempt, which is published before ranks start and never falls; stopStep, lastUpdatedTime,
-// lastFailure; and lastSaved.step, lastDamaged.
+// lastFailure, earlierFailures; and lastSaved.step, lastDamaged.
 // Of the operator's status, agent 0 reads revision and restarts {counted, total, savedStep}, which
 // are restart_budget.h's used, total and saved_step.
 
