@@ -33,7 +33,7 @@ class Check:
 
     def verbs(self):
         """Each verb that `dsj --help` lists, and those with a second word."""
-        verbs = re.findall(r"^  ([a-z]+) {2,}\S", self.dsj("--help"), re.MULTILINE)
+        verbs = re.findall(r"^  ([a-z-]+) {2,}\S", self.dsj("--help"), re.MULTILINE)
         expect(len(verbs) > 20, verbs)
         return verbs
 
