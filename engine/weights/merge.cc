@@ -16,8 +16,6 @@
 namespace dsj::weights {
 namespace {
 
-constexpr int64_t kPieceElements = 1 << 20;
-
 /// The change of one tensor of the base.
 struct Change {
   std::string module;     ///< as PEFT names it
@@ -204,17 +202,13 @@ Status copy_tensor(const WeightSource& base, const TensorInfo& tensor, const Wei
     DSJ_TRY(auto opened, Update::open(adapter, *change, tensor, config));
     update.emplace(std::move(opened));
   }
-  const int64_t columns = tensor.shape.size() == 2 ? std::max<int64_t>(tensor.shape[1], 1) : 1;
-  const int64_t piece = std::max<int64_t>(kPieceElements / columns, 1) * columns;
-  std::vector<float> values(std::min(piece, tensor.elements));
-  for (int64_t done = 0; done < tensor.elements; done += piece) {
-    const auto part =
-        std::span(values).first(static_cast<size_t>(std::min(piece, tensor.elements - done)));
-    DSJ_TRY_STATUS(source.read(name, done, part));
-    if (update) update->add(done / columns, static_cast<int64_t>(part.size()) / columns, part);
-    DSJ_TRY_STATUS(out.append(tensor.name, part));
-  }
-  return {};
+  return source.read_rows(*source.find(name), [&](int64_t first, std::span<float> values) {
+    if (update) {
+      const int64_t columns = tensor.shape[1];
+      update->add(first / columns, std::ssize(values) / columns, values);
+    }
+    return out.append(tensor.name, values);
+  });
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "engine/weights/new_tokens.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
 
+#include "common/json.h"
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
 #include "job/layout/model_config.h"
@@ -14,7 +14,6 @@ namespace dsj::weights {
 namespace {
 
 constexpr int64_t kTokenizerBytesMax = int64_t{1} << 30;
-constexpr int64_t kElementsAtOnce = 1 << 20;
 
 /// Assigns ids as tokenizers' AddedVocabulary: after the last added token, or after the model's
 /// tokens.
@@ -22,26 +21,22 @@ Result<AddedTokens> assign_ids(const std::string& text, const std::string& path,
                                const AddTokensOptions& options) {
   const auto tokenizer = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!tokenizer.is_object()) return bad_input("a JSON object is expected", path);
-  std::map<std::string, int64_t> ids;
-  const auto model = tokenizer.value("model", nlohmann::json::object());
-  const auto vocabulary = model.value("vocab", nlohmann::json());
-  if (vocabulary.is_object()) {
-    for (const auto& [token, id] : vocabulary.items()) ids[token] = id.get<int64_t>();
-  } else if (vocabulary.is_array()) {  // Unigram: [[token, score]...]
-    for (size_t id = 0; id < vocabulary.size(); ++id)
-      ids[vocabulary[id][0].get<std::string>()] = static_cast<int64_t>(id);
+  std::set<std::string> known;
+  const auto& vocabulary = json_child(json_child(tokenizer, "model"), "vocab");
+  for (const auto& [token, id] : vocabulary.items()) {
+    const bool unigram = id.is_array() && !id.empty() && id[0].is_string();  // [token, score]
+    known.insert(unigram ? id[0].get<std::string>() : token);
   }
-  if (ids.empty()) return bad_input("has no vocabulary", path);
-  int64_t next = std::ssize(ids);
-  for (const auto& token : tokenizer.value("added_tokens", nlohmann::json::array())) {
-    const int64_t id = token.at("id").get<int64_t>();
-    ids[token.at("content").get<std::string>()] = id;
-    next = std::max(next, id + 1);
+  if (known.empty()) return bad_input("has no vocabulary", path);
+  auto next = static_cast<int64_t>(vocabulary.size());
+  for (const auto& token : json_child(tokenizer, "added_tokens")) {
+    known.insert(json_text(token, "content"));
+    next = std::max(next, json_whole(token, "id").value_or(-1) + 1);
   }
   AddedTokens result;
   for (const std::string& token : options.tokens) {
     if (token.empty()) return bad_input("an empty token was given", "--tokens");
-    if (ids.emplace(token, next).second)
+    if (known.insert(token).second)
       result.added.push_back({token, next++, options.special});
     else
       result.known.push_back(token);
@@ -69,23 +64,23 @@ Result<std::vector<std::string>> tables_of(const layout::ModelConfig& model,
     if (found == nullptr) return bad_input("tensor \"" + name + "\" is missing", base.paths()[0]);
     name = found->name;
   }
+  // A tied model's file may repeat the embedding as the output layer.
+  const auto& embedding = base.find(names.front())->shape;
+  for (const TensorInfo& tensor : base.tensors())
+    if (model.tied && tensor.shape == embedding && tensor.name != names.front())
+      names.push_back(tensor.name);
   return names;
 }
 
 /// Copies a tensor; then, if it is one with a row per token, adds `rows` rows of the mean.
 Status write_tensor(const WeightSource& base, const TensorInfo& tensor, int64_t rows,
                     ModelExport& out) {
-  const int64_t columns = tensor.shape.size() == 2 ? std::max<int64_t>(tensor.shape[1], 1) : 1;
-  const int64_t piece = std::max<int64_t>(kElementsAtOnce / columns, 1) * columns;
-  std::vector<float> values(std::min(piece, tensor.elements));
+  const size_t columns = tensor.shape.size() == 2 ? static_cast<size_t>(tensor.shape[1]) : 1;
   std::vector<double> sums(rows > 0 ? columns : 0);
-  for (int64_t done = 0; done < tensor.elements; done += piece) {
-    const auto part =
-        std::span(values).first(static_cast<size_t>(std::min(piece, tensor.elements - done)));
-    DSJ_TRY_STATUS(base.read(tensor.name, done, part));
-    DSJ_TRY_STATUS(out.append(tensor.name, part));
-    for (size_t at = 0; !sums.empty() && at < part.size(); ++at) sums[at % sums.size()] += part[at];
-  }
+  DSJ_TRY_STATUS(base.read_rows(tensor, [&](int64_t, std::span<float> values) {
+    for (size_t at = 0; rows > 0 && at < values.size(); ++at) sums[at % columns] += values[at];
+    return out.append(tensor.name, values);
+  }));
   if (rows == 0) return {};
   std::vector<float> mean(sums.size());
   for (size_t at = 0; at < mean.size(); ++at)

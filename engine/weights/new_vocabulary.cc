@@ -41,9 +41,10 @@ std::string with_vocabulary(std::string_view file_name, std::string content,
   auto object = ordered_json::parse(content, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return content;
   if (config) {
-    if (object.contains("vocab_size")) object["vocab_size"] = vocabulary.rows;
-    if (object.contains("text_config") && object["text_config"].contains("vocab_size"))
-      object["text_config"]["vocab_size"] = vocabulary.rows;
+    // A part's config may leave out a size that is its class's default.
+    const bool part = object.contains("text_config") && object["text_config"].is_object();
+    if (part) object["text_config"]["vocab_size"] = vocabulary.rows;
+    if (!part || object.contains("vocab_size")) object["vocab_size"] = vocabulary.rows;
   }
   if (tokenizer) extend_tokenizer(object, vocabulary);
   if (settings) extend_tokenizer_config(object, vocabulary);

@@ -336,6 +336,21 @@ std::vector<std::string> WeightSource::paths() const {
   return paths;
 }
 
+Status WeightSource::read_rows(
+    const TensorInfo& tensor, const std::function<Status(int64_t, std::span<float>)>& visit) const {
+  constexpr int64_t kPieceElements = 1 << 20;
+  const int64_t columns = tensor.shape.size() == 2 ? std::max<int64_t>(tensor.shape[1], 1) : 1;
+  const int64_t piece = std::max<int64_t>(kPieceElements / columns, 1) * columns;
+  std::vector<float> values(std::min(piece, tensor.elements));
+  for (int64_t done = 0; done < tensor.elements; done += piece) {
+    const auto part =
+        std::span(values).first(static_cast<size_t>(std::min(piece, tensor.elements - done)));
+    DSJ_TRY_STATUS(read(tensor.name, done, part));
+    DSJ_TRY_STATUS(visit(done, part));
+  }
+  return {};
+}
+
 Status WeightSource::read(const std::string& name, int64_t offset, std::span<float> out) const {
   const auto found = place_of(name);
   if (found == by_name_.end()) {

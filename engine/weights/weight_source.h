@@ -8,6 +8,7 @@
 // files have one tensor for all experts of a layer, files with a tensor per expert appear so.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -44,6 +45,10 @@ class WeightSource {
   /// their bytes. `name`: as for find(). Errors: no such tensor, a dtype that is not a weight's
   /// (F64, integers, 8-bit floats), I/O. DSJ_CHECK: a range outside the tensor. Thread-safe.
   Status read(const std::string& name, int64_t offset, std::span<float> out) const;
+  /// Reads a whole tensor, about a million elements at a time, a matrix by whole rows: calls
+  /// visit(index of the first element, values). Errors: as read(), or the first of `visit`.
+  Status read_rows(const TensorInfo& tensor,
+                   const std::function<Status(int64_t, std::span<float>)>& visit) const;
 
  private:
   struct Source {

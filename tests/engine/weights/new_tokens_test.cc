@@ -120,6 +120,50 @@ TEST_F(AddTokens, NewRowsAreTheMean) {
   }
 }
 
+TEST_F(AddTokens, EveryConfigNamesTheRows) {
+  const NewVocabulary grown{.tokens = {}, .rows = 320};
+  const auto after = [&](const char* text) {
+    return json::parse(with_vocabulary("config.json", text, grown));
+  };
+  EXPECT_EQ(after("{}"), (json{{"vocab_size", 320}}));
+  EXPECT_EQ(after(R"({"vocab_size": 256})"), (json{{"vocab_size", 320}}));
+  // Gemma 3's published files leave the size of the text part to its class.
+  EXPECT_EQ(after(R"({"text_config": {}})"), (json{{"text_config", {{"vocab_size", 320}}}}));
+  EXPECT_EQ(after(R"({"vocab_size": 256, "text_config": {"vocab_size": 256}})"),
+            (json{{"vocab_size", 320}, {"text_config", {{"vocab_size", 320}}}}));
+}
+
+TEST_F(AddTokens, ATokenizerThatIsNotOneIsRefused) {
+  prepare("tiny-qwen2");
+  for (const char* text :
+       {"", "[]", "{}", R"({"model": 1})", R"({"model": {"vocab": []}, "added_tokens": [1]})"}) {
+    ASSERT_TRUE(files_.write_atomically("/m/tokenizer.json", text));
+    EXPECT_FALSE(add({"<new>"})) << text;
+  }
+}
+
+/// A file of a tied model that repeats the embedding as the output layer.
+TEST_F(AddTokens, ARepeatedEmbeddingGrowsToo) {
+  prepare("tiny-qwen2-tied");
+  const auto table = values("/m", "model.embed_tokens.weight");
+  const auto source = WeightSource::open(files_, "/m");
+  ASSERT_TRUE(source);
+  std::vector<TensorDeclaration> tensors;
+  for (const TensorInfo& tensor : source->tensors())
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
+  const TensorInfo* embedding = source->find("model.embed_tokens.weight");
+  tensors.push_back({"lm_head.weight", embedding->dtype, embedding->shape});
+  auto writer = SafetensorsWriter::create(files_, "/m/twice.safetensors", tensors);
+  ASSERT_TRUE(writer) << writer.error().to_string();
+  for (const TensorDeclaration& tensor : tensors)
+    ASSERT_TRUE(writer->append(
+        tensor.name, tensor.name == "lm_head.weight" ? table : values("/m", tensor.name)));
+  ASSERT_TRUE(writer->finish());
+  ASSERT_TRUE(files_.rename("/m/twice.safetensors", "/m/model.safetensors"));
+  ASSERT_TRUE(add({"<new>"}));
+  EXPECT_EQ(values("/out/m", "lm_head.weight"), values("/out/m", "model.embed_tokens.weight"));
+}
+
 TEST_F(AddTokens, BadInputWritesNothing) {
   prepare("tiny-qwen2");
   EXPECT_FALSE(add({"<|im_end|>"})) << "known";
