@@ -10,6 +10,7 @@
 #include "agent/pod_loop.h"
 #include "agent/signals_ready.h"
 #include "common/argument_parser.h"
+#include "common/standard_streams.h"
 #include "common/version/version.h"
 #include "job/contract.h"
 
@@ -28,6 +29,7 @@ int install(const std::string& directory) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  dsj::open_standard_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (const auto over = dsj::answer_version("dsj-agent", words))
     return *over == 0 ? 0 : dsj::contract::kExitBadInput;

@@ -13,6 +13,7 @@
 #include "common/argument_introspection.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
+#include "common/standard_streams.h"
 #include "common/text.h"
 #include "common/version/version.h"
 
@@ -168,9 +169,16 @@ bool is_plugin(const char* program) {
   return std::string(program).ends_with("kubectl-dsj");
 }
 
+/// The verb's exit code. A run that is done stays done: its files have what it printed.
+int after_output(const std::string& verb, int code) {
+  using namespace dsj::cli;
+  return dsj::code_after_output("dsj " + verb, code, verb == "run" ? kExitOk : kExitSurroundings);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  dsj::open_standard_streams();
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (args.empty()) {
     print_help(stderr);
@@ -178,17 +186,18 @@ int main(int argc, char** argv) {
   }
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     print_help(stdout);
-    return 0;
+    return dsj::code_after_output("dsj", 0, dsj::cli::kExitSurroundings);
   }
-  if (const auto over = dsj::answer_version("dsj", args)) return *over;
+  if (const auto over = dsj::answer_version("dsj", args))
+    return dsj::code_after_output("dsj", *over, dsj::cli::kExitSurroundings);
   std::vector<std::string> names;
   for (const Verb& verb : verbs()) {
     names.emplace_back(verb.name);
     if (args[0] != verb.name) continue;
     try {
       if (args[0] == "plot" && is_plugin(argv[0]))
-        return dsj::cli::run_plot_jobs(dsj::cli::Arguments(args).subspan(1));
-      return verb.run(dsj::cli::Arguments(args).subspan(1));
+        return after_output(args[0], dsj::cli::run_plot_jobs(dsj::cli::Arguments(args).subspan(1)));
+      return after_output(args[0], verb.run(dsj::cli::Arguments(args).subspan(1)));
     } catch (const std::exception& defect) {  // verbs must not throw
       std::fprintf(stderr, "dsj %s: internal error: %s\n", verb.name, defect.what());
       return 1;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/log.h"
+#include "common/standard_streams.h"
 #include "common/version/version.h"
 #include "job/contract.h"
 #include "kube/api_transport.h"
@@ -26,6 +27,7 @@ int exit_code_of(const Error& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (const auto over = answer_version("dsj-operator", words))
     return *over == 0 ? 0 : contract::kExitBadInput;

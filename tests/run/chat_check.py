@@ -142,6 +142,23 @@ class Check:
         conversation, = self.chat(["one"], model=model)
         expect(conversation[1]["content"] == self.generated(messages[:1], model=model), conversation)
 
+    def closed_and_full_streams(self):
+        """A closed stream is an empty one, never the next file that is opened; output that is lost is an error."""
+        dsj, rows = os.path.join(self.bin, "dsj"), os.path.join(self.room, "one.jsonl")
+        with open(rows, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"instruction": "one", "output": "two"}) + "\n")
+        for words, streams, code in (
+            (["chat", self.model], "<&-", 0),
+            (["generate", "--model", self.model, "--data", rows, "--max-new-tokens", "2"], "<&- >&- 2>&-", 0),
+            (["generate", "--model", self.model, "--data", rows, "--max-new-tokens", "2"], "2>&1 >/dev/full", 3),
+            (["completion", "bash"], "2>&1 >/dev/full", 3),
+            (["--version"], "2>&1 >/dev/full", 3),
+            (["--help"], "2>&1 >/dev/full", 3),
+        ):
+            done = subprocess.run(["sh", "-c", f'exec "$@" {streams}', "sh", dsj, *words], capture_output=True, text=True, timeout=120, check=False)
+            expect(done.returncode == code, f"{words} {streams}: {done.returncode} {done.stdout} {done.stderr}")
+            expect(code == 0 or "standard output: " in done.stdout, f"{words}: {done.stdout}")
+
     def bad_words(self):
         for words, named in ((["--temperature", "warm"], "--temperature"), (["--top-p", "0"], "--top-p"), (["--top-k", "-1"], "--top-k"),
                              (["--chat-template", "/nowhere.jinja"], "/nowhere.jinja")):
@@ -157,7 +174,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dsj-chat-") as room:
         check = Check(os.path.abspath(sys.argv[1]), room)
         for case in (check.answers_as_generate_does, check.forgets, check.without_a_template, check.samples, check.follows_the_models_own_settings,
-                     check.ctrl_c, check.a_named_template_is_the_exported_models, check.bad_words):
+                     check.ctrl_c, check.a_named_template_is_the_exported_models, check.closed_and_full_streams, check.bad_words):
             report.run(case.__name__, case)
     return report.write()
 
