@@ -45,6 +45,7 @@ int change(const char* verb, Target& target, const Json& spec, const std::string
         jobs_resource(), target.session->ns, target.name,
         {{"metadata", {{"uid", word(target.job, "metadata.uid")}}}, {"spec", spec}});
     if (!patched) return report_api(verb, *target.session, "job " + target.name, patched.error());
+    result.answered(*patched);
     std::printf("%s: %s\n", target.name.c_str(), told.c_str());
     return 0;
   });
@@ -74,6 +75,7 @@ int run_scale(Arguments args, const Connect& connect) {
                                  "job " + target.name, "nothing was changed"});
   if (now == replicas)
     return result.of("scale", *target.session, target.name, [&] {
+      result.answered(target.job);
       std::printf("%s has %ld workers already\n", target.name.c_str(), now);
       return 0;
     });

@@ -16,6 +16,10 @@ ObjectResult::ObjectResult(ArgumentParser& parser)
 
 int ObjectResult::print(const char* verb_name, Session& session, const std::string& name,
                         StdoutAside& aside) {
+  if (job_) {
+    aside.print(object_text(*job_, format_));
+    return 0;
+  }
   const auto job = session.client.get(jobs_resource(), session.ns, name);
   if (!job) return report_api(verb_name, session, "job " + name, job.error());
   aside.print(object_text(*job, format_));

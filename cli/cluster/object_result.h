@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/cluster/session.h"
@@ -18,8 +19,8 @@ class ObjectResult {
   /// Adds -o to the parser, which must not outlive this.
   explicit ObjectResult(ArgumentParser& parser);
   void excludes(const Argument& other) const { argument_.excludes(other); }
-  /// Runs `verb`, which returns its exit code. If that is 0 and a format is given, prints the
-  /// current job `name`.
+  /// Runs `verb`, which returns its exit code. If that is 0 and a format is given, prints the job
+  /// that the verb passed to answered(), or else the current job `name`.
   template <typename Verb>
   int of(const char* verb_name, Session& session, const std::string& name, Verb&& verb) {
     StdoutAside aside(!format_.empty());
@@ -27,10 +28,14 @@ class ObjectResult {
     return code == 0 && aside.active() ? print(verb_name, session, name, aside) : code;
   }
 
+  /// The API server's answer to the verb's write. A later read could show another's write.
+  void answered(kube::Json job) { job_ = std::move(job); }
+
  private:
   int print(const char* verb_name, Session& session, const std::string& name, StdoutAside& aside);
   std::string format_;
   Argument argument_;
+  std::optional<kube::Json> job_;
 };
 
 }  // namespace dsj::cli

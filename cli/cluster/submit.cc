@@ -50,7 +50,8 @@ Result<Json> manifest_of(const SubmitOptions& options) {
 }
 
 /// `name`: set to the job's name, which the API server may have generated.
-int submit(const SubmitOptions& options, Json manifest, Session& session, std::string& name) {
+int submit(const SubmitOptions& options, Json manifest, Session& session, std::string& name,
+           ObjectResult& result) {
   name = word(manifest, "metadata.name");
   const std::string ns = options.flags.ns.empty() ? word(manifest, "metadata.namespace") : "";
   if (!ns.empty() && ns != session.ns)
@@ -69,7 +70,10 @@ int submit(const SubmitOptions& options, Json manifest, Session& session, std::s
   name = word(*made, "metadata.name");
   std::printf("%s is created; dsj logs -f %s follows it\n", name.c_str(), name.c_str());
   std::fflush(stdout);
-  if (!options.wait) return 0;
+  if (!options.wait) {
+    result.answered(*made);
+    return 0;
+  }
   const Wait wait{.verb = "submit",
                   .name = name,
                   .uid = word(*made, "metadata.uid"),
@@ -104,7 +108,7 @@ int run_submit(Arguments args, const Connect& connect) {
   if (!manifest) return report("submit", manifest.error());
   std::string name;
   return result.of("submit", **session, name,
-                   [&] { return submit(options, std::move(*manifest), **session, name); });
+                   [&] { return submit(options, std::move(*manifest), **session, name, result); });
 }
 
 }  // namespace dsj::cli

@@ -20,8 +20,9 @@ struct SuspendOptions {
 
 class Switch {
  public:
-  Switch(const char* verb, bool suspend, const SuspendOptions& options, Session& session)
-      : verb_(verb), suspend_(suspend), options_(options), session_(session) {}
+  Switch(const char* verb, bool suspend, const SuspendOptions& options, Session& session,
+         ObjectResult& result)
+      : verb_(verb), suspend_(suspend), options_(options), session_(session), result_(result) {}
 
   int run() {
     auto job = session_.client.get(jobs_resource(), session_.ns, options_.name);
@@ -44,6 +45,7 @@ class Switch {
                   suspend_ ? "all ranks save one step, then its pods go" : "its pods come back");
     }
     std::fflush(stdout);
+    if (!options_.wait) result_.answered(*job);
     return options_.wait ? wait(word(*job, "metadata.uid")) : 0;
   }
 
@@ -69,6 +71,7 @@ class Switch {
   const bool suspend_;
   const SuspendOptions& options_;
   Session& session_;
+  ObjectResult& result_;
 };
 
 int run(const char* verb, bool suspend, const char* help, Arguments args, const Connect& connect) {
@@ -84,7 +87,7 @@ int run(const char* verb, bool suspend, const char* help, Arguments args, const 
   const auto session = connect(options.flags);
   if (!session) return report(verb, session.error());
   return result.of(verb, **session, options.name,
-                   [&] { return Switch(verb, suspend, options, **session).run(); });
+                   [&] { return Switch(verb, suspend, options, **session, result).run(); });
 }
 
 }  // namespace

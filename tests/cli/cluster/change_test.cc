@@ -32,6 +32,29 @@ TEST_F(Change, DashOPrintsTheChangedJob) {
   EXPECT_EQ(out_, "");
 }
 
+/// A read after the write could fail, or show what somebody else wrote meanwhile.
+TEST_F(Change, DashOPrintsTheAnswerOfTheWriteOfEachVerb) {
+  add_job("quick");
+  bool wrote = false;
+  server_->set_fault([&](const kube::Request& request) {
+    using kube::testing::Fault;
+    if (wrote) return Fault{.kind = Fault::Kind::Refuse, .status = 403};
+    wrote = request.method == "PATCH" || request.method == "POST";
+    return Fault{};
+  });
+  const auto print = [&](testing::Verb verb, std::vector<std::string> args) {
+    args.insert(args.end(), {"-o", "json"});
+    wrote = false;
+    EXPECT_EQ(run(verb, args), 0) << err_;
+    EXPECT_TRUE(wrote);
+    return Json::parse(out_)["spec"];
+  };
+  EXPECT_EQ(print(run_scale, {"quick", "--replicas", "4"})["workers"]["replicas"], 4);
+  EXPECT_TRUE(print(run_restart, {"quick"})["workers"].contains("template"));
+  EXPECT_EQ(print(run_suspend, {"quick"})["suspend"], true);
+  EXPECT_EQ(print(run_resume, {"quick"})["suspend"], false);
+}
+
 TEST_F(Change, ScaleChecksItsPrecondition) {
   add_job("quick");
   EXPECT_EQ(run(run_scale, {"quick", "--replicas", "4", "--current-replicas", "3"}), 1);
