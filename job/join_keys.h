@@ -8,6 +8,7 @@
 
 namespace dsj {
 
+inline constexpr char kJoinKeyVolume[] = "dsj-keys";
 inline constexpr char kJoinKeyMountPath[] = "/var/run/secrets/dsj-keys";
 // File names under the mount path.
 inline constexpr char kJoinChainFile[] = "chain.pem";

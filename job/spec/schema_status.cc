@@ -168,6 +168,7 @@ Row status_row() {
                  whole("incarnation", {}, kAny, "The highest pod number used so far."),
                  whole("keyRun", {}, kAny,
                        "The run whose Secret with worker 0's key, NAME-dsj-key-KEYRUN, may exist."),
+                 text("keyUid", {}, kAny, "The uid of that Secret. No other is deleted."),
                  whole("completedAttempt", {}, kAny,
                        "The attempt that an agent reported as complete: every rank ended with exit "
                        "code 0."),

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <stdexcept>
 
 #include "common/cut_text.h"
 #include "common/json.h"
 #include "job/contract.h"
 #include "operator/observe/child_content.h"
+#include "operator/observe/own_status.h"
 #include "operator/render/keys.h"
 
 namespace dsj::op {
@@ -29,13 +31,14 @@ std::string uid_of(const Json& object) {
 /// The refusal for a name whose object does not belong to this job. The object is not adopted: pods
 /// may belong to it.
 Refusal taken_by_another(const std::string& what, const Json& found, const std::string& job) {
+  const bool ours = !owner_of(found).empty();
   const bool of_this_name = label_of(found, contract::kLabelJobName) == job;
-  if (of_this_name && !owner_of(found).empty())
+  if (of_this_name && ours)
     return {
         "EarlierJob",
         what +
             " belongs to an earlier job of this name and is being deleted; this job waits for it"};
-  if (!of_this_name)
+  if (!of_this_name || has_controller(found))
     return {"NameTaken", what + " does not belong to this job; it is left unchanged"};
   return {
       "NameTaken",
@@ -95,6 +98,7 @@ void Application::take(const Applied& part) {
   result.created += part.created;
   result.pods += part.pods;
   if (result.account.empty()) result.account = part.account;
+  if (part.key.run > 0) result.key = part.key;
   result.admitted.insert(part.admitted.begin(), part.admitted.end());
   if (result.create_problem.empty()) result.create_problem = part.create_problem;
   if (part.problem.empty() || !result.problem.empty()) return;
@@ -121,6 +125,11 @@ void Application::note_admission(const Create& sent, const Json& stored) {
 
 bool Application::status(const Plan& plan) {
   if (!allowed()) return false;
+  Json status = plan.status;
+  if (result.key.run > 0) {
+    status[kKeyRun] = result.key.run;
+    status[kKeyUid] = result.key.uid;
+  }
   const JobView& job = *o_.job;
   Json metadata = {{"name", job.name},
                    {"namespace", job.ns},
@@ -131,7 +140,7 @@ bool Application::status(const Plan& plan) {
       {{"apiVersion", jobspec::kApiVersion},
        {"kind", jobspec::kKind},
        {"metadata", std::move(metadata)},
-       {"status", plan.status}},
+       {"status", std::move(status)}},
       {.manager = contract::kOperatorManager, .force = true, .subresource = "status"});
   if (!written) return failed(written.error(), "status of " + job.name);
   result.status_written = true;
@@ -139,29 +148,34 @@ bool Application::status(const Plan& plan) {
   return true;
 }
 
-bool Application::make_key(const NewKey& key, const IssueKey& issue, std::string& authority) {
+bool Application::make_key(NewKey key, const IssueKey& issue) {
   const auto certificate = issue(key);
   if (!certificate) {
     result.problem = certificate.error().to_string();
     return false;
   }
   const auto secrets = kube::resources::secrets();
-  const Json secret = key_secret(key, *certificate);
-  if (!allowed()) return false;
-  auto made = client_.create(secrets, o_.ns, secret);
-  if (!made && made.error().kind == ApiError::Kind::AlreadyExists) {
-    if (!remove({.kind = "Secret", .name = key.name, .uid = ""}) || !allowed()) return false;
-    made = client_.create(secrets, o_.ns, secret);
-    if (!made && made.error().kind == ApiError::Kind::AlreadyExists) {
-      result.problem = "Secret " + key.name + " is not a key of this job; delete it";
-      result.refusal = Refusal{"NameTaken", result.problem};
-      return false;
+  bool taken = false;
+  const auto create = [&] {
+    if (!allowed()) return false;
+    const auto made = client_.create(secrets, o_.ns, key_secret(key, *certificate));
+    if (made) {
+      ++result.created;
+      result.key = {key.run, uid_of(*made), certificate->authority_pem};
+      return true;
     }
+    taken = made.error().kind == ApiError::Kind::AlreadyExists;
+    return !taken && failed(made.error(), "Secret " + key.name, true);
+  };
+  if (create() || !taken) return result.key.run > 0;
+  if (!key.uid.empty()) {
+    if (!remove(key_deletion(o_.name, key.run, key.uid))) return false;
+    if (create() || !taken) return result.key.run > 0;
   }
-  if (!made) return failed(made.error(), "Secret " + key.name, true);
-  ++result.created;
-  authority = certificate->authority_pem;
-  return true;
+  key = with_another_name(std::move(key), o_.name);
+  if (create() || !taken) return result.key.run > 0;
+  result.problem = "Secret " + key.name + " exists";  // this second: the next pass has another name
+  return false;
 }
 
 bool Application::release(const Release& entry) {
@@ -173,6 +187,8 @@ bool Application::release(const Release& entry) {
 }
 
 bool Application::remove(const Delete& entry) {
+  if (entry.uid.empty())  // costs this job's pass only (controller.h)
+    throw std::logic_error("a deletion of " + entry.kind + " " + entry.name + " without a uid");
   if (!allowed()) return false;
   kube::DeleteOptions options{.uid = entry.uid, .resource_version = entry.version};
   options.grace_seconds = entry.force ? 0 : entry.grace_seconds;
@@ -209,7 +225,7 @@ bool Application::allowed() {
 }
 
 bool Application::is_another(const ApiError& error, const Delete& entry) {
-  if (error.kind != ApiError::Kind::Conflict || entry.uid.empty()) return false;
+  if (error.kind != ApiError::Kind::Conflict) return false;
   if (entry.kind == "Secret") return true;  // the operator cannot read Secrets
   const auto found = client_.get(resource_of(entry.kind), o_.ns, entry.name);
   if (!found) return found.error().kind == ApiError::Kind::NotFound;

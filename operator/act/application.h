@@ -35,9 +35,10 @@ class Application {
   /// False if the server did not answer, or if repeated writes by others conflicted.
   bool mark(const NodeMark& mark);
   bool status(const Plan& plan);
-  /// Creates the Secret of a key (keys.h) and sets `authority`. If its name is taken, an
-  /// interrupted pass left it there: no pod has its authority, and it is deleted.
-  bool make_key(const NewKey& key, const IssueKey& issue, std::string& authority);
+  /// Creates the Secret of a key (keys.h) and sets `result.key`. If its name is taken by the Secret
+  /// that the status names, that is replaced: no pod has its authority. If it is taken by any other,
+  /// the key gets another name.
+  bool make_key(NewKey key, const IssueKey& issue);
   bool release(const Release& entry);
   bool remove(const Delete& entry);
   /// Deletes all that it can: a refusal for one object does not affect the others, but it stops if

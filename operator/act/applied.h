@@ -24,6 +24,7 @@ struct Applied {
   int pods = 0;  ///< pods created or deleted
   bool status_written = false;
   AdmittedObjects admitted;
+  MadeKey key;          ///< that this pass made
   std::string account;  ///< uid of the job's ServiceAccount, if this pass created or found it
 };
 

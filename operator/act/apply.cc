@@ -58,16 +58,16 @@ std::string account_of(const Observed& observed, const Applied& made) {
   return {};
 }
 
-/// The pod with what is known only now: the authority of a new key and, for worker 0, the uid of
-/// its ServiceAccount. nullopt if there is nothing to add.
-std::optional<Create> completed(const Create& pod, const std::string& account,
-                                const std::string& authority) {
+/// The pod with what is known only now: a new key and, for worker 0, the uid of its ServiceAccount.
+/// nullopt if there is nothing to add.
+std::optional<Create> completed(const Create& pod, const std::string& job,
+                                const std::string& account, const MadeKey& key) {
   const bool zero = label_of(pod.object, contract::kLabelReplicaIndex) == "0";
-  if (authority.empty() && (account.empty() || !zero)) return std::nullopt;
+  if (key.run == 0 && (account.empty() || !zero)) return std::nullopt;
   Create whole = pod;
   if (!account.empty() && zero)
     whole.object["metadata"]["annotations"][kAnnotationAccount] = account;
-  if (!authority.empty()) set_authority(whole.object, authority);
+  if (key.run > 0) set_key(whole.object, job, key.run, key.authority);
   return whole;
 }
 
@@ -98,13 +98,12 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
       log::error(std::string("events are lost: ") + error.what());
     }
   };
-  std::string authority;  // of a new key
   auto make_pods = [&] {
     std::list<Create> changed;  // only these are copied
     std::vector<Task> tasks;
     const std::string account = account_of(observed, application.result);
     for (const Create& pod : plan.pods) {
-      auto whole = completed(pod, account, authority);
+      auto whole = completed(pod, observed.name, account, application.result.key);
       tasks.push_back(creating(whole ? changed.emplace_back(std::move(*whole)) : pod));
     }
     if (!tasks.empty() && tries_one_first(observed, tasks.size(), at_once)) {
@@ -122,7 +121,7 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     if (plan.old_key || plan.key) {
       tasks.insert(tasks.begin(), [&](Application& part) {
         keyed = (!plan.old_key || part.remove(*plan.old_key)) &&
-                (!plan.key || part.make_key(*plan.key, issue, authority));
+                (!plan.key || part.make_key(*plan.key, issue));
         return true;
       });
     }

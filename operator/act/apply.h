@@ -1,8 +1,9 @@
 // Carries out a plan; the only writer of job objects. It writes keys, objects, node marks, the
 // status and pods, then deletes. Each write has a precondition, so that a second leader or a stale
 // cache does no harm: a create is refused if another owner has the name, the status replaces the
-// version that was decided on, and a delete names the uid (except for the Secret of a key that was
-// announced but never recorded, keys.h). A mark is the same no matter who writes it.
+// version that was decided on, and an update names the version and uid of an object that was seen to
+// belong to the job, and a delete names such an object's uid. A mark is the same no matter who
+// writes it.
 // After a failed write it begins no further one, with these exceptions: if the server refuses an
 // object, the status is still written, provided that the pass already knew of the refusal;
 // deletions that follow the status are made even if a pod cannot be created; a child that cannot be

@@ -190,7 +190,7 @@ void Pass::finish() {
   st_ = own_status_from_json(to_json(st_));  // bounded as the next pass reads it
   keep_small(st_);
   nlohmann::json status = to_json(st_);
-  if (status == job().own_status) return;
+  if (status == job().own_status && !plan_.key) return;
   const OwnStatus before = own_status_from_json(job().own_status);
   plan_.events = events_of(before.conditions, st_.conditions);
   if (before.elastic && st_.elastic && before.elastic->resizes != st_.elastic->resizes) {

@@ -26,7 +26,14 @@ void Pass::choose_key() {
     key_.run = std::max(key_.run, pod->incarnation);
   }
   ++key_.run;
-  plan_.key = new_key(job(), key_.run, now_);
+  // The last pass made a key, and no pod could be created with it.
+  if (const MadeKey& made = o_.unused_key;
+      made.run >= key_.run && made.run == st_.key_run && made.uid == st_.key_uid) {
+    key_.run = made.run;
+    key_.authority = made.authority;
+    return;
+  }
+  plan_.key = new_key(job(), key_.run, key_.run == st_.key_run ? st_.key_uid : "", now_);
 }
 
 /// Why the running pods cannot form a gang with each other or with new pods: all begin a new run.
@@ -60,16 +67,15 @@ void Pass::tidy_keys() {
     if (next == 0) next = pod->run;
   }
   if (st_.key_run != next && !used(st_.key_run)) {
-    if (st_.key_run > 0) plan_.old_key = key_deletion(o_.name, st_.key_run);
+    if (!st_.key_uid.empty()) plan_.old_key = key_deletion(o_.name, st_.key_run, st_.key_uid);
     st_.key_run = next;
+    st_.key_uid.clear();
   }
   const bool old_pods =
       std::ranges::any_of(alive, [](const PodView* pod) { return pod->authority.empty(); });
   for (const ChildView& child : o_.children) {
     if (child.key_set.empty() || child.owner_uid != job().uid || old_pods) continue;
-    for (Delete& entry : key_set_deletions(o_.name, child)) {
-      plan_.deletes.push_back(std::move(entry));
-    }
+    plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
   }
 }
 

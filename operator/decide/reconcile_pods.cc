@@ -80,6 +80,7 @@ void Pass::make_children() {
       plan_.creates.push_back(std::move(create));
     } else if (differs(*child, content_of(create.kind, create.object), o_.admitted)) {
       create.object["metadata"]["resourceVersion"] = child->resource_version;
+      create.object["metadata"]["uid"] = child->uid;
       plan_.updates.push_back(std::move(create));
     }
   }

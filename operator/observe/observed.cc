@@ -241,11 +241,27 @@ std::string label_of(const Json& object, const char* name) {
   return json_text(json_child(json_child(object, "metadata"), "labels"), name);
 }
 
-std::string owner_of(const Json& object) {
+namespace {
+
+/// The controlling owner's reference; null if there is none.
+const Json* controller_of(const Json& object) {
   for (const Json& owner : json_child(json_child(object, "metadata"), "ownerReferences")) {
-    if (json_child(owner, "controller") == true) return json_text(owner, "uid");
+    if (json_child(owner, "controller") == true) return &owner;
   }
-  return {};
+  return nullptr;
+}
+
+}  // namespace
+
+std::string owner_of(const Json& object) {
+  const Json* owner = controller_of(object);
+  if (!owner || json_text(*owner, "kind") != jobspec::kKind) return {};
+  const std::string version = json_text(*owner, "apiVersion");
+  return version.starts_with(std::string(contract::kGroup) + "/") ? json_text(*owner, "uid") : "";
+}
+
+bool has_controller(const Json& object) {
+  return controller_of(object) != nullptr;
 }
 
 std::vector<report::FailureRecord> agents_failures(const Json& training) {

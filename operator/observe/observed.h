@@ -64,7 +64,9 @@ struct Termination {
 
 struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
-  std::string name, uid, owner_uid, resource_version, node, revision;
+  std::string name, uid;
+  std::string owner_uid;  ///< of the DeepSpeedJob that controls it; empty if none does
+  std::string resource_version, node, revision;
   std::string gang;       ///< its scheduling group; empty if none
   std::string image;      ///< image of its agent
   int64_t run = 0;        ///< that its key was made for (keys.h); 0 if none
@@ -100,7 +102,9 @@ struct PodView {
 };
 
 struct ChildView {
-  std::string kind, name, uid, owner_uid, revision, resource_version;
+  std::string kind, name, uid;
+  std::string owner_uid;  ///< of the DeepSpeedJob that controls it; empty if none does
+  std::string revision, resource_version;
   /// In the job's ConfigMaps: the accepted spec, and the texts that it refers to.
   std::string spec_text, config_text, template_text;
   size_t content = 0;   ///< child_content.h
@@ -160,6 +164,13 @@ struct PodWords {
 /// How many pods are queried at a time.
 inline constexpr size_t kPodsAskedAbout = 3;
 
+/// The key of a run (render/keys.h).
+struct MadeKey {
+  int64_t run = 0;  ///< 0 if none
+  std::string uid;  ///< of its Secret
+  std::string authority;
+};
+
 struct Observed {
   std::string ns, name;        ///< of the job
   std::optional<JobView> job;  ///< nullopt if the API server does not have it
@@ -172,6 +183,7 @@ struct Observed {
   PodWords words;    ///< as of the last time that a plan requested them
   Time pods_full{};  ///< when the token bucket for its pods is full again (pod_pace.h)
   AdmittedObjects admitted;
+  MadeKey unused_key;      ///< made by an earlier pass that could create no pod with it
   std::string token_keys;  ///< the cluster's public keys (a JWKS); empty if they cannot be read
   Settings settings;
 };
@@ -207,7 +219,9 @@ inline constexpr std::chrono::seconds kWordsAge{300};
 NodeView node_view(const Json& object);
 /// A label's value; empty if the object does not have the label.
 std::string label_of(const Json& object, const char* name);
-/// uid of the controlling owner; empty if there is none.
+/// uid of the DeepSpeedJob that controls the object; empty if none does.
 std::string owner_of(const Json& object);
+/// Whether the object has a controlling owner of any kind.
+bool has_controller(const Json& object);
 
 }  // namespace dsj::op

@@ -179,7 +179,8 @@ json to_json(const OwnStatus& status) {
   if (status.completed > 0) object["completedAttempt"] = status.completed;
   put(object, "completedAttemptTime", status.completed_since);
   if (status.incarnation > 0) object["incarnation"] = status.incarnation;
-  if (status.key_run > 0) object["keyRun"] = status.key_run;
+  if (status.key_run > 0) object[kKeyRun] = status.key_run;
+  if (!status.key_uid.empty()) object[kKeyUid] = status.key_uid;
   if (status.elastic) object["elastic"] = elastic_to_json(*status.elastic);
   if (!status.unhealthy.empty()) object["unhealthyNodes"] = unhealthy_to_json(status.unhealthy);
   if (status.damage_told > 0) object["damageToldAttempt"] = status.damage_told;
@@ -210,7 +211,8 @@ OwnStatus own_status_from_json(const json& object) {
   status.step_timeout_seconds = whole(timeouts, "stepSeconds").value_or(0);
   status.incarnation = whole(object, "incarnation").value_or(0);
   if (status.incarnation > kPodNumberMax) status.incarnation = 0;
-  status.key_run = whole(object, "keyRun").value_or(0);
+  status.key_run = whole(object, kKeyRun).value_or(0);
+  if (status.key_run > 0) status.key_uid = name(object, kKeyUid);
   status.completed = whole(object, "completedAttempt").value_or(0);
   status.completed_since = time(object, "completedAttemptTime");
   status.world_size = whole(object, "worldSize").value_or(0);

@@ -28,6 +28,9 @@ inline constexpr size_t kOwnStatusBytesMax = 20'000;
 /// A larger pod number in a status is not trusted. No job creates so many pods (pod_pace.h).
 inline constexpr int64_t kPodNumberMax = 1'000'000'000;
 
+/// Fields that apply() fills in once it has made the key (render/keys.h).
+inline constexpr char kKeyRun[] = "keyRun", kKeyUid[] = "keyUid";
+
 struct Restarts {
   int64_t total = 0;        ///< restarts of the ranks, for any reason
   int64_t counted = 0;      ///< charged to the budget since the newest checkpoint
@@ -62,6 +65,7 @@ struct OwnStatus {
   int64_t incarnation = 0;
   /// The run whose key's Secret may exist (render/keys.h); 0 if none.
   int64_t key_run = 0;
+  std::string key_uid;  ///< of that Secret; empty if not known
   /// The newest attempt that an agent reported as Completed while other workers had not ended yet.
   int64_t completed = 0;
   std::optional<Time> completed_since;  ///< start of the time that the other workers have to end

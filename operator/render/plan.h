@@ -24,9 +24,9 @@ struct Create {
 
 struct Delete {
   std::string kind, name;
-  std::string uid;                            ///< precondition: delete only this object
-  std::string version = {};                   ///< precondition if not empty: unchanged since
-  bool force = false;                         ///< grace period 0: do not wait for the kubelet
+  std::string uid;           ///< precondition: delete only this object. Never empty (apply.h)
+  std::string version = {};  ///< precondition if not empty: unchanged since
+  bool force = false;        ///< grace period 0: do not wait for the kubelet
   std::optional<int64_t> grace_seconds = {};  ///< if shorter than the object's own
 };
 
@@ -43,6 +43,8 @@ struct NewKey {
   std::string identity;     ///< of its authority
   std::string host;         ///< worker 0's host name, for which the certificate is issued
   Time made{};
+  int64_t run = 0;
+  std::string uid = {};  ///< of this run's Secret if a pass made it; empty if none is known
 };
 
 struct Plan {

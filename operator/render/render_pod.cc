@@ -331,7 +331,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
     env.push_back(value_of(contract::kEnvJoinRun, std::to_string(key.run)));
     env.push_back(value_of(contract::kEnvJoinAuthority, key.authority));
     if (worker == 0) {
-      add_volume(spec, container, "dsj-keys", kJoinKeyMountPath, key_volume(job.name, key.run),
+      add_volume(spec, container, kJoinKeyVolume, kJoinKeyMountPath, key_volume(job.name, key.run),
                  true);
     }
   }

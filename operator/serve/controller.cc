@@ -280,6 +280,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   observed.admitted = memory.admitted;
   observed.words = memory.words;
   observed.pods_full = memory.pods_full;
+  observed.unused_key = memory.unused_key;
   const std::lock_guard lock(mutex_);
   memory_[key] = std::move(memory);
   return true;
@@ -346,7 +347,9 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     const std::lock_guard lock(mutex_);
     for (const auto& [object, admitted] : applied.admitted)
       memory_[key].admitted[object] = admitted;
+    if (applied.key.run > 0 && applied.status_written) memory_[key].unused_key = applied.key;
     if (applied.pods > 0) {
+      memory_[key].unused_key = {};
       Time& full = memory_[key].pods_full;
       full = pods_paid(full, plan.workers, applied.pods, wall);
     }

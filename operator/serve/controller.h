@@ -69,6 +69,7 @@ class Controller {
     int create_problems = 0;  ///< consecutive passes with one (applied.h)
     PodWords words;
     Time pods_full{};
+    MadeKey unused_key;
   };
 
   static ControllerOptions completed(ControllerOptions options);

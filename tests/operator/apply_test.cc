@@ -77,7 +77,7 @@ Json state(FakeApiServer& server) {
       for (const char* stamp : {"uid", "resourceVersion", "creationTimestamp", "generation"}) {
         object["metadata"].erase(stamp);
       }
-      if (object["kind"] == "Pod") set_authority(object, "made by chance");
+      if (object["kind"] == "Pod") set_key(object, "j", 1, "made by chance");
       Json& metadata = object["metadata"];
       if (json_text(json_child(metadata, "annotations"), kAnnotationAccount) == account)
         metadata["annotations"].erase(kAnnotationAccount);
@@ -85,7 +85,8 @@ Json state(FakeApiServer& server) {
         for (Json& condition : object["status"]["conditions"]) {
           condition.erase("lastTransitionTime");
         }
-        object["status"].erase("startTime");
+        for (const char* by_chance : {"startTime", kKeyRun, kKeyUid})
+          object["status"].erase(by_chance);
       }
       all[kind].push_back(std::move(object));
     }
@@ -192,17 +193,19 @@ TEST_F(ApplyTest, ANameThatSomebodyElseHasIsLeftAlone) {
 
 /// kubectl replace --force: the pods of the job before save and go.
 TEST_F(ApplyTest, WhatAnEarlierJobOfTheNameHasIsWaitedFor) {
-  ASSERT_TRUE(client.create(kube::resources::pods(), "n",
-                            {{"apiVersion", "v1"},
-                             {"kind", "Pod"},
-                             {"metadata",
-                              {{"name", "j-worker-1-1"},
-                               {"namespace", "n"},
-                               {"labels", {{contract::kLabelJobName, "j"}}},
-                               {"ownerReferences", Json::array({{{"kind", jobspec::kKind},
-                                                                 {"name", "j"},
-                                                                 {"uid", "earlier"},
-                                                                 {"controller", true}}})}}}}));
+  ASSERT_TRUE(
+      client.create(kube::resources::pods(), "n",
+                    {{"apiVersion", "v1"},
+                     {"kind", "Pod"},
+                     {"metadata",
+                      {{"name", "j-worker-1-1"},
+                       {"namespace", "n"},
+                       {"labels", {{contract::kLabelJobName, "j"}}},
+                       {"ownerReferences", Json::array({{{"apiVersion", jobspec::kApiVersion},
+                                                         {"kind", jobspec::kKind},
+                                                         {"name", "j"},
+                                                         {"uid", "earlier"},
+                                                         {"controller", true}}})}}}}));
   submit();
   SimOperator op(server, clock, chance, nullptr);
   turns(op);

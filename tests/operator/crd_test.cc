@@ -86,6 +86,7 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   status.restarts.last = status.restarts.not_before = Time{};
   status.revision = status.spec_hash = "r";
   status.incarnation = status.key_run = 1;
+  status.key_uid = "u";
   status.save_timeout_seconds = status.step_timeout_seconds = 1;
   status.restarts.uncounted = 1;
   status.reason = "r";

@@ -76,7 +76,7 @@ TEST(Keys, NothingButTheEnvironmentSaysWhomAPodTrusts) {
   World world;
   const Plan plan = world.pass();
   Json pod = plan.pods[0].object;
-  set_authority(pod, "PEM");
+  set_key(pod, "j", 1, "PEM");
   pod["metadata"]["labels"][contract::kLabelKeys] = "7";
   pod["metadata"]["annotations"][contract::kEnvJoinAuthority] = "another";
   EXPECT_EQ(pod_view(pod)->authority, "PEM");
@@ -119,7 +119,7 @@ TEST(Keys, AMonthsRunKeepsItsKey) {
 }
 
 /// The gang does not live on with pods of two authorities, whatever their origin.
-void expect_new_run(World& world, const std::string& why) {
+void expect_new_run(World& world, const std::string& why, const Names& left = {}) {
   const int64_t charged = world.status().restarts.counted;
   const Plan plan = world.pass();
   EXPECT_TRUE(plan.pods.empty());
@@ -131,7 +131,9 @@ void expect_new_run(World& world, const std::string& why) {
     world.reap();
   }
   EXPECT_EQ(authorities(world), Names{"of j-dsj-key-2"});
-  EXPECT_EQ(world.secrets, Names{"j-dsj-key-2"});
+  Names secrets = left;  // goes with the job
+  secrets.insert("j-dsj-key-2");
+  EXPECT_EQ(world.secrets, secrets);
   EXPECT_EQ(world.status().restarts.counted, charged);
   world.start_attempt();
   EXPECT_EQ(world.phase(), "Running");
@@ -163,7 +165,8 @@ TEST(Keys, AnOlderOperatorsGangRunsOnUntilAPodMustBeReplaced) {
     pod.run = 0;
   }
   world.secrets = {"j-dsj-key-1-0"};
-  world.o.job->own_status.erase("keyRun");
+  world.o.job->own_status.erase(kKeyRun);
+  world.o.job->own_status.erase(kKeyUid);
   world.o.children.push_back({.kind = "ConfigMap",
                               .name = "j-keys-1",
                               .uid = "set-uid",
@@ -175,7 +178,7 @@ TEST(Keys, AnOlderOperatorsGangRunsOnUntilAPodMustBeReplaced) {
   EXPECT_TRUE(plan.pods.empty());
   world.end(world.pod(1), 137, "Error");
   world.pod(1).conditions = {"DisruptionTarget"};
-  expect_new_run(world, "created by an older operator");
+  expect_new_run(world, "created by an older operator", {"j-dsj-key-1-0"});
   for (const ChildView& child : world.o.children) EXPECT_EQ(child.key_set, "");
 }
 
@@ -233,35 +236,63 @@ TEST_F(ApplyKeys, TheSecretHasTheKeyAndThePodsTheAuthority) {
 }
 
 // The operator has no right to read a Secret: it must never try.
-TEST_F(ApplyKeys, ASecretOfAPassThatWasCutOffIsReplaced) {
+TEST_F(ApplyKeys, ASecretThatTheStatusNamesIsReplaced) {
   Plan cut = first();
   cut.pods.clear();
-  ASSERT_TRUE(carry_out(cut).done);
-  const Json before = server.objects(kube::resources::secrets())[0];
-  const Applied done = carry_out(first());
+  const Applied made = carry_out(cut);
+  ASSERT_TRUE(made.done);
+  Plan again = first();
+  again.key->uid = made.key.uid;
+  const Applied done = carry_out(again);
   ASSERT_TRUE(done.done) << done.problem;
   const auto secrets = server.objects(kube::resources::secrets());
   ASSERT_EQ(secrets.size(), 1u);
-  EXPECT_NE(secrets[0]["metadata"]["uid"], before["metadata"]["uid"]);
+  EXPECT_EQ(secrets[0]["metadata"]["uid"], done.key.uid);
+  EXPECT_NE(done.key.uid, made.key.uid);
 }
 
-/// The chart's policy does not let it go.
-TEST_F(ApplyKeys, WhatIsNoKeyIsLeftAndNamed) {
+/// What the status says of the Secret: nothing, or the uid of one that is gone.
+struct TakenKey : ApplyKeys, ::testing::WithParamInterface<const char*> {};
+
+/// It is a stranger's, or of a pass that was cut off before it wrote the status: nobody can tell.
+TEST_P(TakenKey, IsLeftAndTheKeyGetsAnotherName) {
   occupy();
-  server.set_fault([](const kube::Request& request) {
-    using kube::testing::Fault;
-    const bool deletion = request.method == "DELETE" && request.path.contains("/secrets/");
-    return deletion ? Fault{.kind = Fault::Kind::Refuse, .status = 403} : Fault{};
-  });
-  const Applied refused = carry_out(first());
-  EXPECT_FALSE(refused.done);
-  ASSERT_TRUE(refused.refusal);
-  EXPECT_EQ(refused.refusal->reason, "NameTaken");
-  EXPECT_TRUE(refused.refusal->message.contains("j-dsj-key-1"));
-  EXPECT_TRUE(server.objects(kube::resources::pods()).empty()) << "a pod without its key";
-  Plan end;
-  end.old_key = key_deletion("j", 1);
-  EXPECT_TRUE(carry_out(end).done) << "it does not stop the job's end";
+  Plan plan = first();
+  plan.key->uid = GetParam();
+  const Applied done = carry_out(plan);
+  ASSERT_TRUE(done.done) << done.problem;
+  const auto secrets = server.objects(kube::resources::secrets());
+  ASSERT_EQ(secrets.size(), 2u);
+  EXPECT_EQ(secrets[0]["metadata"]["name"], "j-dsj-key-1");
+  EXPECT_EQ(secrets[0]["type"], "Opaque");
+  EXPECT_EQ(secrets[1]["metadata"]["name"], "j-dsj-key-1767225600");
+  EXPECT_EQ(secrets[1]["metadata"]["uid"], done.key.uid);
+  int mounted = 0;
+  for (const Json& pod : server.objects(kube::resources::pods())) {
+    EXPECT_EQ(env_of(pod, contract::kEnvJoinRun), "1767225600");
+    mounted += pod.dump().contains("\"j-dsj-key-1767225600\"");
+    EXPECT_FALSE(pod.dump().contains("\"j-dsj-key-1\""));
+  }
+  EXPECT_EQ(mounted, 1) << "worker 0 alone";
+}
+
+INSTANTIATE_TEST_SUITE_P(Uid, TakenKey, ::testing::Values("", "gone"));
+
+/// A quota keeps the pods away for hours: the key is made once.
+TEST(Keys, AKeyThatNoPodHasYetServesTheNextPass) {
+  World world;
+  const Plan plan = reconcile(world.o, world.now);
+  ASSERT_TRUE(plan.key);
+  world.o.job->own_status = plan.status;
+  world.o.job->own_status[kKeyUid] = "u";
+  world.o.unused_key = {plan.key->run, "u", "PEM"};
+  const Plan next = reconcile(world.o, world.now);
+  EXPECT_FALSE(next.key || next.old_key);
+  ASSERT_EQ(next.pods.size(), 2u);
+  for (const Create& pod : next.pods)
+    EXPECT_EQ(env_of(pod.object, contract::kEnvJoinAuthority), "PEM");
+  world.o.unused_key.uid = "another";
+  EXPECT_TRUE(reconcile(world.o, world.now).key);
 }
 
 /// The status is written after the old key is gone: it names that key until then.
@@ -274,7 +305,7 @@ TEST_F(ApplyKeys, AnOldKeyThatIsNotGoneStopsThePass) {
   });
   Plan plan = first();
   plan.key.reset();
-  plan.old_key = key_deletion("j", 1);
+  plan.old_key = key_deletion("j", 1, "uid-1");
   plan.status = Json::object();
   const Applied applied = carry_out(plan);
   EXPECT_FALSE(applied.done);

@@ -66,13 +66,23 @@ class World {
   /// One pass, carried out.
   Plan pass() {
     Plan plan = reconcile(o, now);
-    if (plan.old_key) secrets.erase(plan.old_key->name);
+    if (plan.old_key) {
+      EXPECT_FALSE(plan.old_key->uid.empty());
+      if (plan.old_key->uid == "uid of " + plan.old_key->name) secrets.erase(plan.old_key->name);
+    }
     if (plan.key) {
-      EXPECT_TRUE(secrets.insert(plan.key->name).second) << plan.key->name;
+      const bool replaced = plan.key->uid == "uid of " + plan.key->name;
+      if (secrets.contains(plan.key->name) && !replaced)
+        plan.key = with_another_name(*plan.key, "j");
+      EXPECT_TRUE(secrets.insert(plan.key->name).second || replaced) << plan.key->name;
+      EXPECT_FALSE(plan.status.is_null());
+      plan.status[kKeyRun] = plan.key->run;
+      plan.status[kKeyUid] = "uid of " + plan.key->name;
     }
     for (const Create& create : made(plan)) {
       Json object = create.object;
-      if (plan.key && create.kind == "Pod") set_authority(object, "of " + plan.key->name);
+      if (plan.key && create.kind == "Pod")
+        set_key(object, "j", plan.key->run, "of " + plan.key->name);
       object["metadata"]["uid"] = create.name + "-uid" + std::to_string(++uids_);
       if (create.kind == "Pod") {
         for (const PodView& pod : o.pods) EXPECT_NE(pod.name, create.name) << "made twice";
@@ -189,7 +199,10 @@ class World {
           {"uid", pod.uid},
           {"resourceVersion", pod.resource_version},
           {"creationTimestamp", to_text(now)},
-          {"ownerReferences", Json::array({{{"uid", pod.owner_uid}, {"controller", true}}})},
+          {"ownerReferences", Json::array({{{"apiVersion", jobspec::kApiVersion},
+                                            {"kind", jobspec::kKind},
+                                            {"uid", pod.owner_uid},
+                                            {"controller", true}}})},
           {"annotations",
            {{contract::kAnnotationRestarts, std::to_string(pod.restarts)},
             {contract::kAnnotationAvoids, pod.avoids}}},

@@ -99,7 +99,7 @@ bool Agents::has_key(const Container& container) const {
   const auto pod = server_.shown(pods(), kNs, container.pod);
   if (!pod) return true;
   for (const Json& volume : (*pod)["spec"]["volumes"]) {
-    if (volume["name"] != "dsj-keys") continue;
+    if (volume["name"] != kJoinKeyVolume) continue;
     const auto secret = shown("Secret", volume["projected"]["sources"][0]["secret"]["name"]);
     return secret && vouches(container.authority, (*secret)["stringData"][kJoinChainFile]);
   }

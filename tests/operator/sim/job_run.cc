@@ -211,8 +211,30 @@ void JobRun::observe_write(const kube::Request& request) {
     const Json& owners = pod["metadata"].value("ownerReferences", Json::array());
     if (owners.empty()) problem("a pod without an owner");
   }
+  check_precondition(request);
   if (request.method != "DELETE" || request.path.find("/pods/") == std::string::npos) return;
   check_deletion(request.path.substr(request.path.rfind('/') + 1));
+}
+
+/// What the operator changes or deletes belongs to a job, and the request names its uid.
+void JobRun::check_precondition(const kube::Request& request) {
+  const std::string path = request.path.substr(0, request.path.find('?'));
+  const bool deletes = request.method == "DELETE";
+  if (!deletes && request.method != "PUT" && request.method != "PATCH") return;
+  for (const char* kind : {"Secret", "ConfigMap", "Service", "ServiceAccount", "Role",
+                           "RoleBinding", "NetworkPolicy", "PodGroup", "Pod", jobspec::kKind}) {
+    const std::string object = path.substr(path.rfind('/') + 1);
+    const kube::Resource resource = resource_of(kind);
+    if (path != resource.object(kNamespace, object)) continue;
+    const Json body = Json::parse(request.body);
+    const std::string uid =
+        json_text(json_child(body, deletes ? "preconditions" : "metadata"), "uid");
+    if (uid.empty()) problem(request.method + " " + path + " without a uid");
+    const auto found = server_.shown(resource, kNamespace, object);
+    if (!found || json_text((*found)["metadata"], "uid") != uid) continue;  // nothing is done
+    if (kind != std::string(jobspec::kKind) && owner_of(*found).empty())
+      problem(request.method + " " + path + " of an object that belongs to no job");
+  }
 }
 
 /// Whatever operators come and go, a set-aside is told at most once.

@@ -56,6 +56,7 @@ class JobRun {
   static bool ended(const OwnStatus& st) {
     return is_true(st.conditions, "Complete") || is_true(st.conditions, "Failed");
   }
+  void check_precondition(const kube::Request& request);
   void check_deletion(const std::string& pod);
   bool account_is_another(const Json& pod) const;
   bool told_attempt(const Json& object);
