@@ -16,7 +16,8 @@ int run_add_tokens(Arguments args) {
   ArgumentParser parser{
       "Writes a model directory with new tokens. Each new row of the embedding and of the output "
       "layer is the mean of the old rows. Train the new model with its embeddings (full "
-      "fine-tuning, or LoRA with --lora_modules_to_save embed_tokens,lm_head).",
+      "fine-tuning, or LoRA with --lora_modules_to_save embed_tokens,lm_head, and "
+      "--ensure_weight_tying True for a model that has one weight for both).",
       "dsj add-tokens"};
   weights::AddTokensOptions options;
   std::string tokens, format;

@@ -268,6 +268,10 @@ constexpr std::array kScripts = {
     ArgumentRow{"lora_dropout", Taken, ""},
     ArgumentRow{"lora_target_modules", Taken, ""},
     ArgumentRow{"lora_modules_to_save", Taken, ""},
+    ArgumentRow{"ensure_weight_tying", Taken,
+                "lora_modules_to_save may name the embedding and lm_head of a model that has one "
+                "weight for both"},
+    ArgumentRow{"peft_ensure_weight_tying", Taken, "ensure_weight_tying (axolotl's)"},
     ArgumentRow{"lora_bias", Taken, "none"},
     ArgumentRow{"use_rslora", Taken, ""},
     ArgumentRow{"adapter_name_or_path", Taken,

@@ -82,6 +82,13 @@ Status read_saved(LoraArgs& args, const json& value, const std::string& path) {
   return read_names(value, path, args.modules_to_save);
 }
 
+Status read_tying(LoraArgs& args, const json& value, const std::string& path) {
+  const auto flag = bool_of(value);
+  if (!flag) return wrong(value, "true or false", path);
+  args.ensure_weight_tying = *flag;
+  return {};
+}
+
 Status read_lr_ratio(LoraArgs& args, const json& value, const std::string& path) {
   const auto number = number_of(value);
   if (!number || !std::isfinite(*number) || *number <= 0)
@@ -258,6 +265,7 @@ constexpr Field kFields[] = {{"r", read_r},
                              {"dropout", read_dropout},
                              {"targetModules", read_targets},
                              {"modulesToSave", read_saved},
+                             {"ensureWeightTying", read_tying},
                              {"useRslora", read_rslora},
                              {"bias", read_bias},
                              {"useDora", read_dora},
@@ -291,8 +299,7 @@ bool is_not_built(const std::string& key) {
   static constexpr const char* kNames[] = {
       "layerspattern",         "excludemodules",   "loftqconfig",      "evaconfig",
       "cordaconfig",           "faninfanout",      "targetparameters", "lorabias",
-      "trainabletokenindices", "layerreplication", "megatronconfig",   "useqalora",
-      "ensureweighttying"};
+      "trainabletokenindices", "layerreplication", "megatronconfig",   "useqalora"};
   return std::ranges::find(kNames, text::normalized(key)) != std::end(kNames);
 }
 
@@ -347,6 +354,7 @@ json to_json(const LoraArgs& args) {
   if (!args.target_pattern.empty()) object["targetModules"] = args.target_pattern;
   if (!args.target_modules.empty()) object["targetModules"] = args.target_modules;
   if (!args.modules_to_save.empty()) object["modulesToSave"] = args.modules_to_save;
+  if (args.ensure_weight_tying) object["ensureWeightTying"] = true;
   if (args.use_rslora) object["useRslora"] = true;
   if (args.use_dora) object["useDora"] = true;
   if (args.init == AdapterInit::Gaussian) object["initLoraWeights"] = "gaussian";
@@ -364,6 +372,7 @@ json to_json(const LoraArgs& args) {
   // What is said by default is the adapter's to contradict.
   if (args.says("useRslora")) object["useRslora"] = args.use_rslora;
   if (args.says("useDora")) object["useDora"] = args.use_dora;
+  if (args.says("ensureWeightTying")) object["ensureWeightTying"] = args.ensure_weight_tying;
   object["adapterNameOrPath"] = args.adapter;
   return object;
 }

@@ -31,6 +31,9 @@ struct LoraArgs {
   std::string target_pattern;
   /// Suffixes of names of modules that are trained and saved in full, beside the adapters.
   std::vector<std::string> modules_to_save;
+  /// The weight that embedding and output layer share (tie_word_embeddings) is trained in full and
+  /// stays one. False in a resolved layout that does not train it.
+  bool ensure_weight_tying = false;
   /// LoRA+: B and all trained vectors have this multiple of the learning rate (job/plan/lora_plus.h).
   /// 1 in a resolved layout, because it does not affect which parameters exist.
   double lr_ratio = 1;
@@ -63,7 +66,7 @@ struct LoraArgs {
   friend bool operator==(const LoraArgs&, const LoraArgs&) = default;
 };
 
-/// Reads {r, alpha, dropout, targetModules, modulesToSave, useRslora, bias, loraplusLrRatio, useDora,
+/// Reads {r, alpha, dropout, targetModules, modulesToSave, ensureWeightTying, useRslora, bias, loraplusLrRatio, useDora,
 /// initLoraWeights, rankPattern, alphaPattern, layersToTransform, adapterNameOrPath} and, with the
 /// names of transformers' BitsAndBytesConfig, {loadIn4bit, bnb4bitQuantType, bnb4bitUseDoubleQuant,
 /// bnb4bitComputeDtype}. targetModules is a list of names or one string. Errors: BadInput with the

@@ -20,8 +20,8 @@ Error in_adapter(const Error& error) {
 }
 
 /// Fields that determine how the adapter's tensors are used. The job cannot change them.
-constexpr const char* kOfTheAdapter[] = {"r",       "alpha",       "useRslora",
-                                         "useDora", "rankPattern", "alphaPattern"};
+constexpr const char* kOfTheAdapter[] = {
+    "r", "alpha", "useRslora", "useDora", "rankPattern", "alphaPattern", "ensureWeightTying"};
 /// Fields that determine which tensors the adapter has.
 constexpr const char* kModules[] = {"targetModules", "modulesToSave", "layersToTransform"};
 
@@ -29,7 +29,7 @@ json value_of(const json& settings, const char* field) {
   if (settings.contains(field)) return settings[field];
   const std::string_view name = field;
   if (name.ends_with("Pattern")) return json::object();
-  return name.starts_with("use") ? json(false) : json();
+  return name.starts_with("use") || name.starts_with("ensure") ? json(false) : json();
 }
 
 /// The job's settings, without the adapter that it begins with.
@@ -94,7 +94,11 @@ Status check_modules(const layout::ModelConfig& model, const LoraArgs& asked, co
 
 Status check_adapter_tensors(const layout::ModelConfig& model, const LoraArgs& lora,
                              const WeightSource& source) {
-  const auto trained = trained_of(model, lora);
+  auto trained = trained_of(model, lora);
+  if (const auto tied = layout::tied_pair(model, lora)) {
+    DSJ_TRY_STATUS(check_tied_copies(source, *tied));
+    trained[tied->head] = trained.at(tied->embedding);
+  }
   for (const auto& [name, shape] : trained)
     DSJ_TRY_STATUS(check_tensor(source, kAdapterPrefix + name, shape));
   for (const TensorInfo& tensor : source.tensors()) {

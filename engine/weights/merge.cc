@@ -8,6 +8,7 @@
 
 #include "engine/weights/adapter.h"
 #include "engine/weights/export.h"
+#include "engine/weights/tensor_check.h"
 #include "engine/weights/weight_source.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
@@ -55,9 +56,11 @@ std::optional<std::string> base_name_of(const WeightSource& base, const std::str
   return std::nullopt;
 }
 
-/// The adapter's tensors by their names in the base.
+/// The adapter's tensors by their names in the base. `tied`: the second copy of a tied weight goes
+/// where the first one does.
 Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
-                                                 const WeightSource& adapter, bool dora) {
+                                                 const WeightSource& adapter, bool dora,
+                                                 const std::optional<layout::TiedPair>& tied) {
   std::map<std::string, Change> changes;
   const std::string where = adapter.paths()[0];
   for (const TensorInfo& tensor : adapter.tensors()) {
@@ -69,6 +72,7 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
     if (is_adapter_tensor(own))  // "X.lora_A.weight" changes "X.weight"
       target = adapted_module(own) + ".weight";
     const auto base_name = base_name_of(base, target);
+    if (!base_name && tied && own == tied->head) continue;
     if (!base_name)
       return std::unexpected(
           bad("tensor \"" + tensor.name + "\" has no place in " + base.paths()[0], where));
@@ -91,28 +95,50 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
   return changes;
 }
 
-/// Refuses a saved embedding of a tied model: PEFT has separated it from the output layer, but this
-/// file has one tensor for both.
-Status refuse_untied(Files& files, const MergeOptions& options,
-                     const std::map<std::string, Change>& changes) {
-  const std::string path = path_join(options.base, "config.json");
+/// The base's config.json. `model`: nullopt for a type that is not built.
+struct Base {
+  bool tied = false;
+  std::optional<layout::ModelConfig> model;
+};
+
+Result<Base> read_base(Files& files, const std::string& directory) {
+  const std::string path = path_join(directory, "config.json");
   DSJ_TRY(const std::string text, files.read_all(path));
   const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
+  auto model = layout::model_config_from_json(config, path);
   // Families differ in the default of tie_word_embeddings.
-  const auto model = layout::model_config_from_json(config, path);
-  const bool tied =
-      model ? model->tied : config.value("tie_word_embeddings", nlohmann::json()) == true;
-  if (!tied) return {};
+  if (model) return Base{.tied = model->tied, .model = std::move(*model)};
+  return Base{.tied = config.value("tie_word_embeddings", nlohmann::json()) == true};
+}
+
+/// The tied weight that the adapter replaces as one; nullopt if it does not say so.
+Result<std::optional<layout::TiedPair>> tied_weight(const Base& base, const AdapterConfig& config,
+                                                    const WeightSource& adapter) {
+  if (!base.tied || !base.model || !config.lora.ensure_weight_tying)
+    return std::optional<layout::TiedPair>();
+  auto tied = layout::tied_pair(*base.model, config.lora);
+  if (adapter.find(kAdapterPrefix + tied->head) == nullptr)
+    return std::optional<layout::TiedPair>();
+  DSJ_TRY_STATUS(check_tied_copies(adapter, *tied));
+  return tied;
+}
+
+/// Refuses a saved embedding of a tied model: PEFT has separated it from the output layer, but this
+/// file has one tensor for both.
+Status refuse_untied(const Base& base, const MergeOptions& options,
+                     const std::map<std::string, Change>& changes) {
+  if (!base.tied) return {};
   const std::string table =
-      model ? layout::units_of(*model).front().parameters.front().name : std::string();
+      base.model ? layout::units_of(*base.model).front().parameters.front().name : std::string();
   for (const auto& [name, change] : changes) {
     const bool embedding =
-        model ? name == table || name == layout::name_without_prefix(table)
-              : name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
+        base.model ? name == table || name == layout::name_without_prefix(table)
+                   : name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
     if (embedding && !change.whole.empty())
       return bad_input("the adapter replaces \"" + name +
-                           "\", which is the output layer too (tie_word_embeddings)",
+                           "\", which is the output layer too (tie_word_embeddings), without "
+                           "\"ensure_weight_tying\"",
                        options.adapter);
   }
   return {};
@@ -221,8 +247,10 @@ Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
   DSJ_TRY(const auto base, WeightSource::open(files, options.base));
   DSJ_TRY(const auto adapter,
           WeightSource::open_file(files, path_join(options.adapter, kAdapterWeightsFile)));
-  DSJ_TRY(const auto changes, changes_of(base, adapter, config.lora.use_dora));
-  DSJ_TRY_STATUS(refuse_untied(files, options, changes));
+  DSJ_TRY(const Base model, read_base(files, options.base));
+  DSJ_TRY(const auto tied, tied_weight(model, config, adapter));
+  DSJ_TRY(const auto changes, changes_of(base, adapter, config.lora.use_dora, tied));
+  if (!tied) DSJ_TRY_STATUS(refuse_untied(model, options, changes));
   Merged merged;
   std::vector<ExportTensor> tensors;
   std::vector<const TensorInfo*> infos;

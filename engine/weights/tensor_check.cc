@@ -130,4 +130,20 @@ Status check_tied_head(const WeightSource& source, const layout::ModelConfig& mo
                        " to train both, as transformers does, or remove the tensor");
 }
 
+Status check_tied_copies(const WeightSource& adapter, const layout::TiedPair& tied) {
+  const TensorInfo* embedding = adapter.find(kAdapterPrefix + tied.embedding);
+  const TensorInfo* head = adapter.find(kAdapterPrefix + tied.head);
+  const auto differ = [&] {
+    return bad_input("\"ensure_weight_tying\" is true, but \"" + tied.embedding + "\" and \"" +
+                         tied.head + "\" are not both there with the same values",
+                     adapter.paths().front());
+  };
+  if (!embedding || !head || embedding->shape != head->shape) return differ();
+  return adapter.read_rows(*embedding, [&](int64_t first, std::span<float> values) -> Status {
+    std::vector<float> other(values.size());
+    DSJ_TRY_STATUS(adapter.read(head->name, first, other));
+    return std::memcmp(values.data(), other.data(), values.size_bytes()) == 0 ? Status{} : differ();
+  });
+}
+
 }  // namespace dsj::weights

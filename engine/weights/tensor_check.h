@@ -8,6 +8,7 @@
 
 #include "common/result.h"
 #include "engine/weights/weight_source.h"
+#include "job/layout/lora.h"
 #include "job/layout/model_shape.h"
 #include "job/layout/units.h"
 
@@ -34,5 +35,8 @@ std::string unread_tensors(const WeightSource& source, const layout::ModelConfig
 /// the two would be ignored. Reads the rows of one of `parts` equal parts of both.
 Status check_tied_head(const WeightSource& source, const layout::ModelConfig& model, int part,
                        int parts);
+
+/// BadInput unless an adapter's two copies of a tied weight (layout::tied_pair) are equal.
+Status check_tied_copies(const WeightSource& adapter, const layout::TiedPair& tied);
 
 }  // namespace dsj::weights

@@ -12,6 +12,7 @@ namespace {
 
 constexpr char kTargets[] = "lora.targetModules";
 constexpr char kSaved[] = "lora.modulesToSave";
+constexpr char kTying[] = "lora.ensureWeightTying";
 constexpr char kFourBits[] = "lora.loadIn4bit";
 constexpr char kDora[] = "lora.useDora";
 constexpr char kLayers[] = "lora.layersToTransform";
@@ -82,6 +83,13 @@ bool is_output(const Module& module) {
 
 bool can_adapt(const Module& module) {
   return module.kind == Module::Kind::Linear;
+}
+
+/// Whether the module has the weight that embedding and output layer share. Tables of positions come
+/// after it.
+bool is_tied(const ModelConfig& model, const Module& module) {
+  const bool of_tokens = module.kind == Module::Kind::Embedding && module.weight == 0;
+  return model.tied && (of_tokens || is_output(module));
 }
 
 /// PEFT's rule: the full name, or a suffix that follows a dot.
@@ -229,15 +237,38 @@ Status check_saved(const ModelConfig& model, const std::vector<Module>& modules,
     for (const Module& module : modules) {
       if (!module.name.ends_with(name)) continue;
       any = true;
-      if (model.tied && (is_output(module) || module.kind == Module::Kind::Embedding)) {
-        return bad_input("\"" + module.name + "\" is one weight with the " +
-                             (is_output(module) ? "embedding" : "output layer") +
-                             " (tie_word_embeddings); PEFT would untie them, which is not built",
-                         kSaved, "leave it out");
+      if (!lora.ensure_weight_tying && is_tied(model, module)) {
+        return bad_input(
+            "\"" + module.name + "\" is one weight with the " +
+                (is_output(module) ? "embedding" : "output layer") +
+                " (tie_word_embeddings); PEFT would untie them, which is not built",
+            kSaved, "ensureWeightTying: true (--ensure_weight_tying True) trains it as one weight");
       }
     }
     if (!any) return std::unexpected(unknown(name, kSaved, known));
   }
+  return {};
+}
+
+/// With ensureWeightTying, whoever names one of the two modules of a tied weight names both, by their
+/// full names: PEFT finds the pair by the name lm_head, and not by GPT-2's wte.
+Status name_tied_pair(const ModelConfig& model, const std::vector<Module>& modules,
+                      LoraArgs& lora) {
+  if (!lora.ensure_weight_tying) return {};
+  std::vector<std::string> pair, others;
+  for (const Module& module : modules)
+    if (is_tied(model, module)) pair.push_back(module.name);
+  for (const std::string& name : lora.modules_to_save) {
+    const bool of_pair = std::ranges::any_of(
+        pair, [&](const std::string& module) { return module.ends_with(name); });
+    if (!of_pair) others.push_back(name);
+  }
+  lora.ensure_weight_tying = others.size() < lora.modules_to_save.size();
+  if (!lora.ensure_weight_tying) return {};
+  if (model.head_bias)
+    return bad_input("is not built for an output layer with a bias", kTying, "leave it out");
+  others.insert(others.end(), pair.begin(), pair.end());
+  lora.modules_to_save = std::move(others);
   return {};
 }
 
@@ -334,6 +365,12 @@ bool is_saved_whole(const LoraArgs& lora, const std::string& module) {
   return false;
 }
 
+std::optional<TiedPair> tied_pair(const ModelConfig& model, const LoraArgs& lora) {
+  if (!lora.ensure_weight_tying) return std::nullopt;
+  return TiedPair{units_of(model).front().parameters.front().name,
+                  std::string(model.names.head) + ".weight"};
+}
+
 namespace {
 
 Status check_dora(const ModelConfig& model, const LoraArgs& lora) {
@@ -400,6 +437,7 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
   out.adapter.clear();
   out.said.clear();
   DSJ_TRY_STATUS(check_saved(model, modules, out));
+  DSJ_TRY_STATUS(name_tied_pair(model, modules, out));
   DSJ_TRY_STATUS(resolve_targets(model, modules, out));
   std::ranges::sort(out.target_modules);  // a set: the order has no meaning
   std::ranges::sort(out.modules_to_save);

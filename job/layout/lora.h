@@ -13,10 +13,11 @@ namespace dsj::layout {
 
 /// Checks `lora` against the model's modules. Returns it with its targets as names if possible
 /// ("all-linear" and the model type's default become lists; a regular expression stays), with sorted
-/// lists, and of the settings of a 4-bit base only those that affect its values. Errors: BadInput at
+/// lists, both modules of a tied weight, and of the settings of a 4-bit base only those that affect
+/// its values. Errors: BadInput at
 /// "lora.targetModules" or "lora.modulesToSave" for a name that no module ends with (lists the model's
 /// names), a module that cannot have an adapter, a module both adapted and trained in full, or a part
-/// of a tied head; at "lora.layersToTransform", "lora.rankPattern"
+/// of a tied head; at "lora.ensureWeightTying", "lora.layersToTransform", "lora.rankPattern"
 /// or "lora.alphaPattern"; at "lora.useDora" and "lora.loadIn4bit" for a model or base without it.
 Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora);
 
@@ -51,5 +52,12 @@ std::string module_name(const ModelConfig& model, const std::string& parameter);
 
 /// Whether modulesToSave names this module or one that contains it.
 bool is_saved_whole(const LoraArgs& lora, const std::string& module);
+
+/// The parameter of a tied embedding that is trained whole beside adapters, and the output layer's
+/// name for it: PEFT's files have the weight twice. nullopt if there is none. `lora`: resolved.
+struct TiedPair {
+  std::string embedding, head;
+};
+std::optional<TiedPair> tied_pair(const ModelConfig& model, const LoraArgs& lora);
 
 }  // namespace dsj::layout

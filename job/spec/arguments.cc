@@ -41,7 +41,7 @@ bool is_method_of_adapters(const std::string& name) {
   const std::string_view field = lora->field;
   return field == "adapterNameOrPath" || field == "useDora" || field == "initLoraWeights" ||
          field == "rankPattern" || field == "alphaPattern" || field == "layersToTransform" ||
-         field == "loraplusLrRatio";
+         field == "loraplusLrRatio" || field == "ensureWeightTying";
 }
 
 /// The place of a machine among several (cli/run/run_nodes.h).

@@ -23,6 +23,7 @@ inline constexpr LoraArgument kLoraArguments[] = {
     {"lora_dropout", "dropout"},
     {"lora_target_modules", "targetModules", true, "lora_target"},
     {"lora_modules_to_save", "modulesToSave", true},
+    {"ensure_weight_tying", "ensureWeightTying", false, "peft_ensure_weight_tying", true},
     {"lora_bias", "bias"},
     {"use_rslora", "useRslora", false, "", true},
     {"loraplus_lr_ratio", "loraplusLrRatio", false, "lorap_lr_ratio"},

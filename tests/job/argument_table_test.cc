@@ -171,6 +171,8 @@ TEST(ArgumentTable, EveryVerdictHasItsGround) {
                                                 "lora_dropout",
                                                 "lora_target_modules",
                                                 "lora_modules_to_save",
+                                                "ensure_weight_tying",
+                                                "peft_ensure_weight_tying",
                                                 "lora_bias",
                                                 "use_rslora",
                                                 "loraplus_lr_ratio",

@@ -42,6 +42,9 @@ CASES = {
     "patterns": ("tiny-qwen2-tied", 10, {"r": 3, "lora_alpha": 6, "target_modules": "all-linear",
                                          "rank_pattern": {"down_proj": 5, r"layers\.1\.self_attn\.q_proj": 2},
                                          "alpha_pattern": {"v_proj": 9}}),
+    # One weight for embedding and output layer, trained whole.
+    "tied": ("tiny-qwen2-tied", 10, {"r": 3, "lora_alpha": 6, "modules_to_save": ["embed_tokens", "lm_head"],
+                                     "ensure_weight_tying": True, "target_modules": ["q_proj", "down_proj"]}),
     "layers": ("tiny-qwen2", 10, {"r": 2, "lora_alpha": 4, "use_rslora": True, "init_lora_weights": "gaussian",
                                   "layers_to_transform": [1], "target_modules": ["q_proj", "k_proj", "up_proj"]}),
     "continued": ("tiny-qwen2", 10, {"from": "plain/final"}),
@@ -138,6 +141,8 @@ def run(name, base, steps, settings):
     config = {"model_type": merged.config.model_type}
     changed = {key: value.contiguous().clone() for key, value in merged.state_dict().items()
                if not torch.equal(before[key], value)}
+    if merged.config.get_text_config().tie_word_embeddings:
+        changed.pop("lm_head.weight", None)  # files have it once
     changed = family_oracle.released(config, changed)
     save_file(changed, os.path.join(directory, "merged.safetensors"), metadata={"format": "pt"})
     os.chmod(os.path.join(directory, "merged.safetensors"), 0o644)

@@ -412,6 +412,22 @@ TEST_F(TrainRun, WrappedRowsAreTheRowsThatOneWouldCutByHand) {
               HasSubstr("packed in another way (\"wrapped\" then, \"bfd_split\" now)"));
 }
 
+TEST_F(TrainRun, LoraTrainsATiedEmbeddingAndMergesIt) {
+  fs::remove_all(at("model"));
+  fs::copy(fs::path(DSJ_SOURCE_DIR) / "tests/fixtures/tiny-qwen2-tied", at("model"));
+  write_config(3);
+  write_train_job(4, 4);
+  const std::string lora = "spec.training.lora={r: 4, modulesToSave: [embed_tokens, lm_head]";
+  EXPECT_EQ(run({"job.yaml", "--set", lora + "}"}), 1);
+  EXPECT_THAT(stderr_text(), HasSubstr("ensureWeightTying: true"));
+  ASSERT_EQ(run({"job.yaml", "--set", lora + ", ensureWeightTying: true}"}), 0);
+  const json config = json::parse(read_text(out() / "model/adapter_config.json"));
+  EXPECT_EQ(config["ensure_weight_tying"], true);
+  // `dsj merge` compares the two copies of the weight.
+  ASSERT_EQ(run({"--base", "model", "--adapter", "out/model", "--output", "merged"}, "merge"), 0);
+  EXPECT_FALSE(read_text(at("merged/model.safetensors")).contains("lm_head.weight"));
+}
+
 TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
   write_config(3);
   const std::string lora = "spec.training.lora=";

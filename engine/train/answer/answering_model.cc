@@ -6,6 +6,7 @@
 
 #include "engine/memory/counting_allocator.h"
 #include "engine/train/inputs/rank_env.h"
+#include "engine/weights/tensor_check.h"
 #include "engine/weights/weight_source.h"
 #include "job/contract.h"
 #include "job/layout/lora.h"
@@ -48,6 +49,8 @@ Status AnsweringModel::load_weights() {
   DSJ_TRY(const auto lora, layout::resolve_lora(config_, adapter_->lora));
   DSJ_TRY(const auto adapter, weights::WeightSource::open_file(
                                   files_, path_join(named_, weights::kAdapterWeightsFile)));
+  if (const auto tied = layout::tied_pair(config_, lora))
+    DSJ_TRY_STATUS(weights::check_tied_copies(adapter, *tied));
   generator_ = std::make_unique<Generator>(config_, *collectives_, lora);
   return generator_->load(source, &adapter);
 }

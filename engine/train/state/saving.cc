@@ -280,7 +280,16 @@ std::vector<weights::ExportTensor> Saver::exported_tensors(
     for (const auto& slot : flat.slots()) tensors.push_back({slot.name, slot.shape});
   }
   for (const auto& tensor : rest) tensors.push_back({tensor.name, tensor.shape, tensor.dtype});
+  if (const auto tied = tied_pair()) {
+    const auto embedding =
+        std::ranges::find(tensors, tied->embedding, &weights::ExportTensor::name);
+    tensors.push_back({tied->head, embedding->shape});
+  }
   return tensors;
+}
+
+std::optional<layout::TiedPair> Saver::tied_pair() const {
+  return in_.lora ? layout::tied_pair(in_.model, *in_.lora) : std::nullopt;
 }
 
 weights::ExportOptions Saver::export_options(const std::string& target,
@@ -356,17 +365,30 @@ Result<std::string> Saver::export_to(const std::string& target, const CardFigure
   weights::ModelExport& model = *begun;
   deal(model);
   Status status;
-  const auto append = [&](const layout::Slot& slot, const at::Tensor& value) {
+  const auto append_as = [&](const std::string& name, const at::Tensor& value) {
     if (!status) return;
     const at::Tensor wide = value.to(at::kFloat).contiguous();
-    status =
-        model.append(slot.name, {wide.const_data_ptr<float>(), static_cast<size_t>(wide.numel())});
+    status = model.append(name, {wide.const_data_ptr<float>(), static_cast<size_t>(wide.numel())});
+  };
+  const auto append = [&](const layout::Slot& slot, const at::Tensor& value) {
+    append_as(slot.name, value);
   };
   std::vector<zero::Flat*> flats;
   for (int flat = 0; flat < static_cast<int>(state_.plan().flats.size()); ++flat)
     if (!in_.lora || !state_.flat(flat).frozen()) flats.push_back(&state_.flat(flat));
   const auto here = [&](const layout::Slot& slot) { return model.writes(slot.name); };
   zero::visit_weights(flats, here, append);
+  if (const auto tied = tied_pair()) {
+    const auto is_embedding = [&](const layout::Slot& slot) {
+      return slot.name == tied->embedding;
+    };
+    std::erase_if(flats, [&](const zero::Flat* flat) {
+      return std::ranges::none_of(flat->layout().slots(), is_embedding);
+    });
+    zero::visit_weights(
+        flats, [&](const layout::Slot& slot) { return is_embedding(slot) && here(slot); },
+        [&](const layout::Slot&, const at::Tensor& value) { append_as(tied->head, value); });
+  }
   if (status) status = rest->append_to(model);
   if (status) status = model.finish();
   DSJ_TRY_STATUS(agree(status));

@@ -68,6 +68,7 @@ class Saver {
   /// Includes what is copied of the initial model (`rest`).
   std::vector<weights::ExportTensor> exported_tensors(
       std::span<const weights::TensorInfo> rest) const;
+  std::optional<layout::TiedPair> tied_pair() const;
   weights::ExportOptions export_options(const std::string& target, int64_t file_bytes_max) const;
   /// Assigns all files to rank 0 if a rank does not see the directory. Collective.
   void deal(weights::ModelExport& model);

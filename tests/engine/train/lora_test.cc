@@ -28,8 +28,8 @@ TEST_P(Lora, EqualsPeft) {
 
 std::vector<PeftCase> peft_cases() {
   std::vector<PeftCase> all;
-  for (const char* name : {"plain", "linear", "saved", "gpt2", "groups", "vision", "shapes", "plus",
-                           "dora", "patterns", "layers", "continued"}) {
+  for (const char* name : {"plain", "linear", "saved", "tied", "gpt2", "groups", "vision", "shapes",
+                           "plus", "dora", "patterns", "layers", "continued"}) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (const bool recompute : {false, true}) all.push_back({name, stage, recompute});
     }

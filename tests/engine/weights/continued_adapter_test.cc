@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/weights/adapter.h"
+#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/tensor_check.h"
 #include "job/layout/lora.h"
 #include "test_paths.h"
 
@@ -33,6 +36,7 @@ TEST(ContinuedAdapter, WhatTheJobDoesNotSayIsTheAdapters) {
   for (const auto& [base, name] : {std::pair{"tiny-qwen2", "plain"},
                                    {"tiny-qwen2-tied", "linear"},
                                    {"tiny-qwen2", "saved"},
+                                   {"tiny-qwen2-tied", "tied"},
                                    {"tiny-qwen2", "dora"},
                                    {"tiny-qwen2-tied", "patterns"},
                                    {"tiny-qwen2", "layers"},
@@ -86,6 +90,36 @@ TEST(ContinuedAdapter, WhatIsSaidAgreesOrIsRefused) {
     EXPECT_EQ(got.error().kind, ErrorKind::BadInput);
     EXPECT_NE(got.error().to_string().find("lora/plain/final"), std::string::npos)
         << got.error().to_string();
+  }
+}
+
+TEST(ContinuedAdapter, TheTwoCopiesOfATiedWeightAgree) {
+  for (const json& same : {json{{"modulesToSave", {"lm_head"}}}, json{{"ensureWeightTying", true}}})
+    EXPECT_TRUE(continued("tied/final", same, "tiny-qwen2-tied")) << same;
+  EXPECT_EQ(
+      continued("tied/final", {{"ensureWeightTying", false}}, "tiny-qwen2-tied").error().where,
+      "lora.ensureWeightTying");
+
+  PosixFiles disk;
+  const auto source =
+      WeightSource::open_file(disk, lora_fixture("tied/final") + "/" + kAdapterWeightsFile);
+  ASSERT_TRUE(source);
+  const layout::TiedPair tied{"model.embed_tokens.weight", "lm_head.weight"};
+  EXPECT_TRUE(check_tied_copies(*source, tied));
+  MemoryFiles files;
+  for (const int difference : {0, 1}) {
+    auto writer =
+        SafetensorsWriter::create(files, "/a.safetensors",
+                                  {{kAdapterPrefix + tied.head, DType::F32, {2, 2}},
+                                   {kAdapterPrefix + tied.embedding, DType::F32, {2, 2}}});
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(writer->append(kAdapterPrefix + tied.head, std::vector<float>{1, 2, 3, 4}));
+    ASSERT_TRUE(writer->append(kAdapterPrefix + tied.embedding,
+                               std::vector<float>{1, 2, 3, 4.0f + static_cast<float>(difference)}));
+    ASSERT_TRUE(writer->finish());
+    const auto copies = WeightSource::open_file(files, "/a.safetensors");
+    ASSERT_TRUE(copies) << copies.error().to_string();
+    EXPECT_EQ(check_tied_copies(*copies, tied).has_value(), difference == 0);
   }
 }
 

@@ -52,6 +52,7 @@ TEST_F(Merge, EqualsMergeAndUnload) {
   for (const auto& [base, name] : {std::pair{"tiny-qwen2", "plain"},
                                    {"tiny-qwen2-tied", "linear"},
                                    {"tiny-qwen2", "saved"},
+                                   {"tiny-qwen2-tied", "tied"},
                                    {"lora/gpt2-base", "gpt2"},
                                    {"tiny-gpt-neox", "groups"},
                                    {"tiny-gemma3-vision", "vision"},

@@ -6,6 +6,7 @@
 
 #include "job/layout/partition.h"
 #include "job/layout/schedule.h"
+#include "test_paths.h"
 
 namespace dsj::layout {
 namespace {
@@ -280,6 +281,48 @@ TEST(Lora, ModulesToSaveAreTrainedWhole) {
   EXPECT_EQ(trained({.modules_to_save = {"layers.1.mlp"}}).size(), 3u);
 }
 
+/// As PEFT 0.21: whichever of the two is named, the one weight is trained.
+TEST(Lora, TheWeightOfATiedPairIsTrainedWholeAsOne) {
+  using Names = std::vector<std::string>;
+  for (const Names& saved :
+       {Names{"embed_tokens"}, Names{"lm_head"}, Names{"lm_head", "embed_tokens"},
+        Names{"model.embed_tokens"}, Names{"model.embed_tokens", "lm_head"}}) {
+    const auto lora =
+        resolve_lora(model(/*tied=*/true), {.modules_to_save = saved, .ensure_weight_tying = true});
+    ASSERT_TRUE(lora) << lora.error().to_string();
+    EXPECT_TRUE(lora->ensure_weight_tying);
+    EXPECT_EQ(lora->modules_to_save, (Names{"lm_head", "model.embed_tokens"}));
+    const auto tied = tied_pair(model(true), *lora);
+    ASSERT_TRUE(tied);
+    EXPECT_EQ(tied->head, "lm_head.weight");
+    Names trained;
+    for (const auto& unit : units_of(model(true), *lora))
+      for (const auto& parameter : unit.parameters)
+        if (!parameter.frozen && !parameter.name.contains("lora_"))
+          trained.push_back(parameter.name);
+    EXPECT_EQ(trained, Names{tied->embedding});
+  }
+  const auto norms =
+      resolve_lora(model(true), {.modules_to_save = {"norm"}, .ensure_weight_tying = true});
+  ASSERT_TRUE(norms);
+  EXPECT_FALSE(tied_pair(model(true), *norms)) << "nothing of the pair is trained";
+  const auto untied =
+      resolve_lora(model(false), {.modules_to_save = {"lm_head"}, .ensure_weight_tying = true});
+  ASSERT_TRUE(untied);
+  EXPECT_FALSE(untied->ensure_weight_tying);
+  EXPECT_EQ(untied->modules_to_save, Names{"lm_head"});
+}
+
+TEST(Lora, AGpt2sPositionsAreNoPartOfItsTiedWeight) {
+  const auto gpt2 =
+      read_model_config(std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/lora/gpt2-base");
+  ASSERT_TRUE(gpt2) << gpt2.error().to_string();
+  EXPECT_TRUE(resolve_lora(*gpt2, {.modules_to_save = {"wpe"}}));
+  const auto words = resolve_lora(*gpt2, {.modules_to_save = {"wte"}, .ensure_weight_tying = true});
+  ASSERT_TRUE(words) << words.error().to_string();
+  EXPECT_EQ(words->modules_to_save, (std::vector<std::string>{"lm_head", "transformer.wte"}));
+}
+
 struct Bad {
   LoraArgs lora;
   bool tied;
@@ -313,7 +356,10 @@ TEST(Lora, RefusalsListTheModulesOfTheModel) {
                "targetModules",
                "trained whole"},
            Bad{{.modules_to_save = {"lm_head"}}, true, "modulesToSave", "tie_word_embeddings"},
-           Bad{{.modules_to_save = {"embed_tokens"}}, true, "modulesToSave", "untie them"},
+           Bad{{.modules_to_save = {"embed_tokens"}},
+               true,
+               "modulesToSave",
+               "ensureWeightTying: true"},
        }) {
     const auto resolved = resolve_lora(model(bad.tied), bad.lora);
     ASSERT_FALSE(resolved) << bad.says;
