@@ -111,6 +111,7 @@ struct TrainingArgs {
   std::optional<double> desirable_weight;            ///< 1; TRL's, for kto
   std::optional<double> undesirable_weight;          ///< 1; TRL's, for kto
   std::optional<double> label_smoothing_factor;      ///< 0; Trainer's, for sft
+  std::optional<double> router_aux_loss_coef;        ///< ms-swift's; unset: as config.json says
   std::optional<double> neftune_noise_alpha;         ///< unset: no noise
   /// Ours: 20; this many steps in a row with a non-finite loss or gradient end the run; 0: never.
   /// With fp16 the loss scale's own rules hold (engine/train/step/finite_guard.h).

@@ -237,6 +237,10 @@ const std::vector<TrainingField>& training_fields() {
       row("labelSmoothingFactor", &A::label_smoothing_factor,
           "Of sft: the share of a target that is spread over the whole vocabulary; 0 by default.",
           from_below(0, 1)),
+      row("routerAuxLossCoef", &A::router_aux_loss_coef,
+          "Of a mixture of experts: the weight of the loss that balances the experts' loads; 0: no "
+          "such loss. Unset: as config.json says.",
+          from(0)),
       row("neftuneNoiseAlpha", &A::neftune_noise_alpha,
           "NEFTune: noise of this size on the embeddings while training; none by default.",
           from(0)),

@@ -84,7 +84,10 @@ class Look {
       return problem("modelNameOrPath", {ErrorKind::BadInput, "is missing", "", ""});
     const auto directory = find_model(name, hub_cache_directory());
     if (!directory) return problem("modelNameOrPath", directory.error());
-    auto model = layout::read_trained_model(*directory, job_.training.objective == "reward");
+    auto model = layout::read_trained_model(*directory, job_.training);
+    if (!model && model.error().where == "routerAuxLossCoef")
+      return add(Severity::Error, "spec.training.routerAuxLossCoef", model.error().message,
+                 model.error().hint);
     if (!model)  // an error even if files are elsewhere: this file was found
       return add(Severity::Error, "spec.training.modelNameOrPath", model.error().to_string());
     around_.facts.hidden_size = model->hidden_size;

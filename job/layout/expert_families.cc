@@ -344,9 +344,12 @@ void read_deepseek_v2(const json& config, Fields& fields, ModelConfig& out) {
 
   fields.require(!fields.absent("num_experts_per_tok"), "num_experts_per_tok",
                  "is missing; expected the number of experts that a token passes");
-  read_experts(fields, {.count = "n_routed_experts", .count_default = 64, .inner_default = 1407},
+  read_experts(fields,
+               {.count = "n_routed_experts",
+                .count_default = 64,
+                .inner_default = 1407,
+                .can_balance = false},
                out);
-  out.experts.balance = 0;  // its class has no auxiliary loss
   out.experts.rounds_weights = false;
   out.experts.exact_router = true;
   out.experts.scale = fields.number("routed_scaling_factor", 1, kTiny, kFactorMax);
@@ -497,7 +500,7 @@ void read_minimax_m2(const json& config, Fields& fields, ModelConfig& out) {
                                     .per_token = 8},
                         .shared = nullptr},
                        out);
-  no_auxiliary_loss(fields);
+  no_auxiliary_loss(fields, out);
   out.experts.exact_router = false;
   out.experts.normalized = true;
   out.experts.least_sum = 0;

@@ -277,13 +277,16 @@ void read_experts(Fields& fields, const ExpertKeys& keys, ModelConfig& out) {
   fields.require(experts.per_token <= experts.count, per_token,
                  "is above " + std::to_string(experts.count) + ", the number of experts");
   const double balance = fields.number("router_aux_loss_coef", keys.balance, 0, kFactorMax);
-  if (fields.flag("output_router_logits", false)) experts.balance = balance;
+  const bool wanted = fields.flag("output_router_logits", false);
+  experts.can_balance = keys.can_balance;
+  if (wanted && keys.can_balance) experts.balance = balance;
 }
 
 void read_sigmoid_experts(Fields& fields, const SigmoidKeys& keys, ModelConfig& out) {
-  read_experts(fields, keys.experts, out);
+  ExpertKeys plain = keys.experts;
+  plain.can_balance = false;
+  read_experts(fields, plain, out);
   ExpertsConfig& experts = out.experts;
-  experts.balance = 0;
   experts.sigmoid = experts.corrected = experts.exact_router = true;
   experts.rounds_weights = false;
   experts.least_sum = 1e-20;
@@ -324,7 +327,8 @@ void read_first_layers(const json& config, Fields& fields, int64_t fallback, Mod
     out.experts.dense[layer] = types[layer] == "dense";
 }
 
-void no_auxiliary_loss(Fields& fields) {
+void no_auxiliary_loss(Fields& fields, ModelConfig& out) {
+  out.experts.can_balance = false;
   fields.require(!fields.flag("output_router_logits", false), "output_router_logits",
                  "is true; the auxiliary loss of this family is not built");
 }

@@ -97,6 +97,7 @@ struct ExpertKeys {
   int64_t per_token = 2;
   double balance = 0.001;
   const char* per_token_key = "num_experts_per_tok";
+  bool can_balance = true;  ///< false: transformers' class has no auxiliary loss
 };
 
 /// Reads the number of experts, the number per token, their width, and the auxiliary loss, which is
@@ -116,7 +117,7 @@ void read_sigmoid_experts(Fields& fields, const SigmoidKeys& keys, ModelConfig& 
 void read_first_layers(const nlohmann::json& config, Fields& fields, int64_t fallback,
                        ModelConfig& out);
 /// Refuses an auxiliary loss other than that of routing.h.
-void no_auxiliary_loss(Fields& fields);
+void no_auxiliary_loss(Fields& fields, ModelConfig& out);
 
 /// Default sizes of latent attention.
 struct LatentDefaults {

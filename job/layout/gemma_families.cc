@@ -201,10 +201,12 @@ void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
                  "are not built");
   if (!fields.flag("enable_moe_block", false)) return;
   read_experts(fields,
-               {.inner = "moe_intermediate_size", .balance = 0, .per_token_key = "top_k_experts"},
+               {.inner = "moe_intermediate_size",
+                .balance = 0,
+                .per_token_key = "top_k_experts",
+                .can_balance = false},
                out);
   ExpertsConfig& experts = out.experts;
-  experts.balance = 0;  // its class has no auxiliary loss
   experts.normalized = experts.stacked = experts.beside_mlp = true;
   experts.rounds_weights = false;
   out.names.router = "router.proj";

@@ -168,10 +168,10 @@ void read_hunyuan_moe(const json& config, Fields& fields, ModelConfig& out) {
                 .inner = "intermediate_size",
                 .per_token = 1,
                 .balance = 0,
-                .per_token_key = "moe_topk"},
+                .per_token_key = "moe_topk",
+                .can_balance = false},
                out);
   fields.inherit(part);
-  out.experts.balance = 0;  // its class has no auxiliary loss
   out.experts.normalized = true;
   out.experts.shared_inner = out.intermediate_size;
   out.names.router = "mlp.gate.wg";
@@ -315,7 +315,7 @@ void read_ernie_moe(const json& config, Fields& fields, ModelConfig& out) {
                 .per_token = 6,
                 .per_token_key = "moe_k"},
                out);
-  no_auxiliary_loss(fields);
+  no_auxiliary_loss(fields, out);
   ExpertsConfig& experts = out.experts;
   experts.corrected = experts.normalized = experts.exact_router = true;
   experts.least_sum = fields.number("moe_norm_min", 1e-12, 0, 1);
@@ -472,10 +472,14 @@ void read_lfm2(const json& config, Fields& fields, ModelConfig& out) {
 void read_lfm2_moe(const json& config, Fields& fields, ModelConfig& out) {
   fields.require(!fields.absent("layer_types"), "layer_types", "is missing; expected a list");
   read_lfm2_layers(config, fields, "", out);
-  read_experts(fields, {.count_default = 32, .inner_default = 1792, .per_token = 4, .balance = 0},
+  read_experts(fields,
+               {.count_default = 32,
+                .inner_default = 1792,
+                .per_token = 4,
+                .balance = 0,
+                .can_balance = false},
                out);
   ExpertsConfig& experts = out.experts;
-  experts.balance = 0;  // its class has no auxiliary loss
   experts.sigmoid = true;
   experts.corrected = fields.flag("use_expert_bias", true);
   experts.normalized = fields.flag("norm_topk_prob", true);

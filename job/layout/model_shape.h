@@ -119,8 +119,9 @@ struct ExpertsConfig {
   double scale = 1;            ///< factor of the weights
   /// Coefficient of the auxiliary loss that balances the experts' loads; 0: no such loss.
   double balance = 0;
-  bool stacked = false;  ///< one tensor [count, out, in] has gate and up of all, one has down
-  bool turned = false;   ///< stacked tensors are [count, in, out]
+  bool can_balance = false;  ///< transformers' class has that loss
+  bool stacked = false;      ///< one tensor [count, out, in] has gate and up of all, one has down
+  bool turned = false;       ///< stacked tensors are [count, in, out]
   /// Stacked tensors are [count, in, out], with biases, and the columns of gate and up alternate.
   bool alternates = false;
   bool exact_router = false;  ///< its product runs in fp32

@@ -97,6 +97,7 @@ Result<ModelConfig> as_reward_model(ModelConfig model, const std::string& where)
   model.logits_scale = 1;
   model.logits_cap = 0;
   model.experts.balance = 0;  // these classes add no auxiliary loss
+  model.experts.can_balance = false;
   model.names.head = "score";
   return model;
 }

@@ -34,6 +34,8 @@ const std::vector<std::string> kFields = {
     "average_tokens_across_devices",
     "max_grad_norm",
     "label_smoothing_factor",
+    "router_aux_loss_coef",
+    "moe_aux_loss_coef",
     "bf16",
     "fp16",
     "bf16_full_eval",

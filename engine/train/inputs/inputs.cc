@@ -99,8 +99,11 @@ Status read_model(Inputs& in) {
   const auto at_argument = [](const Error& error) {
     return bad_input(error.message, "training." + error.where, error.hint);
   };
-  DSJ_TRY(in.model,
-          layout::read_trained_model(training.model_name_or_path, training.objective == "reward"));
+  auto model = layout::read_trained_model(training.model_name_or_path, training);
+  if (!model)
+    return model.error().where == "routerAuxLossCoef" ? at_argument(model.error())
+                                                      : std::unexpected(model.error());
+  in.model = std::move(*model);
   if (training.lora) {
     PosixFiles files;
     auto lora = weights::resolve_adapter(files, in.model, *training.lora);

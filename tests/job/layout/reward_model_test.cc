@@ -7,7 +7,6 @@
 #include "job/layout/families.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
-#include "job/layout/trained_model.h"
 #include "test_paths.h"
 
 namespace dsj::layout {
@@ -78,15 +77,6 @@ TEST(RewardModel, OfATypeWithoutSuchAClassIsRefused) {
     EXPECT_FALSE(as_reward_model(model, "here"));
   }
   EXPECT_GT(known, 30);
-}
-
-TEST(RewardModel, OtherObjectivesRefuseIt) {
-  const auto refused = read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/preference/reward", false);
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("LlamaForSequenceClassification"), std::string::npos);
-  EXPECT_TRUE(read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/preference/reward", true));
-  EXPECT_TRUE(read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/tiny-llama", true)->scored);
-  EXPECT_FALSE(read_trained_model(DSJ_SOURCE_DIR "/tests/fixtures/tiny-llama", false)->scored);
 }
 
 /// As PEFT does for SEQ_CLS.

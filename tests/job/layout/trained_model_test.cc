@@ -1,0 +1,73 @@
+// The model of a run: config.json, and what the run's arguments change of it.
+#include "job/layout/trained_model.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "job/layout/model_config.h"
+#include "test_paths.h"
+
+namespace dsj::layout {
+namespace {
+
+using nlohmann::json;
+
+const std::string kFixtures = DSJ_SOURCE_DIR "/tests/fixtures/";
+
+TEST(TrainedModel, OnlyObjectiveRewardTakesARewardModel) {
+  const TrainingArgs sft, reward{.objective = "reward"};
+  const auto refused = read_trained_model(kFixtures + "preference/reward", sft);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("LlamaForSequenceClassification"), std::string::npos);
+  EXPECT_TRUE(read_trained_model(kFixtures + "preference/reward", reward));
+  EXPECT_TRUE(read_trained_model(kFixtures + "tiny-llama", reward)->scored);
+  EXPECT_FALSE(read_trained_model(kFixtures + "tiny-llama", sft)->scored);
+}
+
+/// LLaMA-Factory and ms-swift set these two fields of the model's configuration.
+TEST(TrainedModel, TheArgumentIsTheTwoFieldsOfConfigJson) {
+  std::mt19937 random(7);
+  std::set<std::string> with, without;
+  for (const auto& entry : std::filesystem::directory_iterator(kFixtures)) {
+    const std::string directory = entry.path().string();
+    if (!std::filesystem::exists(directory + "/config.json")) continue;
+    json config = json::parse(std::ifstream(directory + "/config.json"));
+    const auto plain = model_config_from_json(config, "config.json");
+    if (!plain || plain->scored) continue;
+    const double coefficient = std::uniform_real_distribution(1e-4, 1.0)(random);
+    TrainingArgs training;
+    training.router_aux_loss_coef = coefficient;
+    const auto model = read_trained_model(directory, training);
+    ASSERT_EQ(model.has_value(), plain->experts.can_balance) << directory;
+    if (!model) {
+      EXPECT_EQ(model.error().where, "routerAuxLossCoef");
+      EXPECT_NE(model.error().message.find(plain->model_type), std::string::npos);
+      without.insert(plain->model_type);
+    } else {
+      json& part = config.contains("text_config") ? config["text_config"] : config;
+      part["output_router_logits"] = true;
+      part["router_aux_loss_coef"] = coefficient;
+      const auto by_file = model_config_from_json(config, "config.json");
+      ASSERT_TRUE(by_file) << directory << by_file.error().to_string();
+      EXPECT_EQ(model->experts.balance, by_file->experts.balance) << directory;
+      EXPECT_EQ(by_file->experts.balance, coefficient) << directory;
+      with.insert(plain->model_type);
+    }
+    training.router_aux_loss_coef = 0;
+    const auto none = read_trained_model(directory, training);
+    ASSERT_TRUE(none) << directory << none.error().to_string();
+    EXPECT_EQ(none->experts.balance, 0);
+  }
+  for (const char* type : {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss"})
+    EXPECT_TRUE(with.contains(type)) << type;
+  for (const char* type : {"deepseek_v3", "ernie4_5_moe", "minimax_m2", "llama"})
+    EXPECT_TRUE(without.contains(type)) << type;
+}
+
+}  // namespace
+}  // namespace dsj::layout
