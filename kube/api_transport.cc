@@ -202,7 +202,7 @@ class ApiTransport final : public Transport {
         {"Host", endpoint_.authority},
         // Some paths (/openid/v1/jwks) have another media type and answer 406 to plain JSON.
         {"Accept", request.accept.empty() ? "application/json, */*;q=0.5" : request.accept},
-        {"User-Agent", "deepspeedjob"}};
+        {"User-Agent", kUserAgent}};
     if (!bearer.token.empty()) out.headers.emplace_back("Authorization", "Bearer " + bearer.token);
     out.headers.insert(out.headers.end(), headers_.begin(), headers_.end());
     if (endpoint_.forwarded() && endpoint_.proxy->user)

@@ -54,7 +54,8 @@ ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cance
       error = from_net(response.error());
     } else if (response->status / 100 == 2) {
       if (response->body.empty()) return Json::object();
-      Json body = parse_answer(response->body);
+      Json body = request.with_managers ? Json::parse(response->body, nullptr, false)
+                                        : parse_answer(response->body);
       if (body.is_discarded()) return std::unexpected(not_json(*response));
       return body;
     } else {
@@ -81,6 +82,11 @@ ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cance
 ApiResult<Json> Client::get(const Resource& resource, const std::string& ns,
                             const std::string& name, const Cancel& cancel) {
   return send({.path = resource.object(ns, name)}, Repeat::Always, cancel);
+}
+
+ApiResult<Json> Client::get_with_managers(const Resource& resource, const std::string& ns,
+                                          const std::string& name, const Cancel& cancel) {
+  return send({.path = resource.object(ns, name), .with_managers = true}, Repeat::Always, cancel);
 }
 
 ApiResult<std::string> Client::list(const Resource& resource, const std::string& ns,

@@ -59,6 +59,9 @@ class Client {
 
   ApiResult<Json> get(const Resource& resource, const std::string& ns, const std::string& name,
                       const Cancel& cancel = {});
+  /// With metadata.managedFields, which all other answers lack.
+  ApiResult<Json> get_with_managers(const Resource& resource, const std::string& ns,
+                                    const std::string& name, const Cancel& cancel = {});
   /// Lists page by page. `item` gets each object once and may store a small part of it; a page is
   /// freed before the next request. Returns the resourceVersion to watch from. Gone: the continue
   /// token expired during the list; discard what `item` got.

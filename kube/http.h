@@ -13,14 +13,19 @@
 
 namespace dsj::kube {
 
+/// User-Agent of all requests. The API server takes it as the field manager of creates, updates and
+/// merge patches.
+inline constexpr char kUserAgent[] = "deepspeedjob";
+
 struct Request {
   std::string method = "GET";
   std::string path;          ///< with the query, escaped: "/api/v1/pods?limit=500"
   std::string content_type;  ///< of the body; empty: no body
   std::string body;
   std::chrono::milliseconds timeout{
-      30'000};         ///< until the answer is complete; for a stream: until its head is
-  std::string accept;  ///< media types; empty: JSON
+      30'000};                 ///< until the answer is complete; for a stream: until its head is
+  std::string accept;          ///< media types; empty: JSON
+  bool with_managers = false;  ///< keep metadata.managedFields of the answer (client.h)
 };
 
 struct Response {

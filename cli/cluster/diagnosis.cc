@@ -49,6 +49,9 @@ constexpr Rule kRules[] = {
      "an admission policy or missing right refuses the pods: see the message"},
     {"Scheduled", "False", "NameTaken", "",
      "another object has a name that the job needs: delete it, or rename the job"},
+    {"Contested", "True", "", "",
+     "another controller and the operator write the same object: exempt objects with the label "
+     "app.kubernetes.io/managed-by=dsj-operator from it"},
     {"Scheduled", "False", "Invalid", "",
      "the API server refuses the pod made of workers.template: correct the field it names"},
     {"Initialized", "False", "ImagePullBackOff", "",

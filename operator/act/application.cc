@@ -28,6 +28,13 @@ std::string uid_of(const Json& object) {
   return json_text(json_child(object, "metadata"), "uid");
 }
 
+/// Whether `found` lacks a label of `wanted`.
+bool labels_differ(const Json& wanted, const Json& found) {
+  for (const auto& [label, value] : json_child(json_child(wanted, "metadata"), "labels").items())
+    if (label_of(found, label.c_str()) != value) return true;
+  return false;
+}
+
 /// The refusal for a name whose object does not belong to this job. The object is not adopted: pods
 /// may belong to it.
 Refusal taken_by_another(const std::string& what, const Json& found, const std::string& job) {
@@ -59,6 +66,7 @@ bool Application::create(const Create& create) {
     ++result.created;
     result.pods += create.kind == "Pod";
     if (create.kind == "ServiceAccount") result.account = uid_of(*made);
+    if (create.kind != "Pod") result.written[{create.kind, create.name}] = {};
     writes_.wrote(create.kind, *made);
     note_admission(create, *made);
     return true;
@@ -99,6 +107,7 @@ void Application::take(const Applied& part) {
   result.pods += part.pods;
   if (result.account.empty()) result.account = part.account;
   if (part.key.run > 0) result.key = part.key;
+  result.written.insert(part.written.begin(), part.written.end());
   result.admitted.insert(part.admitted.begin(), part.admitted.end());
   if (result.create_problem.empty()) result.create_problem = part.create_problem;
   if (part.problem.empty() || !result.problem.empty()) return;
@@ -110,8 +119,32 @@ void Application::take(const Applied& part) {
 
 bool Application::update(const Create& update) {
   if (!allowed()) return false;
-  const auto written = client_.replace(resource_of(update.kind), o_.ns, update.object);
-  if (!written) return failed(written.error(), "update of " + update.kind + " " + update.name);
+  const std::string what = "update of " + update.kind + " " + update.name;
+  const auto found = client_.get_with_managers(resource_of(update.kind), o_.ns, update.name);
+  if (!found) {
+    if (found.error().kind != ApiError::Kind::NotFound) return failed(found.error(), what);
+    writes_.absent(update.kind, o_.ns, update.name, uid_of(update.object));
+    return true;
+  }
+  if (owner_of(*found) != o_.job->uid) {
+    writes_.wrote(update.kind, *found);
+    return true;
+  }
+  std::string field = changed_field(update.kind, *found, update.object);
+  if (field.empty() && labels_differ(update.object, *found)) field = "metadata.labels";
+  if (field.empty()) {
+    writes_.wrote(update.kind, *found);
+    return true;
+  }
+  Json object = update.object;
+  Json metadata = (*found)["metadata"];
+  metadata.erase("managedFields");
+  metadata["labels"].update(update.object["metadata"]["labels"]);
+  object["metadata"] = std::move(metadata);
+  if (!allowed()) return false;
+  const auto written = client_.replace(resource_of(update.kind), o_.ns, object);
+  if (!written) return failed(written.error(), what);
+  result.written[{update.kind, update.name}] = {field, writer_of(*found, field)};
   writes_.wrote(update.kind, *written);
   note_admission(update, *written);
   return true;
@@ -238,10 +271,16 @@ bool Application::existing(const Create& create, const kube::Resource& resource)
   const std::string owner = owner_of(*found);
   if (owner == o_.job->uid) {
     if (create.kind == "ServiceAccount") result.account = uid_of(*found);
+    // Without its labels the watch does not show it.
+    if (content_of(create.kind, create.object) != 0 && labels_differ(create.object, *found))
+      return update(create);
     writes_.wrote(create.kind, *found);
     return true;
   }
   result.refusal = taken_by_another(create.kind + " " + create.name, *found, o_.name);
+  result.refusal->kind = create.kind;
+  result.refusal->name = create.name;
+  result.refusal->uid = uid_of(*found);
   result.problem = result.refusal->message;
   return false;
 }

@@ -28,8 +28,9 @@ class Application {
   /// Runs up to `at_once` tasks at a time, in any order; in order if `at_once` is 1.
   bool carry_out(const std::vector<Task>& tasks, int at_once, const Crew& crew);
   bool create(const Create& create);
-  /// Replaces the version that was observed. An object that cannot be updated now stays as it is;
-  /// the pass continues.
+  /// Restores an object that somebody changed, if it still belongs to the job. Labels, annotations
+  /// and finalizers of others stay. An object that cannot be updated now stays as it is; the pass
+  /// continues.
   bool update(const Create& update);
   /// Marks a node as the settings require. A refusal becomes an event and does not stop the pass.
   /// False if the server did not answer, or if repeated writes by others conflicted.

@@ -24,7 +24,8 @@ struct Applied {
   int pods = 0;  ///< pods created or deleted
   bool status_written = false;
   AdmittedObjects admitted;
-  MadeKey key;          ///< that this pass made
+  MadeKey key;      ///< that this pass made
+  Repairs written;  ///< objects other than pods that this pass created, and those that it restored
   std::string account;  ///< uid of the job's ServiceAccount, if this pass created or found it
 };
 

@@ -75,7 +75,8 @@ class Pass {
   void tidy_replaced();
   void tidy_pods();
   void make_pods();
-  void make_children();
+  void make_children(bool shared_only = false);
+  bool waits_out(const ObjectName& object);
   void replace_disowned();
   void note_pods();
   void pace_pods();
@@ -149,6 +150,7 @@ class Pass {
   std::pair<const PodView*, std::string> silent_pod();
   void initialized_condition();
   void progressing_condition();
+  void contested_condition();
 
   const JobView& job() const { return *o_.job; }
   const jobspec::Job& spec() const { return force_->job; }
@@ -169,6 +171,7 @@ class Pass {
   bool suspend_ = false;
   bool new_revision_ = false;  ///< this pass is the first under the spec in force
   bool creating_ = false;      ///< pods are being created, or wait for the restart's pause
+  bool withheld_ = false;      ///< a missing object waits for its pause (contest.h)
   bool paced_ = false;         ///< missing pods wait for tokens (pod_pace.h)
   int wanted_ = 0;             ///< elastic: number of workers in the last accepted spec
   int spares_ = 0;             ///< elastic: number of pods beyond the gang that request nodes

@@ -4,6 +4,7 @@
 #include "common/json.h"
 #include "operator/decide/fetching.h"
 #include "operator/decide/pass.h"
+#include "operator/observe/pace.h"
 
 namespace dsj::op {
 namespace {
@@ -164,7 +165,30 @@ void Pass::progressing_condition() {
   set("Progressing", false, "NoReport", "agent 0 has not reported since " + to_text(since));
 }
 
+/// Names an object that others keep changing or deleting. Absent if there is none.
+void Pass::contested_condition() {
+  const Contest* worst = nullptr;
+  ObjectName which;
+  for (const auto& [object, contest] : o_.contests) {
+    if (!is_contested(contest, now_) || ended()) continue;
+    due(contest.last + kRowOver);
+    if (worst && contest.repairs <= worst->repairs) continue;
+    worst = &contest;
+    which = object;
+  }
+  if (worst) {
+    return set(kContested, true, worst->repair.field.empty() ? "Deleted" : "Reverted",
+               text_of(which, *worst));
+  }
+  for (const PodView* pod : live()) {
+    if (pod->labelled || pod->deleting_from || ended()) continue;
+    return set(kContested, true, "LabelsChanged", lost_labels_text(pod->name));
+  }
+  std::erase_if(st_.conditions, [](const Condition& one) { return one.type == kContested; });
+}
+
 void Pass::conditions() {
+  contested_condition();
   const bool over = ended();
   if (!is_true(st_.conditions, "Complete")) {
     set("Complete", false, "NotFinished", "");

@@ -1,6 +1,7 @@
 // Which pods a job has, which are missing, and which must be deleted.
 #include <algorithm>
 
+#include "job/contract.h"
 #include "operator/decide/pass.h"
 #include "operator/decide/pod_pace.h"
 #include "operator/observe/child_content.h"
@@ -69,16 +70,36 @@ void Pass::tidy_gangs(const std::string& keep) {
   }
 }
 
-void Pass::make_children() {
+/// Whether an object that others keep changing must not be restored yet.
+bool Pass::waits_out(const ObjectName& object) {
+  const auto found = o_.contests.find(object);
+  if (found == o_.contests.end()) return false;
+  const Time from = restorable_from(found->second);
+  if (from <= now_) return false;
+  due(from);
+  return true;
+}
+
+/// `shared_only`: only makes what is missing of what every gang of the job uses: no ConfigMap of a
+/// spec, no group.
+void Pass::make_children(bool shared_only) {
   auto objects = render_config(o_, *force_);
   if (auto group = render_gang(job(), *force_, gang())) objects.push_back(std::move(*group));
+  if (shared_only)
+    std::erase_if(objects, [&](const Create& one) { return one.name != shared_name(o_.name); });
   for (Create& create : objects) {
     const auto child = std::ranges::find_if(o_.children, [&](const ChildView& entry) {
       return entry.kind == create.kind && entry.name == create.name && entry.owner_uid == job().uid;
     });
+    const bool changed = child != o_.children.end() &&
+                         ((!child->labelled && child->content != 0) ||
+                          differs(*child, content_of(create.kind, create.object), o_.admitted));
+    if (child != o_.children.end() && (!changed || shared_only)) continue;
+    const bool waits = waits_out({create.kind, create.name});
     if (child == o_.children.end()) {
-      plan_.creates.push_back(std::move(create));
-    } else if (differs(*child, content_of(create.kind, create.object), o_.admitted)) {
+      withheld_ |= waits;
+      if (!waits) plan_.creates.push_back(std::move(create));
+    } else if (!waits) {
       create.object["metadata"]["resourceVersion"] = child->resource_version;
       create.object["metadata"]["uid"] = child->uid;
       plan_.updates.push_back(std::move(create));
@@ -120,6 +141,7 @@ void Pass::make_pods() {
                          });
   if (empty.empty() || only_done) return;
   creating_ = true;
+  if (withheld_) return;  // a pod without its NetworkPolicy is open
   // After a charged restart, no pod is created before its pause is over.
   if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
     return due(*st_.restarts.not_before);

@@ -44,7 +44,14 @@ Pass::Drained Pass::drained() {
   if (agent.stop_step && agent.saved_step && *agent.saved_step >= *agent.stop_step) {
     return Drained::Saved;
   }
-  if (now_ >= deadline) return Drained::NotSaved;
+  if (now_ >= deadline) {
+    // Agent 0 could not report, for example because its account was deleted. Another agent knows.
+    const bool saved = std::ranges::any_of(pods_, [&](const PodView* pod) {
+      return is_preempted(*pod) && pod->termination->step &&
+             pod->termination->attempt.value_or(0) == agent.attempt;
+    });
+    return saved ? Drained::Saved : Drained::NotSaved;
+  }
   due(deadline);
   return Drained::No;
 }
@@ -76,6 +83,7 @@ void Pass::suspend() {
   if (reason != "Saved" && reason != "NotSaved") {
     const Drained state = drained();
     if (state == Drained::No) {
+      make_children(true);  // without them agent 0 cannot report that the step is saved
       set("Suspended", false, "Suspending", "all ranks save one step, then the pods are deleted");
       return;
     }
@@ -106,7 +114,7 @@ void Pass::roll() {
     set("Restarting", true, "SpecChanged",
         "revision " + st_.revision + " starts when all ranks have saved one step");
   }
-  if (state == Drained::No) return;
+  if (state == Drained::No) return make_children(true);
   for (const PodView* pod : pods_) {
     if (!goes_on(*pod)) remove(*pod);
   }

@@ -184,7 +184,7 @@ std::optional<std::string> Cache::put(const std::string& kind, const Json& objec
     slot = std::move(job);
     return tell ? std::optional(key) : std::nullopt;
   }
-  const std::string name = label_of(object, contract::kLabelJobName);
+  const std::string name = job_of(object);
   if (name.empty()) return std::nullopt;
   const std::string key = key_of(ns_of(object), name);
   if (kind == "Pod") {
@@ -195,6 +195,7 @@ std::optional<std::string> Cache::put(const std::string& kind, const Json& objec
         older(pod->resource_version, slot->second.resource_version)) {
       return std::nullopt;
     }
+    entries_[key].strayed.erase(pod->name);
     slot->second = std::move(*pod);
     return key;
   }
@@ -239,11 +240,15 @@ void Cache::remove(const std::string& kind, const Json& object) {
       nodes_.erase(name_of(object));
       return;
     }
-    key = kind == contract::kKind
-              ? key_of(ns_of(object), name_of(object))
-              : key_of(ns_of(object), label_of(object, contract::kLabelJobName));
+    key = kind == contract::kKind ? key_of(ns_of(object), name_of(object))
+                                  : key_of(ns_of(object), job_of(object));
     const auto found = entries_.find(key);
     if (found == entries_.end()) return;
+    // A watch reports an object that lost its labels as deleted. A deletion of a pod sets a time.
+    if (kind == "Pod" && !object.at("metadata").contains("deletionTimestamp") &&
+        found->second.strayed.size() < kStrayedMax) {
+      found->second.strayed.insert(name_of(object));
+    }
     erase(found->second, kind, name_of(object), [&](const auto& view) { return view.uid == uid; });
     if (found->second.empty()) entries_.erase(found);
   }
@@ -383,6 +388,7 @@ Observed Cache::observe(const std::string& key) const {
       observed.nodes[name] = node->second;
   }
   for (const auto& [name, child] : found->second.children) observed.children.push_back(child);
+  observed.strayed.assign(found->second.strayed.begin(), found->second.strayed.end());
   return observed;
 }
 
@@ -455,6 +461,14 @@ void Cache::absent(const std::string& kind, const std::string& ns, const std::st
     }
   }
   for (const std::string& key : tell) changed_(key);
+}
+
+void Cache::forget_strayed(const std::string& key, const std::string& pod) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return;
+  found->second.strayed.erase(pod);
+  if (found->second.empty()) entries_.erase(found);
 }
 
 void Cache::forget_job(const std::string& key) {

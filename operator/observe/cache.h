@@ -21,6 +21,9 @@ namespace dsj::op {
 std::string key_of(const std::string& ns, const std::string& name);
 std::pair<std::string, std::string> split_key(const std::string& key);
 
+/// More pods of a job than these are not followed when they leave the watch.
+inline constexpr size_t kStrayedMax = 16;
+
 class Cache final : public Writes {
  public:
   /// `changed` is called with the key of every job that may need a pass. It must not call back into
@@ -52,12 +55,15 @@ class Cache final : public Writes {
               const std::string& uid) override;
   /// Removes a job after the server answered that it does not exist.
   void forget_job(const std::string& key);
+  /// Forgets that a pod left the watch (observed.h): the server has it no longer.
+  void forget_strayed(const std::string& key, const std::string& pod);
 
  private:
   struct Entry {
     std::optional<JobView> job;
     std::map<std::string, PodView> pods;
     std::map<std::string, ChildView> children;
+    std::set<std::string> strayed;
     bool empty() const { return !job && pods.empty() && children.empty(); }
   };
   class KindSink;

@@ -30,21 +30,36 @@ json field(const json& object, const char* name) {
 
 }  // namespace
 
-size_t content_of(const std::string& kind, const json& object) {
-  json content;
+json maintained(const std::string& kind, const json& object) {
   if (kind == "Service") {
     const json spec = field(object, "spec");
-    content = only(spec, {"clusterIP", "publishNotReadyAddresses", "selector"});
+    json content = only(spec, {"clusterIP", "publishNotReadyAddresses", "selector"});
     content["ports"] = each_only(field(spec, "ports"), {"name", "port"});
-  } else if (kind == "Role") {
-    content = field(object, "rules");
-  } else if (kind == "RoleBinding") {
-    content = each_only(field(object, "subjects"), {"kind", "name", "namespace"});
-  } else if (kind == "NetworkPolicy") {
-    content = field(object, "spec");
-  } else {
-    return 0;
+    return {{"spec", std::move(content)}};
   }
+  if (kind == "Role") return {{"rules", field(object, "rules")}};
+  if (kind == "RoleBinding")
+    return {{"subjects", each_only(field(object, "subjects"), {"kind", "name", "namespace"})}};
+  if (kind == "NetworkPolicy") return {{"spec", field(object, "spec")}};
+  return nullptr;
+}
+
+std::string changed_field(const std::string& kind, const json& found, const json& wanted) {
+  const json changes = json::diff(maintained(kind, found), maintained(kind, wanted));
+  if (changes.empty()) return {};
+  std::string path;
+  const json::json_pointer pointer(changes[0]["path"].get<std::string>());
+  for (auto at = pointer; !at.empty(); at.pop_back()) {
+    const std::string& part = at.back();
+    const bool in_list = part == "-" || part.find_first_not_of("0123456789") == std::string::npos;
+    path = in_list ? "" : part + (path.empty() ? "" : "." + path);  // ends at the list
+  }
+  return path;
+}
+
+size_t content_of(const std::string& kind, const json& object) {
+  const json content = maintained(kind, object);
+  if (content.is_null()) return 0;
   const size_t hash =
       std::hash<std::string>()(content.dump(-1, ' ', false, json::error_handler_t::replace));
   return hash == 0 ? 1 : hash;

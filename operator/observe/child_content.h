@@ -8,10 +8,17 @@
 
 namespace dsj::op {
 
-/// A hash of the maintained fields of an object. It is the same for the object as rendered and as
-/// an API server completes it. 0 if objects of this kind are not compared: a ConfigMap is
+/// The maintained fields of an object; null if objects of this kind are not compared: a ConfigMap is
 /// immutable, a pod is replaced by its revision, and other controllers add to a ServiceAccount.
-/// Valid within one process.
+nlohmann::json maintained(const std::string& kind, const nlohmann::json& object);
+/// The first maintained field that differs from `wanted`, such as "spec.selector.app"; empty if
+/// none does.
+std::string changed_field(const std::string& kind, const nlohmann::json& found,
+                          const nlohmann::json& wanted);
+
+/// A hash of the maintained fields of an object. It is the same for the object as rendered and as
+/// an API server completes it. 0 if objects of this kind are not compared. Valid within one
+/// process.
 size_t content_of(const std::string& kind, const nlohmann::json& object);
 
 }  // namespace dsj::op

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "common/cut_text.h"
+#include "operator/observe/contest.h"
 
 namespace dsj::op {
 namespace {
@@ -101,6 +102,8 @@ const std::vector<ConditionKind>& condition_kinds() {
         {"NoReport", Tell::Warning},
         {"NoSteps", Tell::No},
         {"NotRunning", Tell::No}}},
+      {kContested,
+       {{"Reverted", Tell::Warning}, {"Deleted", Tell::Warning}, {"LabelsChanged", Tell::Warning}}},
       {"Complete", {{"NotFinished", Tell::No}, {"Completed", Tell::Normal}}},
       {"Failed",
        {{"NotFinished", Tell::No},

@@ -251,13 +251,29 @@ const Json* controller_of(const Json& object) {
   return nullptr;
 }
 
+const Json* job_that_controls(const Json& object) {
+  const Json* owner = controller_of(object);
+  if (!owner || json_text(*owner, "kind") != jobspec::kKind) return nullptr;
+  const std::string group = std::string(contract::kGroup) + "/";
+  return json_text(*owner, "apiVersion").starts_with(group) ? owner : nullptr;
+}
+
+/// Whether it has its job's name and the operator's as labels.
+bool is_labelled(const Json& object) {
+  return label_of(object, contract::kLabelJobName) == job_of(object) &&
+         label_of(object, contract::kLabelManagedBy) == contract::kOperatorManager;
+}
+
 }  // namespace
 
+std::string job_of(const Json& object) {
+  const Json* owner = job_that_controls(object);
+  return owner ? json_text(*owner, "name") : label_of(object, contract::kLabelJobName);
+}
+
 std::string owner_of(const Json& object) {
-  const Json* owner = controller_of(object);
-  if (!owner || json_text(*owner, "kind") != jobspec::kKind) return {};
-  const std::string version = json_text(*owner, "apiVersion");
-  return version.starts_with(std::string(contract::kGroup) + "/") ? json_text(*owner, "uid") : "";
+  const Json* owner = job_that_controls(object);
+  return owner ? json_text(*owner, "uid") : "";
 }
 
 bool has_controller(const Json& object) {
@@ -390,6 +406,8 @@ std::optional<PodView> pod_view(const Json& object) {
   if (pod.ended() && !pod.termination && pod.message.empty())
     pod.message = failed_init(json_child(object, "spec"), inits);
   if (!pod.node.empty()) pod.scheduled = true;
+  pod.labelled = is_labelled(object) &&
+                 label_of(object, contract::kLabelReplicaIndex) == std::to_string(pod.worker);
   return pod;
 }
 
@@ -424,6 +442,7 @@ ChildView child_view(const Json& object) {
           .spec_text = json_text(data, jobspec::kStoredSpec),
           .config_text = json_text(data, kDsConfigKey),
           .template_text = json_text(data, jobspec::kStoredTemplate),
+          .labelled = is_labelled(object),
           .key_set = label_of(object, contract::kLabelKeys),
           .created = time_from_text(json_text(metadata, "creationTimestamp"))};
 }

@@ -12,6 +12,7 @@
 
 #include "job/report/status.h"
 #include "operator/observe/acceptance.h"
+#include "operator/observe/contest.h"
 #include "operator/observe/node_mark.h"
 #include "operator/observe/times.h"
 
@@ -97,6 +98,8 @@ struct PodView {
       termination;                      ///< of the worker's container, or of a failed initializer
   std::string reason, message;          ///< of the pod, such as "Evicted" or "NodeLost"
   std::vector<std::string> conditions;  ///< types of the conditions that are True
+  /// It has the labels by which the watch, the Service and the NetworkPolicy select it.
+  bool labelled = true;
 
   bool ended() const { return phase == Phase::Succeeded || phase == Phase::Failed; }
 };
@@ -107,8 +110,9 @@ struct ChildView {
   std::string revision, resource_version;
   /// In the job's ConfigMaps: the accepted spec, and the texts that it refers to.
   std::string spec_text, config_text, template_text;
-  size_t content = 0;   ///< child_content.h
-  std::string key_set;  ///< of an older operator's ConfigMap of keys; empty for other objects
+  bool labelled = true;  ///< it has the labels by which watches and the job's user find it
+  size_t content = 0;    ///< child_content.h
+  std::string key_set;   ///< of an older operator's ConfigMap of keys; empty for other objects
   std::optional<Time> created = {};
 };
 
@@ -129,6 +133,8 @@ using AdmittedObjects = std::map<std::pair<std::string, std::string>, Admitted>;
 struct Refusal {
   std::string reason;  ///< conditions.h: QuotaExceeded, Forbidden, NameTaken, Invalid
   std::string message;
+  /// If the name is taken: whose object has it.
+  std::string kind = {}, name = {}, uid = {};
 };
 
 /// The operator's options that affect a job's objects.
@@ -183,6 +189,9 @@ struct Observed {
   PodWords words;    ///< as of the last time that a plan requested them
   Time pods_full{};  ///< when the token bucket for its pods is full again (pod_pace.h)
   AdmittedObjects admitted;
+  Contests contests;
+  /// Pods that left the watch although the API server did not begin to delete them.
+  std::vector<std::string> strayed;
   MadeKey unused_key;      ///< made by an earlier pass that could create no pod with it
   std::string token_keys;  ///< the cluster's public keys (a JWKS); empty if they cannot be read
   Settings settings;
@@ -219,6 +228,8 @@ inline constexpr std::chrono::seconds kWordsAge{300};
 NodeView node_view(const Json& object);
 /// A label's value; empty if the object does not have the label.
 std::string label_of(const Json& object, const char* name);
+/// Name of the job that an object belongs to: of the DeepSpeedJob that controls it, else of its label.
+std::string job_of(const Json& object);
 /// uid of the DeepSpeedJob that controls the object; empty if none does.
 std::string owner_of(const Json& object);
 /// Whether the object has a controlling owner of any kind.

@@ -18,7 +18,9 @@ namespace {
 
 /// How often to check whether the cause of a refusal has gone: a missing ConfigMap or template, or
 /// an old API server.
-constexpr Milliseconds kLookAgain{15'000};
+constexpr Milliseconds kLookAgain{10'000};
+/// How often to check whether an object of somebody else still has the name that a job needs.
+constexpr Milliseconds kLookAtName{3'000};
 
 /// True if the job has no pods yet: its first status is written before its first pod, with the
 /// resource version that the pass decided on as precondition.
@@ -129,7 +131,7 @@ bool Controller::confirm(const std::string& key, Observed& observed) {
 /// Reads the job's pods from the server before a decision relies on a missing pod. Otherwise a
 /// worker could get a second pod, or a job that trains could be reported as suspended. This takes a
 /// tenth of a second, because a server that lists from its cache waits until that is fresh.
-bool Controller::look_at_pods(Observed& observed) {
+bool Controller::look_at_pods(const std::string& key, Observed& observed) {
   std::vector<PodView> pods;
   const kube::ListOptions select{.label_selector =
                                      std::string(contract::kLabelJobName) + "=" + observed.name};
@@ -138,8 +140,35 @@ bool Controller::look_at_pods(Observed& observed) {
         cache_.wrote("Pod", object);
         if (auto pod = pod_view(object)) pods.push_back(std::move(*pod));
       });
-  if (listed) observed.pods = std::move(pods);
-  return listed.has_value();
+  if (!listed) return false;
+  // Somebody may have changed the label of a pod.
+  std::vector<std::string> others = observed.strayed;
+  for (const PodView& pod : observed.pods) {
+    const bool missing = std::ranges::count(pods, pod.name, &PodView::name) == 0;
+    if (missing && others.size() < 2 * kStrayedMax) others.push_back(pod.name);
+  }
+  for (const std::string& name : others) {
+    if (std::ranges::count(pods, name, &PodView::name) > 0) continue;
+    const auto found = client_.get(kube::resources::pods(), observed.ns, name);
+    if (!found && found.error().kind != kube::ApiError::Kind::NotFound) return false;
+    auto pod = found ? pod_view(*found) : std::nullopt;
+    if (pod && pod->owner_uid == observed.job->uid) {
+      pods.push_back(std::move(*pod));
+    } else {
+      cache_.forget_strayed(key, name);
+    }
+  }
+  observed.pods = std::move(pods);
+  return true;
+}
+
+/// Whether the object whose name the job needs is still there. If the server cannot be asked, the
+/// pass finds out.
+bool Controller::still_taken(const Observed& observed) {
+  if (!observed.job || !observed.refusal || observed.refusal->uid.empty()) return false;
+  const Refusal& refusal = *observed.refusal;
+  const auto found = client_.get(resource_of(refusal.kind), observed.ns, refusal.name);
+  return found && json_text(json_child(*found, "metadata"), "uid") == refusal.uid;
 }
 
 /// The ds_config in the ConfigMap that configFrom names; nullopt if none is named or it cannot be
@@ -281,6 +310,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed, Time wal
   observed.words = memory.words;
   observed.pods_full = memory.pods_full;
   observed.unused_key = memory.unused_key;
+  observed.contests = memory.contests;
   const std::lock_guard lock(mutex_);
   memory_[key] = std::move(memory);
   return true;
@@ -329,8 +359,17 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
   };
   Plan plan = decide();
   if (rests_on_missing_pods(observed, plan)) {
-    if (!look_at_pods(observed)) return again(Milliseconds(0));
+    if (!look_at_pods(key, observed)) return again(Milliseconds(0));
     plan = decide();
+  }
+  const bool taken = (!plan.creates.empty() || !plan.pods.empty()) && still_taken(observed);
+  if (taken) {  // the spec's ConfigMap is stored, because the status refers to it
+    std::erase_if(plan.creates, [&](const Create& one) {
+      return one.kind != "ConfigMap" || one.name == observed.refusal->name;
+    });
+    plan.pods.clear();
+    plan.key.reset();
+    if (plan.status == observed.job->own_status) plan.status = nullptr;  // it was for the key
   }
   // A pass can take long: it ends early if its job is suspended, edited or deleted meanwhile.
   auto overtaken = [&] { return observed.job && !cache_.is_current(*observed.job); };
@@ -345,6 +384,10 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
       (!observed.refusal || observed.refusal->message != applied.refusal->message);
   if (observed.job) {
     const std::lock_guard lock(mutex_);
+    Contests& contests = memory_[key].contests;
+    for (const auto& [object, repair] : applied.written)
+      note_repair(contests, object, repair, wall);
+    for (const Delete& entry : plan.deletes) contests.erase({entry.kind, entry.name});
     for (const auto& [object, admitted] : applied.admitted)
       memory_[key].admitted[object] = admitted;
     if (applied.key.run > 0 && applied.status_written) memory_[key].unused_key = applied.key;
@@ -356,7 +399,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
     auto& refusal = memory_[key].refusal;
     // A refusal is kept until a create succeeds or none is planned.
     if (applied.refusal) refusal = applied.refusal;
-    if (applied.created > 0 || (plan.creates.empty() && plan.pods.empty())) {
+    if (!taken && (applied.created > 0 || (plan.creates.empty() && plan.pods.empty()))) {
       if (!applied.refusal && refusal) queue_.add(key, started);  // the status still shows it
       if (!applied.refusal) refusal.reset();
     }
@@ -372,9 +415,14 @@ void Controller::pass(const std::string& key, Milliseconds queued, const kube::C
       if (live) cache_.wrote(jobspec::kKind, *live);
       if (!live && live.error().kind == kube::ApiError::Kind::NotFound) cache_.forget_job(key);
     }
-    return again(refusal_is_new ? Milliseconds(0) : applied.retry_after);
+    again(refusal_is_new ? Milliseconds(0) : applied.retry_after);
+    // No watch shows the object of somebody else.
+    if (applied.refusal && !applied.refusal->uid.empty() && !refusal_is_new)
+      queue_.add(key, clock.monotonic() + kLookAtName);
+    return;
   }
   queue_.finish(key, clock.monotonic());
+  if (taken) queue_.add(key, started + kLookAtName);
   if (!plan.ask.empty()) {
     read_words(key, observed, plan.ask, wall);
     queue_.add(key, started);

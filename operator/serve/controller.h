@@ -70,6 +70,7 @@ class Controller {
     PodWords words;
     Time pods_full{};
     MadeKey unused_key;
+    Contests contests;
   };
 
   static ControllerOptions completed(ControllerOptions options);
@@ -77,7 +78,8 @@ class Controller {
   void note_create_problem(const std::string& key, Applied& applied);
   void tell_stalled(const std::string& key, const std::string& why, Time wall);
   bool confirm(const std::string& key, Observed& observed);
-  bool look_at_pods(Observed& observed);
+  bool look_at_pods(const std::string& key, Observed& observed);
+  bool still_taken(const Observed& observed);
   bool look(const std::string& key, Observed& observed, Time wall);
   bool judge_spec(const std::string& key, Observed& observed, Time wall, bool& tried);
   std::optional<std::optional<ChildView>> kept_spec(const Observed& observed,

@@ -188,14 +188,23 @@ class FakeApiServer::Stream final : public LineStream {
       at_ = change.version;
       if (change.collection != target_.served->resource.collection("") ||
           (!target_.ns.empty() &&
-           change.object->at("metadata").value("namespace", "") != target_.ns) ||
-          !selected(*change.object, target_.query)) {
+           change.object->at("metadata").value("namespace", "") != target_.ns)) {
         continue;
       }
+      // An object that leaves the selection is deleted as it was, one that enters is added.
+      const bool is = selected(*change.object, target_.query);
+      const bool was = change.before && selected(*change.before, target_.query);
+      if (!is && !was) continue;
+      if (!is) {
+        Json left = *change.before;
+        left["metadata"]["resourceVersion"] = std::to_string(at_);
+        return Json({{"type", "DELETED"}, {"object", left}}).dump();
+      }
+      const string type = change.before && !was ? "ADDED" : change.type;
       const Json shown =
           table_ ? server_.table_of(*target_.served, {*change.object}, std::to_string(at_))
                  : *change.object;
-      return Json({{"type", change.type}, {"object", shown}}).dump();
+      return Json({{"type", type}, {"object", shown}}).dump();
     }
     return std::nullopt;
   }
@@ -289,8 +298,9 @@ std::shared_ptr<const Json> FakeApiServer::find(const Target& target) const {
 }
 
 void FakeApiServer::record(const Target& target, const string& type,
-                           std::shared_ptr<const Json> object) {
-  history_.push_back({version_, target.served->resource.collection(""), type, std::move(object)});
+                           std::shared_ptr<const Json> object, std::shared_ptr<const Json> before) {
+  history_.push_back({version_, target.served->resource.collection(""), type, std::move(object),
+                      std::move(before)});
   changed_.notify_all();
 }
 
@@ -413,6 +423,7 @@ Response FakeApiServer::store(const Target& target, Json object, const Json* bef
   }
   metadata["resourceVersion"] = std::to_string(++version_);
   const auto stored = std::make_shared<const Json>(std::move(object));
+  const auto earlier = find(target);
   objects_[target.served->resource.collection("")][target.ns + "/" + target.name] = stored;
   if (!before && target.served->resource.kind == "CustomResourceDefinition") {
     serve_definition(*stored);
@@ -424,7 +435,7 @@ Response FakeApiServer::store(const Target& target, Json object, const Json* bef
     erase(target);
     return ok(*stored);
   }
-  record(target, before ? "MODIFIED" : "ADDED", stored);
+  record(target, before ? "MODIFIED" : "ADDED", stored, before ? earlier : nullptr);
   return ok(*stored, before ? 200 : 201);
 }
 

@@ -83,6 +83,7 @@ class FakeApiServer final : public Transport {
     std::string collection;  ///< of all namespaces
     std::string type;
     std::shared_ptr<const Json> object;
+    std::shared_ptr<const Json> before = nullptr;  ///< of a change
   };
   /// What a request's path and query mean.
   struct Target {
@@ -108,7 +109,8 @@ class FakeApiServer final : public Transport {
   Response store(const Target& target, Json object, const Json* before);
   std::shared_ptr<const Json> find(const Target& target) const;
   void erase(const Target& target);
-  void record(const Target& target, const std::string& type, std::shared_ptr<const Json> object);
+  void record(const Target& target, const std::string& type, std::shared_ptr<const Json> object,
+              std::shared_ptr<const Json> before = nullptr);
   static std::string key(const Target& target);
   std::string stamp(std::chrono::seconds later) const;
 

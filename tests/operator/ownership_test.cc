@@ -1,58 +1,27 @@
 // The operator changes and deletes only what belongs to its jobs, whatever names and labels the objects of others
 // have. That each request names the object's uid is checked in all simulations (job_run.cc).
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
 #include "job/contract.h"
-#include "tests/kube/fake_api_server.h"
-#include "tests/operator/sim/sim_operator.h"
-#include "tests/operator/world.h"
+#include "tests/operator/one_job.h"
 
 namespace dsj::op::testing {
 namespace {
-
-using kube::testing::FakeApiServer;
 
 constexpr const char* kOwnedKinds[] = {"Secret",         "ConfigMap", "Service",
                                        "ServiceAccount", "Role",      "RoleBinding",
                                        "NetworkPolicy",  "PodGroup",  "Pod"};
 
-/// A server, and one job with an operator.
-struct OneJob {
-  OneJob() {
-    spdlog::set_level(spdlog::level::off);
-    server.serve(jobs_resource(), true);
-    server.serve(pod_groups_resource(), true);
-    server.set_wall([this] { return std::chrono::floor<Seconds>(clock.at()); });
-  }
-  void submit() {
-    Json spec = quick_spec();
-    spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
-    ASSERT_TRUE(user.create(jobs_resource(), "n",
-                            {{"apiVersion", jobspec::kApiVersion},
-                             {"kind", jobspec::kKind},
-                             {"metadata", {{"name", "j"}, {"namespace", "n"}}},
-                             {"spec", spec}}));
-    op.emplace(server, clock, chance, nullptr);
-  }
-  void turns(int count) {
-    for (int i = 0; i < count; ++i) {
-      clock.now += Seconds(1);
-      op->turn();
-    }
-  }
-
-  FakeApiServer server;
-  sim::SimClock clock;
-  sim::Chance chance{1};
-  kube::Client user{server, clock, {.attempts = 1}};
-  std::optional<sim::SimOperator> op;
-};
+Json in_a_gang() {
+  Json spec = quick_spec();
+  spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
+  return spec;
+}
 
 /// The names that the operator gives to its objects.
 std::vector<std::pair<std::string, Json>> names_of_a_job() {
   OneJob one;
-  one.submit();
+  one.submit(in_a_gang());
   one.turns(10);
   std::vector<std::pair<std::string, Json>> all;
   for (const char* kind : kOwnedKinds) {
@@ -97,7 +66,7 @@ TEST(Ownership, WhatBelongsToOthersIsNeitherChangedNorDeleted) {
       object["metadata"]["ownerReferences"] = stranger.owners;
       const auto resource = resource_of(kind);
       const Json before = *one.user.create(resource, "n", object);
-      one.submit();
+      one.submit(in_a_gang());
       one.turns(15);
       ASSERT_TRUE(one.user.remove(jobs_resource(), "n", "j"));
       one.turns(15);

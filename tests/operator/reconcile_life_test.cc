@@ -40,6 +40,39 @@ TEST(Suspend, PodsGoOnlyWhenTheStepIsSaved) {
   EXPECT_EQ(world.status().replicas, 0);
 }
 
+/// Without its Role agent 0 cannot report the saved step, and the job would lose it.
+TEST(Suspend, WhatTheJobNeedsIsRestoredWhileItsRanksSave) {
+  for (const bool suspends : {true, false}) {
+    World world;
+    world.to_running();
+    suspends ? world.edit("/suspend", true) : world.edit("/workers/replicas", 3);
+    world.settle();
+    const size_t before = world.o.children.size();
+    std::erase_if(world.o.children, [](const ChildView& child) {
+      return child.kind == "Role" || child.kind == "ServiceAccount";
+    });
+    world.settle();
+    EXPECT_EQ(world.o.children.size(), before);
+  }
+}
+
+/// Agent 0 lost its account and cannot report. Another agent's last message says that every rank saved.
+TEST(Suspend, WhatAnotherAgentSavedIsNotCalledLost) {
+  for (const int64_t attempt : {0, 1}) {
+    World world;
+    world.to_running();
+    world.edit("/suspend", true);
+    world.settle();
+    world.end(world.pod(1), contract::kExitPreempted, contract::kReasonPreempted, 7);
+    world.pod(1).termination->attempt = attempt;  // of another attempt it means nothing
+    world.settle();
+    EXPECT_EQ(world.condition("Suspended"), "False Suspending");
+    world.now += Seconds(3600);
+    world.pass();
+    EXPECT_EQ(world.condition("Suspended"), attempt == 1 ? "False Saved" : "False NotSaved");
+  }
+}
+
 TEST(Suspend, EndedAgentsWaitForTheReport) {
   World world;
   world.to_running();

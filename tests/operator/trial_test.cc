@@ -176,10 +176,10 @@ TEST_F(TrialTest, ARefusedJobMakesNothingAndIsPutToTheServerAgain) {
   EXPECT_TRUE(is_true(status().conditions, "Stalled"));
   EXPECT_EQ(count(kube::resources::pods()), 0u);
   EXPECT_EQ(count(kube::resources::services()), 0u);
-  EXPECT_GE(server.asked.size(), 2u);
-  EXPECT_LE(server.asked.size(), 3u) << "every 15 s";
+  EXPECT_GE(server.asked.size(), 3u);
+  EXPECT_LE(server.asked.size(), 5u) << "every 10 s";
   server.status = 201;  // an upgrade of the cluster
-  turns(20);
+  turns(12);
   EXPECT_THAT(accepted(), StartsWith("True "));
   EXPECT_EQ(count(kube::resources::pods()), 2u);
 }
