@@ -5,7 +5,11 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "job/contract.h"
+#include "job/join_keys.h"
+#include "operator/observe/own_status.h"
+#include "operator/render/render_config.h"
 #include "tests/operator/sim/job_run.h"
 #include "tests/operator/sim/sim_operator.h"
 
@@ -63,17 +67,78 @@ class Strangers {
     return count;
   }
   /// kubectl delete pod, at once.
-  void remove_worker_zero() {
+  void remove_worker_zero() { remove_worker(0); }
+  void remove_worker(int worker) {
     for (const auto& object : server_.shown(resource_of("Pod"))) {
-      if (label_of(*object, contract::kLabelReplicaIndex) != "0") continue;
+      if (label_of(*object, contract::kLabelReplicaIndex) != std::to_string(worker)) continue;
       kube::DeleteOptions options;
       options.grace_seconds = 0;
       (void)user_->remove(resource_of("Pod"), kNamespace, (*object)["metadata"]["name"], options);
     }
   }
   int turns() const { return turn_; }
+  bool trains() const {
+    const auto jobs = server_.shown(jobs_resource());
+    return !jobs.empty() && json_text(json_child(*jobs[0], "status"), "phase") == "Running";
+  }
+  std::set<std::string> pods() const {
+    std::set<std::string> all;
+    for (const auto& pod : server_.shown(resource_of("Pod"))) all.insert((*pod)["metadata"]["uid"]);
+    return all;
+  }
+
+  /// What the operator of the release before would have made: a set of keys is a ConfigMap with the
+  /// authorities, which all pods mount, and a Secret for each of four slots. Then this operator takes
+  /// over.
+  void upgrade() {
+    const Json metadata = {{"namespace", kNamespace}};
+    for (const auto& object : server_.shown(resource_of("Secret")))
+      (void)user_->remove(resource_of("Secret"), kNamespace, (*object)["metadata"]["name"]);
+    const auto job = server_.shown(jobs_resource())[0];
+    JobView view = job_view(*job);
+    Json map = {{"apiVersion", "v1"},
+                {"kind", "ConfigMap"},
+                {"metadata", metadata_of(view, "j-keys-1")},
+                {"data", {{"authority-0.pem", "PEM"}}}};
+    map["metadata"]["labels"][contract::kLabelKeys] = "1";
+    EXPECT_TRUE(user_->create(resource_of("ConfigMap"), kNamespace, map));
+    EXPECT_TRUE(user_->create(resource_of("Secret"), kNamespace,
+                              {{"apiVersion", "v1"},
+                               {"kind", "Secret"},
+                               {"type", contract::kKeySecretType},
+                               {"metadata", metadata_of(view, "j-dsj-key-1-0")}}));
+    for (const auto& pod : server_.shown(resource_of("Pod")))
+      server_.edit(resource_of("Pod"), kNamespace, (*pod)["metadata"]["name"], as_before);
+    server_.edit(jobs_resource(), kNamespace, "j", [](Json& object) {
+      object["status"].erase(kKeyRun);
+      object["status"].erase(kKeyUid);
+    });
+    operator_.emplace(server_, clock_, chance_, nullptr);
+    operator_->transport.watch_writes = [this](const kube::Request& request) {
+      job_->observe_write(request);
+    };
+  }
 
  private:
+  static void as_before(Json& pod) {
+    Json& container = pod["spec"]["containers"][0];
+    Json env = Json::array({{{"name", "DSJ_JOIN_TLS"}, {"value", "true"}}});
+    for (const Json& entry : container["env"])
+      if (entry["name"] != contract::kEnvJoinRun && entry["name"] != contract::kEnvJoinAuthority)
+        env.push_back(entry);
+    container["env"] = env;
+    pod["metadata"]["labels"][contract::kLabelKeys] = "1";
+    Json volumes = Json::array();
+    for (const Json& volume : pod["spec"]["volumes"])
+      if (volume["name"] != kJoinKeyVolume) volumes.push_back(volume);
+    Json sources = Json::array({{{"configMap", {{"name", "j-keys-1"}}}}});
+    const bool zero = label_of(pod, contract::kLabelReplicaIndex) == "0";
+    for (int slot = 0; zero && slot < 4; ++slot)
+      sources.push_back(
+          {{"secret", {{"name", "j-dsj-key-1-" + std::to_string(slot)}, {"optional", true}}}});
+    volumes.push_back({{"name", kJoinKeyVolume}, {"projected", {{"sources", sources}}}});
+    pod["spec"]["volumes"] = volumes;
+  }
   void play(const std::function<void(Strangers&, int)>& meddle) {
     int rest = 0;
     for (turn_ = 0; turn_ < kTurnsMax && rest < kRestTurns; ++turn_) {
@@ -192,6 +257,36 @@ TEST(StrangerDeletes, AnOperatorThatIgnoresAMissingKeyIsCaught) {
   for (int draw = 0; draw < kDraws; ++draw) caught += !lose_the_key(draw, &bug, keyless).empty();
   EXPECT_GT(caught, 5);
   std::printf("result: caught in %d of %d draws\n", caught, kDraws);
+}
+
+/// The operator is upgraded while a gang of the release before trains. It runs on; when it loses a pod, all begin again
+/// with a key of this release, and the job ends as it must.
+TEST(Upgrade, AGangOfTheReleaseBeforeRunsOnAndStartsAgainWhenItLosesAPod) {
+  spdlog::set_level(spdlog::level::off);
+  int upgraded = 0, lost = 0;
+  for (int draw = 0; draw < 60 && !::testing::Test::HasFailure(); ++draw) {
+    const int later = 1 + draw % 12;
+    int at = -1;
+    std::set<std::string> before;
+    Strangers world(5000 + static_cast<uint64_t>(draw), kThose[draw % std::size(kThose)]);
+    expect_good(world.run([&](Strangers& it, int turn) {
+      if (at < 0 && it.trains()) {
+        at = turn;
+        it.upgrade();
+        before = it.pods();
+        ++upgraded;
+      } else if (at >= 0 && turn == at + later && it.trains() && it.pods() == before) {
+        draw % 2 == 0 ? it.remove_worker_zero() : it.remove_worker(1);
+        ++lost;
+      }
+    }),
+                "draw " + std::to_string(draw));
+    EXPECT_LT(world.turns(), kTurnsWithADeletion) << draw;
+    EXPECT_EQ(world.keyless(), 0) << draw;
+  }
+  EXPECT_GT(upgraded, 50);
+  EXPECT_GT(lost, 20);
+  std::printf("result: %d gangs upgraded, %d of them lost a pod\n", upgraded, lost);
 }
 
 }  // namespace
