@@ -11,6 +11,7 @@ using nlohmann::json;
 
 constexpr int64_t kAdapterConfigBytesMax = 16 << 20;
 constexpr std::string_view kAdapterTensors[] = {".lora_A.weight", ".lora_B.weight",
+                                                ".lora_embedding_A", ".lora_embedding_B",
                                                 ".lora_magnitude_vector"};
 /// The version of PEFT with these fields.
 constexpr char kPeftVersion[] = "0.21.2";
@@ -43,6 +44,38 @@ Status refuse_unbuilt(const json& config, const std::string& path) {
   const std::string bias = config.value("bias", json("none")).dump();
   if (bias != "\"none\"")
     return bad_input("\"bias\" is " + bias + "; only \"none\" is built", path);
+  return {};
+}
+
+/// What a directory without adapter_config.json has instead.
+Result<std::string> remedy_for(Files& files, const std::string& directory) {
+  DSJ_TRY(const auto entries, files.list_dir(directory));
+  std::string deeper;
+  for (const DirEntry& entry : entries) {
+    if (entry.kind != EntryKind::Directory) continue;
+    const std::string inner = path_join(directory, entry.name);
+    DSJ_TRY(const bool there, files.exists(path_join(inner, kAdapterConfigFile)));
+    if (there) deeper += (deeper.empty() ? "" : ", ") + inner;
+  }
+  if (!deeper.empty()) return "name the adapter: " + deeper;
+  return "PEFT's save_pretrained writes it; without it rank, alpha and modules are unknown";
+}
+
+/// Refuses names of a model in memory: "lora_A.default.weight", and other prefixes than PEFT's.
+Status check_names(const WeightSource& source) {
+  const std::string where = source.paths()[0];
+  if (source.tensors().empty()) return bad_input("has no tensors", where);
+  for (const TensorInfo& tensor : source.tensors()) {
+    if (tensor.elements == 0)
+      return bad_input("tensor \"" + tensor.name + "\" has no values", where,
+                       "it was saved under ZeRO-3 without gathering them: take a checkpoint's");
+    const bool named =
+        tensor.name.find(".lora_") == std::string::npos || is_adapter_tensor(tensor.name);
+    if (named && tensor.name.starts_with(kAdapterPrefix)) continue;
+    return bad_input("tensor \"" + tensor.name + "\" has another name than PEFT's", where,
+                     std::string("PEFT's save_pretrained writes \"") + kAdapterPrefix +
+                         "MODULE.lora_A.weight\", without the adapter's name; rename the tensors");
+  }
   return {};
 }
 
@@ -117,9 +150,15 @@ std::string adapter_config_text(const AdapterConfig& config) {
 
 Result<AdapterConfig> read_adapter_config(Files& files, const std::string& directory) {
   const std::string path = path_join(directory, kAdapterConfigFile);
+  DSJ_TRY(const bool there, files.exists(path));
+  if (const auto remedy = there ? std::string() : remedy_for(files, directory); !there && remedy)
+    return bad_input("there is no such file", path, *remedy);
   DSJ_TRY(const std::string text, files.read_all(path, kAdapterConfigBytesMax));
   const json config = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
+  if (!config.contains("peft_type") && config.contains("lora_parameters"))
+    return bad_input("is an adapter of MLX, whose matrices have other names and shapes", path,
+                     "adapters of PEFT are read; mlx_lm.fuse merges it");
   if (config.value("peft_type", json()) != "LORA")
     return bad_input(
         "\"peft_type\" is " + config.value("peft_type", json()).dump() + "; LORA is read", path);
@@ -153,8 +192,34 @@ Result<AdapterConfig> read_adapter_config(Files& files, const std::string& direc
   out.lora = std::move(*lora);
   const json base = config.value("base_model_name_or_path", json());
   if (base.is_string()) out.base = base.get<std::string>();
+  out.excludes = config.contains("exclude_modules") && !is_off(config["exclude_modules"]);
   out.fan_in_fan_out = config.value("fan_in_fan_out", json(false)) == true;
   return out;
+}
+
+Result<WeightSource> open_adapter_weights(Files& files, const std::string& directory) {
+  std::string path = path_join(directory, kAdapterWeightsFile);
+  DSJ_TRY(const bool there, files.exists(path));
+  if (!there) {
+    const std::string older = path_join(directory, kAdapterTorchFile);
+    DSJ_TRY(const bool torch, files.exists(older));
+    if (!torch) return bad_input("there is no such file", path, "it holds the adapter's weights");
+    path = older;
+  }
+  DSJ_TRY(auto source, WeightSource::open_file(files, path));
+  DSJ_TRY_STATUS(check_names(source));
+  return source;
+}
+
+LoraArgs lora_of(const AdapterConfig& config, const WeightSource& weights) {
+  LoraArgs lora = config.lora;
+  if (!config.excludes) return lora;
+  lora.target_pattern.clear();
+  lora.target_modules.clear();
+  for (const TensorInfo& tensor : weights.tensors())
+    if (tensor.name.ends_with(kAdapterTensors[0]))
+      lora.target_modules.push_back(adapted_module(tensor.name).substr(sizeof(kAdapterPrefix) - 1));
+  return lora;
 }
 
 }  // namespace dsj::weights

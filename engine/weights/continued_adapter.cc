@@ -111,10 +111,6 @@ Status check_adapter_tensors(const layout::ModelConfig& model, const LoraArgs& l
   return {};
 }
 
-Result<WeightSource> open_weights(Files& files, const std::string& directory) {
-  return WeightSource::open_file(files, path_join(directory, kAdapterWeightsFile));
-}
-
 }  // namespace
 
 Result<LoraArgs> resolve_adapter(Files& files, const layout::ModelConfig& model,
@@ -128,7 +124,9 @@ Result<LoraArgs> resolve_adapter(Files& files, const layout::ModelConfig& model,
     return bad_input("the adapter in " + asked.adapter + " is for weights that are stored as " +
                          (config->fan_in_fan_out ? "[in, out]" : "[out, in]"),
                      kAdapter, "name the model that it was made for");
-  LoraArgs own = saved;  // then the settings that belong to the run
+  const auto source = open_adapter_weights(files, asked.adapter);
+  if (!source) return std::unexpected(in_adapter(source.error()));
+  LoraArgs own = lora_of(*config, *source);  // then the settings that belong to the run
   own.init = AdapterInit::Zero;
   if (asked.says("dropout")) own.dropout = asked.dropout;
   own.lr_ratio = asked.lr_ratio;
@@ -137,8 +135,6 @@ Result<LoraArgs> resolve_adapter(Files& files, const layout::ModelConfig& model,
   own.compute_dtype = asked.compute_dtype;
   DSJ_TRY(LoraArgs resolved, layout::resolve_lora(model, own));
   DSJ_TRY_STATUS(check_modules(model, asked, own, resolved));
-  const auto source = open_weights(files, asked.adapter);
-  if (!source) return std::unexpected(in_adapter(source.error()));
   if (const auto there = check_adapter_tensors(model, resolved, *source); !there)
     return std::unexpected(in_adapter(there.error()));
   return resolved;
@@ -147,7 +143,7 @@ Result<LoraArgs> resolve_adapter(Files& files, const layout::ModelConfig& model,
 Result<std::optional<WeightSource>> open_continued(Files& files,
                                                    const std::optional<LoraArgs>& asked) {
   if (!asked || asked->adapter.empty()) return std::optional<WeightSource>();
-  DSJ_TRY(auto source, open_weights(files, asked->adapter));
+  DSJ_TRY(auto source, open_adapter_weights(files, asked->adapter));
   return std::optional<WeightSource>(std::move(source));
 }
 

@@ -17,12 +17,15 @@
 namespace dsj::weights {
 namespace {
 
-/// The change of one tensor of the base.
+/// The change of one tensor of the base: a replacement, an update, or an update of the replacement.
 struct Change {
-  std::string module;     ///< as PEFT names it
-  std::string a, b;       ///< the adapter's tensors,
-  std::string magnitude;  ///< and DoRA's, or
-  std::string whole;      ///< its replacement
+  std::string module;      ///< as PEFT names it
+  std::string whole;       ///< the replacement: a saved module, or the layer below the adapter
+  std::string a, b;        ///< the adapter's tensors,
+  std::string magnitude;   ///< and DoRA's
+  bool embedding = false;  ///< A and B are an embedding's
+
+  bool updates() const { return !a.empty() || !b.empty() || !magnitude.empty(); }
 };
 
 struct Matrix {
@@ -34,12 +37,21 @@ Error bad(const std::string& message, const std::string& where) {
   return {ErrorKind::BadInput, message, where, {}};
 }
 
+/// Refuses nan and infinity, which PEFT would merge.
+Status check_finite(std::span<const float> values, const std::string& name,
+                    const WeightSource& source) {
+  if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) return {};
+  return std::unexpected(
+      bad("tensor \"" + name + "\" has nan or infinity in it", source.paths()[0]));
+}
+
 Result<Matrix> read_matrix(const WeightSource& source, const std::string& name) {
   const TensorInfo& info = *source.find(name);
   if (info.shape.size() != 2)
     return std::unexpected(bad("tensor \"" + name + "\" is not a matrix", source.paths()[0]));
   Matrix matrix{std::vector<float>(info.elements), info.shape[0], info.shape[1]};
   DSJ_TRY_STATUS(source.read(name, 0, matrix.values));
+  DSJ_TRY_STATUS(check_finite(matrix.values, name, source));
   return matrix;
 }
 
@@ -64,35 +76,53 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
   std::map<std::string, Change> changes;
   const std::string where = adapter.paths()[0];
   for (const TensorInfo& tensor : adapter.tensors()) {
-    if (!tensor.name.starts_with(kAdapterPrefix))
-      return std::unexpected(bad(
-          "tensor \"" + tensor.name + "\" does not begin with \"" + kAdapterPrefix + "\"", where));
     const std::string own = tensor.name.substr(std::string_view(kAdapterPrefix).size());
     std::string target = own;
+    constexpr std::string_view kBelow = ".base_layer.weight";
     if (is_adapter_tensor(own))  // "X.lora_A.weight" changes "X.weight"
       target = adapted_module(own) + ".weight";
+    else if (own.ends_with(kBelow))
+      target = own.substr(0, own.size() - kBelow.size()) + ".weight";
     const auto base_name = base_name_of(base, target);
     if (!base_name && tied && own == tied->head) continue;
     if (!base_name)
       return std::unexpected(
           bad("tensor \"" + tensor.name + "\" has no place in " + base.paths()[0], where));
     Change& change = changes[*base_name];
-    (!is_adapter_tensor(own)           ? change.whole
-     : own.ends_with(".lora_A.weight") ? change.a
-     : own.ends_with(".lora_B.weight") ? change.b
-                                       : change.magnitude) = tensor.name;
+    change.embedding |= own.contains(".lora_embedding_");
+    const std::string_view kind = std::string_view(own).substr(adapted_module(own).size());
+    (!is_adapter_tensor(own)                                   ? change.whole
+     : kind == ".lora_A.weight" || kind == ".lora_embedding_A" ? change.a
+     : kind == ".lora_B.weight" || kind == ".lora_embedding_B" ? change.b
+                                                               : change.magnitude) = tensor.name;
     if (is_adapter_tensor(own)) change.module = adapted_module(own);
   }
   for (const auto& [name, change] : changes) {
-    if (change.whole.empty() && (change.a.empty() || change.b.empty()))
+    if (!change.updates()) continue;
+    if (change.a.empty() || change.b.empty())
       return std::unexpected(bad("\"" + name + "\" has a lora_A or a lora_B, not both", where));
-    if (change.whole.empty() && change.magnitude.empty() == dora)
+    if (change.magnitude.empty() == dora)
       return std::unexpected(bad("\"" + name + "\" has " + (dora ? "no" : "a") +
                                      " lora_magnitude_vector, and use_dora is " +
                                      (dora ? "true" : "false"),
                                  where));
   }
   return changes;
+}
+
+/// Refuses a file without a module that its configuration names as saved: the base's would stay.
+Status check_saved(const WeightSource& base, const WeightSource& adapter,
+                   const std::vector<std::string>& saved) {
+  const auto has = [](const WeightSource& source, const std::string& module) {
+    return std::ranges::any_of(source.tensors(), [&](const TensorInfo& tensor) {
+      return ("." + tensor.name).contains("." + module + ".");
+    });
+  };
+  for (const std::string& module : saved)
+    if (has(base, module) && !has(adapter, module))
+      return bad_input("lacks \"" + module + "\", which adapter_config.json has in modules_to_save",
+                       adapter.paths()[0], "save the adapter with it, or remove it from the list");
+  return {};
 }
 
 /// The base's config.json. `model`: nullopt for a type that is not built.
@@ -124,7 +154,7 @@ Result<std::optional<layout::TiedPair>> tied_weight(const Base& base, const Adap
   return tied;
 }
 
-/// Refuses a saved embedding of a tied model: PEFT has separated it from the output layer, but this
+/// Refuses a changed embedding of a tied model: PEFT has separated it from the output layer, but this
 /// file has one tensor for both.
 Status refuse_untied(const Base& base, const MergeOptions& options,
                      const std::map<std::string, Change>& changes) {
@@ -135,8 +165,8 @@ Status refuse_untied(const Base& base, const MergeOptions& options,
     const bool embedding =
         base.model ? name == table || name == layout::name_without_prefix(table)
                    : name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
-    if (embedding && !change.whole.empty())
-      return bad_input("the adapter replaces \"" + name +
+    if (embedding)
+      return bad_input("the adapter changes \"" + name +
                            "\", which is the output layer too (tie_word_embeddings), without "
                            "\"ensure_weight_tying\"",
                        options.adapter);
@@ -160,7 +190,12 @@ class Update {
       update.magnitude_.resize(static_cast<size_t>(adapter.find(change.magnitude)->elements));
       DSJ_TRY_STATUS(adapter.read(change.magnitude, 0, update.magnitude_));
     }
-    update.in_out_ = config.fan_in_fan_out;
+    update.in_out_ = config.fan_in_fan_out || change.embedding;
+    if (update.a_.rows != own.rank)
+      return std::unexpected(bad("tensor \"" + change.a + "\" has rank " +
+                                     std::to_string(update.a_.rows) +
+                                     ", adapter_config.json says " + std::to_string(own.rank),
+                                 adapter.paths()[0]));
     std::vector<int64_t> shape = {update.b_.rows, update.a_.columns};
     if (update.in_out_) std::swap(shape[0], shape[1]);
     const auto text = [](const std::vector<int64_t>& sizes) {
@@ -217,24 +252,26 @@ class Update {
 
 Status copy_tensor(const WeightSource& base, const TensorInfo& tensor, const WeightSource& adapter,
                    const Change* change, const AdapterConfig& config, ModelExport& out) {
-  const bool replaced = change && !change->whole.empty();
+  const bool replaced = change && !change->whole.empty(), updated = change && change->updates();
   const WeightSource& source = replaced ? adapter : base;
   const std::string& name = replaced ? change->whole : tensor.name;
   if (replaced && source.find(name)->shape != tensor.shape)
     return std::unexpected(
         bad("tensor \"" + name + "\" has another shape than the base's", adapter.paths()[0]));
   std::optional<Update> update;
-  if (change && !replaced) {
+  if (updated) {
     DSJ_TRY(auto opened, Update::open(adapter, *change, tensor, config));
     update.emplace(std::move(opened));
   }
-  return source.read_rows(*source.find(name), [&](int64_t first, std::span<float> values) {
-    if (update) {
-      const int64_t columns = tensor.shape[1];
-      update->add(first / columns, std::ssize(values) / columns, values);
-    }
-    return out.append(tensor.name, values);
-  });
+  return source.read_rows(*source.find(name),
+                          [&](int64_t first, std::span<float> values) -> Status {
+                            if (replaced) DSJ_TRY_STATUS(check_finite(values, name, adapter));
+                            if (update) {
+                              const int64_t columns = tensor.shape[1];
+                              update->add(first / columns, std::ssize(values) / columns, values);
+                            }
+                            return out.append(tensor.name, values);
+                          });
 }
 
 }  // namespace
@@ -245,11 +282,11 @@ Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
     return bad_input("already exists", options.output, "name a directory that does not exist");
   DSJ_TRY(const AdapterConfig config, read_adapter_config(files, options.adapter));
   DSJ_TRY(const auto base, WeightSource::open(files, options.base));
-  DSJ_TRY(const auto adapter,
-          WeightSource::open_file(files, path_join(options.adapter, kAdapterWeightsFile)));
+  DSJ_TRY(const auto adapter, open_adapter_weights(files, options.adapter));
   DSJ_TRY(const Base model, read_base(files, options.base));
   DSJ_TRY(const auto tied, tied_weight(model, config, adapter));
   DSJ_TRY(const auto changes, changes_of(base, adapter, config.lora.use_dora, tied));
+  DSJ_TRY_STATUS(check_saved(base, adapter, config.lora.modules_to_save));
   if (!tied) DSJ_TRY_STATUS(refuse_untied(model, options, changes));
   Merged merged;
   std::vector<ExportTensor> tensors;
@@ -275,7 +312,7 @@ Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
     const Change* change = found == changes.end() ? nullptr : &found->second;
     DSJ_TRY_STATUS(copy_tensor(base, *tensor, adapter, change, config, out));
     ++merged.tensors;
-    if (change) ++(change->whole.empty() ? merged.updated : merged.replaced);
+    if (change) ++(change->updates() ? merged.updated : merged.replaced);
   }
   DSJ_TRY_STATUS(out.publish());
   return merged;

@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/files/file_form.h"
 #include "common/json_depth.h"
-#include "engine/weights/adapter.h"
+#include "engine/weights/adapter_files.h"
 #include "engine/weights/torch_file.h"
 #include "engine/weights/weight_type.h"
 #include "job/layout/units.h"

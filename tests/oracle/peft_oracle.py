@@ -47,6 +47,8 @@ CASES = {
                                      "ensure_weight_tying": True, "target_modules": ["q_proj", "down_proj"]}),
     "layers": ("tiny-qwen2", 10, {"r": 2, "lora_alpha": 4, "use_rslora": True, "init_lora_weights": "gaussian",
                                   "layers_to_transform": [1], "target_modules": ["q_proj", "k_proj", "up_proj"]}),
+    # Only merged: a run has no adapters on the embedding and lm_head.
+    "embeddings": ("tiny-qwen2", 6, {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "embed_tokens", "lm_head"]}),
     "continued": ("tiny-qwen2", 10, {"from": "plain/final"}),
 }
 LORA_PLUS = {"plus": 6.0}

@@ -46,9 +46,8 @@ Status AnsweringModel::load_weights() {
     generator_ = std::make_unique<Generator>(config_, *collectives_);
     return generator_->load(source);
   }
-  DSJ_TRY(const auto lora, layout::resolve_lora(config_, adapter_->lora));
-  DSJ_TRY(const auto adapter, weights::WeightSource::open_file(
-                                  files_, path_join(named_, weights::kAdapterWeightsFile)));
+  DSJ_TRY(const auto adapter, weights::open_adapter_weights(files_, named_));
+  DSJ_TRY(const auto lora, layout::resolve_lora(config_, weights::lora_of(*adapter_, adapter)));
   if (const auto tied = layout::tied_pair(config_, lora))
     DSJ_TRY_STATUS(weights::check_tied_copies(adapter, *tied));
   generator_ = std::make_unique<Generator>(config_, *collectives_, lora);

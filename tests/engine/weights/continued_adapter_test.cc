@@ -9,6 +9,7 @@
 #include "engine/weights/safetensors_writer.h"
 #include "engine/weights/tensor_check.h"
 #include "job/layout/lora.h"
+#include "job/layout/units.h"
 #include "test_paths.h"
 
 namespace dsj::weights {
@@ -121,6 +122,31 @@ TEST(ContinuedAdapter, TheTwoCopiesOfATiedWeightAgree) {
     ASSERT_TRUE(copies) << copies.error().to_string();
     EXPECT_EQ(check_tied_copies(*copies, tied).has_value(), difference == 0);
   }
+}
+
+/// An adapter that PEFT made with exclude_modules has fewer modules than its targets name.
+TEST(ContinuedAdapter, ExcludedModulesStayWithoutAnAdapter) {
+  PosixFiles disk;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_dirs("/adapter"));
+  const std::string from = lora_fixture("plain/final");
+  auto config = json::parse(*disk.read_all(path_join(from, kAdapterConfigFile)));
+  config["target_modules"] = ".*_proj";
+  config["exclude_modules"] = {"k_proj", "o_proj", "gate_proj", "up_proj"};
+  ASSERT_TRUE(files.write_atomically("/adapter/adapter_config.json", config.dump()));
+  ASSERT_TRUE(files.write_atomically("/adapter/adapter_model.safetensors",
+                                     *disk.read_all(path_join(from, kAdapterWeightsFile))));
+  const auto model =
+      layout::read_model_config(std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/tiny-qwen2");
+  const auto asked = lora_args_from_json({{"adapterNameOrPath", "/adapter"}}, "lora");
+  ASSERT_TRUE(model && asked);
+  const auto got = resolve_adapter(files, *model, *asked);
+  ASSERT_TRUE(got) << got.error().to_string();
+  int adapters = 0;
+  for (const layout::UnitSpec& unit : layout::units_of(*model, *got))
+    for (const layout::Parameter& parameter : unit.parameters)
+      adapters += parameter.name.ends_with("lora_A.weight");
+  EXPECT_EQ(adapters, 6) << "q, v and down of two layers";
 }
 
 TEST(ContinuedAdapter, AnAdapterOfAnotherModelIsRefused) {

@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
+#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/torch_writer.h"
 #include "engine/weights/weight_source.h"
 #include "tests/engine/support/fixtures.h"
 
@@ -59,7 +64,8 @@ TEST_F(Merge, EqualsMergeAndUnload) {
                                    {"tiny-gemma4", "shapes"},
                                    {"tiny-qwen2", "dora"},
                                    {"tiny-qwen2-tied", "patterns"},
-                                   {"tiny-qwen2", "layers"}}) {
+                                   {"tiny-qwen2", "layers"},
+                                   {"tiny-qwen2", "embeddings"}}) {
     files_ = MemoryFiles();
     prepare(base, name);
     const auto merged = merge();
@@ -115,6 +121,110 @@ TEST_F(Merge, KeepsTheBasesTypesAndShards) {
   }
 }
 
+/// The tensors of an adapter as values, to change and write again.
+struct Tensor {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+using Tensors = std::map<std::string, Tensor>;
+
+Tensors tensors_of(Files& files, const std::string& path) {
+  const auto source = WeightSource::open_file(files, path);
+  EXPECT_TRUE(source);
+  Tensors tensors;
+  for (const TensorInfo& info : source->tensors())
+    tensors[info.name] = {info.shape, values_of(*source, info.name)};
+  return tensors;
+}
+
+void write(Files& files, const std::string& path, const Tensors& tensors) {
+  std::vector<TensorDeclaration> declared;
+  for (const auto& [name, tensor] : tensors) declared.push_back({name, DType::F32, tensor.shape});
+  auto writer = SafetensorsWriter::create(files, path, declared);
+  ASSERT_TRUE(writer);
+  for (const auto& [name, tensor] : tensors) ASSERT_TRUE(writer->append(name, tensor.values));
+  ASSERT_TRUE(writer->finish());
+}
+
+TEST_F(Merge, ReadsTheFileOfOlderPeft) {
+  prepare("tiny-qwen2", "plain");
+  const std::string path = "/adapter/adapter_model.safetensors";
+  const Tensors tensors = tensors_of(files_, path);
+  auto writer = TorchWriter::create(files_, "/adapter/adapter_model.bin");
+  ASSERT_TRUE(writer);
+  pickled::Entries entries;
+  for (const auto& [name, tensor] : tensors)
+    entries.emplace_back(pickled::str(name), writer->tensor(tensor.shape));
+  ASSERT_TRUE(writer->begin(pickled::dict(entries)));
+  for (const auto& [name, tensor] : tensors) ASSERT_TRUE(writer->append(tensor.values));
+  ASSERT_TRUE(writer->finish());
+  ASSERT_TRUE(files_.remove(path));
+  const auto merged = merge();
+  ASSERT_TRUE(merged) << merged.error().to_string();
+  EXPECT_EQ(merged->updated, 6);
+  ASSERT_TRUE(files_.remove("/adapter/adapter_model.bin"));
+  EXPECT_FALSE(merge_adapter(files_, {"/base", "/adapter", "/out/other", kShardBytesMax}));
+}
+
+/// Rule: a merge adds what adapter_config.json and the file say together, or is refused.
+TEST_F(Merge, ADrawnFaultInAnAdapterIsRefused) {
+  std::mt19937 draw(20);
+  const auto any = [&](auto& tensors) {
+    return std::next(tensors.begin(), static_cast<ptrdiff_t>(draw() % tensors.size()));
+  };
+  const struct {
+    const char* says;
+    std::function<void(Tensors&, nlohmann::json&)> damage;
+  } faults[] = {
+      {"adapter_config.json says ",
+       [&](Tensors&, nlohmann::json& config) { config["r"] = 5 + draw() % 9; }},
+      {"adapter_config.json says ",
+       [&](Tensors&, nlohmann::json& config) {
+         config["rank_pattern"] = {{"q_proj", 2}};
+       }},
+      {"nan or infinity",
+       [&](Tensors& tensors, nlohmann::json&) {
+         auto& values = any(tensors)->second.values;
+         values[draw() % values.size()] = draw() % 2 ? std::nanf("") : -INFINITY;
+       }},
+      {"has no tensors", [&](Tensors& tensors, nlohmann::json&) { tensors.clear(); }},
+      {"has no values",
+       [&](Tensors& tensors, nlohmann::json&) {
+         any(tensors)->second = {{0}, {}};
+       }},
+      {"not both", [&](Tensors& tensors, nlohmann::json&) { tensors.erase(any(tensors)); }},
+      {"another name than PEFT's",
+       [&](Tensors& tensors, nlohmann::json&) {
+         const auto one = any(tensors);
+         const std::string name = one->first;
+         const auto at = name.rfind(".weight");
+         tensors[draw() % 2 ? name.substr(0, at) + ".default.weight" : "module." + name] =
+             one->second;
+         tensors.erase(name);
+       }},
+      {"lacks \"lm_head\"", [&](Tensors&, nlohmann::json& config) {
+         config["modules_to_save"] = {"lm_head", "no_such_module"};
+       }}};
+  for (int round = 0; round < 20; ++round) {
+    for (const auto& fault : faults) {
+      files_ = MemoryFiles();
+      prepare("tiny-qwen2", "plain");
+      const std::string weights = "/adapter/adapter_model.safetensors",
+                        settings = "/adapter/adapter_config.json";
+      Tensors tensors = tensors_of(files_, weights);
+      auto config = nlohmann::json::parse(*files_.read_all(settings));
+      fault.damage(tensors, config);
+      write(files_, weights, tensors);
+      ASSERT_TRUE(files_.write_atomically(settings, config.dump()));
+      const auto merged = merge();
+      ASSERT_FALSE(merged) << fault.says;
+      EXPECT_NE(merged.error().to_string().find(fault.says), std::string::npos)
+          << merged.error().to_string();
+      EXPECT_FALSE(*files_.exists("/out/merged"));
+    }
+  }
+}
+
 TEST_F(Merge, RefusesWhatDoesNotFit) {
   prepare("tiny-qwen1.5", "plain");
   const auto other = merge();
@@ -129,9 +239,20 @@ TEST_F(Merge, RefusesWhatDoesNotFit) {
   ASSERT_FALSE(foreign);
   EXPECT_NE(foreign.error().message.find("has no place in"), std::string::npos);
 
+  for (const char* name : {"saved", "embeddings"}) {
+    files_ = MemoryFiles();
+    prepare("tiny-qwen2-tied", name);
+    EXPECT_FALSE(merge()) << name;
+  }
+
   files_ = MemoryFiles();
-  prepare("tiny-qwen2-tied", "saved");
-  EXPECT_FALSE(merge());
+  prepare("tiny-qwen2", "plain");
+  copy(files_, fixture("lora/plain/final"), "/parent/checkpoint-10");
+  const auto parent = merge_adapter(files_, {"/base", "/parent", "/out/merged", kShardBytesMax});
+  ASSERT_FALSE(parent);
+  EXPECT_NE(parent.error().to_string().find("name the adapter: /parent/checkpoint-10"),
+            std::string::npos)
+      << parent.error().to_string();
 
   files_ = MemoryFiles();
   prepare("tiny-qwen2", "plain");
