@@ -273,6 +273,8 @@ constexpr std::array kScripts = {
     ArgumentRow{"lora_alpha", Taken, ""},
     ArgumentRow{"lora_dropout", Taken, ""},
     ArgumentRow{"lora_target_modules", Taken, ""},
+    ArgumentRow{"lora_target_parameters", Taken, "parameters of all experts, and routers"},
+    ArgumentRow{"target_parameters", Taken, "lora_target_parameters (ms-swift's)"},
     ArgumentRow{"lora_modules_to_save", Taken, ""},
     ArgumentRow{"ensure_weight_tying", Taken,
                 "lora_modules_to_save may name the embedding and lm_head of a model that has one "
@@ -443,8 +445,6 @@ constexpr std::array kMethods = {
     ArgumentRow{"pissa_init", Refused, kPissa},
     ArgumentRow{"pissa_iter", Refused, kPissa, "16"},
     ArgumentRow{"pissa_convert", Refused, kPissa},
-    ArgumentRow{"lora_target_parameters", Refused,
-                "adapters of parameters outside linear layers are not built: leave it out"},
     ArgumentRow{"create_new_adapter", Refused,
                 "a new adapter on top of another is not built: dsj merge that into its base"},
     ArgumentRow{"new_special_tokens", Refused, kNewTokens},

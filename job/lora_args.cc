@@ -30,11 +30,12 @@ std::optional<bool> bool_of(const json& value) {
   return std::nullopt;
 }
 
-Status read_names(const json& value, const std::string& path, std::vector<std::string>& names) {
-  if (!value.is_array()) return wrong(value, "a list of module names", path);
+Status read_names(const json& value, const std::string& path, std::vector<std::string>& names,
+                  const std::string& kind = "a module") {
+  if (!value.is_array()) return wrong(value, ("a list of names, each of " + kind).c_str(), path);
   for (const json& name : value) {
     if (!name.is_string() || name.get<std::string>().empty())
-      return wrong(name, "the name of a module", path);
+      return wrong(name, ("the name of " + kind).c_str(), path);
     if (std::ranges::find(names, name.get<std::string>()) != names.end())
       return bad_input("\"" + name.get<std::string>() + "\" is given twice", path);
     names.push_back(name.get<std::string>());
@@ -68,14 +69,17 @@ Status read_dropout(LoraArgs& args, const json& value, const std::string& path) 
 
 Status read_targets(LoraArgs& args, const json& value, const std::string& path) {
   if (!value.is_string()) {
-    if (value.is_array() && value.empty())
-      return bad_input("the list is empty", path, "name modules, or write all-linear");
+    args.no_modules = value.is_array() && value.empty();
     return read_names(value, path, args.target_modules);
   }
   args.target_pattern = value.get<std::string>();
   if (args.target_pattern.empty())
     return bad_input("the text is empty", path, "name modules, or write all-linear");
   return {};
+}
+
+Status read_parameters(LoraArgs& args, const json& value, const std::string& path) {
+  return read_names(value, path, args.target_parameters, "a parameter");
 }
 
 Status read_saved(LoraArgs& args, const json& value, const std::string& path) {
@@ -264,6 +268,7 @@ constexpr Field kFields[] = {{"r", read_r},
                              {"alpha", read_alpha},
                              {"dropout", read_dropout},
                              {"targetModules", read_targets},
+                             {"targetParameters", read_parameters},
                              {"modulesToSave", read_saved},
                              {"ensureWeightTying", read_tying},
                              {"useRslora", read_rslora},
@@ -297,9 +302,9 @@ std::string own_name(const std::string& key) {
 /// Whether `key` is a setting of PEFT that would change the result and is not built.
 bool is_not_built(const std::string& key) {
   static constexpr const char* kNames[] = {
-      "layerspattern",         "excludemodules",   "loftqconfig",      "evaconfig",
-      "cordaconfig",           "faninfanout",      "targetparameters", "lorabias",
-      "trainabletokenindices", "layerreplication", "megatronconfig",   "useqalora"};
+      "layerspattern",    "excludemodules", "loftqconfig", "evaconfig",
+      "cordaconfig",      "faninfanout",    "lorabias",    "trainabletokenindices",
+      "layerreplication", "megatronconfig", "useqalora"};
   return std::ranges::find(kNames, text::normalized(key)) != std::end(kNames);
 }
 
@@ -342,6 +347,9 @@ Result<LoraArgs> lora_args_from_json(const json& object, const std::string& path
     return bad_input("\"" + key + "\" is not a setting of LoRA", at,
                      hint.empty() ? "remove it" : hint);
   }
+  if (args.no_modules && args.target_parameters.empty() && args.adapter.empty())
+    return bad_input("the list is empty", path + ".targetModules",
+                     "name modules, or write all-linear");
   if (args.adapter.empty()) return args;
   for (const auto& [key, value] : object.items())
     if (key != "adapterNameOrPath" && !value.is_null()) args.said.push_back(key);
@@ -353,6 +361,8 @@ json to_json(const LoraArgs& args) {
   json object = {{"r", args.r}, {"alpha", args.alpha}, {"dropout", args.dropout}};
   if (!args.target_pattern.empty()) object["targetModules"] = args.target_pattern;
   if (!args.target_modules.empty()) object["targetModules"] = args.target_modules;
+  if (args.no_modules) object["targetModules"] = json::array();
+  if (!args.target_parameters.empty()) object["targetParameters"] = args.target_parameters;
   if (!args.modules_to_save.empty()) object["modulesToSave"] = args.modules_to_save;
   if (args.ensure_weight_tying) object["ensureWeightTying"] = true;
   if (args.use_rslora) object["useRslora"] = true;

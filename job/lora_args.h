@@ -29,6 +29,10 @@ struct LoraArgs {
   /// Instead of target_modules: "all-linear" (every linear layer except lm_head), or a regular
   /// expression that must match a module's full name.
   std::string target_pattern;
+  bool no_modules = false;  ///< "targetModules: []" beside target_parameters: no module is adapted
+  /// Suffixes of names of parameters ("mlp.experts.down_proj"): of those that hold all experts of a
+  /// layer, and of routers ("gate.weight"). Each must match one.
+  std::vector<std::string> target_parameters;
   /// Suffixes of names of modules that are trained and saved in full, beside the adapters.
   std::vector<std::string> modules_to_save;
   /// The weight that embedding and output layer share (tie_word_embeddings) is trained in full and
@@ -62,16 +66,18 @@ struct LoraArgs {
   int64_t largest_rank() const;
   bool says(const char* field) const;
   /// False if modules are trained in full, without adapters (layout/trained_part.h).
-  bool adapts() const { return !target_modules.empty() || !target_pattern.empty(); }
+  bool adapts() const {
+    return !target_modules.empty() || !target_pattern.empty() || !target_parameters.empty();
+  }
   friend bool operator==(const LoraArgs&, const LoraArgs&) = default;
 };
 
-/// Reads {r, alpha, dropout, targetModules, modulesToSave, ensureWeightTying, useRslora, bias, loraplusLrRatio, useDora,
-/// initLoraWeights, rankPattern, alphaPattern, layersToTransform, adapterNameOrPath} and, with the
-/// names of transformers' BitsAndBytesConfig, {loadIn4bit, bnb4bitQuantType, bnb4bitUseDoubleQuant,
-/// bnb4bitComputeDtype}. targetModules is a list of names or one string. Errors: BadInput with the
-/// path if a field is unknown, a value is out of range, or a setting is not built (bias other than
-/// "none", PiSSA, fp4, 8 bits ...).
+/// Reads {r, alpha, dropout, targetModules, targetParameters, modulesToSave, ensureWeightTying,
+/// useRslora, bias, loraplusLrRatio, useDora, initLoraWeights, rankPattern, alphaPattern,
+/// layersToTransform, adapterNameOrPath} and, with the names of transformers' BitsAndBytesConfig,
+/// {loadIn4bit, bnb4bitQuantType, bnb4bitUseDoubleQuant, bnb4bitComputeDtype}. targetModules is a
+/// list of names or one string. Errors: BadInput with the path if a field is unknown, a value is out
+/// of range, or a setting is not built (bias other than "none", PiSSA, fp4, 8 bits ...).
 Result<LoraArgs> lora_args_from_json(const nlohmann::json& object, const std::string& path);
 /// Writes every field, in the form that lora_args_from_json() reads; with `adapter` those in `said`.
 nlohmann::json to_json(const LoraArgs& args);

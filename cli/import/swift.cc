@@ -24,6 +24,7 @@ const std::map<std::string, std::string>& renamed() {
       {"max_length", "max_seq_length"},
       {"lora_rank", "lora_r"},
       {"target_modules", "lora_target_modules"},
+      {"target_parameters", "lora_target_parameters"},
       {"modules_to_save", "lora_modules_to_save"},
       {"lorap_lr_ratio", "loraplus_lr_ratio"},
       {"adapters", "adapter_name_or_path"},
@@ -308,9 +309,10 @@ Status SwiftImport::tuner() {
     if (says("adapters"))
       return bad_input("an adapter below a full fine-tuning is not built", "--adapters",
                        "dsj merge it into its base, and name the merged model");
-    for (const char* key : {"lora_rank", "lora_alpha", "lora_dropout", "target_modules",
-                            "use_rslora", "lora_bias", "use_dora", "init_weights", "target_regex",
-                            "modules_to_save", "lorap_lr_ratio", "lorap_emb_lr"})
+    for (const char* key :
+         {"lora_rank", "lora_alpha", "lora_dropout", "target_modules", "use_rslora", "lora_bias",
+          "use_dora", "init_weights", "target_regex", "target_parameters", "modules_to_save",
+          "lorap_lr_ratio", "lorap_emb_lr"})
       if (take(key)) lose(key, "acts with tuner_type lora only");
     DSJ_TRY_STATUS(frozen());
   }

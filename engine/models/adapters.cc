@@ -23,7 +23,8 @@ std::vector<Part> parts_of(const zero::UnitParameters& p, const Projection& proj
   std::vector<Part> parts;
   int64_t first = 0;
   for (size_t i = 0; i < projection.sizes.size(); first += projection.sizes[i++]) {
-    if (const auto* adapter = p.adapter(projection.weight + static_cast<int>(i)))
+    const auto* adapter = p.adapter(projection.weight + static_cast<int>(i));
+    if (adapter && adapter->experts == 0)  // else expert_adapter.h adds it
       parts.push_back({adapter, first, projection.sizes[i], static_cast<int>(i)});
   }
   return parts;
@@ -51,7 +52,7 @@ at::Tensor low_rank(const at::Tensor& z, const at::Tensor& b, double s) {
 /// out += s z b^T.
 void add_scaled(at::Tensor out, const at::Tensor& z, const at::Tensor& b, double s) {
   if (out.scalar_type() == at::kFloat) {
-    out.addmm_(z, b.t(), 1, s);
+    out.addmm_(z, gemm::as_factor(b, at::kFloat).t(), 1, s);
     return;
   }
   out.add_(low_rank(z, b, s));

@@ -129,11 +129,14 @@ at::Tensor ExpertMlp::inner(const zero::UnitParameters& p, const ExpertInput& in
   }
   const at::Tensor& tokens = saved.routing.tokens;
   at::Tensor inner = at::empty({tokens.size(0), 2 * config_.inner}, h.options());
+  const ExpertAdapter adapter = up_adapter(p);
   each_expert(
       saved.routing,
       [&](int64_t expert, int64_t first, int64_t count) {
         const at::Tensor rows = h.index_select(0, tokens.narrow(0, first, count));
-        inner.narrow(0, first, count).copy_(project(p, up(expert), rows, key));
+        const at::Tensor of_expert = inner.narrow(0, first, count);
+        of_expert.copy_(project(p, up(expert), rows, key));
+        adapter.forward(expert, rows, of_expert);
       },
       [](int64_t) {});
   if (config_.shared_inner > 0) saved.shared = project(p, shared_up_, h, key);
@@ -150,11 +153,14 @@ at::Tensor ExpertMlp::output(const zero::UnitParameters& p, const at::Tensor& h,
                              DropoutKey key) const {
   const Routing& routing = saved.routing;
   at::Tensor rows = at::empty({inner.size(0), hidden_}, h.options());
+  const ExpertAdapter adapter = down_adapter(p);
   each_expert(
       routing,
       [&](int64_t expert, int64_t first, int64_t count) {
-        rows.narrow(0, first, count)
-            .copy_(project(p, down(expert), activated(inner.narrow(0, first, count)), key));
+        const at::Tensor a = activated(inner.narrow(0, first, count));
+        const at::Tensor of_expert = rows.narrow(0, first, count);
+        of_expert.copy_(project(p, down(expert), a, key));
+        adapter.forward(expert, a, of_expert);
       },
       [](int64_t) {});
   at::Tensor y = at::zeros({h.size(0), hidden_}, h.options().dtype(at::kFloat));
@@ -205,6 +211,9 @@ ExpertInput ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor&
   const bool stacked = config_.stacked || config_.alternates;
   if (stacked)  // each expert adds its own slice afterwards
     for (const Projection& all : {up(0), down(0)}) no_gradient(p, all);
+  ExpertAdapter up_adapter = this->up_adapter(p), down_adapter = this->down_adapter(p);
+  up_adapter.begin_backward();
+  down_adapter.begin_backward();
   each_expert(
       routing,
       [&](int64_t expert, int64_t first, int64_t count) {
@@ -215,20 +224,25 @@ ExpertInput ExpertMlp::backward(const zero::UnitParameters& p, const at::Tensor&
         const at::Tensor of_tokens = d.index_select(0, tokens);
         const at::Tensor dout = of_tokens.mul(weight.unsqueeze(1));
         const at::Tensor da = project_backward(p, down(expert), dout, a, key);
+        down_adapter.backward(expert, dout, a, da);
         const at::Tensor dweight = dweights.narrow(0, first, count);
         dweight.copy_(row_products(da, a, weight));
         if (const int bias = down(expert).bias; bias >= 0)  // the bias was also weighted
           dweight.add_(
               of_tokens.to(at::kFloat).mv(p.weight(bias).select(0, expert).to(at::kFloat)));
         activated_backward(da, of_expert);
-        drows.narrow(0, first, count)
-            .copy_(project_backward(p, up(expert), of_expert, h.index_select(0, tokens), key));
+        const at::Tensor rows = h.index_select(0, tokens);
+        const at::Tensor drow = project_backward(p, up(expert), of_expert, rows, key);
+        up_adapter.backward(expert, of_expert, rows, drow);
+        drows.narrow(0, first, count).copy_(drow);
       },
       [&](int64_t expert) {
         if (stacked) return;
         no_gradient(p, up(expert));
         no_gradient(p, down(expert));
       });
+  up_adapter.finish_backward();
+  down_adapter.finish_backward();
   inner.reset();
   at::Tensor dh = at::zeros(h.sizes(), fp32);
   add_choices(drows, routing, {}, dh);

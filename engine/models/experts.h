@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "engine/models/expert_adapter.h"
 #include "engine/models/projection.h"
 #include "engine/models/routing.h"
 #include "job/layout/units.h"
@@ -41,6 +42,9 @@ class ExpertMlp {
  private:
   Projection up(int64_t expert) const;
   Projection down(int64_t expert) const;
+  /// Of all experts.
+  ExpertAdapter up_adapter(const zero::UnitParameters& p) const { return {p, up(0).weight}; }
+  ExpertAdapter down_adapter(const zero::UnitParameters& p) const { return {p, down(0).weight}; }
   /// The trained factor of each choice, [N, K] fp32.
   at::Tensor factors(const zero::UnitParameters& p, const Routing& routing) const;
   at::Tensor activated(const at::Tensor& inner) const;

@@ -24,9 +24,9 @@ bool is_off(const json& value) {
 
 Status refuse_unbuilt(const json& config, const std::string& path) {
   for (const char* name :
-       {"lora_bias", "layer_replication", "layers_pattern", "target_parameters",
-        "trainable_token_indices", "use_qalora", "use_bdlora", "alora_invocation_tokens",
-        "arrow_config", "kasa_config", "monteclora_config", "velora_config", "loftq_config"}) {
+       {"lora_bias", "layer_replication", "layers_pattern", "trainable_token_indices", "use_qalora",
+        "use_bdlora", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
+        "velora_config", "loftq_config"}) {
     if (config.contains(name) && !is_off(config[name])) {
       return bad_input(
           std::string("\"") + name + "\" is " + config[name].dump() + ", which is not built", path,
@@ -94,8 +94,9 @@ std::string adapted_module(const std::string& name) {
 
 std::string adapter_config_text(const AdapterConfig& config) {
   const LoraArgs& lora = config.lora;
-  json targets = lora.target_modules, saved = nullptr, alpha = lora.alpha;
+  json targets = lora.target_modules, parameters = nullptr, saved = nullptr, alpha = lora.alpha;
   if (!lora.target_pattern.empty()) targets = lora.target_pattern;
+  if (!lora.target_parameters.empty()) parameters = lora.target_parameters;
   if (!lora.modules_to_save.empty()) saved = lora.modules_to_save;
   if (lora.alpha == std::floor(lora.alpha)) alpha = static_cast<int64_t>(lora.alpha);
   json ranks = json::object(), alphas = json::object(), layers = nullptr, init = true;
@@ -137,7 +138,7 @@ std::string adapter_config_text(const AdapterConfig& config) {
                        {"rank_pattern", ranks},
                        {"revision", nullptr},
                        {"target_modules", targets},
-                       {"target_parameters", nullptr},
+                       {"target_parameters", parameters},
                        {"task_type", config.scored ? "SEQ_CLS" : "CAUSAL_LM"},
                        {"trainable_token_indices", nullptr},
                        {"use_bdlora", nullptr},
@@ -174,6 +175,7 @@ Result<AdapterConfig> read_adapter_config(Files& files, const std::string& direc
                                      {"lora_alpha", "alpha"},
                                      {"lora_dropout", "dropout"},
                                      {"target_modules", "targetModules"},
+                                     {"target_parameters", "targetParameters"},
                                      {"modules_to_save", "modulesToSave"},
                                      {"ensure_weight_tying", "ensureWeightTying"},
                                      {"use_dora", "useDora"},

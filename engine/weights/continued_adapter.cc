@@ -23,7 +23,8 @@ Error in_adapter(const Error& error) {
 constexpr const char* kOfTheAdapter[] = {
     "r", "alpha", "useRslora", "useDora", "rankPattern", "alphaPattern", "ensureWeightTying"};
 /// Fields that determine which tensors the adapter has.
-constexpr const char* kModules[] = {"targetModules", "modulesToSave", "layersToTransform"};
+constexpr const char* kModules[] = {"targetModules", "targetParameters", "modulesToSave",
+                                    "layersToTransform"};
 
 json value_of(const json& settings, const char* field) {
   if (settings.contains(field)) return settings[field];
@@ -71,6 +72,9 @@ Status check_modules(const layout::ModelConfig& model, const LoraArgs& asked, co
     if (std::string_view(field) == "targetModules") {
       named.target_modules = asked.target_modules;
       named.target_pattern = asked.target_pattern;
+      named.no_modules = asked.no_modules;
+    } else if (std::string_view(field) == "targetParameters") {
+      named.target_parameters = asked.target_parameters;
     } else if (std::string_view(field) == "modulesToSave") {
       named.modules_to_save = asked.modules_to_save;
     } else {

@@ -5,8 +5,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "engine/weights/adapter.h"
+#include "engine/weights/expert_update.h"
 #include "engine/weights/export.h"
 #include "engine/weights/tensor_check.h"
 #include "engine/weights/weight_source.h"
@@ -24,35 +26,13 @@ struct Change {
   std::string a, b;        ///< the adapter's tensors,
   std::string magnitude;   ///< and DoRA's
   bool embedding = false;  ///< A and B are an embedding's
+  std::optional<ExpertChange> experts = {};  ///< or what an adapter of all experts adds
 
-  bool updates() const { return !a.empty() || !b.empty() || !magnitude.empty(); }
-};
-
-struct Matrix {
-  std::vector<float> values;
-  int64_t rows = 0, columns = 0;
+  bool updates() const { return experts || !a.empty() || !b.empty() || !magnitude.empty(); }
 };
 
 Error bad(const std::string& message, const std::string& where) {
   return {ErrorKind::BadInput, message, where, {}};
-}
-
-/// Refuses nan and infinity, which PEFT would merge.
-Status check_finite(std::span<const float> values, const std::string& name,
-                    const WeightSource& source) {
-  if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) return {};
-  return std::unexpected(
-      bad("tensor \"" + name + "\" has nan or infinity in it", source.paths()[0]));
-}
-
-Result<Matrix> read_matrix(const WeightSource& source, const std::string& name) {
-  const TensorInfo& info = *source.find(name);
-  if (info.shape.size() != 2)
-    return std::unexpected(bad("tensor \"" + name + "\" is not a matrix", source.paths()[0]));
-  Matrix matrix{std::vector<float>(info.elements), info.shape[0], info.shape[1]};
-  DSJ_TRY_STATUS(source.read(name, 0, matrix.values));
-  DSJ_TRY_STATUS(check_finite(matrix.values, name, source));
-  return matrix;
 }
 
 /// The base's name for a tensor. Files may be saved from the bare model, without its prefix; and
@@ -68,14 +48,38 @@ std::optional<std::string> base_name_of(const WeightSource& base, const std::str
   return std::nullopt;
 }
 
+/// What adapters of experts and routers change, by name in the base. `own` gets their tensors' names.
+Result<std::map<std::string, Change>> changes_of_parameters(
+    const std::optional<layout::ModelConfig>& model, const LoraArgs& lora, const WeightSource& base,
+    std::set<std::string>& own) {
+  std::map<std::string, Change> changes;
+  if (lora.target_parameters.empty()) return changes;
+  if (!model)
+    return bad_input("the adapter is on experts, whose tensors are not known for this model type",
+                     base.paths()[0], "`dsj plan` says what its config.json lacks");
+  DSJ_TRY(const auto of_experts, expert_changes(*model, lora));
+  for (const auto& [weight, change] : of_experts) {
+    const auto name = base_name_of(base, weight);
+    if (!name)
+      return bad_input("there is no tensor \"" + weight + "\", which the adapter changes",
+                       base.paths()[0]);
+    changes[*name].experts = change;
+    own.insert(change.a);
+    own.insert(change.b);
+  }
+  return changes;
+}
+
 /// The adapter's tensors by their names in the base. `tied`: the second copy of a tied weight goes
-/// where the first one does.
+/// where the first one does. `changes`: those of the tensors in `done`.
 Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
                                                  const WeightSource& adapter, bool dora,
-                                                 const std::optional<layout::TiedPair>& tied) {
-  std::map<std::string, Change> changes;
+                                                 const std::optional<layout::TiedPair>& tied,
+                                                 std::map<std::string, Change> changes,
+                                                 const std::set<std::string>& done) {
   const std::string where = adapter.paths()[0];
   for (const TensorInfo& tensor : adapter.tensors()) {
+    if (done.contains(tensor.name)) continue;
     const std::string own = tensor.name.substr(std::string_view(kAdapterPrefix).size());
     std::string target = own;
     constexpr std::string_view kBelow = ".base_layer.weight";
@@ -98,7 +102,7 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
     if (is_adapter_tensor(own)) change.module = adapted_module(own);
   }
   for (const auto& [name, change] : changes) {
-    if (!change.updates()) continue;
+    if (!change.updates() || change.experts) continue;
     if (change.a.empty() || change.b.empty())
       return std::unexpected(bad("\"" + name + "\" has a lora_A or a lora_B, not both", where));
     if (change.magnitude.empty() == dora)
@@ -251,7 +255,8 @@ class Update {
 };
 
 Status copy_tensor(const WeightSource& base, const TensorInfo& tensor, const WeightSource& adapter,
-                   const Change* change, const AdapterConfig& config, ModelExport& out) {
+                   const Change* change, const AdapterConfig& config, MatrixReader& matrices,
+                   ModelExport& out) {
   const bool replaced = change && !change->whole.empty(), updated = change && change->updates();
   const WeightSource& source = replaced ? adapter : base;
   const std::string& name = replaced ? change->whole : tensor.name;
@@ -259,7 +264,11 @@ Status copy_tensor(const WeightSource& base, const TensorInfo& tensor, const Wei
     return std::unexpected(
         bad("tensor \"" + name + "\" has another shape than the base's", adapter.paths()[0]));
   std::optional<Update> update;
-  if (updated) {
+  std::optional<ExpertUpdate> of_experts;
+  if (updated && change->experts) {
+    DSJ_TRY(auto opened, ExpertUpdate::open(matrices, *change->experts, tensor));
+    of_experts.emplace(std::move(opened));
+  } else if (updated) {
     DSJ_TRY(auto opened, Update::open(adapter, *change, tensor, config));
     update.emplace(std::move(opened));
   }
@@ -270,6 +279,7 @@ Status copy_tensor(const WeightSource& base, const TensorInfo& tensor, const Wei
                               const int64_t columns = tensor.shape[1];
                               update->add(first / columns, std::ssize(values) / columns, values);
                             }
+                            if (of_experts) of_experts->add(first, values);
                             return out.append(tensor.name, values);
                           });
 }
@@ -285,9 +295,13 @@ Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
   DSJ_TRY(const auto adapter, open_adapter_weights(files, options.adapter));
   DSJ_TRY(const Base model, read_base(files, options.base));
   DSJ_TRY(const auto tied, tied_weight(model, config, adapter));
-  DSJ_TRY(const auto changes, changes_of(base, adapter, config.lora.use_dora, tied));
+  std::set<std::string> done;
+  DSJ_TRY(auto of_parameters, changes_of_parameters(model.model, config.lora, base, done));
+  DSJ_TRY(const auto changes,
+          changes_of(base, adapter, config.lora.use_dora, tied, std::move(of_parameters), done));
   DSJ_TRY_STATUS(check_saved(base, adapter, config.lora.modules_to_save));
   if (!tied) DSJ_TRY_STATUS(refuse_untied(model, options, changes));
+  MatrixReader matrices(adapter);
   Merged merged;
   std::vector<ExportTensor> tensors;
   std::vector<const TensorInfo*> infos;
@@ -310,7 +324,7 @@ Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
   for (const TensorInfo* tensor : infos) {
     const auto found = changes.find(tensor->name);
     const Change* change = found == changes.end() ? nullptr : &found->second;
-    DSJ_TRY_STATUS(copy_tensor(base, *tensor, adapter, change, config, out));
+    DSJ_TRY_STATUS(copy_tensor(base, *tensor, adapter, change, config, matrices, out));
     ++merged.tensors;
     if (change) ++(change->updates() ? merged.updated : merged.replaced);
   }

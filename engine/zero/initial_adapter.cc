@@ -23,15 +23,15 @@ uint64_t key_of(const layout::Slot& slot, uint64_t seed) {
 
 }  // namespace
 
-void initial_adapter(const layout::Slot& slot, AdapterInit init, uint64_t seed, int64_t offset,
-                     std::span<float> out) {
+void initial_adapter(const layout::Slot& slot, AdapterInit init, int64_t rank, uint64_t seed,
+                     int64_t offset, std::span<float> out) {
   const bool is_a = slot.name.find(".lora_A.") != std::string::npos;
   if (!is_a && init != AdapterInit::Random) {
     std::ranges::fill(out, 0.0f);
     return;
   }
   if (init == AdapterInit::Gaussian) {
-    initial_score(slot, seed, 1.0 / static_cast<double>(slot.shape[0]), offset, out);
+    initial_score(slot, seed, 1.0 / static_cast<double>(rank), offset, out);
     return;
   }
   const uint64_t key = key_of(slot, seed);

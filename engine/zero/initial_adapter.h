@@ -11,10 +11,11 @@
 namespace dsj::zero {
 
 /// Writes elements [offset, offset + out.size()) of one parameter. lora_A [r, in]: uniform in
-/// +-1/sqrt(in) (Kaiming's with a = sqrt(5)); for Gaussian normal with standard deviation 1/r.
-/// lora_B [out, r]: zeros; for Random uniform in +-1/sqrt(r).
-void initial_adapter(const layout::Slot& slot, AdapterInit init, uint64_t seed, int64_t offset,
-                     std::span<float> out);
+/// +-1/sqrt(in) (Kaiming's with a = sqrt(5)); for Gaussian normal with standard deviation 1/rank.
+/// lora_B [out, r]: zeros; for Random uniform in +-1/sqrt(r). `rank`: the adapter's, of which one of
+/// all experts has as many for each.
+void initial_adapter(const layout::Slot& slot, AdapterInit init, int64_t rank, uint64_t seed,
+                     int64_t offset, std::span<float> out);
 
 /// The same for a new score (layout::Parameter::drawn): normal with mean 0, as in transformers.
 void initial_score(const layout::Slot& slot, uint64_t seed, double deviation, int64_t offset,

@@ -247,6 +247,14 @@ const layout::Parameter* ModelState::weight_of_magnitude(const std::string& name
   return nullptr;
 }
 
+int64_t ModelState::rank_of(const std::string& name) const {
+  for (const layout::UnitSpec& unit : units_)
+    for (const layout::Adapter& adapter : unit.adapters)
+      if (unit.parameters[adapter.a].name == name || unit.parameters[adapter.b].name == name)
+        return adapter.rank;
+  DSJ_CHECK(false, "no adapter has %s", name.c_str());
+}
+
 Status ModelState::read_trained(const weights::WeightSource& source, const AdapterStart& adapters) {
   for (Flat* flat : trained_) {
     const auto& slots = flat->layout().slots();
@@ -256,7 +264,8 @@ Status ModelState::read_trained(const weights::WeightSource& source, const Adapt
       if (is_new) {
         if (const layout::Parameter* weight = weight_of_magnitude(slot->name))
           return read_lengths(source, *weight, compute_, range.offset, range.data);
-        initial_adapter(*slot, lora_->init, adapters.seed, range.offset, range.data);
+        initial_adapter(*slot, lora_->init, rank_of(slot->name), adapters.seed, range.offset,
+                        range.data);
         return {};
       }
       const auto& head = units_.back().parameters;

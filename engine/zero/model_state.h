@@ -179,6 +179,8 @@ class ModelState {
   Status read_trained(const weights::WeightSource& source, const AdapterStart& adapters);
   /// The weight whose rows' lengths a magnitude of DoRA's begins as; null: it is none.
   const layout::Parameter* weight_of_magnitude(const std::string& name) const;
+  /// Of the adapter that has this A or B.
+  int64_t rank_of(const std::string& name) const;
   Status read_checkpoint(checkpoint::SavedRun& saved);
   /// Agrees on `read` over all ranks, then publishes the flats that were read. Collective.
   Status publish(const Status& read, bool frozen, bool trained);

@@ -92,6 +92,7 @@ void read_mixtral(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = true;
   out.experts.rounds_weights = false;
   out.names.router = "block_sparse_moe.gate";
+  out.names.router_module = "mlp.gate";
   out.names.experts = "block_sparse_moe.experts";
   out.names.expert_gate = "w1";
   out.names.expert_up = "w3";
@@ -131,6 +132,8 @@ void read_granitemoe(const json& config, Fields& fields, ModelConfig& out) {
   read_experts(fields, {.count = "num_local_experts", .inner = "intermediate_size"}, out);
   out.experts.normalized = out.experts.stacked = true;
   out.names.router = "block_sparse_moe.router.layer";
+  out.names.router_module = "block_sparse_moe.router";
+  out.names.experts_module = "block_sparse_moe.experts";
   out.names.stacked_up = "block_sparse_moe.input_linear.weight";
   out.names.stacked_down = "block_sparse_moe.output_linear.weight";
 }
@@ -505,6 +508,7 @@ void read_minimax_m2(const json& config, Fields& fields, ModelConfig& out) {
   out.experts.normalized = true;
   out.experts.least_sum = 0;
   out.names.router = "block_sparse_moe.gate";
+  out.names.router_module = "mlp.gate";
   out.names.correction = "block_sparse_moe.e_score_correction_bias";
   out.names.experts = "block_sparse_moe.experts";
   out.names.expert_gate = "w1";

@@ -210,7 +210,7 @@ void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
   experts.normalized = experts.stacked = experts.beside_mlp = true;
   experts.rounds_weights = false;
   out.names.router = "router.proj";
-  out.names.experts = "experts";
+  out.names.experts = out.names.experts_module = "experts";
   out.names.stacked_up = "experts.gate_up_proj";
   out.names.stacked_down = "experts.down_proj";
 }

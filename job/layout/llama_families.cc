@@ -491,7 +491,7 @@ void read_lfm2_moe(const json& config, Fields& fields, ModelConfig& out) {
     experts.dense[layer] = true;
   out.names.router = "feed_forward.gate";
   out.names.correction = "feed_forward.expert_bias";
-  out.names.experts = "feed_forward.experts";
+  out.names.experts = out.names.experts_module = "feed_forward.experts";
   out.names.expert_gate = "w1";
   out.names.expert_up = "w3";
   out.names.expert_down = "w2";

@@ -15,6 +15,7 @@ constexpr char kSaved[] = "lora.modulesToSave";
 constexpr char kTying[] = "lora.ensureWeightTying";
 constexpr char kFourBits[] = "lora.loadIn4bit";
 constexpr char kDora[] = "lora.useDora";
+constexpr char kParameters[] = "lora.targetParameters";
 constexpr char kLayers[] = "lora.layersToTransform";
 constexpr char kAllLinear[] = "all-linear";
 constexpr std::string_view kTextModel = "model.text_model.";  // files may use this prefix, too
@@ -28,6 +29,57 @@ struct Module {
 
 std::string last_name(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
+}
+
+/// The index of the unit's router, or -1 if it has no experts.
+int router_of(const ModelConfig& model, const UnitSpec& unit) {
+  if (std::ranges::none_of(unit.parameters, &Parameter::routed)) return -1;
+  const std::string end = std::string(".") + model.names.router + ".weight";
+  const auto found = std::ranges::find_if(
+      unit.parameters, [&](const Parameter& one) { return one.name.ends_with(end); });
+  DSJ_CHECK(found != unit.parameters.end(), "no router in %s", unit.name.c_str());
+  return static_cast<int>(found - unit.parameters.begin());
+}
+
+/// "model.layers.0." of a unit with this router, in transformers' names.
+std::string prefix_of(const ModelConfig& model, const Parameter& router) {
+  const size_t own = std::string(model.names.router).size() + std::string(".weight").size();
+  return module_name(model, router.name.substr(0, router.name.size() - own) + "x") + ".";
+}
+
+std::string router_name(const ModelConfig& model, const Parameter& router) {
+  const char* own = model.names.router_module;
+  return prefix_of(model, router) + (own ? own : model.names.router);
+}
+
+/// What targetParameters can name: a router's weight, or the weights of one projection of all experts
+/// of a layer, which transformers holds in one parameter.
+struct Target {
+  std::string name;  ///< as in transformers
+  int unit, weight;
+  int64_t in, out;
+  int64_t experts;  ///< 0: a router
+};
+
+/// In unit order: router, gate and up, down.
+std::vector<Target> targets_of(const ModelConfig& model, const std::vector<UnitSpec>& units) {
+  std::vector<Target> targets;
+  const ExpertsConfig& experts = model.experts;
+  const int64_t hidden = model.hidden_size, inner = experts.inner, count = experts.count;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const auto& parameters = units[i].parameters;
+    const int unit = static_cast<int>(i), router = router_of(model, units[i]);
+    if (router < 0) continue;
+    const Parameter& weight = parameters[static_cast<size_t>(router)];
+    const auto routed = std::ranges::find(parameters, true, &Parameter::routed);
+    const int first = static_cast<int>(routed - parameters.begin());
+    const int down = first + (experts.stacked && !experts.alternates ? 1 : 2);
+    const std::string name = prefix_of(model, weight) + model.names.experts_module;
+    targets.push_back({router_name(model, weight) + ".weight", unit, router, hidden, count, 0});
+    targets.push_back({name + ".gate_up_proj", unit, first, hidden, 2 * inner, count});
+    targets.push_back({name + ".down_proj", unit, down, inner, hidden, count});
+  }
+  return targets;
 }
 
 /// The kind of the module that has one or more matrices.
@@ -48,9 +100,11 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
   std::set<std::string> containers, leaves;
   for (size_t unit = 0; unit < units.size(); ++unit) {
     const auto first = static_cast<ptrdiff_t>(modules.size());  // no module belongs to two units
+    const int router = router_of(model, units[unit]);
     for (size_t i = 0; i < units[unit].parameters.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];
-      const std::string name = module_name(model, parameter.name);
+      const std::string name = static_cast<int>(i) == router ? router_name(model, parameter)
+                                                             : module_name(model, parameter.name);
       const bool matrix = parameter.shape.size() >= 2;
       auto module = modules.end();
       if (!leaves.insert(name).second)
@@ -151,9 +205,16 @@ Status check_target(const Module& module, const std::vector<Module>& modules) {
                      "train it whole: modulesToSave: [" + module.name + "]; " + hint);
   }
   if (module.kind == Module::Kind::Experts)
-    return bad_input("adapters on experts (" + module.name + ") are not built", kTargets, hint);
+    return bad_input("adapters on experts by their modules (" + module.name + ") are not built",
+                     kTargets,
+                     "name the parameters that hold all experts: targetParameters: "
+                     "[experts.gate_up_proj, experts.down_proj]; as modules, " +
+                         hint);
+  if (module.kind == Module::Kind::Router)
+    return bad_input("\"" + module.name + "\" is a router, which PEFT adapts as a parameter",
+                     kTargets,
+                     "write targetParameters: [" + last_name(module.name) + ".weight]; " + hint);
   const char* what = module.kind == Module::Kind::Embedding   ? "an embedding"
-                     : module.kind == Module::Kind::Router    ? "a router"
                      : module.kind == Module::Kind::Container ? "not a layer itself"
                                                               : "not a linear layer";
   return bad_input("\"" + module.name + "\" is " + what + "; adapters are built for linear layers",
@@ -188,14 +249,96 @@ bool is_all_linear(std::string pattern) {
   return pattern == kAllLinear;
 }
 
+/// As PEFT does with a name of routers, which are no linear layers in transformers.
+void move_routers(const std::vector<Module>& modules, LoraArgs& lora) {
+  std::erase_if(lora.target_modules, [&](const std::string& target) {
+    bool any = false;
+    for (const Module& module : modules) {
+      if (!ends_with_name(module.name, target)) continue;
+      if (module.kind != Module::Kind::Router) return false;
+      any = true;
+    }
+    const std::string name = target + ".weight";
+    if (any && std::ranges::count(lora.target_parameters, name) == 0)
+      lora.target_parameters.push_back(name);
+    return any;
+  });
+  if (lora.target_modules.empty() && lora.target_pattern.empty()) lora.no_modules = true;
+}
+
+bool adapted(const LoraArgs& lora, const Target& target) {
+  return std::ranges::any_of(lora.target_parameters, [&](const std::string& name) {
+    return ends_with_name(target.name, name);
+  });
+}
+
+/// The end of "model.layers.0.", of a name in a layer.
+size_t prefix_length(const std::string& name) {
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+    if (dot > 0 && std::isdigit(static_cast<unsigned char>(name[dot - 1]))) return dot + 1;
+  return 0;
+}
+
+Error no_parameter(const std::vector<Module>& modules, const std::vector<Target>& targets,
+                   const std::string& name) {
+  const std::string module = module_of(name);
+  const bool linear = std::ranges::any_of(modules, [&](const Module& one) {
+    return one.kind == Module::Kind::Linear && name.ends_with(".weight") &&
+           ends_with_name(one.name, module);
+  });
+  if (linear)
+    return {ErrorKind::BadInput, "\"" + name + "\" is the weight of a linear layer", kParameters,
+            "write targetModules: [" + module + "]"};
+  if (targets.empty())
+    return {ErrorKind::BadInput, "the model has no experts", kParameters,
+            "it is for experts and routers; name linear layers in targetModules"};
+  std::vector<std::string> known;  // of one layer
+  for (size_t i = 0; i < 3; ++i)
+    known.push_back(targets[i].name.substr(prefix_length(targets[i].name)));
+  const std::string near = text::did_you_mean(name, known);
+  return {ErrorKind::BadInput, "no parameter of experts or routers ends with \"" + name + "\"",
+          kParameters, (near.empty() ? "" : near + " ") + "the model has: " + joined(known)};
+}
+
+Status check_parameters(const ModelConfig& model, const std::vector<UnitSpec>& units,
+                        const std::vector<Module>& modules, const LoraArgs& lora) {
+  if (lora.target_parameters.empty()) return {};
+  const auto targets = targets_of(model, units);
+  for (const std::string& name : lora.target_parameters)
+    if (std::ranges::none_of(targets,
+                             [&](const Target& one) { return ends_with_name(one.name, name); }))
+      return std::unexpected(no_parameter(modules, targets, name));
+  for (const Target& target : targets) {
+    if (!adapted(lora, target)) continue;
+    if (is_saved_whole(lora, module_of(target.name)))
+      return bad_input("\"" + target.name + "\" would have an adapter and be trained whole", kSaved,
+                       "name it in one of targetParameters and modulesToSave");
+    const auto own = rank_and_scaling(lora, target.name);
+    if (!own) return std::unexpected(own.error());
+  }
+  if (lora.dropout > 0)
+    return bad_input("adapters of parameters have no input to drop elements of, as in PEFT",
+                     "lora.dropout", "set it to 0, or leave targetParameters out");
+  if (lora.use_dora)
+    return bad_input("DoRA of parameters is not built, as in PEFT", kDora,
+                     "remove it, or leave targetParameters out");
+  if (!lora.layers_to_transform.empty())
+    return bad_input("does not choose among targetParameters, as in PEFT", kLayers,
+                     "put the layers' numbers into the names: 7.mlp.experts.down_proj");
+  return {};
+}
+
 Status resolve_targets(const ModelConfig& model, const std::vector<Module>& modules,
                        LoraArgs& lora) {
   if (is_all_linear(lora.target_pattern)) {
     lora.target_pattern.clear();
     lora.target_modules = adaptable_names(modules);
   } else if (lora.target_pattern.empty() && lora.target_modules.empty()) {
-    lora.target_modules = default_targets(model);
+    // Of the types with experts, PEFT has a default for one.
+    if (!lora.target_parameters.empty() && model.model_type != "mixtral") lora.no_modules = true;
+    if (!lora.no_modules) lora.target_modules = default_targets(model);
   }
+  move_routers(modules, lora);
   if (!lora.target_pattern.empty()) {
     auto pattern = NamePattern::compile(lora.target_pattern);
     if (!pattern) return bad_input(pattern.error().message, kTargets);
@@ -394,7 +537,7 @@ Status check_dora(const ModelConfig& model, const LoraArgs& lora) {
 
 /// A vision part has modules of the same names, which PEFT would adapt too: only those of the text.
 void name_text_part(const ModelConfig& model, LoraArgs& lora) {
-  if (!model.is_text_part || !lora.target_pattern.empty()) return;
+  if (!model.is_text_part || !lora.target_pattern.empty() || lora.no_modules) return;
   std::string names;
   for (const std::string& target : lora.target_modules)
     for (const char c : (names.empty() ? "" : "|") + target)
@@ -426,7 +569,8 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
       !is_all_linear(lora.target_pattern))
     return bad_input("does not go with a regular expression in targetModules", kLayers,
                      "name modules in targetModules, or put the layers into the expression");
-  const auto modules = modules_of(model, units_of(model));
+  const auto units = units_of(model);
+  const auto modules = modules_of(model, units);
   LoraArgs out = lora;
   // As PEFT does for its task type SEQ_CLS.
   if (model.scored && std::ranges::count(out.modules_to_save, "score") == 0)
@@ -439,11 +583,13 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
   DSJ_TRY_STATUS(check_saved(model, modules, out));
   DSJ_TRY_STATUS(name_tied_pair(model, modules, out));
   DSJ_TRY_STATUS(resolve_targets(model, modules, out));
+  DSJ_TRY_STATUS(check_parameters(model, units, modules, out));
+  std::ranges::sort(out.target_parameters);
   std::ranges::sort(out.target_modules);  // a set: the order has no meaning
   std::ranges::sort(out.modules_to_save);
   name_text_part(model, out);
   const auto pattern = pattern_of(out);
-  bool any = false;
+  bool any = !out.target_parameters.empty();
   for (const Module& module : modules) {
     if (!adapted(out, pattern, module)) continue;
     if (is_saved_whole(out, module.name))
@@ -463,6 +609,8 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
   std::vector<UnitSpec> units = units_of(model);
   if (!lora) return units;
   const auto modules = modules_of(model, units);
+  const auto targets =
+      lora->target_parameters.empty() ? std::vector<Target>() : targets_of(model, units);
   const auto pattern = pattern_of(*lora);
   for (UnitSpec& unit : units) {
     for (Parameter& parameter : unit.parameters)
@@ -473,27 +621,49 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
     Parameter& weight = units[module.unit].parameters[module.weight];
     if (weight.frozen) weight.packing = lora->double_quant ? Packing::Nf4TwoLevels : Packing::Nf4;
   }
+  struct Added {
+    std::string module;
+    int64_t out;
+  };
+  std::vector<std::vector<Added>> added(units.size());
+  const auto add = [&](const Target& target, const std::string& module) {
+    UnitSpec& unit = units[target.unit];
+    const auto own = rank_and_scaling(*lora, target.name);
+    DSJ_CHECK(own.has_value(), "not resolved: %s", target.name.c_str());
+    unit.adapters.push_back({.weight = target.weight,
+                             .a = static_cast<int>(unit.parameters.size()),
+                             .rank = own->rank,
+                             .scaling = own->scaling,
+                             .experts = target.experts});
+    const int64_t rows = own->rank * std::max<int64_t>(1, target.experts);
+    unit.parameters.push_back({.name = module + ".lora_A.weight",
+                               .shape = {rows, target.in},
+                               .routed = target.experts > 0});
+    added[target.unit].push_back({module, target.out});
+  };
   // All A before all B: adapters with the same input (q, k, v; gate, up) are neighbours.
   for (const Module& module : modules) {
     if (!adapted(*lora, pattern, module)) continue;
-    UnitSpec& unit = units[module.unit];
-    const auto& shape = unit.parameters[module.weight].shape;
-    const int64_t in = stored_in_out(model) ? shape[0] : shape[1];
-    const auto own = rank_and_scaling(*lora, module.name);
-    DSJ_CHECK(own.has_value(), "not resolved: %s", module.name.c_str());
-    unit.adapters.push_back({.weight = module.weight,
-                             .a = static_cast<int>(unit.parameters.size()),
-                             .rank = own->rank,
-                             .scaling = own->scaling});
-    unit.parameters.push_back({module.name + ".lora_A.weight", {own->rank, in}});
+    const auto& shape = units[module.unit].parameters[module.weight].shape;
+    const bool turned = stored_in_out(model);
+    add({module.name, module.unit, module.weight, shape[turned ? 0 : 1], shape[turned ? 1 : 0], 0},
+        module.name);
+  }
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (!adapted(*lora, targets[i])) continue;
+    // PEFT wraps the experts' module once for each parameter; the last one is the outermost.
+    const bool inner = targets[i].experts > 0 && targets[i].name.ends_with("gate_up_proj") &&
+                       adapted(*lora, targets[i + 1]);
+    add(targets[i], module_of(targets[i].name) + (inner ? ".base_layer" : ""));
   }
   for (UnitSpec& unit : units) {
-    for (Adapter& adapter : unit.adapters) {
-      const Parameter& weight = unit.parameters[adapter.weight];
-      const int64_t out = stored_in_out(model) ? weight.shape[1] : weight.shape[0];
+    const auto& of_unit = added[static_cast<size_t>(&unit - units.data())];
+    for (size_t i = 0; i < unit.adapters.size(); ++i) {
+      Adapter& adapter = unit.adapters[i];
       adapter.b = static_cast<int>(unit.parameters.size());
-      unit.parameters.push_back(
-          {module_name(model, weight.name) + ".lora_B.weight", {out, adapter.rank}});
+      unit.parameters.push_back({.name = of_unit[i].module + ".lora_B.weight",
+                                 .shape = {of_unit[i].out, unit.parameters[adapter.a].shape[0]},
+                                 .routed = adapter.experts > 0});
     }
     for (Adapter& adapter : unit.adapters) {
       if (!lora->use_dora) break;
@@ -504,6 +674,20 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
     }
   }
   return units;
+}
+
+std::vector<AdaptedPart> adapted_parts(const UnitSpec& unit, const Adapter& adapter) {
+  const auto& weight = unit.parameters[adapter.weight].shape;
+  if (adapter.experts == 0 || weight.size() > 2) return {{.weight = adapter.weight}};
+  // Gate, up and down of each expert: an adapter of gate and up, or of down.
+  std::vector<AdaptedPart> parts;
+  const int64_t out = unit.parameters[adapter.b].shape[0];
+  for (int64_t expert = 0; expert < adapter.experts; ++expert)
+    for (int64_t first = 0; first < out; first += weight[0]) {
+      const int index = adapter.weight + 3 * static_cast<int>(expert) + (first > 0 ? 1 : 0);
+      parts.push_back({.weight = index, .expert = expert, .first = first});
+    }
+  return parts;
 }
 
 }  // namespace dsj::layout

@@ -79,6 +79,8 @@ struct Names {
   const char* expert_down = "down_proj";
   const char* stacked_up = "mlp.experts.gate_up_proj";  ///< if one tensor contains all experts
   const char* stacked_down = "mlp.experts.down_proj";
+  const char* experts_module = "mlp.experts";  ///< in transformers, whose names PEFT's files have
+  const char* router_module = nullptr;         ///< the same; null: as in files
   const char* correction = "mlp.gate.e_score_correction_bias";
   const char* shared = "mlp.shared_expert";
   const char* shared_gate_up = nullptr;  ///< if one weight contains both

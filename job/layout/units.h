@@ -32,12 +32,14 @@ struct Parameter {
 
 /// A low-rank update of a weight, as indices of its unit's parameters (layout/lora.h).
 struct Adapter {
-  int weight = 0;
-  int a = 0;           ///< [r, in]
-  int b = 0;           ///< [out, r]
+  int weight = 0;  ///< of experts: the first one of those that it changes
+  int a = 0;       ///< [r, in]; of experts [experts r, in], each expert's rows together
+  int b = 0;       ///< [out, r]; of experts [out, r experts]: k experts + e is expert e's column k
   int magnitude = -1;  ///< DoRA's [out]; -1: it has none
   int64_t rank = 0;
   double scaling = 1;  ///< an update is scaling B A
+  /// Above 0: one adapter for the same projection of all experts, as PEFT's of a 3-D parameter.
+  int64_t experts = 0;
 };
 
 struct UnitSpec {

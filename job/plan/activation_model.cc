@@ -422,9 +422,14 @@ int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   if (const auto& experts = input.model.experts; experts.count > 0)
     elements =
         s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) + experts.count + 3);
-  if (input.lora && input.lora->adapts())  // at most one adapter for each of the three weights
+  if (input.lora && input.lora->adapts()) {  // at most one adapter for each of the three weights
     elements = input.lora->largest_rank() * (3 * s.hidden + s.mlp_width + s.inner) +
                (input.lora->use_dora ? s.hidden + s.mlp_width : 0);
+    if (!input.lora->target_parameters.empty())  // experts' two, and a router's
+      elements += input.lora->largest_rank() *
+                  (input.model.experts.count * (2 * s.hidden + 3 * input.model.experts.inner + 1) +
+                   s.hidden);
+  }
   return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
 }
 
@@ -559,6 +564,20 @@ void add_dora(const StepShape& s, const MemoryInput& input, ActivationModel& a) 
   a.backward_last += lengths + 4 * results;
 }
 
+/// Adapters of all experts: B by expert, of one projection in forward and of both in backward, there with
+/// its gradient, at most fp32; and a tile of tokens' updates (engine/models/expert_adapter.h).
+void add_expert_adapters(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
+  if (!input.lora || input.lora->target_parameters.empty()) return;
+  const auto& experts = input.model.experts;
+  const int64_t rank = input.lora->largest_rank(), count = experts.count * rank;
+  const int64_t up = 2 * experts.inner, routed = s.rows * experts.per_token;
+  const int64_t updates = s.element * routed * (std::max(up, s.hidden) + rank);
+  a.forward += s.element * count * std::max(up, s.hidden) + updates;
+  const int64_t backward = (s.element + 4) * count * (up + s.hidden) + updates;
+  a.backward += backward;
+  a.backward_last += backward;
+}
+
 void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const bool cut = !input.model.scored && input.pieces.cuts(s.targets);
   const int64_t piece =
@@ -600,6 +619,7 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
   else
     whole_layer(s, input, a);
   add_dora(s, input, a);
+  add_expert_adapters(s, input, a);
   head(s, input, a);
   if (s.casts() && (input.accelerator || !s.widened || s.casts_to_fp16()))
     a.gradient_piece = layout::sum_tile(input.accelerator);

@@ -39,9 +39,9 @@ bool is_method_of_adapters(const std::string& name) {
   const LoraArgument* lora = lora_argument(name);
   if (lora == nullptr) return false;
   const std::string_view field = lora->field;
-  return field == "adapterNameOrPath" || field == "useDora" || field == "initLoraWeights" ||
-         field == "rankPattern" || field == "alphaPattern" || field == "layersToTransform" ||
-         field == "loraplusLrRatio" || field == "ensureWeightTying";
+  return field == "adapterNameOrPath" || field == "targetParameters" || field == "useDora" ||
+         field == "initLoraWeights" || field == "rankPattern" || field == "alphaPattern" ||
+         field == "layersToTransform" || field == "loraplusLrRatio" || field == "ensureWeightTying";
 }
 
 /// The place of a machine among several (cli/run/run_nodes.h).

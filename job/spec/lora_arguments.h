@@ -22,6 +22,7 @@ inline constexpr LoraArgument kLoraArguments[] = {
     {"lora_alpha", "alpha"},
     {"lora_dropout", "dropout"},
     {"lora_target_modules", "targetModules", true, "lora_target"},
+    {"lora_target_parameters", "targetParameters", true, "target_parameters"},
     {"lora_modules_to_save", "modulesToSave", true},
     {"ensure_weight_tying", "ensureWeightTying", false, "peft_ensure_weight_tying", true},
     {"lora_bias", "bias"},

@@ -172,6 +172,8 @@ TEST(ArgumentTable, EveryVerdictHasItsGround) {
                                                 "lora_alpha",
                                                 "lora_dropout",
                                                 "lora_target_modules",
+                                                "lora_target_parameters",
+                                                "target_parameters",
                                                 "lora_modules_to_save",
                                                 "ensure_weight_tying",
                                                 "peft_ensure_weight_tying",

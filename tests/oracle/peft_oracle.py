@@ -50,7 +50,21 @@ CASES = {
     # Only merged: a run has no adapters on the embedding and lm_head.
     "embeddings": ("tiny-qwen2", 6, {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "embed_tokens", "lm_head"]}),
     "continued": ("tiny-qwen2", 10, {"from": "plain/final"}),
+    # Parameters that hold all experts, and routers.
+    "experts": ("tiny-qwen3-moe", 20, {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"],
+                                       "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
+    "experts-router": ("tiny-mixtral", 12, {"r": 3, "lora_alpha": 6, "use_rslora": True, "target_modules": [],
+                                            "target_parameters": ["experts.down_proj", "gate.weight"]}),
+    "experts-turned": ("tiny-gpt-oss", 16, {"r": 2, "lora_alpha": 4, "target_modules": "all-linear",
+                                            "rank_pattern": {"down_proj": 3}, "alpha_pattern": {"gate_up_proj": 5},
+                                            "target_parameters": ["0.mlp.experts.gate_up_proj",
+                                                                  "mlp.experts.down_proj", "router.weight"]}),
 }
+# Models whose experts' parameters PEFT names and shapes in lora/expert_names.json.
+MIXTURES = ["tiny-qwen3-moe", "tiny-qwen2-moe", "tiny-mixtral", "tiny-minimax-m2", "tiny-olmoe", "tiny-granitemoe",
+            "tiny-granite4-moe", "tiny-gpt-oss", "tiny-lfm2-moe", "tiny-hunyuan-moe", "tiny-gemma4-moe",
+            "tiny-ernie4.5-moe", "tiny-deepseek-v2", "tiny-deepseek-v3", "tiny-glm4-moe", "tiny-qwen3-next",
+            "tiny-qwen3.5-moe-text", "tiny-qwen3.5-moe", "tiny-qwen3-vl-moe", "tiny-flex-olmo"]
 LORA_PLUS = {"plus": 6.0}
 
 
@@ -81,6 +95,8 @@ def save(model, directory):
     config["base_model_name_or_path"] = "BASE"
     if isinstance(config["target_modules"], list):
         config["target_modules"].sort()
+    if config.get("target_parameters"):
+        config["target_parameters"].sort()
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file, indent=2, sort_keys=True)
         file.write("\n")
@@ -145,7 +161,7 @@ def run(name, base, steps, settings):
                if not torch.equal(before[key], value)}
     if merged.config.get_text_config().tie_word_embeddings:
         changed.pop("lm_head.weight", None)  # files have it once
-    changed = family_oracle.released(config, changed)
+    changed = qwen2_oracle.published(merged, family_oracle.released(config, changed))
     save_file(changed, os.path.join(directory, "merged.safetensors"), metadata={"format": "pt"})
     os.chmod(os.path.join(directory, "merged.safetensors"), 0o644)
     with open(os.path.join(directory, "run.json"), "w", encoding="utf-8") as file:
@@ -159,6 +175,21 @@ def run(name, base, steps, settings):
     print(sorted(load_file(os.path.join(directory, "final", "adapter_model.safetensors")))[:3])
 
 
+def expert_names():
+    """Each model's adapters on the experts' parameters and on the router: PEFT's names and shapes."""
+    named = {}
+    for base in MIXTURES:
+        model = load(base)
+        targets = ["experts.gate_up_proj", "experts.down_proj", "gate.weight", "router.weight", "wg.weight",
+                   "router.proj.weight"]
+        model = get_peft_model(model, LoraConfig(r=2, target_modules=[], target_parameters=targets))
+        tensors = peft.get_peft_model_state_dict(model)
+        named[base] = {name: list(tensor.shape) for name, tensor in sorted(tensors.items())}
+    with open(os.path.join(ROOT, "expert_names.json"), "w", encoding="utf-8") as file:
+        json.dump(named, file, indent=1)
+        file.write("\n")
+
+
 def main():
     torch.set_num_threads(1)
     if not sys.argv[1:]:
@@ -166,6 +197,8 @@ def main():
     for name, (base, steps, settings) in CASES.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
             run(name, base, steps, settings)
+    if not sys.argv[1:] or "expert_names" in sys.argv[1:]:
+        expert_names()
 
 
 if __name__ == "__main__":

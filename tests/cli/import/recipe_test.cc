@@ -377,6 +377,29 @@ curriculum_sampling: true
   EXPECT_EQ(found["shuffle"], false);
 }
 
+TEST(RecipeTest, AxolotlsAdaptersOnExperts) {
+  Folder folder;
+  folder.add("/rows.jsonl", "{}");
+  const auto imported = import_text(folder, Recipe::Axolotl, R"(
+base_model: openai/gpt-oss-20b
+datasets: [{path: /rows.jsonl, type: alpaca}]
+micro_batch_size: 1
+gradient_accumulation_steps: 8
+adapter: lora
+lora_r: 8
+lora_alpha: 16
+lora_dropout: 0.0
+lora_target_linear: true
+lora_target_parameters:
+  - mlp.experts.gate_up_proj
+  - mlp.experts.down_proj
+)");
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  const json& lora = imported->manifest["spec"]["training"]["lora"];
+  EXPECT_EQ(lora["targetModules"], "all-linear");
+  EXPECT_EQ(lora["targetParameters"], (json{"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}));
+}
+
 TEST(RecipeTest, APartOfTheModel) {
   Folder folder;
   folder.add("/rows.jsonl", "{}");

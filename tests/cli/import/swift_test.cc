@@ -51,6 +51,7 @@ swift sft \
     --learning_rate 2e-4 \
     --lora_rank 16 \
     --target_modules q_proj v_proj \
+    --target_parameters mlp.experts.gate_up_proj mlp.experts.down_proj \
     --gradient_accumulation_steps $(expr 64 / $nproc_per_node / 2) \
     --save_steps 50 \
     --save_total_limit 2 \
@@ -75,7 +76,8 @@ swift sft \
       "loggingFirstStep": true, "saveStrategy": "steps", "saveSteps": 50, "saveTotalLimit": 2,
       "evaluationStrategy": "steps", "evalSteps": 50, "maxSeqLength": 2048,
       "gradientCheckpointing": true, "reportTo": "tensorboard", "outputDir": "output",
-      "lora": {"r": 16, "alpha": 32, "dropout": 0.05, "targetModules": ["q_proj", "v_proj"]}})"));
+      "lora": {"r": 16, "alpha": 32, "dropout": 0.05, "targetModules": ["q_proj", "v_proj"],
+               "targetParameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}})"));
   EXPECT_EQ(spec["deepspeed"]["config"]["zero_optimization"]["stage"], 2);
   EXPECT_TRUE(imported->missing.empty());
   EXPECT_TRUE(any_contains(imported->left_open, "cut at the right"));

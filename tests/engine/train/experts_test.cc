@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/train/step/evaluate.h"
+#include "job/plan/memory_model.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {
@@ -94,6 +95,63 @@ TEST(ExpertRuns, AdaptersGoOnAttentionAndTheSharedExpert) {
     run.config.zero.stage = 3;
     run.recompute = true;
     expect_near_steps(run_small(run), whole, 1e-6);
+  }
+}
+
+SmallRun adapters_on_experts(const char* model, int stage) {
+  SmallRun run = of(model, stage);
+  run.lora = LoraArgs{.r = 3, .alpha = 6, .no_modules = true};
+  run.lora->target_parameters = {"experts.gate_up_proj", "experts.down_proj"};
+  if (std::string_view(model) == "tiny-gpt-oss")
+    run.lora->target_parameters.emplace_back("router.weight");
+  else if (std::string_view(model) == "tiny-deepseek-v2")
+    run.lora->target_parameters.emplace_back("gate.weight");
+  return run;
+}
+
+TEST(ExpertRuns, AdaptersGoOnTheExperts) {
+  for (const char* model : kMixtures) {
+    SCOPED_TRACE(model);
+    SmallRun run = adapters_on_experts(model, 0);
+    const RunResult whole = run_small(run);
+    EXPECT_NE(whole.losses.front(), whole.losses.back());
+    for (int stage = 1; stage <= 3; ++stage) {
+      run.config.zero.stage = stage;
+      run.recompute = stage == 3;
+      expect_near_steps(run_small(run), whole, 1e-6);
+    }
+    run.pieces = {.piece = 7};
+    expect_near_steps(run_small(run), whole, 1e-6);
+    for (const auto precision : {dsconfig::Precision::Bf16, dsconfig::Precision::Fp16}) {
+      run.config.precision = run.config.grad_accum_dtype = run.config.communication_dtype =
+          precision;
+      expect_near_steps(run_small(run), whole, 0.05);
+    }
+  }
+}
+
+TEST(ExpertRuns, AdaptersOnExpertsStayWithinTheirPlan) {
+  for (const char* model : {"tiny-qwen3-moe", "tiny-gpt-oss", "tiny-granitemoe"}) {
+    for (const int stage : {0, 3}) {
+      for (const bool recompute : {false, true}) {
+        SCOPED_TRACE(std::string(model) + ", stage " + std::to_string(stage) +
+                     (recompute ? ", recompute" : ""));
+        SmallRun run = adapters_on_experts(model, stage);
+        run.lora->r = 16;
+        run.recompute = recompute;
+        measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
+          const auto planned = plan::memory_model({.model = rank.model,
+                                                   .config = rank.config,
+                                                   .world = run.world,
+                                                   .tokens_per_row = 24,
+                                                   .recompute = run.recompute,
+                                                   .lora = resolved_lora(run)});
+          EXPECT_LE(ledger.peak(memory::Class::Activations), planned.bytes.activations);
+          EXPECT_EQ(ledger.peak(memory::Class::Optimizer), planned.bytes.optimizer);
+          EXPECT_LE(ledger.peak(memory::Class::Gradients), planned.bytes.gradients);
+        });
+      }
+    }
   }
 }
 

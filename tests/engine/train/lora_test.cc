@@ -28,8 +28,9 @@ TEST_P(Lora, EqualsPeft) {
 
 std::vector<PeftCase> peft_cases() {
   std::vector<PeftCase> all;
-  for (const char* name : {"plain", "linear", "saved", "tied", "gpt2", "groups", "vision", "shapes",
-                           "plus", "dora", "patterns", "layers", "continued"}) {
+  for (const char* name :
+       {"plain", "linear", "saved", "tied", "gpt2", "groups", "vision", "shapes", "plus", "dora",
+        "patterns", "layers", "continued", "experts", "experts-router", "experts-turned"}) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (const bool recompute : {false, true}) all.push_back({name, stage, recompute});
     }
@@ -38,7 +39,9 @@ std::vector<PeftCase> peft_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Lora, testing::ValuesIn(peft_cases()), [](const auto& info) {
-  return std::string(info.param.name) + "_stage" + std::to_string(info.param.stage) +
+  std::string name = info.param.name;
+  std::ranges::replace(name, '-', '_');
+  return name + "_stage" + std::to_string(info.param.stage) +
          (info.param.recompute ? "_recompute" : "");
 });
 

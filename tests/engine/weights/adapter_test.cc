@@ -63,7 +63,29 @@ std::vector<Case> cases() {
             .target_modules = {"q_proj", "k_proj", "up_proj"},
             .use_rslora = true,
             .init = AdapterInit::Gaussian,
-            .layers_to_transform = {1}}}};
+            .layers_to_transform = {1}}},
+          {"experts",
+           "tiny-qwen3-moe",
+           {.r = 2,
+            .alpha = 4,
+            .target_modules = {"q_proj", "v_proj"},
+            .target_parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}}},
+          {"experts-router",
+           "tiny-mixtral",
+           {.r = 3,
+            .alpha = 6,
+            .no_modules = true,
+            .target_parameters = {"gate.weight", "experts.down_proj"},
+            .use_rslora = true}},
+          {"experts-turned",
+           "tiny-gpt-oss",
+           {.r = 2,
+            .alpha = 4,
+            .target_pattern = "all-linear",
+            .target_parameters = {"0.mlp.experts.gate_up_proj", "mlp.experts.down_proj",
+                                  "router.weight"},
+            .rank_pattern = {{"down_proj", 3}},
+            .alpha_pattern = {{"gate_up_proj", 5}}}}};
 }
 
 class Adapter : public testing::TestWithParam<Case> {};
@@ -125,8 +147,11 @@ TEST_P(Adapter, ConfigAndTensorsAreLaidOutAsPefts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Peft, Adapter, testing::ValuesIn(cases()),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Peft, Adapter, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = info.param.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
 
 TEST(AdapterConfig, PeftsFileIsRead) {
   PosixFiles files;
@@ -135,6 +160,7 @@ TEST(AdapterConfig, PeftsFileIsRead) {
     ASSERT_TRUE(read) << read.error().to_string();
     EXPECT_EQ(read->lora.scaling(), c.lora.scaling());
     EXPECT_EQ(read->lora.modules_to_save, c.lora.modules_to_save);
+    EXPECT_EQ(read->lora.target_parameters.size(), c.lora.target_parameters.size());
     EXPECT_EQ(read->base, "BASE");
     EXPECT_FALSE(read->fan_in_fan_out);
   }

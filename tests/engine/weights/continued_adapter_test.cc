@@ -41,7 +41,10 @@ TEST(ContinuedAdapter, WhatTheJobDoesNotSayIsTheAdapters) {
                                    {"tiny-qwen2", "dora"},
                                    {"tiny-qwen2-tied", "patterns"},
                                    {"tiny-qwen2", "layers"},
-                                   {"lora/gpt2-base", "gpt2"}}) {
+                                   {"lora/gpt2-base", "gpt2"},
+                                   {"tiny-qwen3-moe", "experts"},
+                                   {"tiny-mixtral", "experts-router"},
+                                   {"tiny-gpt-oss", "experts-turned"}}) {
     PosixFiles files;
     const std::string directory = name + std::string("/final");
     const auto got = continued(directory, json::object(), base);
@@ -53,6 +56,7 @@ TEST(ContinuedAdapter, WhatTheJobDoesNotSayIsTheAdapters) {
     EXPECT_EQ(got->use_rslora, file->lora.use_rslora) << name;
     EXPECT_EQ(got->use_dora, file->lora.use_dora) << name;
     EXPECT_EQ(got->rank_pattern, file->lora.rank_pattern) << name;
+    EXPECT_EQ(got->target_parameters, file->lora.target_parameters) << name;
     EXPECT_EQ(got->layers_to_transform, file->lora.layers_to_transform) << name;
     EXPECT_TRUE(got->adapter.empty()) << "resolved";
   }

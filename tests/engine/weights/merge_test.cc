@@ -65,7 +65,10 @@ TEST_F(Merge, EqualsMergeAndUnload) {
                                    {"tiny-qwen2", "dora"},
                                    {"tiny-qwen2-tied", "patterns"},
                                    {"tiny-qwen2", "layers"},
-                                   {"tiny-qwen2", "embeddings"}}) {
+                                   {"tiny-qwen2", "embeddings"},
+                                   {"tiny-qwen3-moe", "experts"},
+                                   {"tiny-mixtral", "experts-router"},
+                                   {"tiny-gpt-oss", "experts-turned"}}) {
     files_ = MemoryFiles();
     prepare(base, name);
     const auto merged = merge();

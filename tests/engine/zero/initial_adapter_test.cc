@@ -13,7 +13,7 @@ const layout::Slot kA{"model.layers.0.self_attn.q_proj.lora_A.weight", {8, 400},
 std::vector<float> adapter_values(const layout::Slot& slot, uint64_t seed,
                                   AdapterInit init = AdapterInit::Zero) {
   std::vector<float> out(slot.numel, -1);
-  initial_adapter(slot, init, seed, 0, out);
+  initial_adapter(slot, init, /*rank=*/8, seed, 0, out);
   return out;
 }
 
@@ -35,7 +35,7 @@ TEST(InitialAdapter, IsUniformWithinOneOverTheRootOfTheInput) {
 TEST(InitialAdapter, AnElementIsTheSameWhoeverOwnsIt) {
   const auto whole = adapter_values(kA, 42);
   std::vector<float> part(700);
-  initial_adapter(kA, AdapterInit::Zero, 42, 1234, part);
+  initial_adapter(kA, AdapterInit::Zero, /*rank=*/8, 42, 1234, part);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 1234));
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "job/layout/partition.h"
 #include "job/layout/schedule.h"
@@ -57,7 +58,7 @@ TEST(Lora, ExpertsAndRoutersHaveNoAdapter) {
   };
   EXPECT_NE(refused({.target_modules = {"gate_proj"}}).find("adapters on experts"),
             std::string::npos);
-  EXPECT_NE(refused({.target_modules = {"gate"}}).find("a router"), std::string::npos);
+  EXPECT_NE(refused({.target_pattern = ".*mlp.gate"}).find("a router"), std::string::npos);
   EXPECT_NE(refused({.modules_to_save = {"mlp"}}).find("experts"), std::string::npos);
   EXPECT_NE(refused({.modules_to_save = {"experts"}}).find("experts"), std::string::npos);
 }
@@ -321,6 +322,96 @@ TEST(Lora, AGpt2sPositionsAreNoPartOfItsTiedWeight) {
   const auto words = resolve_lora(*gpt2, {.modules_to_save = {"wte"}, .ensure_weight_tying = true});
   ASSERT_TRUE(words) << words.error().to_string();
   EXPECT_EQ(words->modules_to_save, (std::vector<std::string>{"lm_head", "transformer.wte"}));
+}
+
+/// PEFT's names and shapes of adapters on the experts' parameters and on routers: every family.
+TEST(Lora, ParametersOfExpertsAreNamedAsPefts) {
+  const std::string fixtures = std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/";
+  const auto named = nlohmann::json::parse(std::ifstream(fixtures + "lora/expert_names.json"));
+  ASSERT_GE(named.size(), 20u);
+  for (const auto& [name, tensors] : named.items()) {
+    const auto model = read_model_config(fixtures + name);
+    ASSERT_TRUE(model) << model.error().to_string();
+    LoraArgs args{.r = 2, .no_modules = true};
+    args.target_parameters = {"experts.gate_up_proj", "experts.down_proj"};
+    const nlohmann::json text = tensors;
+    for (const char* router : {"gate", "router", "wg", "router.proj"})
+      if (text.dump().contains("." + std::string(router) + ".lora_A"))
+        args.target_parameters.push_back(router + std::string(".weight"));
+    ASSERT_GE(args.target_parameters.size(), 3u) << name;
+    const auto lora = resolve_lora(*model, args);
+    ASSERT_TRUE(lora) << name << ": " << lora.error().to_string();
+    nlohmann::json got = nlohmann::json::object();
+    for (const UnitSpec& unit : units_of(*model, *lora)) {
+      for (const Parameter& parameter : unit.parameters)
+        if (!parameter.frozen) got["base_model.model." + parameter.name] = parameter.shape;
+      for (const Adapter& adapter : unit.adapters) {
+        int64_t changed = 0;
+        for (const AdaptedPart& part : adapted_parts(unit, adapter))
+          changed += unit.parameters[part.weight].numel();
+        EXPECT_EQ(changed, std::max<int64_t>(1, adapter.experts) *
+                               unit.parameters[adapter.a].shape[1] *
+                               unit.parameters[adapter.b].shape[0]);
+      }
+    }
+    EXPECT_EQ(got, text) << name;
+  }
+}
+
+TEST(Lora, RoutersBecomeParameters) {
+  const auto lora = resolve_lora(with_experts(), {.target_modules = {"q_proj", "gate"}});
+  ASSERT_TRUE(lora) << lora.error().to_string();
+  EXPECT_EQ(lora->target_modules, std::vector<std::string>{"q_proj"});
+  EXPECT_EQ(lora->target_parameters, std::vector<std::string>{"gate.weight"});
+  EXPECT_TRUE(resolve_lora(with_experts(), {.target_modules = {"mlp.gate"}})->no_modules);
+}
+
+/// Of the types with experts, PEFT's table of defaults has mixtral.
+TEST(Lora, ModulesByDefaultBesideParameters) {
+  const auto of = [](const char* name) {
+    const auto model =
+        read_model_config(std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/tiny-" + name);
+    LoraArgs args;
+    args.target_parameters = {"experts.down_proj"};
+    return *resolve_lora(*model, args);
+  };
+  EXPECT_EQ(of("mixtral").target_modules, (std::vector<std::string>{"q_proj", "v_proj"}));
+  EXPECT_TRUE(of("qwen3-moe").no_modules);
+  EXPECT_TRUE(of("gpt-oss").no_modules);
+}
+
+TEST(Lora, WhatParametersDoNotGoWith) {
+  struct Case {
+    LoraArgs lora;
+    const char *where, *says;
+  };
+  const std::vector<std::string> down = {"experts.down_proj"};
+  for (Case bad :
+       {Case{{.dropout = 0.1, .target_parameters = down}, "lora.dropout", "set it to 0"},
+        Case{{.target_parameters = down, .use_dora = true}, "lora.useDora", "DoRA of parameters"},
+        Case{{.target_parameters = down, .layers_to_transform = {1}},
+             "lora.layersToTransform",
+             "7.mlp.experts.down_proj"},
+        Case{{.target_parameters = {"experts.gate_proj"}},
+             "lora.targetParameters",
+             "the model has: mlp.gate.weight, mlp.experts.gate_up_proj, mlp.experts.down_proj"},
+        Case{{.target_parameters = {"q_proj.weight"}},
+             "lora.targetParameters",
+             "write targetModules: [q_proj]"},
+        Case{{.target_parameters = {"xperts.down_proj"}}, "lora.targetParameters", "ends with"},
+        Case{{.target_parameters = {"gate.weight"}, .modules_to_save = {"mlp.gate"}},
+             "lora.modulesToSave",
+             "trained whole"}}) {
+    const auto got = resolve_lora(with_experts(), bad.lora);
+    ASSERT_FALSE(got) << bad.says;
+    EXPECT_EQ(got.error().where, bad.where);
+    EXPECT_NE(got.error().to_string().find(bad.says), std::string::npos) << got.error().to_string();
+  }
+  LoraArgs plain;
+  plain.target_parameters = down;
+  const auto dense = resolve_lora(model(), plain);
+  ASSERT_FALSE(dense);
+  EXPECT_NE(dense.error().to_string().find("no experts"), std::string::npos);
 }
 
 struct Bad {

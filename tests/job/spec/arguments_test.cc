@@ -454,6 +454,14 @@ TEST_F(ArgumentsTest, LoraByItsUsualNames) {
   const auto all = parse(std::string(kLine) + "--use_lora --lora_target_modules all-linear");
   ASSERT_TRUE(all) << all.error().to_string();
   EXPECT_EQ(all->training.lora->target_pattern, "all-linear");
+  for (const char* experts :
+       {"--lora_target_parameters mlp.experts.gate_up_proj mlp.experts.down_proj",
+        "--target_parameters mlp.experts.gate_up_proj,mlp.experts.down_proj"}) {
+    const auto of_experts = parse(std::string(kLine) + "--use_lora " + experts);
+    ASSERT_TRUE(of_experts) << of_experts.error().to_string();
+    EXPECT_EQ(of_experts->training.lora->target_parameters,
+              (std::vector<std::string>{"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}));
+  }
   const auto off = parse(std::string(kLine) + "--use_lora False --lora_r 16");
   ASSERT_TRUE(off) << off.error().to_string();
   EXPECT_FALSE(off->training.lora);
