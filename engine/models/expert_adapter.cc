@@ -33,9 +33,10 @@ void ExpertAdapter::begin_backward() {
   b_grads_ = at::zeros(b_.sizes(), b_grad_.tensor.options());
 }
 
-void ExpertAdapter::backward(int64_t expert, const at::Tensor& dy, const at::Tensor& x,
+void ExpertAdapter::backward(int64_t expert, const at::Tensor& gradient, const at::Tensor& x,
                              const at::Tensor& dx) {
   if (adapter_ == nullptr) return;
+  const at::Tensor dy = gradient.to(x.scalar_type());
   const at::Tensor a = a_.select(0, expert), b = b_.select(0, expert);
   at::Tensor z = at::empty({x.size(0), adapter_->rank}, x.options());
   gemm::linear(z, x, a);

@@ -22,7 +22,7 @@ class ExpertAdapter {
 
   /// Once before the backward passes of the experts, which write each its slice of the gradients.
   void begin_backward();
-  /// dy [n, out], x [n, in]. Adds to dx [n, in].
+  /// dy [n, out] in any type, x [n, in]. Adds to dx [n, in], which has x's type.
   void backward(int64_t expert, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& dx);
   /// Once after them: writes B's gradient, 0 for experts without tokens.
   void finish_backward();
