@@ -252,5 +252,28 @@ def the_operator_is_upgraded(world):
                      "no restart", NEVER, GOES_ON)
 
 
+def another_controller_changes_the_service(world):
+    """The operator restores it, ever less often, and says which field, and who writes it. No pod and no step suffers."""
+    with Job(world, world.manifest("contested", steps=200, cpu="300m")) as job:
+        job.until_step(5)
+        uids = job.uids()
+        selector = get("-n", NAMESPACE, "service", "contested-worker")["spec"]["selector"]
+
+        def changed():
+            now = get("-n", NAMESPACE, "service", "contested-worker")["spec"]["selector"]
+            if now == selector:
+                kubectl("-n", NAMESPACE, "patch", "service", "contested-worker", "--field-manager=another-controller", "--type=merge",
+                        "-p", '{"spec":{"selector":{"mesh":"on"}}}')
+            return holds(get("-n", NAMESPACE, "dsj", "contested"), "Contested")
+        eventually(changed, lambda: f"{get('-n', NAMESPACE, 'dsj', 'contested')}")
+        told = next(one for one in get("-n", NAMESPACE, "dsj", "contested")["status"]["conditions"] if one["type"] == "Contested")
+        expect(told["reason"] == "Reverted" and "Service contested-worker: spec.selector.mesh is changed again and again, last by "
+               "another-controller" in told["message"], told)
+        eventually(lambda: get("-n", NAMESPACE, "service", "contested-worker")["spec"]["selector"] == selector, "it is restored")
+        job.complete()
+        no_restart(job, uids)
+
+
 CASES = [agent_0_is_killed, the_key_of_worker_0_is_deleted, the_api_server_restarts, the_api_server_is_away, a_node_loses_its_power,
-         a_node_freezes_and_comes_back, a_node_is_drained, the_node_of_worker_0_is_drained, the_leader_changes, the_operator_is_upgraded]
+         a_node_freezes_and_comes_back, a_node_is_drained, the_node_of_worker_0_is_drained, the_leader_changes, the_operator_is_upgraded,
+         another_controller_changes_the_service]
