@@ -59,13 +59,13 @@ Result<ChatTemplate> Asker::chat_template() {
   return *found_;
 }
 
-Result<Question> Asker::chat(std::vector<Turn> turns, const jinja::Value& tools, bool answered) {
+Result<Question> Asker::chat(Conversation told, bool answered) {
   DSJ_TRY(const ChatTemplate named, chat_template());
   Question question;
-  if (answered) question.answer = turns.back().content;
-  if (answered) turns.pop_back();
-  if (!turns.empty()) question.asked = turns.back().content;
-  DSJ_TRY(const std::string text, render_question(named, turns, tools));
+  if (answered) question.answer = told.turns.back().content;
+  if (answered) told.turns.pop_back();
+  if (!told.turns.empty()) question.asked = told.turns.back().content;
+  DSJ_TRY(const std::string text, render_question(named.with(told.kwargs), told.turns, told.tools));
   DSJ_TRY(question.ids, tokenizer_.encode(text, {.add_special_tokens = false}));
   return question;
 }
@@ -75,13 +75,18 @@ Result<Question> Asker::row(const json& given) {
   if (!shaped && shaped.error().field.empty()) {  // no shape: a question alone?
     const json prompt = json_child(given, "prompt");
     if (prompt.is_string()) return raw(prompt.get<std::string>());
-    if (prompt.is_array() && !prompt.empty()) return row({{"messages", prompt}});
+    if (prompt.is_array() && !prompt.empty()) {
+      json turns = {{"messages", prompt}};
+      for (const char* name : {"tools", kTemplateKwargs})
+        if (given.contains(name)) turns[name] = given[name];
+      return row(turns);
+    }
     for (const char* name : {"question", "query", "problem", "input", "inputs"})
       if (const json asked = json_child(given, name); asked.is_string())
         return row({{"instruction", asked}});
   }
   if (!shaped) return bad_row(shaped.error());
-  json row = std::move(shaped->row);
+  json row = shaped->row;
   if (shaped->kind == RowKind::Prompt) {
     if (const auto problem = check_row(*shaped, 0)) return bad_row(*problem);
     DSJ_TRY(Question question, raw(row["prompt"].get<std::string>()));
@@ -95,7 +100,7 @@ Result<Question> Asker::row(const json& given) {
     std::optional<std::string> answer;
     if (asked < told.turns.size()) answer = told.turns[asked].content;
     told.turns.resize(std::min(asked, told.turns.size()));
-    DSJ_TRY(Question question, chat(std::move(told.turns), told.tools, /*answered=*/false));
+    DSJ_TRY(Question question, chat(std::move(told), /*answered=*/false));
     question.answer = std::move(answer);
     return question;
   }
@@ -110,7 +115,7 @@ Result<Question> Asker::row(const json& given) {
       if (turns.kind == RowKind::Chat) {
         DSJ_TRY(Conversation told, conversation_of(turns.row, turns.text));
         if (!answered) told.turns.pop_back();
-        return chat(std::move(told.turns), told.tools, answered);
+        return chat(std::move(told), answered);
       }
     }
     if (const auto problem = check_alpaca(row)) return bad_row(*problem);
@@ -139,7 +144,7 @@ Result<Question> Asker::row(const json& given) {
   if (const auto problem = check_chat(row)) return bad_row(*problem);
   DSJ_TRY(Conversation told, conversation_of(row, row.dump()));
   if (!ends_with_answer) told.turns.pop_back();
-  return chat(std::move(told.turns), told.tools, ends_with_answer);
+  return chat(std::move(told), ends_with_answer);
 }
 
 Result<bool> Asker::takes_turns() {
@@ -150,7 +155,7 @@ Result<bool> Asker::takes_turns() {
 
 Result<Question> Asker::conversation(const std::vector<Turn>& turns) {
   DSJ_TRY(const bool all, takes_turns());
-  if (all) return chat(turns, jinja::Value::none(), /*answered=*/false);
+  if (all) return chat({.turns = turns}, /*answered=*/false);
   return row({{"instruction", turns.back().content}});
 }
 

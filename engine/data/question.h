@@ -15,6 +15,8 @@
 
 namespace dsj::data {
 
+struct Conversation;
+
 struct Question {
   std::string asked;                  ///< for display: the last question
   std::vector<int32_t> ids;           ///< the prompt of the generation
@@ -49,7 +51,7 @@ class Asker {
 
  private:
   Result<ChatTemplate> chat_template();
-  Result<Question> chat(std::vector<Turn> turns, const jinja::Value& tools, bool answered);
+  Result<Question> chat(Conversation told, bool answered);
 
   Files& files_;
   const std::string model_dir_;

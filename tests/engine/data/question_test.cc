@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "common/files/memory_files.h"
 #include "engine/data/dataset.h"
 #include "engine/data/shapes/prompt.h"
@@ -130,6 +132,47 @@ TEST_F(QuestionTest, TheQuestionIsTheBeginningOfTheTrainedRow) {
         std::ranges::equal(question.ids, std::span(sample.input_ids).first(question.ids.size())));
     EXPECT_NE(sample.labels[question.ids.size()], kIgnoredLabel);
     EXPECT_EQ(sample.labels[question.ids.size() - 1], kIgnoredLabel);
+  }
+}
+
+/// Rule: a row's own variables of the template act in a question as in training.
+TEST_F(QuestionTest, VariablesOfARowAreTheQuestionsToo) {
+  ASSERT_TRUE(files_.write_synced(
+      "m/chat_template.jinja",
+      "[{{ mode | default('none') }}{{ n | default(0) }}]{% for m in messages %}"
+      "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"));
+  std::mt19937 draw(3);
+  for (int i = 0; i < 100; ++i) {
+    json row;
+    const json question = json::array({{{"role", "user"}, {"content", "q" + std::to_string(i)}}});
+    const json answer = json::array({{{"role", "assistant"}, {"content", "a"}}});
+    const bool parts = draw() % 2;
+    if (parts) {
+      row = {{"prompt", question}, {"completion", answer}};
+    } else {
+      row = {{"messages", json::array({question[0], answer[0]})}};
+    }
+    json kwargs = json::object();
+    if (draw() % 2) kwargs["mode"] = std::string(1 + draw() % 3, 'x');
+    if (draw() % 2) kwargs["n"] = draw() % 100;
+    if (draw() % 4) row["chat_template_kwargs"] = kwargs;
+    EXPECT_TRUE(files_.write_synced("r.json", json::array({row}).dump()));
+    const auto dataset = Dataset::open(files_, "r.json", tokenizer_.get(), {.vocab_size = 100'000});
+    ASSERT_TRUE(dataset) << dataset.error().to_string();
+    const auto sample = (*dataset)->at(0).value();
+    auto asks = asker();
+    json alone = row;
+    if (parts) alone.erase("completion");
+    for (const json& asked : {row, alone}) {
+      const auto got = asks.row(asked);
+      ASSERT_TRUE(got) << asked << got.error().to_string();
+      ASSERT_LT(got->ids.size(), sample.input_ids.size());
+      EXPECT_EQ(text_of(*got),
+                tokenizer_->decode(std::span(sample.input_ids).first(got->ids.size()), false))
+          << asked;
+      EXPECT_NE(sample.labels[got->ids.size()], kIgnoredLabel) << asked;
+    }
   }
 }
 
