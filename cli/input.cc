@@ -56,7 +56,8 @@ bool is_for_cluster(const jobspec::Job& job) {
 
 Result<Input> read_input(const std::string& path, const std::vector<std::string>& overrides,
                          Reading reading) {
-  {  // distinguish an unreadable file from an invalid one
+  // Distinguish an unreadable file from an invalid one. What is read from a pipe is gone.
+  if (std::error_code unknown; !fs::is_fifo(path, unknown)) {
     std::ifstream file(path, std::ios::binary);
     if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
     file.peek();

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/verbs.h"
 #include "tests/cli/model_files.h"
@@ -49,6 +51,21 @@ TEST_F(ValidateTest, AValidFilePasses) {
   EXPECT_EQ(out_, file + ": valid: 0 errors, 0 unsupported, 0 warnings\n");
   EXPECT_EQ(run({file, "-o", "json"}), 0);
   EXPECT_EQ(json::parse(out_), json::parse(R"({"valid": true, "findings": [], "notes": []})"));
+}
+
+/// As `dsj validate <(jq ... ds.json)` has it: what is read from a pipe cannot be read again.
+TEST_F(ValidateTest, APipeIsJudgedAsAFileIs) {
+  for (const size_t comment : {size_t{0}, size_t{100}, size_t{200'000}}) {
+    const std::string text = R"({"train_micro_batch_size_per_gpu": "auto", /*)" +
+                             std::string(comment, 'x') + R"(*/ "zero_optimization": {"stage": 4}})";
+    const std::string pipe = (folder_ / ("pipe" + std::to_string(comment))).string();
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    std::thread writer([&] { std::ofstream(pipe) << text; });
+    const int code = run({pipe});
+    writer.join();
+    EXPECT_EQ(code, 1) << comment;
+    EXPECT_NE(out_.find("zero_optimization.stage"), std::string::npos) << out_ << err_;
+  }
 }
 
 TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
