@@ -52,6 +52,7 @@ TEST(ObjectiveArguments, LlamaFactorysNames) {
                          "--pref_ftx", "0"}),
             json({{"objective", "dpo"}, {"beta", 0.3}, {"lossType", "hinge"}}));
   EXPECT_EQ(training_of({"--stage", "pt"}), json({{"objective", "pretrain"}}));
+  EXPECT_EQ(training_of({"--stage", "rm"}), json({{"objective", "reward"}}));
   EXPECT_EQ(training_of({"--stage", "sft", "--neftune_noise_alpha", "5", "--label_smoothing_factor",
                          "0.1"}),
             json({{"neftuneNoiseAlpha", 5.0}, {"labelSmoothingFactor", 0.1}}));
