@@ -117,9 +117,10 @@ void check_fit(const Job& job, const Machine& machine, const CheckOptions& optio
     if (const Status met = check_optimizer(units, check.memory->config); !met)
       check.findings.push_back(
           {Severity::Error, met.error().where, met.error().message, met.error().hint});
-  if (const Status cut = plan::check_row_cut(check.memory->model, check.memory->config); !cut)
-    check.findings.push_back(
-        {Severity::Error, cut.error().where, cut.error().message, cut.error().hint});
+  for (const auto& check_rows : {plan::check_row_cut, plan::check_left_out})
+    if (const Status met = check_rows(check.memory->model, check.memory->config); !met)
+      check.findings.push_back(
+          {Severity::Error, met.error().where, met.error().message, met.error().hint});
   check.memory->native_products |= options.native_products;
   check.memory->accelerator |= options.device.has_value() || options.given.device_memory;
   check.limits = limits_of(job, check.resolution.config.offload, options.given, machine);

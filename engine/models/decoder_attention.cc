@@ -86,7 +86,7 @@ at::Tensor DecoderLayer::without_values(const at::Tensor& dcolumns) const {
 }
 
 at::Tensor DecoderLayer::processed_heads(const at::Tensor& qkv) const {
-  const int64_t kv = config_.kv_size();
+  const int64_t kv = config_.shares_keys ? 0 : config_.kv_size();
   return qkv.narrow(1, 0, config_.query_size() + (config_.value_norm ? 2 * kv : kv));
 }
 
@@ -95,6 +95,12 @@ at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::T
                                       at::Tensor& gate) const {
   if (latent_) return latent_->forward(p, h, call.dropout_key, saved ? &saved->latent : nullptr);
   const int64_t query = config_.query_size();
+  if (config_.shares_keys) {
+    const at::Tensor& keys = call.carried->keys.at(config_.key_layer(call.layer)).kv;
+    DSJ_CHECK(keys.size(0) == h.size(0));
+    const at::Tensor product = project(p, q_, picked(h, call.outputs), call.dropout_key);
+    return at::cat({put_back(product, call.outputs, h.size(0)), keys}, 1);
+  }
   if (!call.outputs || config_.fused_qkv) {
     const at::Tensor all = project(p, qkv_, h, call.dropout_key);
     if (!config_.output_gate) return with_values(from_groups(all));
@@ -115,6 +121,15 @@ at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::T
                                       const LayerCall& call, const LayerSaved& saved) const {
   if (latent_) return latent_->backward(p, dqkv, h, saved.latent, call.dropout_key);
   const int64_t query = config_.query_size();
+  if (config_.shares_keys) {
+    Carried::Keys& keys = call.carried->keys.at(config_.key_layer(call.layer));
+    const at::Tensor dkv = dqkv.narrow(1, query, 2 * config_.kv_size());
+    if (!keys.dkv.defined()) keys.dkv = at::zeros(dkv.sizes(), dkv.options().dtype(at::kFloat));
+    keys.dkv.add_(dkv);
+    const at::Tensor dq = picked(dqkv.narrow(1, 0, query), call.outputs);
+    return put_back(project_backward(p, q_, dq, picked(h, call.outputs), call.dropout_key),
+                    call.outputs, h.size(0));
+  }
   if (!call.outputs || config_.fused_qkv) {
     if (!config_.output_gate)
       return project_backward(p, qkv_, without_values(to_groups(dqkv)), h, call.dropout_key);
@@ -128,6 +143,18 @@ at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::T
   ops::scatter_rows(project_backward(p, q_, dq, picked(h, call.outputs), call.dropout_key),
                     *call.outputs, dh);
   return dh;
+}
+
+void DecoderLayer::give_keys(const at::Tensor& qkv, const LayerCall& call) const {
+  if (!config_.gives_keys(call.layer)) return;
+  at::Tensor& kv = call.carried->keys[call.layer].kv;
+  if (!kv.defined()) kv = qkv.narrow(1, config_.query_size(), 2 * config_.kv_size()).clone();
+}
+
+void DecoderLayer::add_given(const at::Tensor& dqkv, const LayerCall& call) const {
+  if (!config_.gives_keys(call.layer)) return;
+  const at::Tensor given = std::exchange(call.carried->keys.at(call.layer), {}).dkv;
+  if (given.defined()) dqkv.narrow(1, config_.query_size(), 2 * config_.kv_size()).add_(given);
 }
 
 at::Tensor DecoderLayer::values_of(const at::Tensor& attended) const {
@@ -147,11 +174,16 @@ at::Tensor DecoderLayer::from_values(const at::Tensor& dvalues) const {
 void DecoderLayer::head_norms(const zero::UnitParameters& p, const at::Tensor& qk,
                               LayerSaved* saved) const {
   const at::Tensor q = qk.narrow(1, 0, config_.query_size());
-  const at::Tensor k = qk.narrow(1, config_.query_size(), config_.kv_size());
   const auto norm = [&](const at::Tensor& x, Role role, int64_t heads) {
     return ops::head_norm(x, head_norm_weight(config_, p.weight(at(role)), x),
                           config_.qk_norm_whole ? 1 : heads, config_.norm_eps);
   };
+  if (config_.shares_keys) {
+    const at::Tensor rstd = norm(q, Role::QNorm, config_.num_heads);
+    if (saved) saved->q_rstd = rstd;
+    return;
+  }
+  const at::Tensor k = qk.narrow(1, config_.query_size(), config_.kv_size());
   if (config_.value_norm) {
     const at::Tensor v = qk.narrow(1, config_.query_size() + config_.kv_size(), config_.kv_size());
     const at::Tensor v_rstd = ops::head_norm(v, at::ones({config_.head_dim}, v.options()),
@@ -170,7 +202,8 @@ at::ScalarType DecoderLayer::heads_type(const zero::UnitParameters& p) const {
 
 void DecoderLayer::rotate(const at::Tensor& qk, const LayerCall& call, bool inverse) const {
   if (call.rope)
-    ops::rope(qk, *call.rope, call.rows->positions(), config_.num_heads + config_.num_kv_heads,
+    ops::rope(qk, *call.rope, call.rows->positions(),
+              config_.num_heads + (config_.shares_keys ? 0 : config_.num_kv_heads),
               config_.head_dim, inverse);
 }
 
@@ -218,6 +251,7 @@ MlpInput DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x
     at::Tensor qkv = project_qkv(p, norm1.y, call, saved, gate);
     if (saved) saved->x = x, saved->norm1 = norm1, saved->gate = gate;
     norm1 = {};
+    give_keys(qkv, call);
     attended = attention(qkv, call, shape(p, call));
     if (saved) saved->qkv = qkv;
   }
@@ -242,8 +276,8 @@ void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor
                             grad.accumulate);
   };
   backward(0, q, Role::QNorm, saved.q_rstd);
-  backward(q, kv, Role::KNorm, saved.k_rstd);
-  if (config_.value_norm) {
+  if (!config_.shares_keys) backward(q, kv, Role::KNorm, saved.k_rstd);
+  if (config_.value_norm && !config_.shares_keys) {
     const at::Tensor v = qk.narrow(1, q + kv, kv);
     ops::head_norm_backward(dqk.narrow(1, q + kv, kv), v, at::ones({config_.head_dim}, v.options()),
                             saved.v_rstd, {}, false);
@@ -309,6 +343,7 @@ at::Tensor DecoderLayer::backward_attended(const zero::UnitParameters& p, const 
     dsinks.accumulate ? dsinks.tensor.add_(of_call.dsinks) : dsinks.tensor.copy_(of_call.dsinks);
   dattended.reset();
   saved.attended = {};
+  add_given(dqkv, call);
   rotate_back(p, dqkv, call, saved);
   at::Tensor dh = qkv_backward(p, dqkv, dgate, normed_input(p, saved), call, saved);
   saved.latent = {};

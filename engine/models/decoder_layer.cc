@@ -42,6 +42,13 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config, layout::Mixer mixe
                           : Projection{at(Role::Up), at(Role::UpBias), {inner}};
   if (config.fused_gate_up) gate_up_.sizes = {2 * inner};
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
+  input_gate_ = {at(Role::LayerInputGate), -1, {config.layer_input}};
+  input_out_ = {at(Role::LayerInputOut), -1, {config.hidden_size}};
+  // What carried.h adds is built for Gemma 4's layers alone.
+  DSJ_CHECK(!config.carries() ||
+            (config.qk_norm && config.value_norm && !config.qk_norm_whole && !config.output_gate &&
+             !config.qk_norm_after_rope && !config.parallel && config.post_norms &&
+             !config.fused_qkv && config.experts.count == 0 && !config.sinks));
   if (config.experts.count > 0) experts_.emplace(config, mixer);
   if (config.latent.rank > 0) latent_.emplace(config);
   if (mixer == layout::Mixer::Delta && config.delta.mamba)
@@ -170,6 +177,7 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
     out = conv_->forward_cached(p, h, *call.rows, k_cache);
   } else {
     const at::Tensor qkv = project_qkv(p, h, call, nullptr, gate);
+    give_keys(qkv, call);
     out = ops::attention_cached(qkv, *call.rows, shape(p, call), k_cache, v_cache);
   }
   const at::Tensor x2 =

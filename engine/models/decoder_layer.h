@@ -68,8 +68,10 @@ class DecoderLayer : public LayerInPieces {
   at::Tensor without_values(const at::Tensor& dcolumns) const;
   /// Applies the layer's output scale to y, in place.
   at::Tensor scaled(const zero::UnitParameters& p, at::Tensor y) const;
-  at::Tensor backward_sum(const zero::UnitParameters& p, at::Tensor dy) const override;
-  /// The columns of heads with a norm or rotation: all but values without a norm.
+  at::Tensor backward_sum(const zero::UnitParameters& p, at::Tensor dy,
+                          const LayerCall& call) const override;
+  /// The columns of heads with a norm or rotation: all but values without a norm, and but keys and
+  /// values of another layer.
   at::Tensor processed_heads(const at::Tensor& qkv) const;
   /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
   /// Sets `gate` if the model has one.
@@ -79,6 +81,10 @@ class DecoderLayer : public LayerInPieces {
   at::Tensor qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
                           const at::Tensor& dgate, const at::Tensor& h, const LayerCall& call,
                           const LayerSaved& saved) const;
+  /// Keeps keys and values for the layers that use them, unless forward has done so; and adds their
+  /// gradients to dqkv, the gradient of project_qkv()'s result.
+  void give_keys(const at::Tensor& qkv, const LayerCall& call) const;
+  void add_given(const at::Tensor& dqkv, const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved, at::Tensor& gate) const;
   /// Splits [N, heads 2 D], each head's query and gate, into [N, heads D] of each; and the reverse.
@@ -90,6 +96,16 @@ class DecoderLayer : public LayerInPieces {
                        LayerSaved* saved) const override;
   at::Tensor mlp(const zero::UnitParameters& p, const MlpInput& in, const LayerCall& call,
                  LayerSaved* saved) const override;
+  // The layer's own input (ModelConfig::layer_input).
+  Branch input_branch() const { return {input_out_, layout::Role::PostLayerInputNorm, 2}; }
+  /// The rows of the layer's input that a call's outputs have [T, P].
+  at::Tensor layer_input(const LayerCall& call, int64_t rows) const;
+  /// y [T, H] + the projection of the gated input. Keeps what backward reads in `saved`.
+  at::Tensor add_input(const zero::UnitParameters& p, const at::Tensor& y, const LayerCall& call,
+                       LayerSaved* saved) const;
+  /// dy: gradient of the sum; becomes the gradient of y. Writes that of the input.
+  void backward_input(const zero::UnitParameters& p, const at::Tensor& dy, const LayerCall& call,
+                      LayerSaved& saved) const;
   /// Returns the gradient of the input of the experts, or of the MLP's first product.
   at::Tensor backward_experts(const zero::UnitParameters& p, const at::Tensor& dy,
                               const LayerCall& call, LayerSaved& saved) const;
@@ -154,6 +170,7 @@ class DecoderLayer : public LayerInPieces {
   const layout::ModelConfig config_;
   std::vector<int> index_;
   Projection qkv_, q_, kv_, o_, gate_up_, down_;  ///< qkv_ is q_ and kv_ as one product
+  Projection input_gate_, input_out_;
   std::optional<ExpertMlp> experts_;
   std::optional<LatentQkv> latent_;
   std::unique_ptr<const DeltaMixer> delta_;  ///< or Mamba 2

@@ -15,8 +15,65 @@ at::Tensor DecoderLayer::scaled(const zero::UnitParameters& p, at::Tensor y) con
   return config_.layer_scale ? y.mul_(p.buffer(0).to(y.scalar_type())) : y;
 }
 
-at::Tensor DecoderLayer::backward_sum(const zero::UnitParameters& p, at::Tensor dy) const {
+at::Tensor DecoderLayer::backward_sum(const zero::UnitParameters& p, at::Tensor dy,
+                                      const LayerCall& call) const {
+  if (config_.layer_input > 0 && call.outputs) {
+    // Tokens without an output do not read their input.
+    const at::Tensor own =
+        call.carried->inputs.narrow(1, call.layer * config_.layer_input, config_.layer_input);
+    const at::Tensor reads = at::zeros({own.size(0), 1}, own.options().dtype(at::kBool));
+    own.masked_fill_(reads.index_fill_(0, *call.outputs, 1).logical_not_(), 0);
+  }
   return scaled(p, std::move(dy));
+}
+
+// ---- the layer's own input
+
+at::Tensor DecoderLayer::layer_input(const LayerCall& call, int64_t rows) const {
+  const at::Tensor own =
+      call.carried->inputs.narrow(1, call.layer * config_.layer_input, config_.layer_input);
+  if (!call.outputs) return own.narrow(0, call.first_output, rows);
+  return own.index_select(0, call.outputs->narrow(0, call.first_output, rows));
+}
+
+at::Tensor DecoderLayer::add_input(const zero::UnitParameters& p, const at::Tensor& y,
+                                   const LayerCall& call, LayerSaved* saved) const {
+  if (config_.layer_input == 0) return y;
+  const at::Tensor gate = project(p, input_gate_, y.to(p.product_type()), call.dropout_key);
+  const at::Tensor gated =
+      ops::activated(gate, config_.activation, /*gated=*/false).mul_(layer_input(call, y.size(0)));
+  const at::Tensor out = project(p, input_out_, gated, call.dropout_key);
+  if (saved) saved->summed = y, saved->input_gate = gate;
+  return added(y, branch_norm(p, input_branch(), out, nullptr));
+}
+
+void DecoderLayer::backward_input(const zero::UnitParameters& p, const at::Tensor& dy,
+                                  const LayerCall& call, LayerSaved& saved) const {
+  if (config_.layer_input == 0) return;
+  if (!saved.summed.defined()) {
+    saved.summed =
+        add_branch(p, mlp_branch(), activated(p, saved.inner), saved.x2, call, &saved.mlp);
+    saved.input_gate = project(p, input_gate_, saved.summed.to(p.product_type()), call.dropout_key);
+  }
+  const at::Tensor gate = std::exchange(saved.input_gate, {});
+  const at::Tensor input = layer_input(call, dy.size(0));
+  const at::Tensor open = ops::activated(gate, config_.activation, /*gated=*/false);
+  const at::Tensor gated = open * input.to(open.scalar_type());
+  LayerSaved::Branch branch;
+  branch_norm(p, input_branch(), project(p, input_out_, gated, call.dropout_key), &branch);
+  const at::Tensor dout = branch_norm_backward(p, input_branch(), dy, std::move(branch));
+  const at::Tensor dgated = project_backward(p, input_out_, dout, gated, call.dropout_key);
+  ops::activated_backward(dgated * input.to(dgated.scalar_type()), gate, config_.activation,
+                          /*gated=*/false);
+  const at::Tensor dinput = (dgated * open).to(input.scalar_type());
+  if (call.outputs)
+    call.carried->inputs.narrow(1, call.layer * config_.layer_input, config_.layer_input)
+        .index_copy_(0, call.outputs->narrow(0, call.first_output, dy.size(0)), dinput);
+  else
+    input.copy_(dinput);
+  dy.add_(
+      project_backward(p, input_gate_, gate, saved.summed.to(p.product_type()), call.dropout_key));
+  saved.summed.reset();
 }
 
 at::Tensor DecoderLayer::activated(const zero::UnitParameters& p, const at::Tensor& inner) const {
@@ -60,7 +117,9 @@ at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const MlpInput& in,
   LayerSaved::Branch* branch = saved ? &saved->mlp : nullptr;
   if (!config_.has_experts(call.layer)) {
     const at::Tensor inner = mlp_inner(p, in.read, call, saved);
-    return scaled(p, add_branch(p, mlp_branch(), activated(p, inner), in.residual, call, branch));
+    const at::Tensor sum =
+        add_branch(p, mlp_branch(), activated(p, inner), in.residual, call, branch);
+    return scaled(p, add_input(p, sum, call, saved));
   }
   LayerSaved own;
   LayerSaved& of_mlp = saved ? *saved : own;
@@ -150,6 +209,7 @@ void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor&
     saved.norm2 = {};
     return;
   }
+  backward_input(p, dy, call, saved);
   const at::Tensor dh = config_.has_experts(call.layer) ? backward_experts(p, dy, call, saved)
                                                         : backward_inner(p, dy, call, saved);
   // If attention shares the norm, backward_attention() takes both gradients together.

@@ -11,6 +11,7 @@ namespace {
 LayerCall piece_call(const LayerCall& call, const layout::RowPiece& piece) {
   constexpr int64_t kFirstSite = int64_t{1} << 32;  // all other sites of a unit are smaller
   LayerCall one = call;
+  one.first_output = piece.first;
   if (one.dropout_key) one.dropout_key = dropout_key(*one.dropout_key, kFirstSite + piece.first);
   return one;
 }
@@ -42,7 +43,7 @@ LayerSaved LayerInPieces::recompute(const zero::UnitParameters& p, const at::Ten
 
 at::Tensor LayerInPieces::backward(const zero::UnitParameters& p, at::Tensor dy,
                                    const LayerCall& call, LayerSaved saved) const {
-  dy = backward_sum(p, std::move(dy));
+  dy = backward_sum(p, std::move(dy), call);
   at::Tensor dread = parallel_ ? at::zeros_like(dy) : dy;
   if (saved.inner.defined())
     backward_mlp(p, dy, dread, call, saved);

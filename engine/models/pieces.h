@@ -35,7 +35,10 @@ class LayerInPieces : public Layer {
                               LayerSaved& saved) const;
 
   /// From the gradient of the layer's result to that of its sum; may be dy itself.
-  virtual at::Tensor backward_sum(const zero::UnitParameters&, at::Tensor dy) const { return dy; }
+  virtual at::Tensor backward_sum(const zero::UnitParameters&, at::Tensor dy,
+                                  const LayerCall&) const {
+    return dy;
+  }
   /// Everything before the MLP.
   virtual MlpInput attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                           LayerSaved* saved) const = 0;

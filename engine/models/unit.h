@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "engine/models/carried.h"
 #include "engine/models/micro_batch.h"
 #include "engine/models/ops.h"
 #include "engine/models/routing.h"
@@ -41,6 +42,30 @@ void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig
 /// that recomputation and resume drop the same elements.
 uint64_t dropout_key(uint64_t key, int64_t part);
 
+// ---- inputs of layers (carried.h)
+// The units before the layers (layout::UnitSpec::before_layers), in order: a second embedding of
+// each token, [V, L P]; then a projection of the first embedding, normed by layer, is added.
+
+/// Sets carried.inputs to the rows of `ids` [N].
+void layer_table_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                         const at::Tensor& ids, Carried& carried);
+/// Overwrites and frees carried.inputs.
+void layer_table_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                          const at::Tensor& ids, Carried& carried);
+/// x [N, H]: the embedding's result. Runs `pieces.piece` tokens at a time.
+void layer_inputs_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                          const at::Tensor& x, std::optional<uint64_t> dropout_key,
+                          const layout::PieceRule& pieces, Carried& carried);
+/// dx [N, H] += the gradient of x, which is carried.embedded. Leaves the gradient of
+/// layer_table_forward()'s result in carried.inputs.
+void layer_inputs_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                           at::Tensor dx, std::optional<uint64_t> dropout_key,
+                           const layout::PieceRule& pieces, Carried& carried);
+/// Both forward functions, for inference: `table` and `inputs` are the two units.
+void carry_inputs(const zero::UnitParameters& table, const zero::UnitParameters& inputs,
+                  const layout::ModelConfig& config, const at::Tensor& ids, const at::Tensor& x,
+                  Carried& carried);
+
 // ---- decoder layers
 /// A layer's arguments other than its parameters and its input.
 struct LayerCall {
@@ -57,6 +82,8 @@ struct LayerCall {
   /// Forward adds this layer's routing, backward reads the gradient; null without auxiliary loss.
   /// It counts all tokens, so `outputs` must then be null.
   RouterBalance* balance = nullptr;
+  Carried* carried = nullptr;  ///< of the micro-batch; null unless ModelConfig::carries()
+  int64_t first_output = 0;    ///< for a piece of an MLP: its first row's index among the outputs
 };
 
 /// What a layer's backward needs from its forward. Each kind of layer sets the members that it
@@ -97,6 +124,9 @@ struct LayerSaved {
   Branch plain_mlp, expert_mlp;
   at::Tensor experts_inner;
   ops::Normed experts_read, router_read;
+  /// For an input of the layer (ModelConfig::layer_input): the sum after the MLP [N, H], and the
+  /// input's gate before its activation [N, P]. If undefined, backward recomputes them.
+  at::Tensor summed, input_gate;
 };
 
 /// One kind of decoder layer (layout::Block). Stateless: one object serves all layers.

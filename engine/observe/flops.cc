@@ -188,7 +188,8 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
     }
     const layout::UnitSpec& spec = units[i];
     Module unit{.name = spec.name};
-    const bool embedding = i == 0, head = i + 1 == units.size();
+    const bool embedding = i == 0 || spec.only_rows;
+    const bool head = static_cast<int>(i) == layout::head_of(units);
     for (const layout::Parameter& parameter : spec.parameters) {
       Module* owner = &unit;
       for (const std::string& name : owners(parameter.name)) owner = &child(*owner, name);

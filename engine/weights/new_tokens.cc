@@ -106,6 +106,10 @@ Result<AddedTokens> add_tokens(Files& files, const AddTokensOptions& options) {
   DSJ_TRY(const std::string config_text, files.read_all(config_path));
   const auto config = nlohmann::json::parse(config_text, nullptr, /*allow_exceptions=*/false);
   DSJ_TRY(const auto model, layout::model_config_from_json(config, config_path));
+  if (model.layer_input > 0)
+    return bad_input("new rows of the second embedding (" + std::string(model.names.layer_table) +
+                         ", hidden_size_per_layer_input) are not built",
+                     config_path, "use tokens that the tokenizer has");
   DSJ_TRY(const auto base, WeightSource::open(files, options.model));
   DSJ_TRY(const auto tables, tables_of(model, base));
   result.rows_before = result.rows = model.vocab_size;

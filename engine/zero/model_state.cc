@@ -268,7 +268,7 @@ Status ModelState::read_trained(const weights::WeightSource& source, const Adapt
                         range.data);
         return {};
       }
-      const auto& head = units_.back().parameters;
+      const auto& head = units_[static_cast<size_t>(layout::head_of(units_))].parameters;
       const auto drawn = std::ranges::find(head, slot->name, &layout::Parameter::name);
       if (drawn != head.end() && drawn->drawn > 0 && !adapters.saved &&
           source.find(slot->name) == nullptr) {

@@ -22,11 +22,11 @@ constexpr Family kFamilies[] = {
     {"gemma3_text", "Gemma 3 text: 270M, 1B",
      "a rope for each type of layer, `query_pre_attn_scalar`, `sliding_window_pattern`",
      read_gemma3},
-    {"gemma4_text", "Gemma 4 without its vision and audio parts: 31B, 26B-A4B",
+    {"gemma4_text", "Gemma 4 without its vision and audio parts: E2B, E4B, 31B, 26B-A4B",
      "`head_dim`, `global_head_dim`, `num_global_key_value_heads` or `per_layer_config`, "
      "`attention_k_eq_v`, a rope for each type of layer (`proportional`), "
-     "`final_logit_softcapping`, `enable_moe_block`, `num_experts`, `top_k_experts`; E2B and E4B "
-     "are refused by `num_kv_shared_layers` and `hidden_size_per_layer_input`",
+     "`final_logit_softcapping`, `enable_moe_block`, `num_experts`, `top_k_experts`; "
+     "`num_kv_shared_layers`, `use_double_wide_mlp`, `hidden_size_per_layer_input` (absent: 256)",
      read_gemma4},
     {"gemma4_unified_text", "Gemma 4 12B without its vision and audio parts",
      "as gemma4_text, without experts", read_gemma4_unified},
@@ -101,7 +101,8 @@ constexpr Family kFamilies[] = {
     {"apertus", "Apertus", "`attention_bias`; `hidden_act` may be xielu", read_apertus},
     {"internlm3", "InternLM3", "`qkv_bias`, `bias`", read_internlm3},
     {"gemma3", "Gemma 3: 4B, 12B, 27B", "the text part: as gemma3_text", read_gemma3_part},
-    {"gemma4", "Gemma 4: 31B, 26B-A4B", "the text part: as gemma4_text", read_gemma4_part},
+    {"gemma4", "Gemma 4: E2B, E4B, 31B, 26B-A4B", "the text part: as gemma4_text",
+     read_gemma4_part},
     {"gemma4_unified", "Gemma 4: 12B", "the text part: as gemma4_text, without experts",
      read_gemma4_unified_part},
     {"mistral3", "Mistral Small 3.1, 3.2, Ministral 3", "the text part: as mistral or ministral3",

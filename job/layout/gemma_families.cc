@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -147,6 +148,44 @@ RopeConfig read_gemma4_rope(const json& config, Fields& fields, const char* type
   return r;
 }
 
+/// E2B, E4B: the last layers use the keys and values of the last earlier layer of their type.
+void read_shared_keys(Fields& fields, ModelConfig& out) {
+  const int64_t shared = fields.whole("num_kv_shared_layers", 0, kLayersMax, 0);
+  const bool wide = fields.flag("use_double_wide_mlp", false);
+  if (shared == 0) return;
+  const int64_t first = out.num_layers - shared;
+  for (int64_t layer = 0; layer < out.num_layers; ++layer) {
+    int64_t from = std::min(layer, first - 1);
+    while (layer >= first && from >= 0 && (out.windows[from] > 0) != (out.windows[layer] > 0))
+      --from;
+    fields.require(from >= 0, "num_kv_shared_layers",
+                   "leaves no layer of the type of layer " + std::to_string(layer) +
+                       " with keys and values of its own");
+    if (from < 0) return;
+    out.key_layers.push_back(from);
+    if (layer < first) continue;
+    LayerShape& shape = out.shapes[layer];
+    fields.require(shape == out.shapes[from], "per_layer_config",
+                   "gives layer " + std::to_string(layer) + " other heads than layer " +
+                       std::to_string(from) + ", whose keys and values it uses");
+    shape.shares_keys = true;
+    if (wide) shape.intermediate_size = 2 * out.intermediate_size;
+  }
+}
+
+/// E2B, E4B: an input of each layer.
+void read_layer_inputs(Fields& fields, ModelConfig& out) {
+  out.layer_input = fields.whole("hidden_size_per_layer_input", 0, kWidthMax, 256);
+  if (out.layer_input == 0) return;
+  fields.require(out.num_layers * out.layer_input <= kWidthMax, "hidden_size_per_layer_input",
+                 "times num_hidden_layers is above " + std::to_string(kWidthMax));
+  const int64_t rows = fields.positive("vocab_size_per_layer_input", kIndexMax, 262144);
+  fields.require(rows == out.vocab_size, "vocab_size_per_layer_input",
+                 "is " + std::to_string(rows) + " and vocab_size " +
+                     std::to_string(out.vocab_size) +
+                     "; built is one row for each token of the vocabulary");
+}
+
 }  // namespace
 
 void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
@@ -192,14 +231,15 @@ void read_gemma4(const json& config, Fields& fields, ModelConfig& out) {
       {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1e6}}, full);
   out.local_rope = read_gemma4_rope(config, fields, "sliding_attention",
                                     {{"rope_type", "default"}, {"rope_theta", 1e4}}, sliding);
-  fields.require(fields.whole("num_kv_shared_layers", 0, kLayersMax, 0) == 0,
-                 "num_kv_shared_layers",
-                 "is not 0 (E2B, E4B); layers that share keys and values are not built");
-  fields.require(fields.whole("hidden_size_per_layer_input", 0, kWidthMax, 256) == 0,
-                 "hidden_size_per_layer_input",
-                 "is not 0 (E2B, E4B), which it is where it is missing; embeddings for each layer "
-                 "are not built");
+  read_shared_keys(fields, out);
+  read_layer_inputs(fields, out);
   if (!fields.flag("enable_moe_block", false)) return;
+  fields.require(out.key_layers.empty(), "num_kv_shared_layers",
+                 "is not 0 beside enable_moe_block: experts in layers that share keys and values "
+                 "are not built");
+  fields.require(out.layer_input == 0, "hidden_size_per_layer_input",
+                 "is not 0 (if missing, it is 256) beside enable_moe_block: experts in layers with "
+                 "an input of their own are not built");
   read_experts(fields,
                {.inner = "moe_intermediate_size",
                 .balance = 0,

@@ -85,8 +85,8 @@ std::vector<Target> targets_of(const ModelConfig& model, const std::vector<UnitS
 /// The kind of the module that has one or more matrices.
 Module::Kind kind_of(const ModelConfig& model, const std::vector<UnitSpec>& units, size_t unit,
                      const Parameter& parameter) {
-  if (unit == 0) return Module::Kind::Embedding;
-  if (unit + 1 == units.size()) return Module::Kind::Output;
+  if (unit == 0 || units[unit].only_rows) return Module::Kind::Embedding;
+  if (static_cast<int>(unit) == head_of(units)) return Module::Kind::Output;
   if (parameter.routed) return Module::Kind::Experts;
   if (parameter.shape.size() > 2) return Module::Kind::Other;  // a convolution
   const bool router = model.experts.count > 0 &&
@@ -123,7 +123,7 @@ std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitS
     }
   }
   if (model.tied) {
-    modules.push_back({Module::Kind::Output, model.names.head, static_cast<int>(units.size()) - 1});
+    modules.push_back({Module::Kind::Output, model.names.head, head_of(units)});
   }
   for (const std::string& name : containers) {
     if (!leaves.contains(name)) modules.push_back({Module::Kind::Container, name});
@@ -142,7 +142,7 @@ bool can_adapt(const Module& module) {
 /// Whether the module has the weight that embedding and output layer share. Tables of positions come
 /// after it.
 bool is_tied(const ModelConfig& model, const Module& module) {
-  const bool of_tokens = module.kind == Module::Kind::Embedding && module.weight == 0;
+  const bool of_tokens = module.unit == 0 && module.weight == 0;
   return model.tied && (of_tokens || is_output(module));
 }
 

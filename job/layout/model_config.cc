@@ -27,7 +27,9 @@ double parameters_of(const ModelConfig& c) {
                        static_cast<double>(c.experts.shared_inner);
   const double layer = 2 * width * of_heads + 3 * width * inner;
   return static_cast<double>(c.num_layers) * layer +
-         width * static_cast<double>(2 * c.vocab_size + c.max_position);
+         width * static_cast<double>(2 * c.vocab_size + c.max_position) +
+         static_cast<double>(c.num_layers * c.layer_input) *
+             static_cast<double>(c.vocab_size + c.hidden_size);
 }
 
 /// A method of quantization_config, by transformers' name.

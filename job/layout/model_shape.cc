@@ -18,6 +18,8 @@ ModelConfig ModelConfig::of_layer(int64_t layer) const {
   one.head_dim = shape.head_dim;
   one.num_kv_heads = shape.num_kv_heads;
   one.keys_are_values = shape.keys_are_values;
+  one.shares_keys = shape.shares_keys;
+  if (shape.intermediate_size > 0) one.intermediate_size = shape.intermediate_size;
   one.shapes.clear();
   return one;
 }
@@ -40,6 +42,12 @@ int64_t ModelConfig::largest_head() const {
   int64_t most = head_dim;
   for (const LayerShape& shape : shapes) most = std::max(most, shape.head_dim);
   return most;
+}
+
+bool ModelConfig::gives_keys(int64_t layer) const {
+  for (size_t other = 0; other < key_layers.size(); ++other)
+    if (key_layers[other] == layer && static_cast<int64_t>(other) != layer) return true;
+  return false;
 }
 
 int64_t ModelConfig::longest_sequence() const {

@@ -66,6 +66,13 @@ struct Names {
   const char* norm2 = "post_attention_layernorm";                ///< before the MLP
   const char* post_mlp_norm = "post_feedforward_layernorm";      ///< of the MLP's output
   const char* layer_scale = "layer_scalar";
+  // With an input of each layer; the first three have no number:
+  const char* layer_table = "embed_tokens_per_layer";
+  const char* layer_projection = "per_layer_model_projection";
+  const char* layer_projection_norm = "per_layer_projection_norm";
+  const char* layer_input_gate = "per_layer_input_gate";
+  const char* layer_input_out = "per_layer_projection";
+  const char* post_layer_input_norm = "post_per_layer_input_norm";
   const char* gate_up = "mlp.gate_up_proj";  ///< if one weight contains both
   const char* gate = "mlp.gate_proj";
   const char* up = "mlp.up_proj";
@@ -181,11 +188,13 @@ struct ConvConfig {
 /// What a layer has before its MLP.
 enum class Mixer { Attention, Delta, Conv };
 
-/// The heads of a layer that differ from the model's (ModelConfig::of_layer).
+/// The sizes of a layer that differ from the model's (ModelConfig::of_layer).
 struct LayerShape {
   int64_t head_dim = 0;
   int64_t num_kv_heads = 0;
   bool keys_are_values = false;
+  bool shares_keys = false;
+  int64_t intermediate_size = 0;  ///< 0: the model's
   bool operator==(const LayerShape&) const = default;
 };
 
@@ -210,6 +219,14 @@ struct ModelConfig {
   std::vector<LayerShape> shapes = {};  ///< [layer]; empty if all layers have the model's heads
   /// Values have no product: they are the keys' result before norm and rope.
   bool keys_are_values = false;
+  /// Keys and values are those of an earlier layer (key_layers), after norm and rope; it has no
+  /// parameters for them.
+  bool shares_keys = false;
+  std::vector<int64_t> key_layers = {};  ///< [layer]: whose keys it uses; empty: each its own
+  /// Above 0: each layer has an input of this width besides the residual. It comes from a second
+  /// embedding of the token and from the first; after its MLP, a layer adds a gated projection of
+  /// it to the residual (engine/models/carried.h).
+  int64_t layer_input = 0;
   int64_t max_position = 0;  ///< tokens
   NormKind norm = NormKind::Rms;
   bool norm_weight = true;  ///< false only for Layer
@@ -302,6 +319,13 @@ struct ModelConfig {
     return shapes.empty() ? head_dim : shapes[static_cast<size_t>(layer)].head_dim;
   }
   int64_t largest_head() const;
+  int64_t key_layer(int64_t layer) const {
+    return key_layers.empty() ? layer : key_layers[static_cast<size_t>(layer)];
+  }
+  /// Whether other layers use this layer's keys and values.
+  bool gives_keys(int64_t layer) const;
+  /// Whether layers use more than the residual of the layer before (engine/models/carried.h).
+  bool carries() const { return layer_input > 0 || !key_layers.empty(); }
   bool has_delta(int64_t layer) const { return !delta.layers.empty() && delta.layers[layer]; }
   bool has_conv(int64_t layer) const { return !conv.layers.empty() && conv.layers[layer]; }
   Mixer mixer(int64_t layer) const {

@@ -31,15 +31,25 @@ std::vector<Use> trace(const std::vector<UnitSpec>& units, const FlatPlan& plan,
     return flats;
   };
   std::vector<Use> uses;
-  const int last = static_cast<int>(units.size()) - 1, lowest = lowest_trainable(units);
+  const int last = head_of(units), lowest = lowest_trainable(units);
+  const auto end = static_cast<int>(units.size());
   for (int g = 0; g < micro_steps; ++g) {
-    for (int u = 0; u < last; ++u) uses.push_back({Kind::Forward, u, g, flats_of(u)});
+    uses.push_back({Kind::Forward, 0, g, flats_of(0)});
+    for (int u = last + 1; u < end; ++u) uses.push_back({Kind::Forward, u, g, flats_of(u)});
+    for (int u = 1; u < last; ++u) uses.push_back({Kind::Forward, u, g, flats_of(u)});
     uses.push_back({Kind::Turn, last, g, flats_of(last)});
     if (!backward) continue;
     for (int u = last - 1; u >= std::max(lowest, 1); --u)
       uses.push_back({Kind::Backward, u, g, flats_of(u)});
+    if (lowest > 0) continue;
+    for (int u = end - 1; u > last; --u) {
+      if (units[u].only_rows)
+        uses.push_back({Kind::Backward, u, g, {}});
+      else
+        uses.push_back({Kind::Backward, u, g, flats_of(u)});
+    }
     // The embedding's backward reads token ids and writes a gradient; it does not need the weight.
-    if (lowest == 0) uses.push_back({Kind::Backward, 0, g, {}});
+    uses.push_back({Kind::Backward, 0, g, {}});
   }
   return uses;
 }

@@ -12,14 +12,14 @@ namespace {
 constexpr char kParameters[] = "trainableParameters";
 constexpr char kLayers[] = "trainableLayers";
 
-/// The kinds of the model's units: embedding, layers, head.
-bool is_layer(size_t unit, size_t units) {
-  return unit > 0 && unit + 1 < units;
+/// Whether the unit is a layer: they are between the embedding and the head.
+bool is_layer(size_t unit, size_t head) {
+  return unit > 0 && unit < head;
 }
 
 /// Whether the unit is among the last layers, or among the first if the number is negative.
-bool is_chosen(size_t unit, size_t units, int64_t layers) {
-  const auto number = static_cast<int64_t>(unit) - 1, count = static_cast<int64_t>(units) - 2;
+bool is_chosen(size_t unit, size_t head, int64_t layers) {
+  const auto number = static_cast<int64_t>(unit) - 1, count = static_cast<int64_t>(head) - 1;
   return layers > 0 ? number >= count - layers : number < -layers;
 }
 
@@ -46,11 +46,11 @@ Result<std::vector<std::string>> frozen_parameters(const ModelConfig& model,
     return here ? here : pattern->matches(theirs);
   };
   const auto units = units_of(model);
+  const auto head = static_cast<size_t>(head_of(units));
   bool any = false;
   for (size_t unit = 0; unit < units.size(); ++unit) {
-    const bool layer = is_layer(unit, units.size());
-    const bool open =
-        layer ? !layers || is_chosen(unit, units.size(), *layers) : pattern.has_value();
+    const bool layer = is_layer(unit, head);
+    const bool open = layer ? !layers || is_chosen(unit, head, *layers) : pattern.has_value();
     for (const Parameter& parameter : units[unit].parameters) {
       bool trained = open;
       if (open && pattern) {

@@ -160,6 +160,12 @@ Parameter decoder_parameter(const ModelConfig& c, Role role, Mixer mixer) {
       return {attention("in_proj", "weight"), {3 * hidden, hidden}};
     case Role::ConvWeight:
       return {attention("conv", "weight"), {hidden, 1, c.conv.kernel}};
+    case Role::LayerInputGate:
+      return {named(c.names.layer_input_gate, "weight"), {c.layer_input, hidden}};
+    case Role::LayerInputOut:
+      return {named(c.names.layer_input_out, "weight"), {hidden, c.layer_input}};
+    case Role::PostLayerInputNorm:
+      return {named(c.names.post_layer_input_norm, "weight"), {hidden}};
   }
   DSJ_CHECK(false);
 }
@@ -236,6 +242,17 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   add(!c.tied, std::string(c.names.head) + ".weight", {c.head_rows(), c.hidden_size});
   add(c.head_bias, std::string(c.names.head) + ".bias", {c.vocab_size});
   units.push_back(std::move(head));
+  if (c.layer_input == 0) return units;
+  const int64_t columns = c.num_layers * c.layer_input;
+  UnitSpec table{"layer table",
+                 {{base + c.names.layer_table + ".weight", {c.vocab_size, columns}}}};
+  table.before_layers = table.only_rows = true;
+  UnitSpec inputs{"layer inputs",
+                  {{base + c.names.layer_projection + ".weight", {columns, c.hidden_size}},
+                   {base + c.names.layer_projection_norm + ".weight", {c.layer_input}}}};
+  inputs.before_layers = true;
+  units.push_back(std::move(table));
+  units.push_back(std::move(inputs));
   return units;
 }
 
@@ -309,15 +326,16 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, Mixer mixer)
   add(latent, {Role::KeyDown});
   add(latent && c.qkv_bias, {Role::KeyDownBias});
   add(latent, {Role::KeyNorm, Role::KeyUp});
-  const bool plain = !latent && attends;
+  const bool plain = !latent && attends && !c.shares_keys;
   const bool values = !c.keys_are_values;
   add(plain && !c.fused_qkv, {Role::K});
   add(plain && !c.fused_qkv && values, {Role::V});
-  add(plain && c.qkv_bias, {Role::QBias});
+  add((plain || c.shares_keys) && c.qkv_bias, {Role::QBias});
   add(plain && c.qkv_bias && !c.fused_qkv, {Role::KBias});
   add(plain && c.qkv_bias && !c.fused_qkv && values, {Role::VBias});
   add(c.sinks, {Role::Sinks});
-  add(c.qk_norm && attends, {Role::QNorm, Role::KNorm});
+  add(c.qk_norm && attends, {Role::QNorm});
+  add(c.qk_norm && attends && !c.shares_keys, {Role::KNorm});
   add(true, {Role::O});
   add(c.o_bias && attends, {Role::OBias});
   add(c.post_norms, {Role::PostAttentionNorm});
@@ -348,12 +366,14 @@ std::vector<Role> decoder_roles(const ModelConfig& c, bool experts, Mixer mixer)
   plain_mlp();
   add(c.activation == Activation::Xielu, {Role::ActivationPositive, Role::ActivationNegative});
   add(c.post_norms, {Role::PostMlpNorm});
+  add(c.layer_input > 0, {Role::LayerInputGate, Role::LayerInputOut, Role::PostLayerInputNorm});
   return roles;
 }
 
 std::vector<UnitSpec> units_of(const ModelConfig& c) {
   auto units = c.block == Block::Gpt2 ? gpt2_units(c) : llama_units(c);
-  if (c.scored) units.back().parameters.back().drawn = c.score_deviation;
+  if (c.scored)
+    units[static_cast<size_t>(head_of(units))].parameters.back().drawn = c.score_deviation;
   return units;
 }
 
@@ -383,12 +403,22 @@ int64_t active_numel(const ModelConfig& config, const std::vector<UnitSpec>& uni
   return total;
 }
 
+int head_of(const std::vector<UnitSpec>& units) {
+  auto head = static_cast<int>(units.size()) - 1;
+  while (head > 0 && units[static_cast<size_t>(head)].before_layers) --head;
+  return head;
+}
+
 int lowest_trainable(const std::vector<UnitSpec>& units) {
-  for (size_t unit = 0; unit < units.size(); ++unit) {
-    for (const auto& parameter : units[unit].parameters)
-      if (!parameter.frozen) return static_cast<int>(unit);
+  const int head = head_of(units);
+  int lowest = head;
+  for (int unit = static_cast<int>(units.size()) - 1; unit >= 0; --unit) {
+    const auto& parameters = units[static_cast<size_t>(unit)].parameters;
+    if (std::ranges::all_of(parameters, &Parameter::frozen)) continue;
+    if (unit > head) return 0;
+    lowest = unit;
   }
-  return static_cast<int>(units.size()) - 1;
+  return lowest;
 }
 
 }  // namespace dsj::layout

@@ -50,6 +50,9 @@ struct UnitSpec {
   /// Not trained and without state: every rank reads them whole, in fp32, from the model directory;
   /// an export copies them.
   std::vector<Parameter> buffers = {};
+  /// Runs between the embedding and the first layer, although it follows the head in the list.
+  bool before_layers = false;
+  bool only_rows = false;  ///< a table of which tokens read rows: backward does not need it
 };
 
 /// A name without its model's prefix ("model.", "transformer.", "gpt_neox."), as in files saved
@@ -113,8 +116,11 @@ enum class Role {
   DeltaSkips,
   ConvIn,  ///< a short convolution: both gates and the input
   ConvWeight,
+  LayerInputGate,  ///< ModelConfig::layer_input
+  LayerInputOut,
+  PostLayerInputNorm,
 };
-inline constexpr int kRoles = static_cast<int>(Role::ConvWeight) + 1;
+inline constexpr int kRoles = static_cast<int>(Role::PostLayerInputNorm) + 1;
 /// The roles that this model has, in the order of its unit's parameters (Block::Llama). `experts`:
 /// for a layer with experts (ModelConfig::has_experts); the experts' own parameters follow: gate,
 /// up and down of each expert, or stacked gate and up, then stacked down. The roles of attention
@@ -123,7 +129,8 @@ inline constexpr int kRoles = static_cast<int>(Role::ConvWeight) + 1;
 std::vector<Role> decoder_roles(const ModelConfig& config, bool experts = false,
                                 Mixer mixer = Mixer::Attention);
 
-/// Units in forward order. Parameters that one matrix product can use are neighbours (q, k, v
+/// Embedding, layers, head; with ModelConfig::layer_input two more, which run before the layers:
+/// the table of the second embedding, and the projection of the first. Parameters that one matrix product can use are neighbours (q, k, v
 /// weights; q, k, v biases; gate and up), so one view spans them without a copy.
 std::vector<UnitSpec> units_of(const ModelConfig& config);
 
@@ -133,7 +140,11 @@ int64_t trainable_numel(const std::vector<UnitSpec>& units);
 /// The number of parameters that a token uses: of the routed ones, its share.
 int64_t active_numel(const ModelConfig& config, const std::vector<UnitSpec>& units);
 
-/// The first unit with a trained parameter, where backward ends.
+/// The head's index: that of the last unit without before_layers.
+int head_of(const std::vector<UnitSpec>& units);
+
+/// The first unit with a trained parameter, where backward ends; 0 if a unit before the layers has
+/// one.
 int lowest_trainable(const std::vector<UnitSpec>& units);
 
 }  // namespace dsj::layout

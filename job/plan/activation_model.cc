@@ -114,6 +114,7 @@ bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
 
 /// Columns with rope or a norm: queries and keys, and values if these have a norm.
 int64_t worked_on(const StepShape& s, const layout::ModelConfig& model) {
+  if (model.shares_keys) return s.query;
   return s.query + (model.value_norm ? 2 : 1) * model.kv_size();
 }
 /// torch_autocast, or norms that round once: rope and head norms of queries and keys run in
@@ -134,6 +135,7 @@ int64_t grouped(const StepShape& s, const layout::ModelConfig& model) {
   if (s.delta) return model.delta.by_group ? s.rows * s.qkv * s.element : 0;
   if (!s.attends) return 0;
   if (model.output_gate) return s.rows * (s.qkv + 2 * s.query) * s.element;
+  if (model.shares_keys) return s.rows * s.query * s.element;
   if (model.keys_are_values) return s.rows * (s.qkv - model.kv_size()) * s.element;
   return model.qkv_by_group && model.num_kv_heads > 1 ? s.rows * s.qkv * s.element : 0;
 }
@@ -174,6 +176,29 @@ int64_t branches(const StepShape& s, const layout::ModelConfig& model, int64_t t
 int64_t branch_results(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
   return model.adds_products() ? 0 : tokens * s.hidden * (s.element + 2 * s.wide);
 }
+
+// ---- the layer's own input (ModelConfig::layer_input)
+
+/// The sum after the MLP, and the input's gate.
+int64_t input_kept(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  if (model.layer_input == 0) return 0;
+  return tokens * (s.hidden * s.wide + model.layer_input * s.element);
+}
+/// Beyond that: the activated gate, the input of tokens with an output, their product; the result.
+int64_t input_forward(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  if (model.layer_input == 0) return 0;
+  const int64_t read = s.casts() ? s.hidden * s.element : 0;
+  return tokens * (3 * model.layer_input * s.wide + read + s.hidden * s.wide) +
+         branch_results(s, model, tokens) + norm_copies(s, model, tokens);
+}
+int64_t input_backward(const StepShape& s, const layout::ModelConfig& model, int64_t tokens) {
+  if (model.layer_input == 0) return 0;
+  const int64_t read = s.casts() ? 2 * s.hidden * s.element : 0;
+  return tokens * (6 * model.layer_input * s.wide + read + 2 * s.hidden * s.wide) +
+         attention_branch(s, model, tokens) + branch_results(s, model, tokens) +
+         norm_gradient(s, model, tokens);
+}
+
 // Memory of an MLP besides what it keeps (engine/models/experts.cc). One expert may get all tokens.
 
 /// The sums of two rows' products: both in fp32, and the products.
@@ -418,12 +443,14 @@ int64_t packing(const StepShape& s) {
 /// their sum, and an fp32 tile of it (engine/zero/flat/piece_sums.cc).
 int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   if (s.wide == 4) return 0;
-  int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);
+  const int64_t of_input = input.model.layer_input;
+  int64_t elements = s.hidden * (s.mlp_width + s.inner + 2 + 2 * of_input + (of_input > 0 ? 1 : 0));
   if (const auto& experts = input.model.experts; experts.count > 0)
     elements =
         s.hidden * (3 * (experts.count * experts.inner + experts.shared_inner) + experts.count + 3);
-  if (input.lora && input.lora->adapts()) {  // at most one adapter for each of the three weights
-    elements = input.lora->largest_rank() * (3 * s.hidden + s.mlp_width + s.inner) +
+  if (input.lora && input.lora->adapts()) {  // at most one adapter for each of the weights
+    elements = input.lora->largest_rank() *
+                   ((of_input > 0 ? 5 : 3) * s.hidden + s.mlp_width + s.inner + 2 * of_input) +
                (input.lora->use_dora ? s.hidden + s.mlp_width : 0);
     if (!input.lora->target_parameters.empty())  // experts' two, and a router's
       elements += input.lora->largest_rank() *
@@ -452,7 +479,8 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t mlp =
       piece * (s.hidden + s.mlp_width) + input.pieces.piece * 2 * 4 +  // its norm's sums
       norm_gradient(s, model, input.pieces.piece) + branch_results(s, model, input.pieces.piece) +
-      mlp_branches(s, model, input.pieces.piece) + routing(model, input.pieces.piece);
+      mlp_branches(s, model, input.pieces.piece) + routing(model, input.pieces.piece) +
+      input_kept(s, model, input.pieces.piece);
   const int64_t wide = rotated(s, model);
   const int64_t turned = std::max(wide + rope_terms(s, model), latent_products(s, model));
   const int64_t regrouped = grouped(s, model);
@@ -461,6 +489,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
                         row * (s.qkv + s.query) + sums + attention_forward(s, model) + tile,
                         row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums +
                             branch_results(s, model, s.rows) + norm_copies(s, model, s.rows),
+                        2 * x + mlp + input_forward(s, model, input.pieces.piece),
                         2 * x + mlp + mlp_forward(s, model, input.pieces.piece) +
                             input.pieces.piece * s.hidden * s.wide + packing(s)});
   const auto backward = [&](int64_t tokens) {  // `tokens`: after attention
@@ -478,7 +507,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
     return parallel_gradient(s, model, tokens) +
            std::max({mlp + mlp_backward(s, model, input.pieces.piece) + packing(s) +
                          activation_terms(s, model, input.pieces.piece),
-                     again, attended,
+                     mlp + input_backward(s, model, input.pieces.piece), again, attended,
                      x + row * 2 * s.hidden + picked + regrouped + norm_gradient(s, model, s.rows) -
                          freed});
   };
@@ -496,13 +525,14 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const layout::ModelConfig& model = input.model;
   a.kept = x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, model) +
            branches(s, model, s.rows) + routing(model, s.rows) + latents(s, model) +
-           gates(s, model) + delta_states(s, model) + kept_as_heads(s) - not_kept_twice(s, model);
+           gates(s, model) + delta_states(s, model) + kept_as_heads(s) - not_kept_twice(s, model) +
+           input_kept(s, model, s.rows);
   const int64_t outputs = last_outputs(s);
   // A last layer with selected tokens also keeps the inputs of both halves of a parallel layer.
   a.kept_last =
       a.kept - (s.rows - outputs) * ((s.hidden + s.mlp_width) * s.element + s.hidden * s.wide + 4) -
       branches(s, model, s.rows - outputs) - routing(model, s.rows - outputs) +
-      not_kept_twice(s, model);
+      not_kept_twice(s, model) - input_kept(s, model, s.rows - outputs);
 
   const int64_t tile = attention_tile(s, model.head_dim) + scores(s, model);
   const int64_t branch = branch_results(s, model, s.rows) + norm_copies(s, model, s.rows);
@@ -513,7 +543,7 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t at_mlp = mlp_forward(s, model, s.rows) + result + product;
   if (!input.recompute) {
     a.forward = std::max({at_mlp + (model.parallel ? x2 : 0), attention_forward(s, model) + tile,
-                          turned, grouped(s, model)});
+                          turned, grouped(s, model), input_forward(s, model, s.rows)});
   } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after it
     const int64_t first =
         x2 + row * (s.hidden + s.qkv + s.query) + sums +
@@ -521,7 +551,10 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
                   grouped(s, model) - row * s.query - sums});
     const int64_t second = x2 + row * (s.hidden + s.mlp_width) + mlp_forward(s, model, s.rows) +
                            product + result + sums + routing(model, s.rows);
-    a.forward = std::max(first, second);
+    const int64_t third = model.layer_input > 0 ? 2 * x2 + input_forward(s, model, s.rows) +
+                                                      s.rows * model.layer_input * s.element
+                                                : 0;
+    a.forward = std::max({first, second, third});
   }
 
   // da and the recomputed silu(gate) * up; then dh, or the attention's gradients after the MLP's
@@ -530,17 +563,19 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
     const int64_t column = tokens * s.element;
     const int64_t dy = s.casts() ? column * s.hidden : 0;  // in the product's type
     const int64_t mlp = mlp_backward(s, model, tokens) + dy + packing(s) +
-                        activation_terms(s, model, tokens) + branch_results(s, model, tokens);
+                        activation_terms(s, model, tokens) + branch_results(s, model, tokens) -
+                        input_kept(s, model, tokens);
     const int64_t mlp_freed =  // x2, h2, gate_up, and what experts beside an MLP keep
         tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width) - not_kept_twice(s, model) +
-        mlp_branches(s, model, tokens) - attention_branch(s, model, tokens);
+        mlp_branches(s, model, tokens) - attention_branch(s, model, tokens) +
+        input_kept(s, model, tokens);
     const int64_t attended =
         std::max(attention_backward(s, model) + (s.casts() ? std::max(tile, wide) : tile), turned) -
         mlp_freed;
     const int64_t again = input.recompute ? attention_forward(s, model) + tile - mlp_freed : 0;
     return parallel_gradient(s, model, tokens) +
            std::max({mlp, a.boundary + grouped(s, model), norm_gradient(s, model, s.rows) + branch,
-                     attended, again});
+                     attended, again, input_backward(s, model, tokens)});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -602,6 +637,39 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   a.sums_head = s.casts_to_fp16() && piece < s.targets;
 }
 
+/// What layers share (engine/models/carried_inputs.cc).
+void carried(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
+  const layout::ModelConfig& model = input.model;
+  if (!model.key_layers.empty()) {
+    a.keys = s.rows * 2 * model.kv_size() * s.element;
+    a.dkeys = s.rows * 2 * model.kv_size() * 4;
+  }
+  if (model.layer_input == 0) return;
+  const int64_t columns = model.num_layers * model.layer_input;
+  a.inputs = s.rows * columns * s.wide;
+  a.table_forward = s.casts() ? s.rows * columns * s.element : 0;
+  a.table_backward = s.wide == 2 ? 2 * a.inputs : a.inputs;
+  const int64_t tokens = std::min(s.rows, input.pieces.piece);
+  const int64_t product = columns * (s.element + (s.casts() ? s.wide : 0));
+  const int64_t sums = 2 * 4 * model.num_layers;
+  const int64_t copies = widens_norms(s, model) ? columns * 4 : 0;
+  const int64_t scaled = input.lora && input.lora->use_dora ? 4 * columns * s.element : 0;
+  a.inputs_forward =
+      tokens * (product + columns * s.wide + 2 * copies + s.hidden * s.element + sums + scaled);
+  a.inputs_backward = tokens * (product + 3 * columns * s.wide + 4 * copies +
+                                s.hidden * (2 * s.element + s.wide) + sums + scaled) +
+                      packing(s);
+  if (!input.pieces.cuts(s.rows)) return;
+  a.sums_inputs = s.casts_to_fp16();
+  if (s.wide == 4) return;
+  int64_t elements = columns * s.hidden + model.layer_input;
+  if (input.lora && input.lora->adapts())
+    elements =
+        input.lora->largest_rank() * (columns + s.hidden) + (input.lora->use_dora ? columns : 0);
+  a.inputs_sums =
+      2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
+}
+
 ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens,
                                layout::Mixer mixer) {
   const StepShape s(input, tokens, mixer);
@@ -620,6 +688,7 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
     whole_layer(s, input, a);
   add_dora(s, input, a);
   add_expert_adapters(s, input, a);
+  carried(s, input, a);
   head(s, input, a);
   if (s.casts() && (input.accelerator || !s.widened || s.casts_to_fp16()))
     a.gradient_piece = layout::sum_tile(input.accelerator);

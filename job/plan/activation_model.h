@@ -29,6 +29,15 @@ struct ActivationModel {
   /// torch_autocast in fp16: whether gradients of pieces accumulate in fp32 beside the existing
   /// gradient: those of the head's logits, and those of a layer's MLP.
   bool sums_head = false, sums_mlp = false;
+  // What layers share (engine/models/carried.h):
+  int64_t inputs = 0;          ///< the inputs of all layers (ModelConfig::layer_input)
+  int64_t table_forward = 0;   ///< the peak beyond that while their table is read
+  int64_t table_backward = 0;  ///< and while its gradient is written
+  int64_t inputs_forward = 0;  ///< the same for the projection that is added to them
+  int64_t inputs_backward = 0;
+  int64_t inputs_sums = 0;      ///< sums of its 16-bit gradients; they count as buckets
+  bool sums_inputs = false;     ///< as sums_mlp, for that projection
+  int64_t keys = 0, dkeys = 0;  ///< keys and values of a layer that others use; their gradients
 };
 
 /// `mixer`: of the layers with it.

@@ -132,6 +132,9 @@ constexpr std::string_view kScaledModules[] = {
     ".post_attention_layernorm.",
     ".pre_feedforward_layernorm.",
     ".post_feedforward_layernorm.",
+    ".per_layer_input_gate.",
+    ".per_layer_projection.",
+    ".post_per_layer_input_norm.",
 };
 
 /// Distinguishing names of parameters and buffers that the model's layers have.

@@ -29,4 +29,13 @@ Status check_row_cut(const layout::ModelConfig& model, const dsconfig::ResolvedC
   return {};
 }
 
+Status check_left_out(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config) {
+  if (!config.data_efficiency.random_ltd || !model.carries()) return {};
+  return bad_input(
+      "leaving tokens out of layers is not built for a model whose layers use the keys and values "
+      "of earlier layers (num_kv_shared_layers) or have inputs of their own "
+      "(hidden_size_per_layer_input)",
+      "data_efficiency.data_routing.random_ltd", "set \"enabled\" to false");
+}
+
 }  // namespace dsj::plan

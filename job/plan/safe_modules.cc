@@ -9,7 +9,7 @@ using dsconfig::ResolvedConfig;
 namespace {
 
 bool is_table(const std::string& name) {
-  return name.contains("embed_tokens") || name.contains("wte.") || name.contains("embed_in.") ||
+  return name.contains("embed_tokens.") || name.contains("wte.") || name.contains("embed_in.") ||
          name.contains("word_embeddings.");
 }
 
@@ -21,16 +21,33 @@ std::string_view module_class(const std::string& name) {
   for (const char* part :
        {".mlp.gate.", ".mlp.router.", ".feed_forward.gate.", ".experts.", ".block_sparse_moe."})
     if (name.contains(part)) return "transformers MoE";
-  if (is_table(name) || name.contains("wpe.") || name.contains("embed_positions."))
-    return "torch.nn.Embedding";
+  for (const char* table : {"wpe.", "embed_positions.", "embed_tokens_per_layer."})
+    if (name.contains(table)) return "torch.nn.Embedding";
+  if (is_table(name)) return "torch.nn.Embedding";
   // GPT-2's. In StarCoder2, linear layers have these names.
   for (const char* part : {".c_attn.", ".c_proj.", ".c_fc."})
     if (name.contains(part))
       return name.contains("layers.") ? "torch.nn.Linear" : "transformers.pytorch_utils.Conv1D";
-  for (const char* part : {"_proj.", "lm_head.", "score.", "embed_out.", "query_key_value.",
-                           ".dense.", ".dense_h_to_4h.", ".dense_4h_to_h.", ".fc1.", ".fc2.",
-                           ".fc_in.", ".fc_out.", ".shared_expert_gate.", "_proj_with_mqa.",
-                           "put_linear.", ".in_proj_", ".router.proj.", ".feed_forward.w"})
+  for (const char* part : {"_proj.",
+                           "lm_head.",
+                           "score.",
+                           "embed_out.",
+                           "query_key_value.",
+                           ".dense.",
+                           ".dense_h_to_4h.",
+                           ".dense_4h_to_h.",
+                           ".fc1.",
+                           ".fc2.",
+                           ".fc_in.",
+                           ".fc_out.",
+                           ".shared_expert_gate.",
+                           "_proj_with_mqa.",
+                           "put_linear.",
+                           ".in_proj_",
+                           ".router.proj.",
+                           ".feed_forward.w",
+                           "_projection.",
+                           ".per_layer_input_gate."})
     if (name.contains(part)) return "torch.nn.Linear";
   if (name.contains(".conv1d.") || name.contains(".conv.conv.")) return "torch.nn.Conv1d";
   return {};

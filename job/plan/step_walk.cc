@@ -26,7 +26,9 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
       order_(layout::reductions(schedule)),
       kinds_(input.model.layer_kinds()),
       models_(models_of(input)),
-      flats_(plan.flats.size()) {
+      flats_(plan.flats.size()),
+      head_(layout::head_of(units)),
+      lowest_(layout::lowest_trainable(units)) {
   const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
   for (size_t flat = 0; flat < flats_.size(); ++flat)
     flats_[flat] = {.second = groups_.near > 0 && plan.flats[flat].frozen(),
@@ -74,16 +76,17 @@ int64_t StepWalk::head_sum(int unit) const {
   return activation_.sums_head && adds ? 4 * units_[of].parameters[weight].numel() : 0;
 }
 
-/// By a layer's parameter: whether its MLP or experts have it.
+/// By a layer's parameter: whether its MLP or experts have it, or what adds the layer's input.
 static bool is_of_mlp(const std::string& name) {
-  for (const char* part :
-       {".mlp.", ".shared_mlp.", ".feed_forward.", ".block_sparse_moe.", ".fc1.", ".fc2."})
+  for (const char* part : {".mlp.", ".shared_mlp.", ".feed_forward.", ".block_sparse_moe.", ".fc1.",
+                           ".fc2.", ".per_layer_", ".post_per_layer_"})
     if (name.contains(part)) return true;
   return false;
 }
 
 int64_t StepWalk::mlp_sums(int unit) const {
-  if (unit == 0 || micro_step_ == 0 || !layer(unit).sums_mlp) return 0;
+  if (unit == 0 || micro_step_ == 0) return 0;
+  if (!(unit > head_ ? activation_.sums_inputs : layer(unit).sums_mlp)) return 0;
   int64_t bytes = 0;
   for (size_t i = 0; i < units_[unit].parameters.size(); ++i) {
     const auto& parameter = units_[unit].parameters[i];
@@ -96,6 +99,7 @@ int64_t StepWalk::mlp_sums(int unit) const {
 void StepWalk::visit(const Action& action) {
   if (action.micro_step != micro_step_) {  // a backward that ended early left it
     micro_step_ = action.micro_step;
+    given_.clear();
     activations.add(activation_.step - activations.live);
   }
   switch (action.kind) {
@@ -189,12 +193,41 @@ int64_t StepWalk::kept(int unit) const {
 void StepWalk::forward(int unit) {
   arrive(unit);
   if (unit == 0) return activations.add(activation_.boundary);
+  if (unit > head_) return forward_before_layers(unit);
   const ActivationModel& a = layer(unit);
   // The input stays, for backward or for recomputation.
   if (!input_.recompute) activations.add(kept(unit));
   use(a.forward, copies(unit));
   activations.add(a.boundary);
   if (input_.inputs_leave()) activations.add(-a.boundary);
+  if (input_.model.gives_keys(unit - 1)) activations.add(a.keys);
+}
+
+void StepWalk::forward_before_layers(int unit) {
+  if (units_[unit].only_rows) {
+    activations.add(activation_.inputs);
+    return use(activation_.table_forward, 0);
+  }
+  use(activation_.inputs_forward, copies(unit));
+  // Else it is the first layer's input, which stays in memory.
+  if (keeps_embedded() && input_.inputs_leave()) activations.add(activation_.boundary);
+}
+
+void StepWalk::backward_before_layers(int unit, int64_t sums) {
+  if (units_[unit].only_rows) {
+    use(activation_.table_backward, 0);
+    return activations.add(-activation_.inputs);
+  }
+  use(activation_.inputs_backward, activation_.inputs_sums + sums + copies(unit));
+  activations.add(-activation_.boundary);
+}
+
+void StepWalk::share_keys(int unit) {
+  const int64_t of = input_.model.key_layer(unit - 1);
+  if (of != unit - 1 && given_.insert(of).second)
+    activations.add(layer(static_cast<int>(of) + 1).dkeys);
+  if (input_.model.gives_keys(unit - 1))
+    activations.add(-layer(unit).keys - (given_.erase(unit - 1) > 0 ? layer(unit).dkeys : 0));
 }
 
 void StepWalk::backward(int unit) {
@@ -205,6 +238,7 @@ void StepWalk::backward(int unit) {
     use(activation_.embedding, 0);
     return activations.add(-activation_.boundary);
   }
+  if (unit > head_) return backward_before_layers(unit, sums);
   const ActivationModel& a = layer(unit);
   if (input_.recompute) activations.add(kept(unit));
   // The last layer's gradient has only tokens with a target; with dropped tokens it is first
@@ -215,7 +249,9 @@ void StepWalk::backward(int unit) {
   const int64_t back = input_.inputs_leave() && input_.accelerator ? a.boundary : 0;
   use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back,
       a.piece_sums + sums + copies(unit));
-  activations.add(-kept(unit) - (input_.inputs_leave() ? 0 : a.boundary));
+  const bool stays = input_.inputs_leave() || (unit == 1 && keeps_embedded());
+  activations.add(-kept(unit) - (stays ? 0 : a.boundary));
+  share_keys(unit);
 }
 
 void StepWalk::write_gradients(int unit) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <vector>
 
 #include "job/layout/partition.h"
@@ -86,7 +87,7 @@ class StepWalk {
   int64_t gradient_piece(int unit) const;
   /// Scratch for the head's gradient if earlier micro-steps have left one.
   int64_t head_sum(int unit) const;
-  /// The same for a layer's MLP.
+  /// The same for a layer's MLP, and for the projection to the inputs of layers.
   int64_t mlp_sums(int unit) const;
   /// Counts bytes that are alive only during one action.
   void use(int64_t activation_bytes, int64_t bucket_bytes);
@@ -99,6 +100,14 @@ class StepWalk {
   /// Whether the layer computes only the outputs of tokens with a target.
   bool gives_targets(int unit) const { return unit == input_.model.num_layers && !drops(unit); }
   int64_t kept(int unit) const;
+  /// The units before the layers (layout::UnitSpec::before_layers).
+  void forward_before_layers(int unit);
+  void backward_before_layers(int unit, int64_t sums);
+  /// Counts the gradients of keys and values that layers share (engine/models/carried.h): from the
+  /// first layer that gives one to the layer that computed them.
+  void share_keys(int unit);
+  /// Whether backward reads the embedding's result, which layer_inputs_backward() does.
+  bool keeps_embedded() const { return input_.model.layer_input > 0 && lowest_ == 0; }
   void forward(int unit);
   void backward(int unit);
   void write_gradients(int unit);
@@ -146,6 +155,8 @@ class StepWalk {
   std::deque<int> reducing_;
   std::deque<int64_t> leaving_;  ///< bytes of sums that are being copied
   int64_t micro_step_ = 0;
+  const int head_, lowest_;
+  std::set<int64_t> given_;  ///< layers whose keys have a gradient in this micro-step
 };
 
 }  // namespace dsj::plan

@@ -559,8 +559,25 @@ MODELS |= {
                                   shared_intermediate_size=24, mamba_n_groups=1, mamba_d_head=16,
                                   mamba_conv_bias=False, **GRANITE, **MAMBA, **MOE | {"rms_norm_eps": 1e-3}),
 }
-# A fixture keeps its seed when others come before it.
-SEEDS = {"tiny-qwen3.5-text": 105, "tiny-qwen3.5": 106, "tiny-qwen3-next": 107}
+# E2B and E4B: inputs of each layer; the last layers, of both types, use the keys and values of earlier ones. In the
+# first, they have a wider MLP, and a row's padding token is one that the table of these inputs does not learn.
+GEMMA4_EDGE = GEMMA4 | {
+    "num_hidden_layers": 6, "num_key_value_heads": 1, "attention_k_eq_v": False, "num_global_key_value_heads": None,
+    "hidden_size_per_layer_input": 8, "num_kv_shared_layers": 3, "use_double_wide_mlp": True,
+    "layer_types": ["sliding_attention", "full_attention"] * 3}
+MODELS |= {
+    "tiny-gemma4-e2b": family("Gemma4", "gemma4_text", **GEMMA4_EDGE | {"pad_token_id": 71}),
+    "tiny-gemma4-e4b": vision(
+        "Gemma4", "gemma4", "gemma4_text", GEMMA4_VISION,
+        GEMMA4_EDGE | {"num_hidden_layers": 5, "num_key_value_heads": 2, "num_kv_shared_layers": 3,
+                       "use_double_wide_mlp": False,
+                       "layer_types": ["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"]},
+        audio_config=None, boi_token_id=501, eoi_token_id=502, image_token_id=503, video_token_id=504,
+        audio_token_id=505, boa_token_id=506, eoa_token_index=507, tie_word_embeddings=True),
+}
+# A fixture keeps its seed when others come before it. Of Gemma 4 E2B and E4B, seeds that are far from chaos.
+SEEDS = {"tiny-qwen3.5-text": 105, "tiny-qwen3.5": 106, "tiny-qwen3-next": 107, "tiny-gemma4-e2b": 220,
+         "tiny-gemma4-e4b": 238}
 CORRECTION = ("e_score_correction_bias", ".expert_bias")
 # Buffers of an activation; not those that its class begins with.
 XIELU = {".act_fn.beta": 0.7, ".act_fn.eps": -1e-3}

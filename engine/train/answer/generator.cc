@@ -51,7 +51,8 @@ bool Generator::takes_one_length(const layout::ModelConfig& model) {
 Generator::Cache Generator::make_cache(int64_t rows, int64_t length) const {
   Cache cache;
   for (int64_t i = 0; i < model_.num_layers; ++i)
-    cache.push_back(models::make_cache(model_, i, rows, length));
+    cache.push_back(model_.key_layer(i) == i ? models::make_cache(model_, i, rows, length)
+                                             : cache[static_cast<size_t>(model_.key_layer(i))]);
   return cache;
 }
 
@@ -71,14 +72,17 @@ void Generator::reserve(int64_t length, int64_t kept) {
 
 at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows, Cache& cache) {
   at::Tensor x = models::embedding_forward(state_.unit(0), model_, ids, {.rows = &rows});
+  const int head = static_cast<int>(model_.num_layers) + 1;
+  models::Carried carried;
+  if (model_.layer_input > 0)
+    models::carry_inputs(state_.unit(head + 1), state_.unit(head + 2), model_, ids, x, carried);
   for (int i = 0; i < model_.num_layers; ++i) {
     const models::LayerCall call{
-        .layer = i, .rows = &rows, .rope = ropes_.of(i, rows.positions_end())};
+        .layer = i, .rows = &rows, .rope = ropes_.of(i, rows.positions_end()), .carried = &carried};
     x = layer_->forward_cached(state_.unit(i + 1), x, call, cache[i].keys, cache[i].values);
   }
   std::vector<int64_t> last;  // last token of each row
   for (int64_t row = 0; row < rows.rows(); ++row) last.push_back(rows.starts()[row + 1] - 1);
-  const int head = static_cast<int>(model_.num_layers) + 1;
   return models::head_logits(state_.unit(head), model_, x.index_select(0, at::tensor(last)))
       .to(at::kFloat)
       .contiguous();

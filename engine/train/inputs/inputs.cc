@@ -137,6 +137,7 @@ Status resolve_config(Inputs& in, int world_size) {
   const auto units = layout::units_of(in.model, in.trained);
   DSJ_TRY_STATUS(plan::check_muon(units, in.config()));
   DSJ_TRY_STATUS(plan::check_one_bit(units, in.config()));
+  DSJ_TRY_STATUS(plan::check_left_out(in.model, in.config()));
   return plan::check_row_cut(in.model, in.config());
 }
 

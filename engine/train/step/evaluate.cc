@@ -21,6 +21,8 @@ void Stepper::forward_alone(const models::MicroBatch& batch, models::RouterBalan
                          .cut = batch.is_part() ? &cut : nullptr,
                          .pieces = options_.pieces,
                          .balance = balance};
+  models::Carried carried;
+  if (model_.carries()) call.carried = &carried;
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
     tick();
@@ -33,6 +35,15 @@ void Stepper::forward_alone(const models::MicroBatch& batch, models::RouterBalan
         break;
       case Action::Kind::Forward:
         state_.wait_for(action.unit);
+        if (const auto& unit = state_.units()[static_cast<size_t>(action.unit)];
+            unit.before_layers) {
+          const auto p = state_.unit(action.unit);
+          if (unit.only_rows)
+            models::layer_table_forward(p, model_, batch.input_ids(), carried);
+          else
+            models::layer_inputs_forward(p, model_, x, std::nullopt, options_.pieces, carried);
+          break;
+        }
         call.layer = action.unit - 1;
         if (action.unit > 0) call.rope = rope(action.unit, batch.all_rows());
         call.outputs =

@@ -34,6 +34,7 @@ struct Stepper::MicroStep {
   int64_t step = 0;
   int64_t first_row = 0;  ///< index of its first row among all rows of the step
   std::optional<models::RouterBalance> balance;  ///< nullopt if there is no auxiliary loss
+  models::Carried carried;                       ///< empty unless the model carries()
 };
 
 Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
@@ -102,16 +103,20 @@ at::Tensor Stepper::embedding_noise(const MicroStep& micro) const {
 
 models::LayerCall Stepper::call(int unit, MicroStep& micro) {
   const auto& kept = micro.kept[static_cast<size_t>(unit)];
-  std::optional<uint64_t> dropout_key;
-  if (!micro.answers) dropout_key = models::dropout_key(micro.dropout_key, unit);
   return {.layer = unit - 1,
           .rows = kept ? &kept->rows : &micro.batch->rows(),
           .cut = micro.batch->is_part() ? &micro.cut : nullptr,
           .rope = rope(unit, micro.batch->all_rows()),
-          .dropout_key = dropout_key,
+          .dropout_key = unit_key(unit, micro),
           .outputs = kept ? nullptr : wanted(unit, micro),
           .pieces = options_.pieces,
-          .balance = micro.balance ? &*micro.balance : nullptr};
+          .balance = micro.balance ? &*micro.balance : nullptr,
+          .carried = model_.carries() ? &micro.carried : nullptr};
+}
+
+std::optional<uint64_t> Stepper::unit_key(int unit, const MicroStep& micro) {
+  if (micro.answers) return std::nullopt;
+  return models::dropout_key(micro.dropout_key, unit);
 }
 
 void Stepper::keep_input(int unit, const at::Tensor& x, MicroStep& micro) {
@@ -134,6 +139,11 @@ void Stepper::backward(int unit, MicroStep& micro) {
     micro.x.reset();
     return;
   }
+  if (state_.units()[static_cast<size_t>(unit)].only_rows)
+    return models::layer_table_backward(p, model_, micro.batch->input_ids(), micro.carried);
+  if (state_.units()[static_cast<size_t>(unit)].before_layers)
+    return models::layer_inputs_backward(p, model_, micro.x, unit_key(unit, micro), options_.pieces,
+                                         micro.carried);
   const models::LayerCall layer_call = call(unit, micro);
   models::LayerSaved saved;
   if (options_.recompute) {
@@ -179,6 +189,14 @@ void Stepper::forward(int unit, MicroStep& micro) {
     const at::Tensor noise = embedding_noise(micro);
     if (noise.defined()) call.noise = &noise;
     micro.x = models::embedding_forward(p, model_, micro.batch->input_ids(), call);
+    return;
+  }
+  if (state_.units()[static_cast<size_t>(unit)].only_rows)
+    return models::layer_table_forward(p, model_, micro.batch->input_ids(), micro.carried);
+  if (state_.units()[static_cast<size_t>(unit)].before_layers) {
+    models::layer_inputs_forward(p, model_, micro.x, unit_key(unit, micro), options_.pieces,
+                                 micro.carried);
+    if (lowest_ == 0) micro.carried.embedded = micro.x;
     return;
   }
   draw_kept(unit, micro);

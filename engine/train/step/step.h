@@ -174,6 +174,8 @@ class Stepper {
   /// NEFTune's noise: uniform in +-alpha / sqrt(L * H), L the tokens of the longest row.
   at::Tensor embedding_noise(const MicroStep& micro) const;
   models::LayerCall call(int unit, MicroStep& micro);
+  /// The key of a unit's dropout; nullopt without dropout.
+  static std::optional<uint64_t> unit_key(int unit, const MicroStep& micro);
   /// The cut of a micro-batch that ranks share; its rows must outlive the result.
   models::RowCut cut_of(const models::MicroBatch& batch) const;
   /// The weight of a micro-batch's auxiliary loss in this rank's part of the loss: the same for

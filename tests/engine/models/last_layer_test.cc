@@ -52,13 +52,18 @@ struct Pass {
 };
 
 /// One forward and `times` backwards. The gradients add up over them.
+/// `given`: what the layer gets besides x; the gradients of that are the last ones.
 Pass pass(zero::ModelState& state, const layout::ModelConfig& model, const at::Tensor& x,
-          const at::Tensor& dy, const LayerCall& call, int times) {
+          const at::Tensor& dy, LayerCall call, const Carried& given, int times) {
   const auto layer = make_layer(model);
   const auto p = state.unit(static_cast<int>(model.num_layers));
   Pass result;
+  Carried carried;
+  call.carried = &carried;
   for (int i = 0; i < times; ++i) {
     LayerSaved saved;
+    carried = given;
+    if (given.inputs.defined()) carried.inputs = given.inputs.clone();
     result.y = layer->forward(p, x, call, &saved);
     result.dx = layer->backward(p, dy.clone(), call, std::move(saved));
   }
@@ -67,6 +72,10 @@ Pass pass(zero::ModelState& state, const layout::ModelConfig& model, const at::T
     if (p.trained(static_cast<int>(i)))
       result.gradients.push_back(p.grad(static_cast<int>(i)).tensor.to(at::kFloat).clone());
   state.clear_grad();
+  if (model.layer_input > 0)
+    result.gradients.push_back(
+        carried.inputs.narrow(1, call.layer * model.layer_input, model.layer_input));
+  for (const auto& [layer, keys] : carried.keys) result.gradients.push_back(keys.dkv);
   return result;
 }
 
@@ -105,11 +114,16 @@ TEST_P(LastLayer, GivesWhatAllOutputsGive) {
     const at::Tensor dy = at::randn({wanted->size(0), model->hidden_size}).to(type);
     ops::Ropes ropes(*model, p.weight(0).options());
     LayerCall call{.layer = last - 1, .rows = &rows.rows(), .rope = ropes.of(last - 1, 12)};
+    Carried given;
+    if (model->layer_input > 0)
+      given.inputs = at::randn({tokens, model->num_layers * model->layer_input}).to(type);
+    if (const int64_t of = model->key_layer(last - 1); of != last - 1)
+      given.keys[of].kv = at::randn({tokens, 2 * model->of_layer(of).kv_size()}).to(type);
     for (const int times : {1, 2}) {
       call.outputs = nullptr;
-      const Pass all = pass(state, *model, x, put_back(dy, wanted, tokens), call, times);
+      const Pass all = pass(state, *model, x, put_back(dy, wanted, tokens), call, given, times);
       call.outputs = wanted;
-      const Pass some = pass(state, *model, x, dy, call, times);
+      const Pass some = pass(state, *model, x, dy, call, given, times);
       expect_near(some.y, picked(all.y, wanted), "output");
       expect_near(some.dx, all.dx, "dx");
       ASSERT_EQ(some.gradients.size(), all.gradients.size());
@@ -139,6 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
         LastLayerCase{"norms_behind_experts", "tiny-flex-olmo"},
         LastLayerCase{"keys_are_values", "tiny-gemma4"},
         LastLayerCase{"experts_beside_an_mlp", "tiny-gemma4-moe"},
+        LastLayerCase{"keys_of_another_layer", "tiny-gemma4-e2b"},
         LastLayerCase{.name = "lora",
                       .model = "tiny-qwen2",
                       .lora = {"q_proj", "v_proj", "o_proj", "up_proj"}},

@@ -21,9 +21,9 @@ using dsconfig::Precision;
 using memory::Class;
 using nlohmann::json;
 
-constexpr const char* kModels[] = {"tiny-qwen2",  "tiny-qwen3",     "tiny-llama", "tiny-gpt2",
-                                   "tiny-gemma3", "tiny-olmo2",     "tiny-phi",   "tiny-gpt-neox",
-                                   "tiny-gemma4", "tiny-gemma4-moe"};
+constexpr const char* kModels[] = {
+    "tiny-qwen2", "tiny-qwen3",    "tiny-llama",  "tiny-gpt2",       "tiny-gemma3",    "tiny-olmo2",
+    "tiny-phi",   "tiny-gpt-neox", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gemma4-e4b"};
 
 SmallRun autocast(int stage, int world = 2, Precision type = Precision::Bf16,
                   int64_t accumulation = 1) {
@@ -73,10 +73,12 @@ TEST(Autocast, EveryStageFollowsFp32) {
     auto run = autocast(0, 2, Precision::Bf16, 2);
     run.model = model;
     const auto wide = run_small(plain(run)).losses;
+    // The most layers, each with a third branch, and scores without a scale.
+    const double most = model == std::string_view("tiny-gemma4-e4b") ? 8e-3 : 3e-3;
     for (int stage = 0; stage <= 3; ++stage) {
       run.config.zero.stage = stage;
       const auto losses = run_small(run).losses;
-      EXPECT_LE(apart(losses, wide), 3e-3) << model << " at stage " << stage;
+      EXPECT_LE(apart(losses, wide), most) << model << " at stage " << stage;
       EXPECT_NE(losses, wide) << model << " at stage " << stage;
     }
     auto again = run;
@@ -191,7 +193,7 @@ TEST(Autocast, ThePlanKnowsTheBytes) {
 /// fp16 rounds gradients a tile at a time. The head's logits and a layer's MLP come in pieces, whose
 /// sums lie beside what earlier micro-steps left: the second micro-step's, where gradients stay whole.
 TEST(Autocast, ThePlanKnowsTheBytesOfRoundedGradients) {
-  for (const char* model : {"tiny-qwen2", "tiny-llama", "tiny-gpt2"}) {
+  for (const char* model : {"tiny-qwen2", "tiny-llama", "tiny-gpt2", "tiny-gemma4-e4b"}) {
     for (const int stage : {0, 1, 2, 3}) {
       auto run = autocast(stage, 2, Precision::Fp16, 2);
       run.model = model;

@@ -29,8 +29,8 @@ TEST_P(Lora, EqualsPeft) {
 std::vector<PeftCase> peft_cases() {
   std::vector<PeftCase> all;
   for (const char* name :
-       {"plain", "linear", "saved", "tied", "gpt2", "groups", "vision", "shapes", "plus", "dora",
-        "patterns", "layers", "continued", "experts", "experts-router", "experts-turned"}) {
+       {"plain", "linear", "saved", "tied", "gpt2", "groups", "vision", "shapes", "edge", "plus",
+        "dora", "patterns", "layers", "continued", "experts", "experts-router", "experts-turned"}) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (const bool recompute : {false, true}) all.push_back({name, stage, recompute});
     }

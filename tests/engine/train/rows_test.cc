@@ -136,6 +136,16 @@ INSTANTIATE_TEST_SUITE_P(
                  .steps = 20},
         RowsCase{
             .name = "heads_of_two_sizes_lora", .model = "tiny-gemma4", .stage = 2, .lora = true},
+        RowsCase{.name = "inputs_of_layers",
+                 .model = "tiny-gemma4-e4b",
+                 .stage = 3,
+                 .recompute = true,
+                 .steps = 10},
+        RowsCase{.name = "inputs_of_layers_lora",
+                 .model = "tiny-gemma4-e4b",
+                 .stage = 2,
+                 .lora = true,
+                 .steps = 6},
         RowsCase{.name = "layer_norms", .model = "tiny-starcoder2", .stage = 3},
         RowsCase{
             .name = "positions_from_the_third_row", .model = "tiny-opt", .stage = 3, .longest = 24},

@@ -173,7 +173,8 @@ TEST(SequenceParallel, EveryKindOfAttention) {
   for (const char* model :
        {"tiny-llama", "tiny-gpt2", "tiny-gemma2", "tiny-gpt-oss", "tiny-qwen3", "tiny-qwen3-moe",
         "tiny-deepseek-v3", "tiny-llama-dynamic", "tiny-mistral", "tiny-minimax-m2", "tiny-falcon",
-        "tiny-olmo2", "tiny-phi3", "tiny-stablelm-parallel", "tiny-gemma4", "tiny-gemma4-moe"}) {
+        "tiny-olmo2", "tiny-phi3", "tiny-stablelm-parallel", "tiny-gemma4", "tiny-gemma4-moe",
+        "tiny-gemma4-e2b"}) {
     for (const int together : {2, 4}) {
       SmallRun run{.model = model,
                    .auxiliary_loss = false,

@@ -62,6 +62,7 @@ TEST_F(Merge, EqualsMergeAndUnload) {
                                    {"tiny-gpt-neox", "groups"},
                                    {"tiny-gemma3-vision", "vision"},
                                    {"tiny-gemma4", "shapes"},
+                                   {"tiny-gemma4-e2b", "edge"},
                                    {"tiny-qwen2", "dora"},
                                    {"tiny-qwen2-tied", "patterns"},
                                    {"tiny-qwen2", "layers"},

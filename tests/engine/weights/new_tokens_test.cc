@@ -164,6 +164,14 @@ TEST_F(AddTokens, ARepeatedEmbeddingGrowsToo) {
   EXPECT_EQ(values("/out/m", "lm_head.weight"), values("/out/m", "model.embed_tokens.weight"));
 }
 
+TEST_F(AddTokens, ASecondEmbeddingIsRefused) {
+  prepare("tiny-gemma4-e2b");
+  const auto grown = add({"<new>"});
+  ASSERT_FALSE(grown);
+  EXPECT_NE(grown.error().message.find("embed_tokens_per_layer"), std::string::npos);
+  EXPECT_FALSE(*files_.exists("/out/m"));
+}
+
 TEST_F(AddTokens, BadInputWritesNothing) {
   prepare("tiny-qwen2");
   EXPECT_FALSE(add({"<|im_end|>"})) << "known";

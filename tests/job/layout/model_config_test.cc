@@ -373,9 +373,11 @@ TEST(ModelConfig, Gemma4sHeadsByLayer) {
 
 TEST(ModelConfig, WhatGemma4CannotHaveIsRefusedByItsField) {
   for (const auto& [key, value] :
-       {std::pair{"num_kv_shared_layers", json(20)},
-        {"hidden_size_per_layer_input", json(256)},
-        {"hidden_size_per_layer_input", json()},
+       {std::pair{"num_kv_shared_layers", json(59)},
+        {"num_kv_shared_layers", json(60)},
+        {"num_kv_shared_layers", json(-1)},
+        {"hidden_size_per_layer_input", json(1 << 20)},
+        {"hidden_size_per_layer_input", json(-1)},
         {"use_bidirectional_attention", json("all")},
         {"global_head_dim", json(511)},
         {"num_global_key_value_heads", json(5)},
@@ -389,6 +391,61 @@ TEST(ModelConfig, WhatGemma4CannotHaveIsRefusedByItsField) {
     EXPECT_NE(refusal(bad).find(key), std::string::npos) << key << ": " << refusal(bad);
     EXPECT_NE(refusal({{"model_type", "gemma4"}, {"text_config", bad}}).find(key),
               std::string::npos);
+  }
+}
+
+json gemma4_e2b() {
+  json config = gemma4_31b();
+  config.update(json::parse(R"({"hidden_size": 1536, "intermediate_size": 6144,
+      "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 1,
+      "attention_k_eq_v": false, "num_global_key_value_heads": null, "sliding_window": 512,
+      "hidden_size_per_layer_input": 256, "num_kv_shared_layers": 20, "use_double_wide_mlp": true})"));
+  config["layer_types"] = json::array();
+  for (int layer = 0; layer < 35; ++layer)
+    config["layer_types"].push_back(layer % 5 == 4 ? "full_attention" : "sliding_attention");
+  return config;
+}
+
+/// The counts are those of transformers' classes.
+TEST(ModelConfig, Gemma4sLayersThatShare) {
+  const ModelConfig small = read(gemma4_e2b());
+  const auto units = units_of(small);
+  EXPECT_EQ(total_numel(units), 4'628'569'344) << "E2B";
+  ASSERT_EQ(units.size(), 39u);
+  EXPECT_EQ(head_of(units), 36);
+  EXPECT_EQ(units[37].parameters.at(0).name, "model.embed_tokens_per_layer.weight");
+  EXPECT_EQ(units[37].parameters.size(), 1u) << "the largest tensor is a unit of its own";
+  EXPECT_EQ(units[38].parameters.at(0).name, "model.per_layer_model_projection.weight");
+  for (int64_t layer = 0; layer < 35; ++layer) {
+    const int64_t from = layer < 15 ? layer : layer % 5 == 4 ? 14 : 13;
+    EXPECT_EQ(small.key_layer(layer), from) << layer;
+    EXPECT_EQ(small.of_layer(layer).shares_keys, layer >= 15) << layer;
+    EXPECT_EQ(small.of_layer(layer).intermediate_size, layer >= 15 ? 12288 : 6144) << layer;
+    EXPECT_EQ(small.gives_keys(layer), layer == 13 || layer == 14) << layer;
+  }
+  EXPECT_TRUE(has_parameter(small, "model.layers.14.self_attn.k_norm.weight"));
+  EXPECT_FALSE(has_parameter(small, "model.layers.15.self_attn.k_norm.weight"));
+  EXPECT_FALSE(has_parameter(small, "model.layers.15.self_attn.v_proj.weight"));
+
+  json four = gemma4_e2b();
+  four.update(json::parse(R"({"hidden_size": 2560, "intermediate_size": 10240,
+      "num_hidden_layers": 42, "num_key_value_heads": 2, "num_kv_shared_layers": 18,
+      "use_double_wide_mlp": false, "layer_types": null})"));
+  EXPECT_EQ(total_numel(units_of(read(four))), 7'463'013'376) << "E4B";
+
+  for (const auto& [key, value] :
+       {std::pair{"vocab_size_per_layer_input", json(262143)},
+        {"hidden_size_per_layer_input", json(256)},
+        {"num_kv_shared_layers", json(31)},
+        {"per_layer_config", json::parse(R"({"4": {"head_dim": 512}, "9": {"head_dim": 512},
+            "14": {"head_dim": 512, "num_key_value_heads": 2}, "19": {"head_dim": 512},
+            "24": {"head_dim": 512}, "29": {"head_dim": 512}, "34": {"head_dim": 512}})")}}) {
+    json bad = gemma4_e2b();
+    bad[key] = value;
+    if (std::string(key) == "hidden_size_per_layer_input")
+      bad.update(json::parse(R"({"num_kv_shared_layers": 0, "enable_moe_block": true,
+          "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64})"));
+    EXPECT_NE(refusal(bad).find(key), std::string::npos) << key << ": " << refusal(bad);
   }
 }
 

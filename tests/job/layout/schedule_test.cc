@@ -98,6 +98,45 @@ TEST(Schedule, RepeatedMicroStepsAreThoseOfTheWholeWalk) {
   }
 }
 
+/// Units before the layers follow the head in the list. Their weights are gathered for forward; a
+/// table is not gathered for backward.
+TEST(Schedule, UnitsBeforeTheLayersRunThere) {
+  auto units = units_of(tiny_qwen2(true, 2));
+  const int head = head_of(units);
+  units.push_back({"table", {{"table", {256, 8}}}});
+  units.push_back({"inputs", {{"inputs", {8, 32}}}});
+  for (const int more : {1, 2}) units[head + more].before_layers = true;
+  units[head + 1].only_rows = true;
+  EXPECT_EQ(head_of(units), head);
+  const FlatPlan plan = plan_flats(units, {.shard_world = 2});
+  const ScheduleLimits limits{true, 0, 0, 0};
+  const auto visits = [](const Schedule& schedule, Kind kind) {
+    std::vector<int> order;
+    for (const Action& action : schedule.actions)
+      if (action.kind == kind) order.push_back(action.unit);
+    return order;
+  };
+  Schedule schedule = make_schedule(units, plan, limits, 1);
+  EXPECT_EQ(visits(schedule, Kind::Forward), (std::vector{0, head + 1, head + 2, 1, 2}));
+  EXPECT_EQ(visits(schedule, Kind::Turn), std::vector{head});
+  EXPECT_EQ(visits(schedule, Kind::Backward), (std::vector{2, 1, head + 2, head + 1, 0}));
+  int64_t gathers[2] = {};
+  for (const Action& action : schedule.actions)
+    for (const int more : {1, 2})
+      if (action.kind == Kind::Gather && action.flat == plan.unit_flat[head + more])
+        ++gathers[more - 1];
+  EXPECT_EQ(gathers[0], 1);
+  EXPECT_EQ(gathers[1], 2);
+
+  // Backward goes down to the embedding if one of them is trained, whatever else is.
+  for (const int trained : {head + 1, head + 2, 2, 0}) {
+    for (size_t unit = 0; unit < units.size(); ++unit)
+      for (Parameter& parameter : units[unit].parameters)
+        parameter.frozen = static_cast<int>(unit) != trained;
+    EXPECT_EQ(lowest_trainable(units), trained == 2 ? 2 : 0) << trained;
+  }
+}
+
 TEST(Schedule, NoPrefetchNoReuseGathersTwicePerLayerAndHoldsOne) {
   const auto units = units_of(tiny_qwen2(false, 4));
   const auto plan = plan_flats(units, {.shard_world = 2});

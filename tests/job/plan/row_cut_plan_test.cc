@@ -46,5 +46,22 @@ TEST(RowCutPlan, ModelsWhoseOtherLayersSeeTheRowAreRefused) {
   EXPECT_TRUE(check_row_cut(balanced, config));
 }
 
+TEST(RowCutPlan, LayersThatShareAreRefusedWithTokensLeftOut) {
+  layout::ModelConfig plain, inputs, keys;
+  inputs.layer_input = 8;
+  keys.key_layers = {0, 0};
+  dsconfig::ResolvedConfig config;
+  for (const auto& model : {plain, inputs, keys}) EXPECT_TRUE(check_left_out(model, config));
+  config.data_efficiency.random_ltd.emplace();
+  EXPECT_TRUE(check_left_out(plain, config));
+  for (const auto& model : {inputs, keys}) {
+    const Status met = check_left_out(model, config);
+    ASSERT_FALSE(met);
+    EXPECT_EQ(met.error().where, "data_efficiency.data_routing.random_ltd");
+    EXPECT_THAT(met.error().message, HasSubstr("num_kv_shared_layers"));
+    EXPECT_THAT(met.error().hint, HasSubstr("enabled"));
+  }
+}
+
 }  // namespace
 }  // namespace dsj::plan

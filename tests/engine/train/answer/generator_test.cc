@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         "tiny-internvl", "tiny-llava-next", "tiny-llava-onevision", "tiny-aya-vision",
         "tiny-iquestcoder", "tiny-mellum", "tiny-minicpm3", "tiny-gemma4", "tiny-gemma4-vision",
         "tiny-gemma4-unified", "tiny-gemma4-moe", "tiny-lfm2", "tiny-lfm2-moe", "tiny-lfm2-vl",
-        "tiny-granite4-h", "tiny-granite4-h-moe"),
+        "tiny-granite4-h", "tiny-granite4-h-moe", "tiny-gemma4-e2b", "tiny-gemma4-e4b"),
     [](const auto& info) {
       std::string name = info.param;
       std::ranges::replace_if(

@@ -401,6 +401,8 @@ TEST(ExportTest, WhatATextPartLeavesIsCopied) {
        {std::pair{"tiny-gemma3-vision", "vision_tower.post_layernorm.weight"},
         {"tiny-gemma4-vision", "model.embed_vision.embedding_projection.weight"},
         {"tiny-gemma4-vision", "model.language_model.layers.1.layer_scalar"},
+        {"tiny-gemma4-e2b", "model.layers.5.layer_scalar"},
+        {"tiny-gemma4-e4b", "model.embed_vision.embedding_projection.weight"},
         {"tiny-gemma4-unified", "model.vision_embedder.pos_embedding"}}) {
     const auto source = tensors_of(posix, fixture(model));
     ASSERT_TRUE(source.contains(left));
