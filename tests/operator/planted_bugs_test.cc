@@ -14,7 +14,7 @@
 namespace dsj::op::sim {
 namespace {
 
-constexpr uint64_t kSeedsMax = 600;
+constexpr uint64_t kSeedsMax = 1200;
 
 TEST(PlantedBugs, EachIsCaught) {
   spdlog::set_level(spdlog::level::off);
