@@ -36,7 +36,7 @@ CASES = {
     # Some of its layers have no v_proj.
     "shapes": ("tiny-gemma4", 10, {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}),
     # Inputs of layers, and layers without keys and values of their own.
-    "edge": ("tiny-gemma4-e2b", 10, {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}),
+    "edge": ("tiny-gemma4-e2b", 3, {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}),
     "plus": ("tiny-qwen2", 12, {"r": 3, "lora_alpha": 6, "modules_to_save": ["model.norm", "lm_head"],
                                 "target_modules": ["q_proj", "o_proj", "gate_proj"]}),
     "dora": ("tiny-qwen2", 16, {"r": 4, "lora_alpha": 8, "use_dora": True,
