@@ -482,7 +482,6 @@ TEST(RecipeTest, AMethodThatIsNotBuiltIsRefusedAndOffIsAccepted) {
            {Recipe::LlamaFactory, "use_asft_loss: true", "use_asft_loss: false"},
            {Recipe::LlamaFactory, "use_galore: true", "use_galore: false"},
            {Recipe::LlamaFactory, "fp8: true", "fp8: false"},
-           {Recipe::LlamaFactory, "moe_aux_loss_coef: 0.001", "moe_aux_loss_coef: 0.0"},
            {Recipe::Axolotl, "qat: {activation_dtype: int8}", "qat:"},
            {Recipe::Axolotl, "diffusion: {mask_token_id: 7}", "diffusion:"},
            {Recipe::Axolotl, "fp8: true", "fp8: false"},

@@ -242,8 +242,7 @@ TEST(ImportSwift, AMethodThatIsNotBuiltIsRefused) {
   for (const auto& [name, value] : {std::pair{"--loss_scale", "hermes"},
                                     {"--loss_scale", "last_round+ignore_empty_think"},
                                     {"--optimizer", "muon"},
-                                    {"--external_plugins", "own.py"},
-                                    {"--router_aux_loss_coef", "1e-3"}}) {
+                                    {"--external_plugins", "own.py"}}) {
     const auto taken = swift_arguments(folder.files, "sft",
                                        {"--model", "m", "--dataset", "/d.jsonl", name, value}, 1);
     if (taken) {
