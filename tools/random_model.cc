@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "job/layout/units.h"
 #include "tools/random.h"
 

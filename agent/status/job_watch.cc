@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "agent/status/status_publisher.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 #include "job/stacks_request.h"
 
 namespace dsj::agent {
@@ -53,7 +53,7 @@ JobView job_view(const nlohmann::json& job) {
     return Time(1000 * std::min(*seconds, kYears));
   };
   const auto attempt =
-      report::told<&report::Attempt::attempt>(json_child(status, report::kTraining));
+      report::field_value<&report::Attempt::attempt>(json_child(status, report::kTraining));
   const auto& finalizers = json_child(metadata, "finalizers");
   const bool deleted = metadata.contains("deletionTimestamp");
   return {.uid = json_text(metadata, "uid"),

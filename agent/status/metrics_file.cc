@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/json.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 
 namespace dsj::agent {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "common/cut_text.h"
 #include "job/contract.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 
 namespace dsj::agent {
 namespace {
@@ -198,7 +198,7 @@ json resolved_body(const json& resolved, const json& current) {
 std::optional<json> status_body(const StatusBook::Document& document, const json& current,
                                 bool first) {
   const json& before = json_child(json_child(current, "status"), report::kTraining);
-  const int64_t newest = report::told<&report::Attempt::attempt>(before).value_or(0);
+  const int64_t newest = report::field_value<&report::Attempt::attempt>(before).value_or(0);
   if (newest > document.attempt && (document.attempt > 0 || !first)) {
     return std::nullopt;
   }

@@ -6,7 +6,7 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "job/contract.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 
 namespace dsj::agent {
 namespace {

@@ -14,8 +14,8 @@
 #include "cli/result_format.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
+#include "job/report/field_value.h"
 #include "job/report/step_line.h"
-#include "job/report/told.h"
 
 namespace dsj::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "cli/run/run_status.h"
 #include "common/json.h"
 #include "job/contract.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 
 namespace dsj::cli {
 namespace {

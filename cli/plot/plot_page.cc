@@ -4,7 +4,7 @@
 
 #include "cli/plot/plot_page_parts.h"
 #include "cli/plot/plot_picture.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 
 namespace dsj::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "cli/plot/plot_text.h"
 #include "common/format.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 
 namespace dsj::cli {
 namespace {

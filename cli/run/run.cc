@@ -28,7 +28,7 @@
 #include "engine/weights/output_place.h"
 #include "job/argument_table.h"
 #include "job/contract.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 #include "job/training_schema.h"
 
 namespace dsj::cli {
@@ -84,7 +84,8 @@ nlohmann::json previous_status(const std::string& output_dir) {
 }
 
 int64_t steps_done(const nlohmann::json& status) {
-  return report::told<&report::Training::step>(json_child(status, report::kTraining)).value_or(0);
+  return report::field_value<&report::Training::step>(json_child(status, report::kTraining))
+      .value_or(0);
 }
 
 /// Whether the run in this output directory has done all requested steps.

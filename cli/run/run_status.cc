@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "job/report/field_value.h"
 #include "job/report/run_end.h"
-#include "job/report/told.h"
 #include "job/spec/yaml.h"
 
 namespace dsj::cli {

@@ -7,8 +7,8 @@
 #include "engine/checkpoint/retention.h"
 #include "engine/checkpoint/writer.h"
 #include "engine/deepspeed/pieces.h"
-#include "engine/weights/safetensors_writer.h"
-#include "engine/weights/torch_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
+#include "engine/weights/formats/torch_writer.h"
 
 namespace dsj::deepspeed {
 namespace {

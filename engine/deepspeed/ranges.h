@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/weights/safetensors.h"
+#include "engine/weights/formats/safetensors.h"
 
 namespace dsj::deepspeed {
 

@@ -12,7 +12,7 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/weights/torch_file.h"
+#include "engine/weights/formats/torch_file.h"
 
 namespace dsj::deepspeed {
 
@@ -53,7 +53,7 @@ class Node {
 
 class SavedFile {
  public:
-  /// Reads directory and pickle; keeps the file open. Errors: as weights/torch_file.h, pickle.h.
+  /// Reads directory and pickle; keeps the file open. Errors: as weights/formats/torch_file.h, pickle.h.
   static Result<SavedFile> open(Files& files, const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "engine/deepspeed/pieces.h"
-#include "engine/weights/torch_writer.h"
+#include "engine/weights/formats/torch_writer.h"
 
 namespace dsj::deepspeed {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "common/check.h"
-#include "engine/weights/dtype.h"
+#include "engine/weights/formats/dtype.h"
 
 namespace dsj::gguf {
 namespace {

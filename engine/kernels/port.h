@@ -1,5 +1,5 @@
 // The device port: all operations of a device except matrix products, attention and collectives,
-// which libtorch and engine/comm provide. The model (engine/models/ops.h), the gradient norm and
+// which libtorch and engine/comm provide. The model (engine/models/ops/ops.h), the gradient norm and
 // the optimizers (engine/zero/flat/update.h) use only this.
 //
 // An operation is a struct of its arguments. It is declared here once and listed in DSJ_OPERATIONS,

@@ -16,8 +16,8 @@
 #include "common/result.h"
 #include "engine/weights/adapter.h"
 #include "engine/weights/eos_token.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "engine/weights/new_vocabulary.h"
-#include "engine/weights/safetensors_writer.h"
 
 namespace dsj::weights {
 

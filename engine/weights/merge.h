@@ -9,7 +9,7 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 
 namespace dsj::weights {
 

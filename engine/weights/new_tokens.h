@@ -8,8 +8,8 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "engine/weights/new_vocabulary.h"
-#include "engine/weights/safetensors_writer.h"
 
 namespace dsj::weights {
 

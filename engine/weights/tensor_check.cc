@@ -7,7 +7,7 @@
 #include <set>
 
 #include "engine/weights/adapter.h"
-#include "engine/weights/weight_type.h"
+#include "engine/weights/formats/weight_type.h"
 
 namespace dsj::weights {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/result.h"
 #include "engine/weights/weight_source.h"
 #include "job/layout/lora.h"
-#include "job/layout/model_shape.h"
+#include "job/layout/shape/model_shape.h"
 #include "job/layout/units.h"
 
 namespace dsj::weights {

@@ -9,8 +9,8 @@
 #include "common/files/file_form.h"
 #include "common/json_depth.h"
 #include "engine/weights/adapter_files.h"
-#include "engine/weights/torch_file.h"
-#include "engine/weights/weight_type.h"
+#include "engine/weights/formats/torch_file.h"
+#include "engine/weights/formats/weight_type.h"
 #include "job/layout/units.h"
 
 namespace dsj::weights {

@@ -17,8 +17,8 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/weights/packed_weights.h"
-#include "engine/weights/safetensors.h"
+#include "engine/weights/formats/packed_weights.h"
+#include "engine/weights/formats/safetensors.h"
 
 namespace dsj::weights {
 

@@ -49,7 +49,7 @@ struct AdaptedPart {
 /// One part, except where each expert has tensors of its own.
 std::vector<AdaptedPart> adapted_parts(const UnitSpec& unit, const Adapter& adapter);
 
-/// Elements of a weight whose row lengths DoRA computes at a time (engine/models/dora.h).
+/// Elements of a weight whose row lengths DoRA computes at a time (engine/models/ops/dora.h).
 inline constexpr int64_t kDoraPiece = 1 << 20;
 
 /// Whether matrices are stored as [in, out], as GPT-2's Conv1D does.

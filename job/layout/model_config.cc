@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "common/json_depth.h"
-#include "job/layout/config_fields.h"
-#include "job/layout/families.h"
+#include "job/layout/families/families.h"
 #include "job/layout/reward_model.h"
+#include "job/layout/shape/config_fields.h"
 
 namespace dsj::layout {
 namespace {
@@ -58,7 +58,7 @@ bool is_true(const json& object, const char* key) {
   return found != object.end() && found->is_boolean() && found->get<bool>();
 }
 
-/// Formats that are unpacked when they are read (engine/weights/packed_weights.h).
+/// Formats that are unpacked when they are read (engine/weights/formats/packed_weights.h).
 bool is_unpacked(const std::string& method, const std::string& model_type) {
   return method == "fp8" || (method == "mxfp4" && model_type == "gpt_oss");
 }

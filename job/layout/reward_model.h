@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/result.h"
-#include "job/layout/model_shape.h"
+#include "job/layout/shape/model_shape.h"
 
 namespace dsj::layout {
 

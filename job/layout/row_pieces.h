@@ -40,7 +40,7 @@ constexpr int64_t sum_tile(bool accelerator) {
 /// Targets whose logits are held at a time: at most `elements` logits and half of the targets.
 int64_t logit_rows(int64_t targets, int64_t vocab, int64_t elements, const PieceRule& pieces);
 
-/// Tokens that a short convolution (engine/models/short_conv.h) processes at a time.
+/// Tokens that a short convolution (engine/models/mixers/short_conv.h) processes at a time.
 inline constexpr int64_t kConvTokens = 2048;
 
 /// Elements of scores, or of a mask, that attention holds at a time.

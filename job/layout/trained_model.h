@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/result.h"
-#include "job/layout/model_shape.h"
+#include "job/layout/shape/model_shape.h"
 #include "job/training_args.h"
 
 namespace dsj::layout {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "common/cpu.h"
-#include "job/layout/delta_pieces.h"
+#include "job/layout/shape/delta_pieces.h"
 
 namespace dsj::plan {
 namespace {
@@ -51,7 +51,7 @@ int64_t routing(const layout::ModelConfig& model, int64_t tokens) {
   return tokens * (4 * experts.count + (4 + 3 * 8) * experts.per_token);
 }
 
-/// Elements of a token's keys while heads are exchanged (engine/models/row_cut.h): each rank copies
+/// Elements of a token's keys while heads are exchanged (engine/models/unit/row_cut.h): each rank copies
 /// a key head whose query heads are on several ranks.
 int64_t exchanged_kv(const layout::ModelConfig& model, int64_t ranks) {
   return std::lcm(model.num_kv_heads, ranks) * model.head_dim;
@@ -106,7 +106,7 @@ struct StepShape {
   bool casts_to_fp16() const { return casts() && fp16; }
 };
 
-/// Norms that round once use fp32 copies of 16-bit tensors (engine/models/norms.h).
+/// Norms that round once use fp32 copies of 16-bit tensors (engine/models/unit/norms.h).
 bool widens_norms(const StepShape& s, const layout::ModelConfig& model) {
   return s.wide == 2 &&
          (model.norm == layout::NormKind::RmsOnce || model.norm == layout::NormKind::RmsPlusOne);
@@ -199,7 +199,7 @@ int64_t input_backward(const StepShape& s, const layout::ModelConfig& model, int
          norm_gradient(s, model, tokens);
 }
 
-// Memory of an MLP besides what it keeps (engine/models/experts.cc). One expert may get all tokens.
+// Memory of an MLP besides what it keeps (engine/models/layers/experts.cc). One expert may get all tokens.
 
 /// The sums of two rows' products: both in fp32, and the products.
 int64_t row_products(const StepShape& s, int64_t width) {
@@ -303,7 +303,7 @@ int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
   return bytes;
 }
 
-// ---- the delta rule (engine/models/delta.cc)
+// ---- the delta rule (engine/models/mixers/delta.cc)
 
 /// fp32 bytes of the tensors of a piece.
 struct DeltaBytes {
@@ -352,7 +352,7 @@ int64_t delta_backward(const StepShape& s, const layout::ModelConfig& model) {
          6 * b.scores + 2 * b.states;
 }
 
-// ---- the short convolution (engine/models/short_conv.cc)
+// ---- the short convolution (engine/models/mixers/short_conv.cc)
 
 /// Tokens of a piece, and what the convolution sees beside them.
 int64_t conv_tokens(const StepShape& s, const layout::ModelConfig& model) {
@@ -461,7 +461,7 @@ int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
 }
 
 /// A layer whose micro-batch is cut into pieces, with recompute: backward recomputes the MLP and
-/// its first norm (engine/models/pieces.h).
+/// its first norm (engine/models/unit/pieces.h).
 void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const int64_t row = s.rows * s.element, piece = input.pieces.piece * s.element;
   const int64_t outputs = last_outputs(s);
@@ -583,7 +583,7 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
 
 /// Adapters with magnitudes: a piece of W + s B A and its factors in fp32, with dropout the base's product
 /// once more; in backward the scaled gradient of the base, that of the adapter, and the column's own value
-/// (engine/models/adapters.cc).
+/// (engine/models/unit/adapters.cc).
 void add_dora(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   if (!input.lora || !input.lora->use_dora) return;
   const bool cut = input.recompute && input.pieces.cuts(s.rows);
@@ -600,7 +600,7 @@ void add_dora(const StepShape& s, const MemoryInput& input, ActivationModel& a) 
 }
 
 /// Adapters of all experts: B by expert, of one projection in forward and of both in backward, there with
-/// its gradient, at most fp32; and a tile of tokens' updates (engine/models/expert_adapter.h).
+/// its gradient, at most fp32; and a tile of tokens' updates (engine/models/unit/expert_adapter.h).
 void add_expert_adapters(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   if (!input.lora || input.lora->target_parameters.empty()) return;
   const auto& experts = input.model.experts;
@@ -637,7 +637,7 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   a.sums_head = s.casts_to_fp16() && piece < s.targets;
 }
 
-/// What layers share (engine/models/carried_inputs.cc).
+/// What layers share (engine/models/layers/carried_inputs.cc).
 void carried(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const layout::ModelConfig& model = input.model;
   if (!model.key_layers.empty()) {

@@ -29,7 +29,7 @@ struct ActivationModel {
   /// torch_autocast in fp16: whether gradients of pieces accumulate in fp32 beside the existing
   /// gradient: those of the head's logits, and those of a layer's MLP.
   bool sums_head = false, sums_mlp = false;
-  // What layers share (engine/models/carried.h):
+  // What layers share (engine/models/unit/carried.h):
   int64_t inputs = 0;          ///< the inputs of all layers (ModelConfig::layer_input)
   int64_t table_forward = 0;   ///< the peak beyond that while their table is read
   int64_t table_backward = 0;  ///< and while its gradient is written

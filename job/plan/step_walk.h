@@ -103,7 +103,7 @@ class StepWalk {
   /// The units before the layers (layout::UnitSpec::before_layers).
   void forward_before_layers(int unit);
   void backward_before_layers(int unit, int64_t sums);
-  /// Counts the gradients of keys and values that layers share (engine/models/carried.h): from the
+  /// Counts the gradients of keys and values that layers share (engine/models/unit/carried.h): from the
   /// first layer that gives one to the layer that computed them.
   void share_keys(int unit);
   /// Whether backward reads the embedding's result, which layer_inputs_backward() does.

@@ -5,7 +5,7 @@
 
 #include "common/cut_text.h"
 #include "job/contract.h"
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 
 namespace dsj::report {
 
@@ -16,7 +16,7 @@ TrainingStatus::TrainingStatus(int64_t world_size, const json& checkpoint)
   if (!checkpoint.is_object()) return;
   checkpoint_ = checkpoint;
   if (const json& saved = json_child(checkpoint, kLastSaved); saved.is_object()) {
-    saved_step_ = told<&Checkpoint::step>(saved).value_or(0);
+    saved_step_ = field_value<&Checkpoint::step>(saved).value_or(0);
   }
 }
 

@@ -1,5 +1,5 @@
 // Records what matrix products, projections and adapters queue on a GPU: the counterpart, on shapes
-// only, of engine/models/gemm.h, projection.h and adapters.h in a 16-bit type. It tracks which
+// only, of engine/models/ops/gemm.h, projection.h and adapters.h in a 16-bit type. It tracks which
 // gradients exist, because a second gradient is added to the first. One thread.
 // Tested by: tests/engine/simulated/work_test.cc
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace dsj::roofline {
 
-/// As engine/models/projection_shape.h.
+/// As engine/models/ops/projection_shape.h.
 struct Projection {
   int weight = -1;  ///< index of the first weight among the unit's parameters
   int bias = -1;    ///< of the first bias, or -1

@@ -67,7 +67,7 @@ UnitWork::Rows UnitWork::rows_of(int unit, const Batch& batch) const {
   return {batch.tokens(), unit == model_.num_layers ? batch.outputs() : 0};
 }
 
-// ---- norms (engine/models/norms.h)
+// ---- norms (engine/models/unit/norms.h)
 
 int64_t UnitWork::norm_element() const {
   const bool once = model_.norm == NormKind::RmsOnce || model_.norm == NormKind::RmsPlusOne;

@@ -28,7 +28,7 @@ class UnitWork {
 
   /// `keeps`: activations are kept for backward (no recompute).
   Ops forward(int unit, const Batch& batch, bool keeps = true);
-  /// A layer's recomputation, without its last activation and product (engine/models/pieces.h).
+  /// A layer's recomputation, without its last activation and product (engine/models/unit/pieces.h).
   Ops recompute(int unit, const Batch& batch);
   /// The head's only visit, forward and backward.
   Ops turn(const Batch& batch);

@@ -40,7 +40,7 @@ struct Batch {
     for (const int64_t length : lengths) most = length > most ? length : most;
     return most;
   }
-  /// Tokens whose output the last layer computes (engine/models/micro_batch.h); 0: all.
+  /// Tokens whose output the last layer computes (engine/models/unit/micro_batch.h); 0: all.
   int64_t outputs() const { return (tokens() - targets) * 16 >= tokens() ? targets : 0; }
   /// Pairs of a query and a key in its window; `window` 0: all earlier keys.
   int64_t pairs(int64_t window) const {

@@ -8,8 +8,8 @@
 #include "job/contract.h"
 #include "job/failure_reasons.h"
 #include "job/node_health.h"
+#include "job/report/field_value.h"
 #include "job/report/termination_message.h"
-#include "job/report/told.h"
 #include "job/spec/cluster_spec.h"
 #include "job/spec/stored_job.h"
 #include "operator/observe/fetch_status.h"
@@ -315,24 +315,25 @@ JobView job_view(const Json& object) {
   const auto bounded = [](const std::optional<int64_t>& number) {
     return number ? std::optional(counted(*number)) : std::nullopt;
   };
-  job.agent.attempt =
-      std::max<int64_t>(0, counted(report::told<&report::Attempt::attempt>(training).value_or(0)));
-  job.agent.stop_step = bounded(report::told<&report::Training::stop_step>(training));
+  job.agent.attempt = std::max<int64_t>(
+      0, counted(report::field_value<&report::Attempt::attempt>(training).value_or(0)));
+  job.agent.stop_step = bounded(report::field_value<&report::Training::stop_step>(training));
   job.agent.updated =
-      time_from_text(report::told<&report::Training::updated>(training).value_or(""));
+      time_from_text(report::field_value<&report::Training::updated>(training).value_or(""));
   job.agent.failures = agents_failures(training);
-  const auto total = report::told<&report::Resolved::total_steps>(training);
-  job.agent.finished = total && report::told<&report::Training::step>(training) == total &&
-                       !report::told<&report::Exported::path>(training).value_or("").empty();
-  job.agent.stragglers =
-      shortened(report::told<&report::Stragglers::who>(training).value_or(""), kSentenceBytesMax);
+  const auto total = report::field_value<&report::Resolved::total_steps>(training);
+  job.agent.finished = total && report::field_value<&report::Training::step>(training) == total &&
+                       !report::field_value<&report::Exported::path>(training).value_or("").empty();
+  job.agent.stragglers = shortened(
+      report::field_value<&report::Stragglers::who>(training).value_or(""), kSentenceBytesMax);
   const Json& checkpoint = json_child(status, report::kCheckpoint);
-  job.agent.saved_step =
-      bounded(report::told<&report::Checkpoint::step>(json_child(checkpoint, report::kLastSaved)));
+  job.agent.saved_step = bounded(
+      report::field_value<&report::Checkpoint::step>(json_child(checkpoint, report::kLastSaved)));
   const Json& damaged = json_child(checkpoint, report::kLastDamaged);
-  job.agent.damaged_attempt = counted(report::told<&report::Damaged::attempt>(damaged).value_or(0));
+  job.agent.damaged_attempt =
+      counted(report::field_value<&report::Damaged::attempt>(damaged).value_or(0));
   job.agent.damaged = text::first_bytes(
-      report::told<&report::Damage::message>(damaged).value_or(""), report::kDamageBytesMax);
+      report::field_value<&report::Damage::message>(damaged).value_or(""), report::kDamageBytesMax);
   return job;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/files/posix_files.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "job/layout/units.h"
 
 namespace dsj::cli {

@@ -1,5 +1,5 @@
 // A safetensors header: what is accepted covers the file without gap or overlap.
-#include "engine/weights/safetensors.h"
+#include "engine/weights/formats/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace weights = dsj::weights;

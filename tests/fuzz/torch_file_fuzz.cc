@@ -1,7 +1,7 @@
 // pytorch_model.bin: what is accepted lies inside the file. 'p' and a pickle, or the whole archive.
 #include "common/files/memory_files.h"
-#include "engine/weights/state_dict_pickle.h"
-#include "engine/weights/torch_file.h"
+#include "engine/weights/formats/state_dict_pickle.h"
+#include "engine/weights/formats/torch_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace weights = dsj::weights;

@@ -3,7 +3,7 @@
 
 `runs`: per run `model`, `world`, `micro`, `accum`, `ds_config`, and per step `loss` and `kept` (tokens of a row). The
 model is the fixture tiny-qwen2 with its rows; every step takes all eight. A layer that drops tokens gets those that the
-engine draws for it (engine/models/kept_tokens.h: a function of seed, step, layer and row), at the positions that they
+engine draws for it (engine/models/unit/kept_tokens.h: a function of seed, step, layer and row), at the positions that they
 have in their rows, and causal among themselves; the others pass around it. AdamW, seed 0.
 """
 # python: tests/oracle/model_venv.sh

@@ -21,7 +21,10 @@ ARROWS = {
     # What a job is, for all programs; without libtorch.
     "job": ["common"],
     "job/report": ["common", "job"],
-    "job/layout": ["common", "job"],
+    # A model's shape and its config.json's fields; a reader for each family; units, parts and adapters of any model.
+    "job/layout/shape": ["common"],
+    "job/layout/families": ["common", "job/layout/shape"],
+    "job/layout": ["common", "job", "job/layout/families", "job/layout/shape"],
     # The resolved config and what can be computed from it; the table of keys; a file as its values and positions; what each
     # section decides; all of it in order.
     "job/dsconfig/config": ["common", "job"],
@@ -29,7 +32,7 @@ ARROWS = {
     "job/dsconfig/read": ["common", "job", "job/dsconfig/config", "job/dsconfig/keys"],
     "job/dsconfig/sections": ["common", "job", "job/dsconfig/config", "job/dsconfig/keys", "job/dsconfig/read"],
     "job/dsconfig": ["job", "job/dsconfig/config", "job/dsconfig/read", "job/dsconfig/sections"],
-    "job/plan": ["common", "job", "job/layout", "job/dsconfig/config"],
+    "job/plan": ["common", "job", "job/layout", "job/layout/shape", "job/dsconfig/config"],
     "job/roofline": ["common", "job", "job/layout", "job/dsconfig/config", "job/plan"],
     "job/spec": ["common", "job", "job/layout", "job/dsconfig", "job/dsconfig/config", "job/dsconfig/read"],
     "kube": ["common", "common/files", "common/http"],
@@ -53,10 +56,10 @@ ARROWS = {
     "operator/render": ["common", "job", "job/spec", "kube", "operator/observe", "operator/webhook"],
     "operator/decide": ["common", "job", "job/report", "job/spec", "operator/observe", "operator/render"],
     "operator/act": ["common", "job", "job/spec", "kube", "operator/observe", "operator/render", "operator/webhook"],
-    "operator/serve": ["common", "common/http", "job", "job/report", "job/spec", "kube", "operator/observe", "operator/render", "operator/decide",
-                       "operator/act", "operator/webhook"],
-    "operator": ["common", "common/version", "job", "job/spec", "common/http", "kube", "operator/observe", "operator/render", "operator/decide",
-                 "operator/act", "operator/serve", "operator/webhook"],
+    "operator/serve": ["common", "common/http", "job", "job/report", "job/spec", "kube", "operator/observe", "operator/render",
+                       "operator/decide", "operator/act", "operator/webhook"],
+    "operator": ["common", "common/version", "job", "job/spec", "common/http", "kube", "operator/observe", "operator/render",
+                 "operator/decide", "operator/act", "operator/serve", "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/spec", "kube"],
     # Jobs of other tools; what every verb checks of a job before it acts; the verbs; those that are rooms of their own.
     "cli/import": ["common", "common/files", "job", "job/dsconfig/read", "job/spec"],
@@ -75,7 +78,7 @@ ARROWS = {
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli", "cli/plot"],
     "cli/main.cc": ["common", "common/files", "common/version", "cli", "cli/cluster"],  # a file: the table of all verbs
-    "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data/shapes", "engine/data/tokenizer"],
+    "tools": ["common", "common/files", "job/layout", "engine/weights/formats", "engine/data/shapes", "engine/data/tokenizer"],
     # Text; its tokens; what a row of a file may look like; conversations as text; files of rows; a data set: rows as
     # tokens; their order and their batches.
     "engine/data/text": ["common", "common/files"],
@@ -83,19 +86,20 @@ ARROWS = {
     "engine/data/shapes": ["common", "common/files", "engine/data/text"],
     "engine/data/chat": ["common", "common/files", "common/jinja", "engine/data/shapes", "engine/data/tokenizer"],
     "engine/data/files": ["common", "common/files", "engine/data/shapes", "engine/data/text"],
-    "engine/data": ["common", "common/files", "engine/data/text", "engine/data/tokenizer", "engine/data/shapes", "engine/data/chat",
-                    "engine/data/files"],
+    "engine/data": ["common", "common/files", "engine/data/text", "engine/data/tokenizer", "engine/data/shapes",
+                    "engine/data/chat", "engine/data/files"],
     "engine/data/batches": ["common", "common/files", "engine/data/shapes", "engine/data"],
     "engine/rows": ["common", "job", "job/layout", "job/dsconfig/config", "job/plan", "engine/data", "engine/data/files",
                     "engine/data/tokenizer"],  # a job's rows, for the ranks and for the checks before them
     "engine/data/arrow": ["common", "common/files", "engine/data/files"],  # libdsj_columns.so, which is opened, never linked
-    "engine/weights": ["common", "job", "common/files", "job/layout"],
+    "engine/weights/formats": ["common", "common/files"],  # of files: safetensors, torch's pickles, packed weights
+    "engine/weights": ["common", "job", "common/files", "job/layout", "job/layout/shape", "engine/weights/formats"],
     "engine/checkpoint": ["common", "job", "common/files"],
     # A model as a file of llama.cpp's.
-    "engine/gguf": ["common", "common/files", "job/layout", "engine/data/chat", "engine/data/text", "engine/data/tokenizer",
-                    "engine/weights"],
+    "engine/gguf": ["common", "common/files", "job/layout", "job/layout/shape", "engine/data/chat", "engine/data/text",
+                    "engine/data/tokenizer", "engine/weights", "engine/weights/formats"],
     # Another engine's checkpoints, in and out.
-    "engine/deepspeed": ["common", "common/files", "engine/weights", "engine/checkpoint"],
+    "engine/deepspeed": ["common", "common/files", "engine/weights/formats", "engine/checkpoint"],
     "engine/optim": ["common", "job/dsconfig/config"],
     "engine/kernels": ["engine/optim"],
     "engine/kernels/cuda": ["engine/kernels", "engine/optim"],
@@ -125,8 +129,15 @@ ARROWS = {
                             "engine/memory", "engine/optim", "engine/zero/flat"],
     "engine/zero": ["common", "job/layout", "job/dsconfig/config", "job/plan", "engine/checkpoint", "engine/comm",
                     "engine/device", "engine/weights", "engine/zero/flat", "engine/zero/methods", "engine/zero/storage"],
-    "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero", "engine/zero/flat",
-                      "engine/comm"],  # attention of cut rows exchanges heads
+    # Operations; what every unit has: its micro-batch, projections, norms; what mixes a layer's tokens; the units.
+    "engine/models/ops": ["common", "job/layout", "job/layout/shape", "engine/device", "engine/memory", "engine/zero",
+                          "engine/zero/flat"],
+    "engine/models/unit": ["common", "job/layout", "engine/comm", "engine/device", "engine/models/ops",
+                           "engine/zero"],  # attention of cut rows exchanges heads
+    "engine/models/mixers": ["common", "job/layout", "job/layout/shape", "engine/device", "engine/models/ops",
+                             "engine/models/unit"],
+    "engine/models/layers": ["common", "job/layout", "engine/device", "engine/models/mixers", "engine/models/ops",
+                             "engine/models/unit"],
     # What a rank starts from; a step and what it measures; what is loaded and saved; a model that answers; the run.
     "engine/train/inputs": ["common", "common/files", "job", "job/report", "job/layout", "job/dsconfig/config",
                             "job/dsconfig/keys", "job/dsconfig", "job/plan", "engine/checkpoint", "engine/comm",
@@ -134,13 +145,13 @@ ARROWS = {
                             "engine/device", "engine/kernels", "engine/memory", "engine/rows", "engine/weights"],
     "engine/train/step": ["common", "common/files", "job", "job/dsconfig/config", "job/dsconfig/keys", "job/plan",
                           "engine/comm", "engine/data/batches", "engine/data/files", "engine/device", "engine/kernels",
-                          "engine/models", "engine/observe", "engine/optim", "engine/train/inputs", "engine/weights",
-                          "engine/zero", "engine/zero/flat", "engine/zero/storage"],
+                          "engine/models/ops", "engine/models/unit", "engine/observe", "engine/optim", "engine/train/inputs",
+                          "engine/weights", "engine/zero", "engine/zero/flat", "engine/zero/storage"],
     "engine/train/state": ["common", "common/version", "common/files", "job", "job/layout", "job/plan", "engine/checkpoint",
                            "engine/comm", "engine/deepspeed", "engine/kernels", "engine/train/inputs", "engine/train/step",
                            "engine/weights", "engine/zero", "engine/zero/storage"],
     "engine/train/answer": ["common", "common/files", "job", "job/layout", "engine/comm", "engine/data",
-                            "engine/data/tokenizer", "engine/memory", "engine/models", "engine/train/inputs",
+                            "engine/data/tokenizer", "engine/memory", "engine/models/unit", "engine/train/inputs",
                             "engine/weights"],
     "engine/train": ["common", "common/files", "job", "job/dsconfig/keys", "job/plan", "engine/checkpoint", "engine/comm",
                      "engine/data/batches", "engine/device", "engine/memory", "engine/observe", "engine/optim",
@@ -152,7 +163,8 @@ ARROWS = {
 KNOWN_CIRCLES = set()
 TOPS = ("common", "job", "kube", "operator", "agent", "engine", "cli", "tools")  # with arrows; circles are sought in tests, too
 TORCH_ROOMS = {"engine/cuda/plugin", "engine/memory", "engine/comm", "engine/device", "engine/zero/storage",
-               "engine/zero/flat", "engine/zero/methods", "engine/zero", "engine/models", "engine/train/inputs",
+               "engine/zero/flat", "engine/zero/methods", "engine/zero", "engine/models/ops", "engine/models/unit",
+               "engine/models/mixers", "engine/models/layers", "engine/train/inputs",
                "engine/train/step", "engine/train/state", "engine/train/answer", "engine/train", "engine"}
 # What a device queues goes through engine/device/streams.h: who else names streams, events and page-locked memory.
 LANES = re.compile(r"VirtualGuardImpl|c10::Event|c10::Stream|cudaEvent|cudaStreamWait|getStreamFromPool|pinned_memory|cudaHostAlloc")

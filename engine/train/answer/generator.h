@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/models/unit.h"
+#include "engine/models/unit/unit.h"
 #include "engine/weights/weight_source.h"
 
 namespace dsj::train {

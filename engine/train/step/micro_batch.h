@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/data/batches/batch.h"
-#include "engine/models/unit.h"
+#include "engine/models/unit/unit.h"
 #include "engine/zero/flat/groups.h"
 
 namespace dsj::train {

@@ -5,7 +5,7 @@
 
 #include "engine/data/files/data_record.h"
 #include "engine/kernels/kernels.h"
-#include "engine/models/gemm.h"
+#include "engine/models/ops/gemm.h"
 #include "engine/optim/lr_schedule.h"
 #include "job/dsconfig/config/loss_normalization.h"
 #include "job/dsconfig/keys/metric_curriculum.h"

@@ -10,7 +10,7 @@
 #include "common/check.h"
 #include "engine/comm/agree.h"
 #include "engine/device/device.h"
-#include "engine/models/kept_tokens.h"
+#include "engine/models/unit/kept_tokens.h"
 #include "engine/train/step/extremes.h"
 #include "engine/zero/storage/scalar_type.h"
 #include "job/plan/zero_plan.h"

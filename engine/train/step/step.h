@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/models/row_cut.h"
-#include "engine/models/unit.h"
+#include "engine/models/unit/row_cut.h"
+#include "engine/models/unit/unit.h"
 #include "engine/observe/step_observer.h"
 #include "engine/optim/averaging.h"
 #include "engine/optim/loss_scaler.h"

@@ -11,7 +11,7 @@
 #include "common/files/posix_files.h"
 #include "engine/gguf/architectures.h"
 #include "engine/gguf/model_keys.h"
-#include "job/layout/families.h"
+#include "job/layout/families/families.h"
 #include "job/layout/model_config.h"
 #include "tests/engine/gguf/read_gguf.h"
 #include "tests/engine/support/fixtures.h"

@@ -10,7 +10,7 @@
 #include "common/files/posix_files.h"
 #include "engine/comm/single.h"
 #include "engine/device/device.h"
-#include "engine/models/unit.h"
+#include "engine/models/unit/unit.h"
 #include "engine/optim/optimizer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/model_state.h"

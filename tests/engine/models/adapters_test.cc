@@ -1,6 +1,6 @@
 // The adapters' backward against their own forward: y = sum_i s (mask_i x) A_i^T B_i^T is linear in
 // x, in all A and in all B, so <y, dy> is <x, dx> and the sums of <A, dA> and of <B, dB>.
-#include "engine/models/adapters.h"
+#include "engine/models/unit/adapters.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "engine/models/unit.h"
+#include "engine/models/unit/unit.h"
 
 namespace dsj::models::ops {
 namespace {

@@ -1,5 +1,5 @@
 // The gated delta rule in chunks against the rule itself, token by token in double, on autograd.
-#include "engine/models/delta_rule.h"
+#include "engine/models/ops/delta_rule.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "job/layout/delta_pieces.h"
+#include "job/layout/shape/delta_pieces.h"
 
 namespace dsj::models::ops {
 namespace {

@@ -1,6 +1,6 @@
 // A layer's delta rule, from its hidden state to what its output projection reads, against a twin that
 // is written plainly, row by row and token by token, on autograd.
-#include "engine/models/delta.h"
+#include "engine/models/mixers/delta.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -1,7 +1,7 @@
 // DoRA in a projection against PEFT's formula (DoraLinearLayer.forward of 0.21.2) by autograd: output and
 // every gradient, with and without dropout, with and without bias, for drawn shapes. PEFT's own losses:
 // tests/engine/train/lora_test.cc.
-#include "engine/models/dora.h"
+#include "engine/models/ops/dora.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -9,9 +9,9 @@
 
 #include <random>
 
-#include "engine/models/ops.h"
-#include "engine/models/projection.h"
-#include "engine/models/unit.h"
+#include "engine/models/ops/ops.h"
+#include "engine/models/unit/projection.h"
+#include "engine/models/unit/unit.h"
 #include "test_paths.h"
 #include "tests/engine/support/ranks.h"
 

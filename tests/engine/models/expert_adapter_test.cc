@@ -1,6 +1,6 @@
 // An adapter of all experts beside its slow twin: PEFT's delta of every expert's weight, made whole, and
 // torch's autograd of the product with it. Sizes and the experts of the tokens are drawn.
-#include "engine/models/expert_adapter.h"
+#include "engine/models/unit/expert_adapter.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -1,6 +1,6 @@
 // A layer's experts against a twin that is written plainly, on autograd: every expert runs over all
 // tokens, and what the router did not choose is multiplied by 0.
-#include "engine/models/experts.h"
+#include "engine/models/layers/experts.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

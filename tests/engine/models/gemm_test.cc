@@ -1,6 +1,6 @@
 // Products against fp64, in every type, as a CPU without 16-bit units runs fp16's on every machine:
 // values, what is added to, and how much scratch a product takes.
-#include "engine/models/gemm.h"
+#include "engine/models/ops/gemm.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/models/kept_tokens.h"
+#include "engine/models/unit/kept_tokens.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-#include "engine/models/unit.h"
+#include "engine/models/unit/unit.h"
 
 namespace dsj::models {
 namespace {

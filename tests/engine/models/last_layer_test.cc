@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "common/files/posix_files.h"
-#include "engine/models/picked_rows.h"
-#include "engine/models/unit.h"
+#include "engine/models/ops/picked_rows.h"
+#include "engine/models/unit/unit.h"
 #include "test_paths.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"

@@ -1,6 +1,6 @@
 // A layer's Mamba 2 mixer, from its hidden state to what its output projection reads, against a twin
 // that is written plainly, row by row and token by token, on autograd.
-#include "engine/models/mamba.h"
+#include "engine/models/mixers/mamba.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

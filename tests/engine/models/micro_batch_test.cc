@@ -1,4 +1,4 @@
-#include "engine/models/micro_batch.h"
+#include "engine/models/unit/micro_batch.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // Every operation by the CPU's kernels and by libtorch's operations (the oracle port), in fp32,
 // bf16 and fp16. The latter are also what a device without kernels of its own runs, so this holds
 // both to one answer.
-#include "engine/models/ops.h"
+#include "engine/models/ops/ops.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // A layer whose MLP runs in pieces, under torch_autocast in fp16: the gradient of a weight or bias is
 // rounded to fp16 once, and overflows where that of whole rows does.
-#include "engine/models/pieces.h"
+#include "engine/models/unit/pieces.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

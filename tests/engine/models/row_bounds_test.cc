@@ -1,4 +1,4 @@
-#include "engine/models/row_bounds.h"
+#include "engine/models/ops/row_bounds.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

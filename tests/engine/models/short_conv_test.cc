@@ -1,6 +1,6 @@
 // A layer's short convolution against a twin on autograd, row by row; rows of one micro-batch;
 // pieces; the cache of generation.
-#include "engine/models/short_conv.h"
+#include "engine/models/mixers/short_conv.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -1,6 +1,6 @@
 // The activation against its formula in double precision, and its gradients against differences of it.
 // transformers' numbers are in tiny-apertus (tests/engine/train/model_oracle_test.cc).
-#include "engine/models/xielu.h"
+#include "engine/models/ops/xielu.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include "engine/checkpoint/layout.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/writer.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/zero_plan.h"
 #include "tests/engine/scale/hollow_files.h"

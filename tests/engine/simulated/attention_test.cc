@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/models/ops.h"
+#include "engine/models/ops/ops.h"
 #include "tests/engine/simulated/device.h"
 
 namespace dsj::models::ops {

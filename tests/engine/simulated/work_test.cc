@@ -12,8 +12,8 @@
 
 #include "common/files/posix_files.h"
 #include "engine/comm/single.h"
-#include "engine/models/gemm.h"
-#include "engine/models/unit.h"
+#include "engine/models/ops/gemm.h"
+#include "engine/models/unit/unit.h"
 #include "engine/optim/optimizer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat/piece_sums.h"

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "engine/models/unit.h"
+#include "engine/models/unit/unit.h"
 
 namespace dsj::testing_support {
 

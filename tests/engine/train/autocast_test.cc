@@ -7,7 +7,7 @@
 #include <iostream>
 #include <map>
 
-#include "engine/models/gemm.h"
+#include "engine/models/ops/gemm.h"
 #include "job/plan/autocast_plan.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/zero_plan.h"

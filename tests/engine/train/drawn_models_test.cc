@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "common/files/memory_files.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

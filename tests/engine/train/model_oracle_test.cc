@@ -139,7 +139,7 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
 constexpr const char* kFamilies[] = {"tiny-llama",   "tiny-llama-linear", "tiny-llama-dynamic",
                                      "tiny-mistral", "tiny-qwen3",        "tiny-gpt2"};
 
-/// Each differs from these in data alone, or in one operation (job/layout/families.cc).
+/// Each differs from these in data alone, or in one operation (job/layout/families/families.cc).
 constexpr const char* kVariants[] = {"tiny-llama-yarn",
                                      "tiny-llama-padding",
                                      "tiny-gemma-padding",

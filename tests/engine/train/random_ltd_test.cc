@@ -1,10 +1,10 @@
 // Random-LTD in whole steps: the losses of a plain loop of the same draw, the same with another
-// number of ranks, and no more memory than the plan says. engine/models/kept_tokens.h is the draw.
+// number of ranks, and no more memory than the plan says. engine/models/unit/kept_tokens.h is the draw.
 #include <gtest/gtest.h>
 
 #include <iostream>
 
-#include "engine/models/kept_tokens.h"
+#include "engine/models/unit/kept_tokens.h"
 #include "job/plan/memory_model.h"
 #include "tests/engine/support/golden_steps.h"
 #include "tests/engine/train/plain_run.h"

@@ -6,7 +6,7 @@
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/weights/adapter.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "engine/weights/tensor_check.h"
 #include "job/layout/lora.h"
 #include "job/layout/units.h"

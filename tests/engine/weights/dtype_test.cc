@@ -1,4 +1,4 @@
-#include "engine/weights/dtype.h"
+#include "engine/weights/formats/dtype.h"
 
 #include <gtest/gtest.h>
 

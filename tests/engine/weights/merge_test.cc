@@ -11,8 +11,8 @@
 
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
-#include "engine/weights/safetensors_writer.h"
-#include "engine/weights/torch_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
+#include "engine/weights/formats/torch_writer.h"
 #include "engine/weights/weight_source.h"
 #include "tests/engine/support/fixtures.h"
 

@@ -7,7 +7,7 @@
 
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "engine/weights/weight_source.h"
 #include "test_paths.h"
 

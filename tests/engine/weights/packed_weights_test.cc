@@ -1,4 +1,4 @@
-#include "engine/weights/packed_weights.h"
+#include "engine/weights/formats/packed_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/weights/safetensors.h"
+#include "engine/weights/formats/safetensors.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "common/files/memory_files.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "job/layout/model_config.h"
 
 namespace dsj::weights {

@@ -1,6 +1,6 @@
 // pytorch_model.bin as torch.save writes it (fixtures made by torch), what is refused, and hostile
 // bytes.
-#include "engine/weights/torch_file.h"
+#include "engine/weights/formats/torch_file.h"
 
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 #include "common/files/counting_files.h"
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
-#include "engine/weights/safetensors_writer.h"
-#include "engine/weights/state_dict_pickle.h"
+#include "engine/weights/formats/safetensors_writer.h"
+#include "engine/weights/formats/state_dict_pickle.h"
+#include "engine/weights/formats/zip_directory.h"
 #include "engine/weights/weight_source.h"
-#include "engine/weights/zip_directory.h"
 #include "test_paths.h"
 
 namespace dsj::weights {

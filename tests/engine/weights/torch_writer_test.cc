@@ -1,4 +1,4 @@
-#include "engine/weights/torch_writer.h"
+#include "engine/weights/formats/torch_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "common/files/faulty_files.h"
 #include "common/files/memory_files.h"
-#include "engine/weights/torch_file.h"
+#include "engine/weights/formats/torch_file.h"
 
 namespace dsj::weights {
 namespace {

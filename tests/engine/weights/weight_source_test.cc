@@ -9,7 +9,7 @@
 #include "common/files/counting_files.h"
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
-#include "engine/weights/safetensors_writer.h"
+#include "engine/weights/formats/safetensors_writer.h"
 #include "tests/support/shared_files.h"
 
 namespace dsj::weights {

@@ -1,4 +1,4 @@
-#include "job/layout/delta_pieces.h"
+#include "job/layout/shape/delta_pieces.h"
 
 #include <gtest/gtest.h>
 

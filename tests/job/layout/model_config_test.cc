@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "job/layout/families.h"
+#include "job/layout/families/families.h"
 #include "job/layout/units.h"
 #include "test_paths.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "job/layout/families.h"
+#include "job/layout/families/families.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
 #include "test_paths.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "job/report/told.h"
+#include "job/report/field_value.h"
 #include "job/spec/yaml.h"
 #include "test_paths.h"
 
@@ -122,14 +122,14 @@ TEST(Status, HasTheNewestOfEachReport) {
       {"stopStep", 7},
       {"lastFailure", {{"time", "t"}, {"reason", "Killed"}, {"message", ""}, {"attempt", 1}}}};
   EXPECT_EQ(status_json(training), expected);
-  EXPECT_EQ(told<&Training::step>(expected), 6);
-  EXPECT_EQ(told<&Attempt::attempt>(expected), 2);
-  EXPECT_EQ(told<&Step::loss>(expected), 1.5);
-  EXPECT_EQ(told<&Step::lr>(expected), 1e-6);
-  EXPECT_FALSE(told<&Step::grad_norm>(expected));
-  EXPECT_TRUE(std::isnan(*told<&Step::loss_scale>(expected)));
-  EXPECT_EQ(told<&Training::last_failure>(expected)->attempt, 1);
-  EXPECT_EQ(told<&Memory::peak>(expected)->at("params"), 4);
+  EXPECT_EQ(field_value<&Training::step>(expected), 6);
+  EXPECT_EQ(field_value<&Attempt::attempt>(expected), 2);
+  EXPECT_EQ(field_value<&Step::loss>(expected), 1.5);
+  EXPECT_EQ(field_value<&Step::lr>(expected), 1e-6);
+  EXPECT_FALSE(field_value<&Step::grad_norm>(expected));
+  EXPECT_TRUE(std::isnan(*field_value<&Step::loss_scale>(expected)));
+  EXPECT_EQ(field_value<&Training::last_failure>(expected)->attempt, 1);
+  EXPECT_EQ(field_value<&Memory::peak>(expected)->at("params"), 4);
 }
 
 TEST(Status, OfACheckpointOnlyWhatIsKnown) {
@@ -182,9 +182,9 @@ TEST(Status, AFailureNamesASignalOrAnExitCodeOfTheRankToBlame) {
 
 TEST(Status, OddOnesAreNoHarm) {
   for (const json& odd : {json(), json(5), json::array(), json{{"step", "x"}, {"loss", 1}}}) {
-    EXPECT_FALSE(told<&Training::step>(odd));
-    EXPECT_FALSE(told<&Step::loss>(odd));
-    EXPECT_FALSE(told<&Training::last_failure>(odd));
+    EXPECT_FALSE(field_value<&Training::step>(odd));
+    EXPECT_FALSE(field_value<&Step::loss>(odd));
+    EXPECT_FALSE(field_value<&Training::last_failure>(odd));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "common/cpu.h"
-#include "job/layout/families.h"
+#include "job/layout/families/families.h"
 #include "job/plan/memory_model.h"
 #include "tests/engine/support/late_file.h"
 #include "tests/engine/train/support.h"
