@@ -17,8 +17,8 @@
 namespace dsj::weights {
 
 struct ExpertChange {
-  std::string a,
-      b;  ///< the adapter's tensors: [experts r, in] and [out, r experts] (layout::Adapter)
+  /// The adapter's tensors: [experts r, in] and [out, r experts] (layout::Adapter).
+  std::string a, b;
   int64_t experts = 1;
   double scaling = 1;
   int64_t expert = -1;  ///< whose tensor it is; -1: it has all experts, in order

@@ -73,7 +73,7 @@ TEST(Autocast, EveryStageFollowsFp32) {
     auto run = autocast(0, 2, Precision::Bf16, 2);
     run.model = model;
     const auto wide = run_small(plain(run)).losses;
-    // The most layers, each with a third branch, and scores without a scale.
+    // After ten steps torch's own autocast is 4e-2 from fp32 on this model, and 6e-4 on tiny-qwen2.
     const double most = model == std::string_view("tiny-gemma4-e4b") ? 8e-3 : 3e-3;
     for (int stage = 0; stage <= 3; ++stage) {
       run.config.zero.stage = stage;
