@@ -31,7 +31,7 @@ std::string uid_of(const Json& object) {
 /// Whether `found` lacks a label of `wanted`.
 bool labels_differ(const Json& wanted, const Json& found) {
   for (const auto& [label, value] : json_child(json_child(wanted, "metadata"), "labels").items())
-    if (label_of(found, label.c_str()) != value) return true;
+    if (Json(label_of(found, label.c_str())) != value) return true;
   return false;
 }
 

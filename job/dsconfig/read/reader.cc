@@ -146,7 +146,7 @@ class Parser {
     for (;;) {
       skip_space();
       if (at_end()) {
-        if (braces) fail("the object has no closing brace", "add }");
+        if (braces) unclosed("the object has no closing brace", "add }");
         return object;
       }
       if (braces && peek() == '}') {
@@ -187,7 +187,7 @@ class Parser {
     json array = json::array();
     for (;;) {
       skip_space();
-      if (at_end()) fail("the list has no closing bracket", "add ]");
+      if (at_end()) unclosed("the list has no closing bracket", "add ]");
       if (peek() == ']') {
         advance();
         return array;
@@ -236,10 +236,22 @@ class Parser {
            " runs to the end of that line: quote it)";
   }
 
+  /// Names the unquoted value if its text has what closes something.
+  [[noreturn]] void unclosed(const char* message, const char* hint) const {
+    if (bare_.find_first_of("}]") == std::string::npos) fail(message, hint);
+    const std::string word = bare_.substr(0, bare_.find_first_of(",}] \t"));
+    const std::string json = word == "True" ? "true" : word == "False" ? "false" : "null";
+    const bool python = word == "True" || word == "False" || word == "None";
+    throw SyntaxError{bare_at_,
+                      "the unquoted value " + shown(word) + " runs to the end of its line",
+                      python ? "write " + json : "quote it"};
+  }
+
   json bare() {
     if (is_punctuator(peek()))
       fail(std::string("expected a value, found '") + peek() + "'", "add the value");
     const size_t begin = at_;
+    const Position begins = here();
     for (;;) {
       const bool line_end = at_end() || peek() == '\n' || peek() == '\r';
       if (line_end || peek() == ',' || peek() == '}' || peek() == ']' || peek() == '#' ||
@@ -252,7 +264,9 @@ class Parser {
         if (looks_like_number(word)) return number(word);
         if (line_end) {
           bare_line_ = line_;
-          return std::string(word);
+          bare_ = word;
+          bare_at_ = begins;
+          return bare_;
         }
       }
       advance();
@@ -394,6 +408,8 @@ class Parser {
   size_t at_ = 0, line_begin_ = 0;
   int line_ = 1;
   int bare_line_ = 0;  ///< line of the last unquoted string
+  std::string bare_;   ///< that string
+  Position bare_at_ = {};
 };
 
 constexpr char kOfAccelerate[] = "this is a file of `accelerate config`, expected a ds_config";

@@ -88,7 +88,10 @@ TEST(ReaderTest, RefusalsSayWhere) {
            Bad{"{} {}", "f:1:4", "after the end"},
            Bad{"{/* x }", "f:1:2", "has no end"},
            Bad{"{\"a\": 1e999}", "f:1:12", "out of range"},
-           Bad{"{\"a\": nan}", "f:1:11", "no closing brace"},
+           Bad{"{\"a\": nan}", "f:1:7", "the unquoted value nan runs to the end of its line"},
+           Bad{"{\"a\": {\"b\": True}, \"c\": 1}", "f:1:13", "write true"},
+           Bad{"{\"a\": [1, None]}", "f:1:11", "write null"},
+           Bad{"{a: name\n b: 1", "f:2:6", "no closing brace"},
            Bad{"{,}", "f:1:2", "expected a key"},
            Bad{"{\"a\": \"\xff\"}", "f:1:8", "not UTF-8"},
            Bad{"a: 1\nzero_optimization:\n  stage: 2\n", "f:3:3", "as in YAML"},
@@ -101,7 +104,7 @@ TEST(ReaderTest, RefusalsSayWhere) {
     const auto document = parse_text(bad.text, "f");
     ASSERT_FALSE(document) << bad.text;
     EXPECT_EQ(document.error().where, bad.where) << document.error().to_string();
-    EXPECT_NE(document.error().message.find(bad.says), std::string::npos)
+    EXPECT_NE(document.error().to_string().find(bad.says), std::string::npos)
         << document.error().to_string();
   }
 }
