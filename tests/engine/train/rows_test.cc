@@ -136,16 +136,18 @@ INSTANTIATE_TEST_SUITE_P(
                  .steps = 20},
         RowsCase{
             .name = "heads_of_two_sizes_lora", .model = "tiny-gemma4", .stage = 2, .lora = true},
+        // In transformers too, weights moved to the next fp32 move this model's gradient norm by 1e-5
+        // in the first step and 1e-2 in the fifth (tiny-qwen2's by 3e-7 in ten).
         RowsCase{.name = "inputs_of_layers",
                  .model = "tiny-gemma4-e4b",
                  .stage = 3,
                  .recompute = true,
-                 .steps = 10},
+                 .steps = 4},
         RowsCase{.name = "inputs_of_layers_lora",
                  .model = "tiny-gemma4-e4b",
                  .stage = 2,
                  .lora = true,
-                 .steps = 6},
+                 .steps = 4},
         RowsCase{.name = "layer_norms", .model = "tiny-starcoder2", .stage = 3},
         RowsCase{
             .name = "positions_from_the_third_row", .model = "tiny-opt", .stage = 3, .longest = 24},
