@@ -85,7 +85,8 @@ Result<JobRows> open_job(const DataOptions& options) {
   const TrainingArgs& training = open.job.training;
   DSJ_TRY(const std::string directory,
           find_model(training.model_name_or_path, hub_cache_directory()));
-  DSJ_TRY(const layout::ModelConfig model, layout::read_trained_model(directory, training));
+  DSJ_TRY(const layout::ModelConfig model,
+          layout::read_trained_model(directory, training.objective == "reward"));
   DSJ_TRY(open.tokenizer, data::tokenizer_of(directory));
   DSJ_TRY_STATUS(data::choose_eos(training, open.tokenizer.get()));
   DSJ_TRY(open.how, data::job_rows_options(training, model));

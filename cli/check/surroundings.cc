@@ -68,6 +68,10 @@ class Look {
   void add(Severity severity, const std::string& path, std::string message, std::string hint = {}) {
     around_.findings.push_back({severity, path, std::move(message), std::move(hint)});
   }
+  /// Adds an error of a training argument, which names its field.
+  void argument(const Error& error) {
+    add(Severity::Error, "spec.training." + error.where, error.message, error.hint);
+  }
   /// Adds a finding about a file that the run cannot use.
   void problem(const std::string& field, const Error& error) {
     if (files_are_ == FilesAre::InContainers) return;
@@ -84,12 +88,11 @@ class Look {
       return problem("modelNameOrPath", {ErrorKind::BadInput, "is missing", "", ""});
     const auto directory = find_model(name, hub_cache_directory());
     if (!directory) return problem("modelNameOrPath", directory.error());
-    auto model = layout::read_trained_model(*directory, job_.training);
-    if (!model && model.error().where == "routerAuxLossCoef")
-      return add(Severity::Error, "spec.training.routerAuxLossCoef", model.error().message,
-                 model.error().hint);
+    auto model = layout::read_trained_model(*directory, job_.training.objective == "reward");
     if (!model)  // an error even if files are elsewhere: this file was found
       return add(Severity::Error, "spec.training.modelNameOrPath", model.error().to_string());
+    if (const Status set = layout::set_balance(job_.training, *model); !set)
+      return argument(set.error());
     around_.facts.hidden_size = model->hidden_size;
     around_.facts.layers = model->num_layers;
     around_.facts.positions = model->longest_sequence();
@@ -117,17 +120,13 @@ class Look {
       return;
     }
     auto lora = weights::resolve_adapter(files_, model, asked);
-    if (!lora)
-      return add(Severity::Error, "spec.training." + lora.error().where, lora.error().message,
-                 lora.error().hint);
+    if (!lora) return argument(lora.error());
     around_.lora = std::move(*lora);
   }
 
   void trained_part(const layout::ModelConfig& model) {
     const auto frozen = layout::frozen_parameters(model, job_.training);
-    if (!frozen)
-      return add(Severity::Error, "spec.training." + frozen.error().where, frozen.error().message,
-                 frozen.error().hint);
+    if (!frozen) return argument(frozen.error());
     if (frozen->empty()) return;
     if (auto part = layout::all_but(model, *frozen)) around_.lora = std::move(*part);
   }

@@ -53,7 +53,8 @@ class Node {
 
 class SavedFile {
  public:
-  /// Reads directory and pickle; keeps the file open. Errors: as weights/formats/torch_file.h, pickle.h.
+  /// Reads directory and pickle; keeps the file open. Errors: as weights/formats/torch_file.h and
+  /// pickle.h.
   static Result<SavedFile> open(Files& files, const std::string& path);
 
   const std::string& path() const { return path_; }

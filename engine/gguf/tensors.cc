@@ -226,7 +226,7 @@ std::vector<Tensor> tensors_of(const ModelConfig& c, const Architecture& of, Typ
       add_layer(c, of, layer, parameters, list);
   }
   const std::string head = std::string(c.names.head) + ".";
-  for (const Parameter& parameter : units.back().parameters) {
+  for (const Parameter& parameter : units[static_cast<size_t>(layout::head_of(units))].parameters) {
     const char* suffix = parameter.name.ends_with(".bias") ? ".bias" : ".weight";
     const bool is_head = c.block == layout::Block::Gpt2 ? parameter.name.starts_with("lm_head.")
                                                         : parameter.name.starts_with(head);

@@ -50,14 +50,15 @@ Result<AddedTokens> assign_ids(const std::string& text, const std::string& path,
 Result<std::vector<std::string>> tables_of(const layout::ModelConfig& model,
                                            const WeightSource& base) {
   const auto units = layout::units_of(model);
+  const auto& head = units[static_cast<size_t>(layout::head_of(units))].parameters;
   std::vector<std::string> names = {units.front().parameters.front().name};
   std::string module;  // of the output layer
-  for (const auto& parameter : units.back().parameters) {
+  for (const auto& parameter : head) {
     if (parameter.shape[0] != model.vocab_size || parameter.shape.size() != 2) continue;
     names.push_back(parameter.name);
     module = parameter.name.substr(0, parameter.name.rfind('.'));
   }
-  for (const auto& parameter : units.back().parameters)
+  for (const auto& parameter : head)
     if (!module.empty() && parameter.name == module + ".bias") names.push_back(parameter.name);
   for (std::string& name : names) {
     const TensorInfo* found = base.find(name);

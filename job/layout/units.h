@@ -130,8 +130,9 @@ std::vector<Role> decoder_roles(const ModelConfig& config, bool experts = false,
                                 Mixer mixer = Mixer::Attention);
 
 /// Embedding, layers, head; with ModelConfig::layer_input two more, which run before the layers:
-/// the table of the second embedding, and the projection of the first. Parameters that one matrix product can use are neighbours (q, k, v
-/// weights; q, k, v biases; gate and up), so one view spans them without a copy.
+/// the table of the second embedding, and the projection of the first. Parameters that one matrix
+/// product can use are neighbours (q, k, v weights; q, k, v biases; gate and up), so one view spans
+/// them without a copy.
 std::vector<UnitSpec> units_of(const ModelConfig& config);
 
 /// Elements; tied weights count once.

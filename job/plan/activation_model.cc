@@ -51,8 +51,8 @@ int64_t routing(const layout::ModelConfig& model, int64_t tokens) {
   return tokens * (4 * experts.count + (4 + 3 * 8) * experts.per_token);
 }
 
-/// Elements of a token's keys while heads are exchanged (engine/models/unit/row_cut.h): each rank copies
-/// a key head whose query heads are on several ranks.
+/// Elements of a token's keys while heads are exchanged (engine/models/unit/row_cut.h): each rank
+/// copies a key head whose query heads are on several ranks.
 int64_t exchanged_kv(const layout::ModelConfig& model, int64_t ranks) {
   return std::lcm(model.num_kv_heads, ranks) * model.head_dim;
 }
@@ -199,7 +199,8 @@ int64_t input_backward(const StepShape& s, const layout::ModelConfig& model, int
          norm_gradient(s, model, tokens);
 }
 
-// Memory of an MLP besides what it keeps (engine/models/layers/experts.cc). One expert may get all tokens.
+// Memory of an MLP besides what it keeps (engine/models/layers/experts.cc). One expert may get all
+// tokens.
 
 /// The sums of two rows' products: both in fp32, and the products.
 int64_t row_products(const StepShape& s, int64_t width) {
@@ -599,8 +600,9 @@ void add_dora(const StepShape& s, const MemoryInput& input, ActivationModel& a) 
   a.backward_last += lengths + 4 * results;
 }
 
-/// Adapters of all experts: B by expert, of one projection in forward and of both in backward, there with
-/// its gradient, at most fp32; and a tile of tokens' updates (engine/models/unit/expert_adapter.h).
+/// Adapters of all experts: B by expert, of one projection in forward and of both in backward, there
+/// with its gradient, at most fp32; and the updates of all routed tokens
+/// (engine/models/unit/expert_adapter.h).
 void add_expert_adapters(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   if (!input.lora || input.lora->target_parameters.empty()) return;
   const auto& experts = input.model.experts;

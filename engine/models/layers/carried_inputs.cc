@@ -5,6 +5,7 @@
 
 #include "engine/models/ops/ops.h"
 #include "engine/models/unit/norms.h"
+#include "engine/models/unit/pieces.h"
 #include "engine/models/unit/projection.h"
 #include "engine/models/unit/unit.h"
 
@@ -23,11 +24,9 @@ double table_scale(const layout::ModelConfig& config, const at::Tensor& rows) {
   return at::scalar_tensor(scale, at::dtype(rows.scalar_type())).item<double>();
 }
 
-/// Each piece has a key of its own.
-std::optional<uint64_t> piece_key(std::optional<uint64_t> key, const layout::RowPiece& piece) {
-  constexpr int64_t kFirstSite = int64_t{1} << 32;  // all other sites of a unit are smaller
-  if (key && piece.first > 0) key = dropout_key(*key, kFirstSite + piece.first);
-  return key;
+/// The first piece has the key of whole rows.
+std::optional<uint64_t> own_key(std::optional<uint64_t> key, const layout::RowPiece& piece) {
+  return piece.first > 0 ? piece_key(key, piece) : key;
 }
 
 Projection projection(const layout::ModelConfig& config) {
@@ -81,7 +80,7 @@ void layer_inputs_forward(const zero::UnitParameters& p, const layout::ModelConf
   for (const auto& piece : pieces.of(x.size(0))) {
     const at::Tensor inputs = carried.inputs.narrow(0, piece.first, piece.count);
     const at::Tensor read =
-        projected(p, config, x.narrow(0, piece.first, piece.count), piece_key(dropout_key, piece));
+        projected(p, config, x.narrow(0, piece.first, piece.count), own_key(dropout_key, piece));
     const at::Tensor y = norm(p, config, {.weight = kProjectionNorm}, read).y;
     inputs.add_(y.view(inputs.sizes())).mul_(kHalf);
   }
@@ -97,7 +96,7 @@ void layer_inputs_backward(const zero::UnitParameters& p, const layout::ModelCon
   const zero::UnitParameters adding = p.adding_to(sums);
   for (const auto& piece : pieces.of(x.size(0))) {
     const auto rows = [&](const at::Tensor& of) { return of.narrow(0, piece.first, piece.count); };
-    backward_piece(adding, config, rows(d), rows(x), rows(dx), piece_key(dropout_key, piece));
+    backward_piece(adding, config, rows(d), rows(x), rows(dx), own_key(dropout_key, piece));
     sums.add();
   }
   sums.finish();

@@ -98,7 +98,9 @@ class DecoderLayer : public LayerInPieces {
                  LayerSaved* saved) const override;
   // The layer's own input (ModelConfig::layer_input).
   Branch input_branch() const { return {input_out_, layout::Role::PostLayerInputNorm, 2}; }
-  /// The rows of the layer's input that a call's outputs have [T, P].
+  /// The layer's columns of the carried inputs [N, P].
+  at::Tensor own_inputs(const LayerCall& call) const;
+  /// Its rows that a call's outputs have [T, P].
   at::Tensor layer_input(const LayerCall& call, int64_t rows) const;
   /// y [T, H] + the projection of the gated input. Keeps what backward reads in `saved`.
   at::Tensor add_input(const zero::UnitParameters& p, const at::Tensor& y, const LayerCall& call,

@@ -19,8 +19,7 @@ at::Tensor DecoderLayer::backward_sum(const zero::UnitParameters& p, at::Tensor 
                                       const LayerCall& call) const {
   if (config_.layer_input > 0 && call.outputs) {
     // Tokens without an output do not read their input.
-    const at::Tensor own =
-        call.carried->inputs.narrow(1, call.layer * config_.layer_input, config_.layer_input);
+    const at::Tensor own = own_inputs(call);
     const at::Tensor reads = at::zeros({own.size(0), 1}, own.options().dtype(at::kBool));
     own.masked_fill_(reads.index_fill_(0, *call.outputs, 1).logical_not_(), 0);
   }
@@ -29,9 +28,12 @@ at::Tensor DecoderLayer::backward_sum(const zero::UnitParameters& p, at::Tensor 
 
 // ---- the layer's own input
 
+at::Tensor DecoderLayer::own_inputs(const LayerCall& call) const {
+  return call.carried->inputs.narrow(1, call.layer * config_.layer_input, config_.layer_input);
+}
+
 at::Tensor DecoderLayer::layer_input(const LayerCall& call, int64_t rows) const {
-  const at::Tensor own =
-      call.carried->inputs.narrow(1, call.layer * config_.layer_input, config_.layer_input);
+  const at::Tensor own = own_inputs(call);
   if (!call.outputs) return own.narrow(0, call.first_output, rows);
   return own.index_select(0, call.outputs->narrow(0, call.first_output, rows));
 }
@@ -67,8 +69,7 @@ void DecoderLayer::backward_input(const zero::UnitParameters& p, const at::Tenso
                           /*gated=*/false);
   const at::Tensor dinput = (dgated * open).to(input.scalar_type());
   if (call.outputs)
-    call.carried->inputs.narrow(1, call.layer * config_.layer_input, config_.layer_input)
-        .index_copy_(0, call.outputs->narrow(0, call.first_output, dy.size(0)), dinput);
+    own_inputs(call).index_copy_(0, call.outputs->narrow(0, call.first_output, dy.size(0)), dinput);
   else
     input.copy_(dinput);
   dy.add_(

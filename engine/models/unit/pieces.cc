@@ -5,14 +5,19 @@
 #include <utility>
 
 namespace dsj::models {
+
+std::optional<uint64_t> piece_key(std::optional<uint64_t> key, const layout::RowPiece& piece) {
+  constexpr int64_t kFirstSite = int64_t{1} << 32;  // all other sites of a unit are smaller
+  if (key) key = dropout_key(*key, kFirstSite + piece.first);
+  return key;
+}
+
 namespace {
 
-/// The call for a piece of its rows, with its own dropout key.
 LayerCall piece_call(const LayerCall& call, const layout::RowPiece& piece) {
-  constexpr int64_t kFirstSite = int64_t{1} << 32;  // all other sites of a unit are smaller
   LayerCall one = call;
   one.first_output = piece.first;
-  if (one.dropout_key) one.dropout_key = dropout_key(*one.dropout_key, kFirstSite + piece.first);
+  one.dropout_key = piece_key(call.dropout_key, piece);
   return one;
 }
 

@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "engine/models/unit/unit.h"
 
 namespace dsj::models {
@@ -16,6 +19,9 @@ struct MlpInput {
     return {read.narrow(0, piece.first, piece.count), residual.narrow(0, piece.first, piece.count)};
   }
 };
+
+/// The dropout key of a piece of the rows.
+std::optional<uint64_t> piece_key(std::optional<uint64_t> key, const layout::RowPiece& piece);
 
 /// A layer of two halves: attention, then an MLP, in pieces if the call's rule says so.
 class LayerInPieces : public Layer {

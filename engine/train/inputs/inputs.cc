@@ -99,11 +99,10 @@ Status read_model(Inputs& in) {
   const auto at_argument = [](const Error& error) {
     return bad_input(error.message, "training." + error.where, error.hint);
   };
-  auto model = layout::read_trained_model(training.model_name_or_path, training);
-  if (!model)
-    return model.error().where == "routerAuxLossCoef" ? at_argument(model.error())
-                                                      : std::unexpected(model.error());
-  in.model = std::move(*model);
+  DSJ_TRY(in.model,
+          layout::read_trained_model(training.model_name_or_path, training.objective == "reward"));
+  if (const Status set = layout::set_balance(training, in.model); !set)
+    return at_argument(set.error());
   if (training.lora) {
     PosixFiles files;
     auto lora = weights::resolve_adapter(files, in.model, *training.lora);

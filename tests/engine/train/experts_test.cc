@@ -4,6 +4,7 @@
 
 #include "engine/train/step/evaluate.h"
 #include "job/plan/memory_model.h"
+#include "tests/engine/train/planned_step.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {
@@ -140,12 +141,7 @@ TEST(ExpertRuns, AdaptersOnExpertsStayWithinTheirPlan) {
         run.lora->r = 16;
         run.recompute = recompute;
         measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
-          const auto planned = plan::memory_model({.model = rank.model,
-                                                   .config = rank.config,
-                                                   .world = run.world,
-                                                   .tokens_per_row = 24,
-                                                   .recompute = run.recompute,
-                                                   .lora = resolved_lora(run)});
+          const auto planned = memory_planned(rank, run);
           EXPECT_LE(ledger.peak(memory::Class::Activations), planned.bytes.activations);
           EXPECT_EQ(ledger.peak(memory::Class::Optimizer), planned.bytes.optimizer);
           EXPECT_LE(ledger.peak(memory::Class::Gradients), planned.bytes.gradients);

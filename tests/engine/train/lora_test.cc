@@ -156,12 +156,7 @@ TEST(LoraRuns, DoraStaysWithinItsPlan) {
         SCOPED_TRACE("stage " + std::to_string(stage) + (recompute ? ", recompute" : "") +
                      ", dropout " + std::to_string(dropout));
         measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
-          const auto planned = plan::memory_model({.model = rank.model,
-                                                   .config = rank.config,
-                                                   .world = run.world,
-                                                   .tokens_per_row = 24,
-                                                   .recompute = run.recompute,
-                                                   .lora = resolved_lora(run)});
+          const auto planned = memory_planned(rank, run);
           EXPECT_LE(ledger.peak(Class::Activations), planned.bytes.activations);
           EXPECT_EQ(ledger.peak(Class::Optimizer), planned.bytes.optimizer);
           EXPECT_LE(ledger.peak(Class::Gradients), planned.bytes.gradients);

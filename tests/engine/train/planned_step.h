@@ -15,6 +15,16 @@ struct PlannedStep {
   int flats = 0;  ///< trained ones that stage 3 gathers
 };
 
+/// What the plan says of a small run.
+inline plan::MemoryModel memory_planned(const Rank& rank, const SmallRun& run) {
+  return plan::memory_model({.model = rank.model,
+                             .config = rank.config,
+                             .world = run.world,
+                             .tokens_per_row = 24,
+                             .recompute = run.recompute,
+                             .lora = resolved_lora(run)});
+}
+
 inline PlannedStep measure_planned(const SmallRun& run) {
   PlannedStep out;
   measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
@@ -30,12 +40,7 @@ inline PlannedStep measure_planned(const SmallRun& run) {
     out.buckets = ledger.peak(memory::Class::Buckets);
     for (int i = 0; i < static_cast<int>(rank.state.plan().flats.size()); ++i)
       out.flats += rank.state.flat(i).sharded_parameters() && !rank.state.flat(i).frozen();
-    out.planned = plan::memory_model({.model = rank.model,
-                                      .config = rank.config,
-                                      .world = run.world,
-                                      .tokens_per_row = 24,
-                                      .recompute = run.recompute,
-                                      .lora = resolved_lora(run)});
+    out.planned = memory_planned(rank, run);
   });
   return out;
 }

@@ -20,13 +20,12 @@ using nlohmann::json;
 const std::string kFixtures = DSJ_SOURCE_DIR "/tests/fixtures/";
 
 TEST(TrainedModel, OnlyObjectiveRewardTakesARewardModel) {
-  const TrainingArgs sft, reward{.objective = "reward"};
-  const auto refused = read_trained_model(kFixtures + "preference/reward", sft);
+  const auto refused = read_trained_model(kFixtures + "preference/reward", false);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("LlamaForSequenceClassification"), std::string::npos);
-  EXPECT_TRUE(read_trained_model(kFixtures + "preference/reward", reward));
-  EXPECT_TRUE(read_trained_model(kFixtures + "tiny-llama", reward)->scored);
-  EXPECT_FALSE(read_trained_model(kFixtures + "tiny-llama", sft)->scored);
+  EXPECT_TRUE(read_trained_model(kFixtures + "preference/reward", true));
+  EXPECT_TRUE(read_trained_model(kFixtures + "tiny-llama", true)->scored);
+  EXPECT_FALSE(read_trained_model(kFixtures + "tiny-llama", false)->scored);
 }
 
 /// LLaMA-Factory and ms-swift set these two fields of the model's configuration.
@@ -42,11 +41,13 @@ TEST(TrainedModel, TheArgumentIsTheTwoFieldsOfConfigJson) {
     const double coefficient = std::uniform_real_distribution(1e-4, 1.0)(random);
     TrainingArgs training;
     training.router_aux_loss_coef = coefficient;
-    const auto model = read_trained_model(directory, training);
-    ASSERT_EQ(model.has_value(), plain->experts.can_balance) << directory;
-    if (!model) {
-      EXPECT_EQ(model.error().where, "routerAuxLossCoef");
-      EXPECT_NE(model.error().message.find(plain->model_type), std::string::npos);
+    auto model = read_trained_model(directory, false);
+    ASSERT_TRUE(model) << directory << model.error().to_string();
+    const auto set = set_balance(training, *model);
+    ASSERT_EQ(set.has_value(), plain->experts.can_balance) << directory;
+    if (!set) {
+      EXPECT_EQ(set.error().where, "routerAuxLossCoef");
+      EXPECT_NE(set.error().message.find(plain->model_type), std::string::npos);
       without.insert(plain->model_type);
     } else {
       json& part = config.contains("text_config") ? config["text_config"] : config;
@@ -59,9 +60,8 @@ TEST(TrainedModel, TheArgumentIsTheTwoFieldsOfConfigJson) {
       with.insert(plain->model_type);
     }
     training.router_aux_loss_coef = 0;
-    const auto none = read_trained_model(directory, training);
-    ASSERT_TRUE(none) << directory << none.error().to_string();
-    EXPECT_EQ(none->experts.balance, 0);
+    ASSERT_TRUE(set_balance(training, *model)) << directory;
+    EXPECT_EQ(model->experts.balance, 0);
   }
   for (const char* type : {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "gpt_oss"})
     EXPECT_TRUE(with.contains(type)) << type;
