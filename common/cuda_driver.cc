@@ -2,7 +2,27 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 namespace dsj {
+namespace {
+
+/// Bytes of the GPU with the least; 0 if the driver does not say.
+int64_t least_memory(void* library, int devices) {
+  const auto get = reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet"));
+  const auto total = reinterpret_cast<int (*)(size_t*, int)>(dlsym(library, "cuDeviceTotalMem_v2"));
+  size_t least = SIZE_MAX;
+  for (int i = 0; i < devices; ++i) {
+    int device = 0;
+    size_t bytes = 0;
+    if (get == nullptr || total == nullptr || get(&device, i) != 0 || total(&bytes, device) != 0)
+      return 0;
+    least = std::min(least, bytes);
+  }
+  return devices > 0 ? static_cast<int64_t>(least) : 0;
+}
+
+}  // namespace
 
 CudaDriver cuda_driver(const char* file) {
   CudaDriver driver{.library = dlopen(file, RTLD_NOW | RTLD_GLOBAL)};
@@ -19,6 +39,7 @@ CudaDriver cuda_driver(const char* file) {
   } else if (driver.devices == 0) {
     driver.lacking = "the CUDA driver shows no GPU";
   }
+  driver.memory = least_memory(driver.library, driver.devices);
   return driver;
 }
 

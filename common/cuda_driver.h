@@ -3,13 +3,18 @@
 // Tested by: tests/engine/cuda/open_test.cc, tests/cli/check/job_check_test.cc
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace dsj {
 
+/// The engine's half for GPUs (engine/cuda/plugin.h), beside the programs.
+inline constexpr char kCudaLibrary[] = "libdsj_cuda.so";
+
 struct CudaDriver {
   void* library = nullptr;  ///< from dlopen; never closed
   int devices = 0;
+  int64_t memory = 0;   ///< of the GPU with the least, in bytes; 0 if unknown
   std::string lacking;  ///< why there are none: "no CUDA driver (libcuda.so.1) is here"
 };
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the steps of scripts/gpu_prove.sh on a machine with a GPU, in order and with a time limit.
 
-Usage: gpu_prove.py carry [BUILD] | list | tests OUT | bench OUT      [--minutes M] [--carried .gpu] [--only WORD]
+Usage: gpu_prove.py carry [BUILD] | list | tests OUT | bench OUT      [--minutes M] [--carried .gpu] [--only WORD]...
 
 Each step is ok, FAILED, skipped (with the reason) or NOT RUN (no time was left). Exit 1 after a failure. OUT gets a Markdown
-table and a JSON file. The machine needs only Python, its torch, the driver and the contents of .gpu.
+table, a JSON file and a log of what every program printed. The machine needs only Python, its torch, the driver and the contents of .gpu.
 """
 import argparse
 import json
@@ -65,9 +65,11 @@ def write(out, part, facts, rows):
 def prove(part, options):
     deadline = time.monotonic() + 60 * options.minutes
     machine = Machine(options.carried)
+    os.makedirs(options.out, exist_ok=True)
+    machine.log = os.path.join(options.out, f"gpu_{part}.log")
     facts, rows = machine.facts(), []
     for step in PARTS[part]:
-        if options.only and options.only not in step.name:
+        if options.only and not any(word in step.name for word in options.only):
             continue
         rows.append(run_step(step, machine, deadline))
         said = rows[-1]["said"] or json.dumps(rows[-1]["figures"])
@@ -86,7 +88,7 @@ def main():
     parser.add_argument("out", nargs="?", default="")
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--carried", default=os.path.join(carry.REPOSITORY, ".gpu"))
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
     if options.part == "carry":
         return carry.pack(options.out or os.path.join(carry.REPOSITORY, "build"), options.carried)

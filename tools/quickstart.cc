@@ -105,6 +105,7 @@ spec:
     maxSeqLength: )" +
          std::to_string(kMaxSeqLength) + R"(
     bf16: true
+    device: cpu  # two ranks would need two GPUs
     seed: )" +
          std::to_string(seed) + R"(
     saveStrategy: steps

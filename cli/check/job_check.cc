@@ -111,7 +111,9 @@ Findings metric_findings(const Job& job, FilesAre files, const JobCheck& check) 
 /// at the maximum length.
 void check_fit(const Job& job, const Machine& machine, const CheckOptions& options,
                JobCheck& check) {
-  check.memory = memory_input(job, check.around, check.resolution);
+  check.limits = limits_of(job, check.resolution.config.offload, options.given, machine);
+  if (options.device && !options.given.device_memory) check.limits.device = *options.device;
+  check.memory = memory_input(job, check.around, check.resolution, check.limits);
   const auto units = layout::units_of(check.memory->model, check.memory->lora);
   for (const auto& check_optimizer : {plan::check_muon, plan::check_one_bit})
     if (const Status met = check_optimizer(units, check.memory->config); !met)
@@ -122,9 +124,6 @@ void check_fit(const Job& job, const Machine& machine, const CheckOptions& optio
       check.findings.push_back(
           {Severity::Error, met.error().where, met.error().message, met.error().hint});
   check.memory->native_products |= options.native_products;
-  check.memory->accelerator |= options.device.has_value() || options.given.device_memory;
-  check.limits = limits_of(job, check.resolution.config.offload, options.given, machine);
-  if (options.device && !check.limits.device.bytes) check.limits.device = *options.device;
   auto misfits = fit_findings(job, *check.memory, check.limits);
   if (!misfits.empty() && check.around.data && !check.around.rows)
     if (auto measured = measure_rows(job, *check.around.model, *check.around.data))

@@ -65,6 +65,14 @@ std::string ThisMachine::lacking_gpu() const {
   return cuda_driver().lacking;
 }
 
+std::optional<int64_t> ThisMachine::gpu_memory() const {
+  const CudaDriver driver = cuda_driver();
+  std::error_code problem;
+  const fs::path here = fs::read_symlink("/proc/self/exe", problem).parent_path();
+  if (driver.memory == 0 || !fs::exists(here / kCudaLibrary, problem)) return std::nullopt;
+  return driver.memory;
+}
+
 /// Sets the limits of the disks with offloaded state.
 static void nvme_limits(const dsconfig::Offload& offload, const Machine& machine,
                         plan::Limits& limits) {
@@ -93,6 +101,8 @@ plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload
     for (const json& container : job.worker_template[containers])
       if (container.value("name", "") == contract::kContainerName) worker = container;
   const bool here = job.worker_template.is_null();
+  if (here && !limits.device.bytes && job.training.device != "cpu")
+    limits.device = {machine.gpu_memory(), "this GPU's memory"};
   if (given.memory) {
     limits.host = {given.memory, "--memory"};
   } else if (worker.contains(wanted)) {
@@ -110,7 +120,8 @@ plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload
 }
 
 plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
-                               const dsconfig::Resolution& resolution) {
+                               const dsconfig::Resolution& resolution, const plan::Limits& limits) {
+  const bool accelerator = limits.device.bytes || job.training.device == "cuda";
   return {.model = *around.model,
           .config = resolution.config,
           .world = job.world_size(),
@@ -121,7 +132,8 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
                   ? cpu_multiplies_bf16()
                   : dsconfig::product_type(resolution.config) == dsconfig::Precision::Fp32,
           .lora = around.lora,
-          .accelerator = job.training.device == "cuda"};
+          .accelerator = accelerator,
+          .pieces = layout::PieceRule::on(accelerator)};
 }
 
 int ranks_per_host(const jobspec::Job& job) {

@@ -24,6 +24,9 @@ class Machine {
   virtual std::optional<int64_t> free_disk(const std::string& path) const = 0;
   /// Why this process has no GPU; empty if it has one.
   virtual std::string lacking_gpu() const = 0;
+  /// Bytes of its GPU with the least, if a rank would train on it: there is one, and the library for
+  /// it is beside this program.
+  virtual std::optional<int64_t> gpu_memory() const = 0;
 };
 
 class ThisMachine : public Machine {
@@ -34,6 +37,7 @@ class ThisMachine : public Machine {
   std::optional<int64_t> memory() const override;
   std::optional<int64_t> free_disk(const std::string& path) const override;
   std::string lacking_gpu() const override;
+  std::optional<int64_t> gpu_memory() const override;
 
  private:
   std::string root_;
@@ -45,7 +49,8 @@ struct GivenLimits {
   std::optional<int64_t> device_memory;  ///< --device-memory, per rank's accelerator
 };
 
-/// A worker's memory is the given limit, else its container's limit in spec.workers.template,
+/// A rank's device memory is the given one, else, unless the job trains on the CPU, that of this
+/// machine's GPUs. A worker's memory is the given limit, else its container's limit in spec.workers.template,
 /// else that of this container or machine. The latter, and the limits of disks, apply only
 /// without a template, because the workers then run here.
 plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
@@ -56,7 +61,7 @@ int ranks_per_host(const jobspec::Job& job);
 
 /// The memory model's input for a job. The resolution must be ok().
 plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
-                               const dsconfig::Resolution& resolution);
+                               const dsconfig::Resolution& resolution, const plan::Limits& limits);
 
 /// The snapshot for saving in the background.
 plan::Snapshot snapshot_of(const jobspec::Job& job, const plan::MemoryInput& memory,

@@ -72,10 +72,10 @@ std::string TuneSpace::judge(const tune::Candidate& candidate, tune::Option& opt
   const jobspec::Job job = trial_of(candidate, job_.training.output_dir);
   const dsconfig::Resolution resolution = jobspec::resolve(job, around_.facts);
   if (!resolution.runnable()) return refusal(resolution);
-  auto input = memory_input(job, around_, resolution);
+  const auto limits = limits_of(job, resolution.config.offload, limits_, *machine_);
+  auto input = memory_input(job, around_, resolution, limits);
   count_with(*rows_, job, input);
-  const auto misfits =
-      fit_findings(job, input, limits_of(job, resolution.config.offload, limits_, *machine_));
+  const auto misfits = fit_findings(job, input, limits);
   if (!misfits.empty()) return misfits.front().message;
   const plan::MemoryModel model = plan::memory_model(input);
   const auto& config = resolution.config;
@@ -151,7 +151,7 @@ Result<TuneSpace> TuneSpace::make(jobspec::Job job, dsconfig::Autotuning setting
                      space.job_.source, "leave it out");
   DSJ_TRY(space.rows_, measure_rows(space.job_, *space.around_.model, *space.around_.data));
   space.tokens_per_row_ = mean_tokens(*space.rows_);
-  const auto input = memory_input(space.job_, space.around_, resolution);
+  const auto input = memory_input(space.job_, space.around_, resolution, {});
   space.parameters_ = static_cast<double>(plan::memory_model(input).parameters);
   const auto& config = resolution.config;
   space.given_.candidate = {.given = true,

@@ -43,7 +43,7 @@ void check_driver_version(void* driver, Found& found) {
   int version = 0;
   if (get == nullptr || get(&version) != 0 || version >= kOldestDriver) return;
   found.plugin_problem = "the driver is made for CUDA " + version_text(version) + ", and " +
-                         kPluginFile + " needs one for CUDA " + version_text(kOldestDriver) +
+                         kCudaLibrary + " needs one for CUDA " + version_text(kOldestDriver) +
                          " or later (580 or later)";
 }
 
@@ -54,7 +54,7 @@ const Plugin* load(const std::string& file, Found& found) {
   }
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
-    found.plugin_problem = std::string(kPluginFile) + " cannot be loaded: " + dlerror();
+    found.plugin_problem = std::string(kCudaLibrary) + " cannot be loaded: " + dlerror();
     return nullptr;
   }
   const auto entry = function_of<const Plugin*()>(library, kPluginEntry);
@@ -78,7 +78,7 @@ Opened open(const char* driver, const std::string& plugin) {
   check_driver_version(shown.library, opened.found);
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  const std::string file = plugin.empty() ? (here / kPluginFile).string() : plugin;
+  const std::string file = plugin.empty() ? (here / kCudaLibrary).string() : plugin;
   opened.found.plugin_there = fs::exists(file, ignored);
   if (opened.found.plugin_there && !opened.found.plugin_problem.empty()) return opened;
   opened.plugin = load(file, opened.found);

@@ -37,7 +37,6 @@ struct Plugin {
   Result<std::unique_ptr<comm::Collectives>> (*make_nccl)(comm::Rendezvous& rendezvous);
 };
 
-inline constexpr char kPluginFile[] = "libdsj_cuda.so";
 /// Its one exported function: const Plugin* dsj_cuda_plugin(void).
 inline constexpr char kPluginEntry[] = "dsj_cuda_plugin";
 

@@ -53,6 +53,17 @@ class Cpu final : public Device {
 class Accelerator final : public Device {
  public:
   explicit Accelerator(at::DeviceType kind) : kind_(kind) {}
+  /// The kernel loads 16 bytes at a time, so heads [batch, heads, seq, D] of another size get zeros
+  /// at their end. These change neither scores nor results. In memory a token's heads are adjacent:
+  /// in 16 bits the kernel's backward takes that for granted of `out`.
+  static at::Tensor aligned(const at::Tensor& heads) {
+    const int64_t each = 16 / static_cast<int64_t>(heads.element_size()), dim = heads.size(3);
+    if (dim % each == 0) return heads;
+    const at::Tensor wide = at::zeros(
+        {heads.size(0), heads.size(2), heads.size(1), dim + each - dim % each}, heads.options());
+    wide.narrow(3, 0, dim).copy_(heads.transpose(1, 2));
+    return wide.transpose(1, 2);
+  }
   kernels::Port& kernels() const override { return port_of(kind_); }
   kernels::Stream stream(at::Device place) const override {
     Streams& lanes = streams(place);
@@ -71,18 +82,19 @@ class Accelerator final : public Device {
   }
   AttentionResult attention(const AttentionInput& in) const override {
     auto [out, logsumexp, seed, offset] = at::_scaled_dot_product_efficient_attention(
-        in.q, in.k, in.v, in.mask, /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/!in.mask,
-        in.scale);
-    return {out, logsumexp, seed, offset};
+        aligned(in.q), aligned(in.k), aligned(in.v), in.mask, /*compute_log_sumexp=*/true, 0.0,
+        /*is_causal=*/!in.mask, in.scale);
+    return {out.narrow(-1, 0, in.v.size(-1)), logsumexp, seed, offset};
   }
   std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
       const at::Tensor& dout, const AttentionInput& in,
       const AttentionResult& result) const override {
     auto [dq, dk, dv, dmask] = at::_scaled_dot_product_efficient_attention_backward(
-        dout, in.q, in.k, in.v, in.mask.value_or(at::Tensor()), result.out, result.logsumexp,
-        result.philox_seed, result.philox_offset, 0.0, {true, true, true, false}, !in.mask,
-        in.scale);
-    return {dq, dk, dv};
+        aligned(dout), aligned(in.q), aligned(in.k), aligned(in.v), in.mask.value_or(at::Tensor()),
+        aligned(result.out), result.logsumexp, result.philox_seed, result.philox_offset, 0.0,
+        {true, true, true, false}, !in.mask, in.scale);
+    return {dq.narrow(-1, 0, in.q.size(-1)), dk.narrow(-1, 0, in.k.size(-1)),
+            dv.narrow(-1, 0, in.v.size(-1))};
   }
 
  private:

@@ -30,8 +30,8 @@ struct AttentionInput {
 };
 /// The results of attention's forward that its backward needs.
 struct AttentionResult {
-  at::Tensor out;  ///< [batch, heads, seq, D]
-  at::Tensor logsumexp;
+  at::Tensor out;                         ///< [batch, heads, seq, D]
+  at::Tensor logsumexp;                   ///< [batch, heads, seq or more], fp32
   at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
 };
 

@@ -207,7 +207,8 @@ void log_trained_part(const Inputs& in, const std::vector<layout::UnitSpec>& uni
             std::to_string(layout::total_numel(units)) + " parameters are trained" + base);
 }
 
-StepOptions step_options(const Inputs& in, FlightLog& flight, zero::LayerInputs* inputs) {
+StepOptions step_options(const Inputs& in, at::Device device, FlightLog& flight,
+                         zero::LayerInputs* inputs) {
   const TrainingArgs& training = in.job.training;
   return {.recompute = training.gradient_checkpointing.value_or(false),
           .seed = static_cast<uint64_t>(in.seed()),
@@ -217,6 +218,7 @@ StepOptions step_options(const Inputs& in, FlightLog& flight, zero::LayerInputs*
                          .dft = in.objective.dft},
           .neftune_alpha = training.neftune_noise_alpha.value_or(0),
           .flight = &flight,
+          .pieces = layout::PieceRule::on(!device.is_cpu()),
           .inputs = inputs};
 }
 
@@ -260,7 +262,8 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
       events.warn("sparse_gradients: " + why);
   }
   const auto inputs = layer_inputs(in, env, device, host);
-  Stepper stepper(in.model, in.config(), step_options(in, flight, inputs.get()), state, device);
+  Stepper stepper(in.model, in.config(), step_options(in, device, flight, inputs.get()), state,
+                  device);
   std::optional<References> references;
   if (in.objective.has_reference()) {
     flight.enter(FlightPhase::Evaluating, 0);

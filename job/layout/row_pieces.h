@@ -22,6 +22,9 @@ struct PieceRule {
   /// A product of more rows is not faster; one of fewer reads its weights too often. Micro-batches
   /// up to this size are not cut, so a longer one never takes less memory than a shorter one.
   int64_t piece = 2048;
+  /// A GPU adds a piece's weight gradients to their sum in memory: pieces of 2048 rows would spend
+  /// longer on that than on their products.
+  static PieceRule on(bool accelerator) { return {accelerator ? 8192 : 2048}; }
 
   bool cuts(int64_t tokens) const { return tokens > piece; }
   std::vector<RowPiece> of(int64_t tokens) const { return row_pieces(tokens, piece); }

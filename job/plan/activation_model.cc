@@ -260,15 +260,22 @@ int64_t activation_terms(const StepShape& s, const layout::ModelConfig& model, i
 /// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
 constexpr int64_t kPacking = 256 << 10;
 
-/// The head's products in `pieces`. A 16-bit gradient is summed in fp32, a tile at a time
-/// (job/layout/row_pieces.h), with its rounding error beside it: the sum, a widened term, and the
-/// product if libtorch multiplies, which rounds it.
+/// Bytes of fp32 for an element of a 16-bit gradient's tile (job/layout/row_pieces.h): its sum, and
+/// on a CPU a widened term.
+int64_t wide_tile(bool accelerator) {
+  return accelerator ? 4 : 2 * 4;
+}
+
+/// The head's products in `pieces`. A 16-bit gradient is summed in fp32: on an accelerator whole, on a
+/// CPU a tile at a time, with its rounding error beside it; the product too if libtorch multiplies,
+/// which rounds it.
 int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
   if (s.wide == 4 || piece >= s.targets) return 0;
-  const int64_t tile = layout::sum_tile(accelerator);
+  if (accelerator) return 4 * s.vocab * s.hidden;
+  const int64_t tile = layout::sum_tile(false);
   const int64_t sum = std::min(s.vocab, std::max<int64_t>(1, tile / s.hidden)) * s.hidden;
-  const bool library = accelerator || (!s.widened && sum * piece >= kLibraryProducts);
-  return s.element * s.vocab * s.hidden + (2 * 4 + (library ? s.element : 0)) * sum;
+  const bool library = !s.widened && sum * piece >= kLibraryProducts;
+  return s.element * s.vocab * s.hidden + (wide_tile(false) + (library ? s.element : 0)) * sum;
 }
 
 /// The flash kernels' own buffers per thread: scores of a tile of queries and a tile of keys, and
@@ -458,7 +465,8 @@ int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
                   (input.model.experts.count * (2 * s.hidden + 3 * input.model.experts.inner + 1) +
                    s.hidden);
   }
-  return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
+  return 2 * s.element * elements +
+         wide_tile(input.accelerator) * std::min(elements, layout::sum_tile(input.accelerator));
 }
 
 /// A layer whose micro-batch is cut into pieces, with recompute: backward recomputes the MLP and
@@ -669,7 +677,8 @@ void carried(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
     elements =
         input.lora->largest_rank() * (columns + s.hidden) + (input.lora->use_dora ? columns : 0);
   a.inputs_sums =
-      2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
+      2 * s.element * elements +
+      wide_tile(input.accelerator) * std::min(elements, layout::sum_tile(input.accelerator));
 }
 
 ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens,

@@ -25,7 +25,7 @@ int64_t offloaded_bytes(const FitInput& input) {
 }
 
 std::vector<Need> needs_of(const FitInput& input, const Limits& limits) {
-  if (limits.device.bytes)
+  if (input.memory.accelerator || limits.device.bytes)
     return {{"device memory", &limits.device, 1, device_bytes},
             {"host memory", &limits.host, input.ranks_per_host, offloaded_bytes}};
   return {{"host memory", &limits.host, input.ranks_per_host, [](const FitInput& one) {

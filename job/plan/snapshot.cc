@@ -58,7 +58,8 @@ Snapshot plan_snapshot(const FitInput& input, const Limits& limits) {
     snapshot.bytes += 4 * (apart + kMarkers);
   if (!limits.host.bytes) return snapshot;
   const MemoryClasses bytes = memory_model(input.memory).bytes;
-  const int64_t others = bytes.host + (limits.device.bytes ? 0 : bytes.peak);
+  const int64_t others =
+      bytes.host + (input.memory.accelerator || limits.device.bytes ? 0 : bytes.peak);
   snapshot.fits = static_cast<double>(others + snapshot.bytes) * input.ranks_per_host <=
                   static_cast<double>(*limits.host.bytes);
   return snapshot;

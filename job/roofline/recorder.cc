@@ -88,18 +88,16 @@ void Recorder::grad_bias(int64_t n, int64_t o, bool accumulate) {
   if (accumulate) add_to(o);
 }
 
-void Recorder::add_grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate) {
-  const int64_t rows = std::max<int64_t>(1, layout::sum_tile(true) / std::max<int64_t>(1, i));
-  for (int64_t first = 0; first < o; first += rows) {
-    const int64_t tile = std::min(rows, o - first), all = tile * i, narrow = element_;
-    product(n, i, tile);
-    pass(all * (narrow + 4));                      // convert to fp32
-    pass(all * (4 + narrow + 4));                  // add the last rounding error
-    if (accumulate) pass(all * (4 + narrow + 4));  // add the sum
-    pass(all * (4 + narrow));                      // round
-    pass(all * (4 + narrow + 4));                  // compute the rounding error
-    pass(all * (4 + narrow));
-  }
+void Recorder::begin_weight_sum(int64_t i, int64_t o, bool accumulate) {
+  pass(i * o * (accumulate ? element_ + 4 : 4));  // convert to fp32, or zero
+}
+
+void Recorder::add_grad_weight(int64_t n, int64_t i, int64_t o) {
+  add({Kind::Product, 2 * n * i * o, (n * i + n * o) * element_ + 2 * 4 * i * o, 1});
+}
+
+void Recorder::end_weight_sum(int64_t i, int64_t o) {
+  pass(i * o * (4 + element_));  // round
 }
 
 // ---- projections
@@ -155,30 +153,51 @@ void Recorder::bias_backward(const Projection& projection, int64_t n) {
 
 // ---- adapters
 
-void Recorder::adapters_forward(const Projection& projection, int64_t n) {
-  std::vector<std::pair<const layout::Adapter*, int64_t>> parts;  // with the width of the output
+std::vector<Recorder::Part> Recorder::parts_of(const Projection& projection) const {
+  std::vector<Part> parts;
   for (size_t i = 0; i < projection.sizes.size(); ++i)
     if (const auto* found = adapter(projection.weight + static_cast<int>(i)))
-      parts.emplace_back(found, projection.sizes[i]);
+      parts.push_back({found, projection.sizes[i]});
+  return parts;
+}
+
+bool Recorder::are_neighbours(const std::vector<Part>& parts) const {
+  const int count = static_cast<int>(parts.size());
+  for (int i = 0; i < count; ++i)
+    if (parts[i].adapter->a != parts[0].adapter->a + i) return false;
+  return together(parts[0].adapter->a, count);
+}
+
+void Recorder::adapters_forward(const Projection& projection, int64_t n) {
+  const auto parts = parts_of(projection);
   if (parts.empty()) return;
   const int count = static_cast<int>(parts.size());
-  bool neighbours = together(parts[0].first->a, count);
-  for (int i = 0; i < count; ++i)
-    neighbours = neighbours && parts[i].first->a == parts[0].first->a + i;
+  const bool neighbours = are_neighbours(parts);
   if (neighbours) linear(n, projection.in, count * rank_);
   for (const auto& [one, size] : parts) {
     if (!neighbours) linear(n, projection.in, rank_);
-    linear(n, rank_, size);
-    pass(2 * n * size * element_);  // scaled
-    add_to(n * size);
+    product(n, rank_, size, n * size);  // scaled and added
   }
 }
 
 void Recorder::adapters_backward(const Projection& projection, int64_t n) {
-  for (size_t i = 0; i < projection.sizes.size(); ++i) {
-    const auto* one = adapter(projection.weight + static_cast<int>(i));
-    if (!one) continue;
-    const int64_t size = projection.sizes[i];
+  const auto parts = parts_of(projection);
+  if (parts.size() > 1 && are_neighbours(parts)) {
+    const int64_t all = std::ssize(parts) * rank_;
+    linear(n, projection.in, all);
+    pass(2 * n * all * element_);  // scaled
+    bool accumulate = false;
+    for (const auto& [one, size] : parts) {
+      grad_weight(n, rank_, size, accumulates(one->b));
+      grad_input(n, rank_, size);
+      accumulate = accumulates(one->a);
+    }
+    pass(2 * n * all * element_);
+    grad_weight(n, projection.in, all, accumulate);
+    grad_input(n, projection.in, all, true);
+    return;
+  }
+  for (const auto& [one, size] : parts) {
     linear(n, projection.in, rank_);
     pass(2 * n * rank_ * element_);  // scaled
     grad_weight(n, rank_, size, accumulates(one->b));

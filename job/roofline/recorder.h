@@ -51,8 +51,11 @@ class Recorder {
   void grad_input(int64_t n, int64_t i, int64_t o, bool accumulate = false);
   void grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
   void grad_bias(int64_t n, int64_t o, bool accumulate);
-  /// One of several products that sum to a weight's gradient (gemm::WeightSum).
-  void add_grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
+  /// Several products that sum to a weight's gradient in fp32 (gemm::WeightSum): before the first of
+  /// them, each, and after the last.
+  void begin_weight_sum(int64_t i, int64_t o, bool accumulate);
+  void add_grad_weight(int64_t n, int64_t i, int64_t o);
+  void end_weight_sum(int64_t i, int64_t o);
 
   void project(const Projection& projection, int64_t n);
   void project_add(const Projection& projection, int64_t n);
@@ -62,6 +65,14 @@ class Recorder {
   void add(Op op) { ops_.push_back(op); }
   void product(int64_t n, int64_t i, int64_t o, int64_t more_elements = 0);
   void bias_backward(const Projection& projection, int64_t n);
+  /// An adapter, and the width of its output.
+  struct Part {
+    const layout::Adapter* adapter;
+    int64_t size;
+  };
+  std::vector<Part> parts_of(const Projection& projection) const;
+  /// Whether their A are one matrix.
+  bool are_neighbours(const std::vector<Part>& parts) const;
   void adapters_forward(const Projection& projection, int64_t n);
   void adapters_backward(const Projection& projection, int64_t n);
   /// Whether `count` parameters from `first` on are contiguous in one flat.

@@ -422,7 +422,7 @@ Ops UnitWork::turn(const Batch& batch) {
   const int64_t rows = layout::logit_rows(
       targets, vocab, layout::logit_elements(/*accelerator=*/true), {.piece = INT64_MAX});
   const bool several = targets > rows;
-  if (several && trains) recorder_.zero(vocab * hidden);
+  if (several && trains) recorder_.begin_weight_sum(hidden, vocab, before);
   for (int64_t first = 0; first < targets; first += rows) {
     const int64_t count = std::min(rows, targets - first), logits = count * vocab;
     recorder_.linear(count, hidden, vocab, model_.head_bias);
@@ -435,9 +435,10 @@ Ops UnitWork::turn(const Batch& batch) {
     if (scaled) one(2 * logits);
     recorder_.grad_input(count, hidden, vocab);
     if (trains && several)
-      recorder_.add_grad_weight(count, hidden, vocab, before || first > 0);
+      recorder_.add_grad_weight(count, hidden, vocab);
     else if (trains)
       recorder_.grad_weight(count, hidden, vocab, before);
+    if (trains && several && first + rows >= targets) recorder_.end_weight_sum(hidden, vocab);
     if (!bias_trains) continue;
     recorder_.pass(bytes(logits) + 4 * vocab);
     recorder_.pass(3 * 4 * vocab);

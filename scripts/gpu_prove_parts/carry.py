@@ -8,7 +8,7 @@ import subprocess
 import tarfile
 
 REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "gpu_tests", "libdsj_cuda.so")
+PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "dsj-make-quickstart", "gpu_tests", "libdsj_cuda.so")
 # Libraries of the machine: those of torch's wheel, the driver and its C library.
 THERE = re.compile(r"lib(torch|c10|cu[a-z]+|nccl|nv|gomp|stdc\+\+|gcc_s|c|m|dl|rt|pthread|util|resolv)[-_.]|ld-linux|linux-vdso")
 # Limits for the packed programs: an image with Python 3.12 has at least these versions.

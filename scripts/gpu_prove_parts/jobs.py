@@ -91,6 +91,26 @@ def make_rows(machine, count, lengths, vocabulary):
     return path
 
 
+def make_texts(machine):
+    """A small model with a tokenizer, and files of texts by objective; made once. Returns {objective: (model, file)}."""
+    folder = os.path.join(machine.work, "texts")
+    if not os.path.exists(folder):
+        machine.run(machine.program("dsj-make-quickstart"), "--output", folder, "--size", "tiny", "--rows", "256")
+    draw = random.Random(9)
+    words = [f"{draw.choice('abcdefgh')}{draw.randrange(100)}" for _ in range(64)]
+    pairs, marks = [], []
+    for _ in range(64):
+        prompt, good, bad = (" ".join(draw.choices(words, k=draw.randint(2, 9))) for _ in range(3))
+        pairs.append({"prompt": prompt, "chosen": " " + good, "rejected": " " + bad})
+        marks.append({"prompt": prompt, "completion": " " + good, "label": draw.random() < 0.5})
+    files = {}
+    for name, rows in (("dpo", pairs), ("orpo", pairs), ("reward", pairs), ("kto", marks)):
+        files[name] = os.path.join(folder, name + ".jsonl")
+        with open(files[name], "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    return {name: (os.path.join(folder, "model"), path) for name, path in files.items()}
+
+
 def job(model, rows, output, *, device="cuda", slots=1, zero=None, precision="bf16", micro=2, steps=6, accumulation=2,
         training=None):
     config = {"train_micro_batch_size_per_gpu": micro, "gradient_accumulation_steps": accumulation,

@@ -42,6 +42,7 @@ class Machine:
             carry.unpack(carried)
         self.bin = os.path.join(carried, "bin")
         self.work = tempfile.mkdtemp(prefix="dsj-gpu-")
+        self.log = None  # a file for the whole output of every program
         self.deadline = time.monotonic() + 3600
         self.torch = self._find_torch()
         self.gpus = self._count_gpus()
@@ -90,17 +91,25 @@ class Machine:
             os.chmod(path, 0o755)
         return path
 
-    def run(self, *words, more=None, check=True):
-        """Returns the output of a program, which is limited by the deadline. AssertionError if it failed."""
+    def call(self, *words, more=None):
+        """Returns the output of a program, which is limited by the deadline, and its exit code."""
         seconds = max(5, self.deadline - time.monotonic() - 5)
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=self.environment | (more or {}),
                                   cwd=self.work)
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"{words[0]} did not end within {seconds:.0f} s") from late
-        if check and done.returncode != 0:
-            raise AssertionError(f"{' '.join(words[:6])} ends with {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
-        return done.stdout + done.stderr
+        if self.log:
+            with open(self.log, "a", encoding="utf-8") as file:  # one write, because programs may run side by side
+                file.write(f"$ {' '.join(words)}\n{done.stdout}{done.stderr}exit {done.returncode}\n")
+        return done.stdout + done.stderr, done.returncode
+
+    def run(self, *words, more=None, check=True):
+        """Returns the output of a program. AssertionError if it failed."""
+        said, code = self.call(*words, more=more)
+        if check and code != 0:
+            raise AssertionError(f"{' '.join(words[:6])} ends with {code}: {said[-1500:]}")
+        return said
 
     def folder(self, name):
         path = os.path.join(self.work, name)

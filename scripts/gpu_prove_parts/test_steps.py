@@ -2,9 +2,12 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
+from concurrent import futures
 
 import jobs
-from machine import Skip, Step
+from machine import Skip, Step, text_of
 
 # Tolerance for losses compared with the CPU; ten times that for gradient norms. fp32 sums in another order; bf16 also rounds
 # results to 8 bits in another order.
@@ -15,10 +18,19 @@ ROW = 1024
 SMALL = "*RmsNorm/*BFloat16:*Activations/*BFloat16:*CrossEntropy*/*BFloat16:*Sums/*Float:*UpdatesOfMany*/*Float"
 
 
-def gtest(machine, *words, through=()):
-    """Runs cases of gpu_tests; returns how many passed. Skip, with the first reason, if all were skipped."""
-    said = machine.run(*through, machine.program("gpu_tests"), *words)
+def gtest(machine, cases, *, shards=1, through=()):
+    """Runs cases of gpu_tests in processes side by side: after an error of the GPU a process does nothing more. Returns how
+    many passed. Skip, with the first reason, if all were skipped."""
+    def shard(index):
+        return machine.call(*through, machine.program("gpu_tests"), f"--gtest_filter={cases}", more={
+            "GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(index), "OMP_NUM_THREADS": "2"})
+    with futures.ThreadPoolExecutor(shards) as pool:
+        ended = list(pool.map(shard, range(shards)))
+    said = "\n".join(text for text, _ in ended)
     passed, skipped = len(re.findall(r"^\[ +OK \]", said, re.M)), len(re.findall(r"^\[ +SKIPPED \] \S+ \(", said, re.M))
+    failed = re.findall(r"^\[ +FAILED +\] (\S+?),? .*\(\d+ ms\)$", said, re.M)
+    broken = [text[-1500:] for text, code in ended if code != 0]
+    assert not broken, f"{passed} passed, {len(failed)} failed: {' '.join(failed)}; {broken[0]}"
     if not passed:
         reason = re.search(r"NOT RUN: [^\n]*", said)
         raise Skip(reason[0] if reason else f"{skipped} cases are skipped")
@@ -27,15 +39,23 @@ def gtest(machine, *words, through=()):
 
 
 def kernels(machine):
-    return gtest(machine, "--gtest_filter=*PortContract*:LambCoefficients*")
+    return gtest(machine, "*PortContract*:LambCoefficients*")
 
 
 def layers(machine):
-    return gtest(machine, "--gtest_filter=*OnAGpu*")
+    return gtest(machine, "*OnAGpu*")
+
+
+def models(machine):
+    return gtest(machine, "*EveryModel*", shards=6)
+
+
+def updates(machine):
+    return gtest(machine, "*EveryUpdate*", shards=4)
 
 
 def nccl(machine):
-    return gtest(machine, "--gtest_filter=NcclOfOneRank.*")
+    return gtest(machine, "NcclOfOneRank.*")
 
 
 def sanitizer(tool):
@@ -44,7 +64,7 @@ def sanitizer(tool):
         found = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         if not os.path.exists(found):
             raise Skip("NOT RUN: compute-sanitizer is not on this machine")
-        return gtest(machine, f"--gtest_filter={SMALL}", through=(found, "--tool", tool, "--error-exitcode", "9"))
+        return gtest(machine, SMALL, through=(found, "--tool", tool, "--error-exitcode", "9"))
     return run
 
 
@@ -63,10 +83,13 @@ def on_cpu(machine, name, **more):
     return cache[key]
 
 
-def compare(machine, name, *, slots=1, zero=None, precision="bf16", training=None):
+def compare(machine, name, *, slots=1, zero=None, precision="bf16", training=None, **more):
     machine.need_gpus(slots)
-    more = {"precision": precision, "training": training, "slots": slots}
-    there, here = jobs.run(machine, small(machine, name, zero=zero, **more)), on_cpu(machine, name, **more)
+    more |= {"precision": precision, "training": training, "slots": slots}
+    return compare_steps(jobs.run(machine, small(machine, name, zero=zero, **more)), on_cpu(machine, name, **more), precision)
+
+
+def compare_steps(there, here, precision):
     apart = jobs.apart(jobs.column(there, "loss"), jobs.column(here, "loss"))
     assert apart <= BOUNDS[precision], f"losses are {apart:.1e} from the CPU's: {jobs.column(there, 'loss')}"
     norms = jobs.apart(jobs.column(there, "grad_norm"), jobs.column(here, "grad_norm"))
@@ -94,9 +117,24 @@ def offload(machine):
 
 
 def lora_and_recompute(machine):
-    lora = {"lora": {"r": 8, "targetModules": "all-linear"}}
-    return {"LoRA": compare(machine, "lora", training=lora)["apart"],
-            "recompute": compare(machine, "recompute", training={"gradientCheckpointing": True})["apart"]}
+    """Also a base in 4 bits, and micro-batches that the layers take in pieces."""
+    lora = {"r": 8, "targetModules": "all-linear"}
+    again = {"gradientCheckpointing": True}
+    return {"LoRA": compare(machine, "lora", training={"lora": lora})["apart"],
+            "QLoRA": compare(machine, "qlora", training={"lora": lora | {"loadIn4bit": True}})["apart"],
+            "recompute": compare(machine, "recompute", training=again)["apart"],
+            "in pieces": compare(machine, "pieces", training=again, micro=160, steps=2, accumulation=1)["apart"]}
+
+
+def objectives(machine):
+    """Rows of text, whose loss is of whole answers."""
+    machine.need_gpus()
+    figures = {}
+    for name, (model, rows) in jobs.make_texts(machine).items():
+        steps = [jobs.run(machine, jobs.job(model, rows, machine.folder(f"run-{name}-{device}"), device=device, steps=4, micro=8,
+                                            training={"objective": name})) for device in ("cuda", "cpu")]
+        figures[name] = compare_steps(*steps, "bf16")["apart"]
+    return figures
 
 
 def resume(machine):
@@ -138,31 +176,53 @@ def shortage_of(said):
     """Checks the error of a run that is out of memory. AssertionError if there is none or it does not help."""
     found = re.search(r"out of GPU memory: (\w+) asked for ([\d.]+ \w+), ([\d.]+ \w+) of ([\d.]+ \w+) are free", said)
     assert found, f"no class of memory and no bytes: {said[-1500:]}"
-    assert "dsj plan: " in said, f"not what the plan would change: {said[-1500:]}"
+    assert re.search(r"dsj plan(:| finds)", said), f"not what the plan would change: {said[-1500:]}"
     return {"class": found[1], "asked for": found[2], "free": f"{found[3]} of {found[4]}"}
 
 
-def no_memory(machine):
-    """Uses 512 rows at a time, whose activations exceed the memory of any GPU."""
-    machine.need_gpus()
+HOLD = "import sys, torch; held = torch.empty(int(sys.argv[1]), dtype=torch.uint8, device='cuda'); print('held', flush=True); input()"
+
+
+def large_batch(machine, micro):
     rows = jobs.make_rows(machine, 512, (ROW, ROW), jobs.SIZES["0.5B"]["vocabulary"])
-    manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), rows, machine.folder("run-no-memory"), micro=512, steps=1,
+    manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), rows, machine.folder("run-no-memory"), micro=micro, steps=1,
                         accumulation=1, training={"maxSeqLength": ROW})
     path = machine.write(os.path.join(machine.work, "no_memory.yaml"), manifest)
-    return shortage_of(machine.run(machine.program("dsj"), "run", path, check=False))
+    return machine.run(machine.program("dsj"), "run", path, check=False)
+
+
+def no_memory(machine):
+    """A batch that no GPU can hold is refused before the start; one that fits into a GPU of which another process holds most
+    ends with an error that names the memory."""
+    machine.need_gpus()
+    refused = large_batch(machine, 512)
+    assert re.search(r"DoesNotFit: 1 rank needs [\d.]+ GiB of device memory, this GPU's memory is", refused), refused[-1500:]
+    clean = os.environ | {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
+    total = int(text_of("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits").split()[0]) << 20
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(total - (6 << 30))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True, env=clean) as holder:
+        try:
+            assert holder.stdout.readline() == "held\n", "no process holds memory"
+            said = large_batch(machine, 16)
+        finally:
+            holder.stdin.close()
+    return shortage_of(said)
 
 
 STEPS = [
-    Step("kernels", "each kernel of ours equals its oracle at odd sizes, in three types", 30, kernels),
-    Step("layers", "a micro-step and an update of six models equal the CPU's, in fp32 and bf16", 30, layers),
-    Step("NCCL, one GPU", "each operation over NCCL, and steps of stage 3, in a world of one rank", 20, nccl),
-    Step("stages, one GPU", "the losses of stages 0 to 3 are the CPU's", 70, stages(1)),
-    Step("offload", "optimizer in host memory; stage 3 with parameters in host memory", 30, offload),
-    Step("LoRA, recompute", "adapters, and activations computed again", 25, lora_and_recompute),
-    Step("resume", "a run that stops at a checkpoint goes on as if it had not", 25, resume),
+    Step("kernels", "each kernel of ours equals its oracle at odd sizes, in three types", 15, kernels),
+    Step("layers", "a micro-step and an update of six models equal the CPU's, in fp32 and bf16", 10, layers),
+    Step("models", "four steps of every fixture of a model type equal the CPU's, in fp32 and bf16", 30, models),
+    Step("updates", "every optimizer, LoRA, DoRA, QLoRA and offload: four steps equal the CPU's", 15, updates),
+    Step("NCCL, one GPU", "each operation over NCCL, and steps of stage 3, in a world of one rank", 15, nccl),
+    Step("stages, one GPU", "the losses of stages 0 to 3 are the CPU's", 45, stages(1)),
+    Step("offload", "optimizer in host memory; stage 3 with parameters in host memory", 15, offload),
+    Step("LoRA, recompute", "adapters, a base in 4 bits, activations computed again, whole and in pieces", 35, lora_and_recompute),
+    Step("objectives", "the losses of DPO, ORPO, KTO and a reward model are the CPU's", 25, objectives),
+    Step("resume", "a run that stops at a checkpoint goes on as if it had not", 15, resume),
     Step("stages, two GPUs", "the losses of stages 0 to 3 over NCCL are the CPU's", 80, stages(2)),
-    Step("memory", "bytes by class are those of dsj plan", 45, memory),
-    Step("no memory", "a run that does not fit ends with the class of memory, the bytes and what dsj plan would change", 25, no_memory),
-    Step("memcheck", "compute-sanitizer finds no access out of bounds in our kernels", 40, sanitizer("memcheck")),
-    Step("racecheck", "compute-sanitizer finds no race in shared memory", 40, sanitizer("racecheck")),
+    Step("memory", "bytes by class are those of dsj plan", 20, memory),
+    Step("no memory", "a run that does not fit is refused, or ends with the class of memory, the bytes and what to change", 25, no_memory),
+    Step("memcheck", "compute-sanitizer finds no access out of bounds in our kernels", 20, sanitizer("memcheck")),
+    Step("racecheck", "compute-sanitizer finds no race in shared memory", 25, sanitizer("racecheck")),
 ]

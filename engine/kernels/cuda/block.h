@@ -1,4 +1,4 @@
-// Sums over a block of threads. Every thread of the block must call them and gets the result. The
+// Sums over a block of threads, or groups of it. Every thread of the block must call them and gets the result. The
 // order of additions depends only on the number of threads, so results are reproducible.
 #pragma once
 
@@ -21,32 +21,45 @@ __device__ __forceinline__ V warp_sum(V v) {
   return v;
 }
 
-/// `part`: kWarpsMax values of shared memory, reusable afterwards.
+/// The sum over each group of `size` neighbouring threads, whole warps. `part`: kWarpsMax values of
+/// shared memory, reusable afterwards.
 template <typename V>
-__device__ __forceinline__ V block_sum(V v, V* part) {
-  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+__device__ __forceinline__ V group_sum(V v, V* part, unsigned size) {
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = size / 32;
+  const unsigned first = warp / warps * warps;
   v = warp_sum(v);
   if (lane == 0) part[warp] = v;
   __syncthreads();
-  v = warp_sum(lane < warps ? part[lane] : V{0});
+  v = warp_sum(lane < warps ? part[first + lane] : V{0});
   __syncthreads();
   return v;
 }
 
 /// `part`: 2 * kWarpsMax values.
 template <typename V>
-__device__ __forceinline__ Two<V> block_sum(Two<V> v, V* part) {
-  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+__device__ __forceinline__ Two<V> group_sum(Two<V> v, V* part, unsigned size) {
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = size / 32;
+  const unsigned first = warp / warps * warps;
   v = {warp_sum(v.a), warp_sum(v.b)};
   if (lane == 0) {
     part[warp] = v.a;
     part[kWarpsMax + warp] = v.b;
   }
   __syncthreads();
-  v.a = warp_sum(lane < warps ? part[lane] : V{0});
-  v.b = warp_sum(lane < warps ? part[kWarpsMax + lane] : V{0});
+  v.a = warp_sum(lane < warps ? part[first + lane] : V{0});
+  v.b = warp_sum(lane < warps ? part[kWarpsMax + first + lane] : V{0});
   __syncthreads();
   return v;
+}
+
+/// The sum over the block. `part`: as above.
+template <typename V>
+__device__ __forceinline__ V block_sum(V v, V* part) {
+  return group_sum(v, part, blockDim.x);
+}
+template <typename V>
+__device__ __forceinline__ Two<V> block_sum(Two<V> v, V* part) {
+  return group_sum(v, part, blockDim.x);
 }
 
 }  // namespace dsj::kernels::cuda

@@ -21,19 +21,24 @@ Grid grid_of(int64_t rows, int64_t packs_per_row) {
   return {.blocks = rows, .threads = threads, .rows = (packs_per_row + threads - 1) / threads};
 }
 
-/// A thread per pair of one head.
-template <typename T>
+/// A thread per N adjacent pairs of one head.
+template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     rope_kernel(T* x, int64_t stride, const float* cos, const float* sin, const int64_t* positions,
                 int64_t pairs, int64_t half, float sign) {
-  const int64_t at = piece<1>(), row = blockIdx.x;
+  const int64_t at = piece<N>(), row = blockIdx.x;
   if (at >= pairs) return;
   const int64_t i = at % half, turn = positions[row] * half + i;
-  T* const lo = x + row * stride + at / half * 2 * half + i;
-  T* const hi = lo + half;
-  const float a = value_of(*lo), b = value_of(*hi), c = cos[turn], s = sign * sin[turn];
-  *lo = rounded<T>(round_as<T>(a * c) + round_as<T>(-b * s));
-  *hi = rounded<T>(round_as<T>(b * c) + round_as<T>(a * s));
+  T* const lows = x + row * stride + at / half * 2 * half + i;
+  auto lo = read<N>(lows), hi = read<N>(lows + half);
+  for (int k = 0; k < N; ++k) {
+    const float a = value_of(lo.at[k]), b = value_of(hi.at[k]), c = cos[turn + k],
+                s = sign * sin[turn + k];
+    lo.at[k] = rounded<T>(round_as<T>(a * c) + round_as<T>(-b * s));
+    hi.at[k] = rounded<T>(round_as<T>(b * c) + round_as<T>(a * s));
+  }
+  write<N>(lows, lo);
+  write<N>(lows + half, hi);
 }
 
 template <typename T, int N>
@@ -111,11 +116,15 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void run(Stream stream, const Rope& op, Scratch&) {
-  with_type(op.x.type, [&](auto* element) {
+  const int64_t half = op.dim / 2, pairs = op.heads * half;
+  // Each head begins with a pack, also where x has columns of no head.
+  Rows halves = op.x;
+  halves.width = half;
+  with_pack(op.x.type, packs(halves), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
-    const int64_t half = op.dim / 2, pairs = op.heads * half;
-    launch(grid_of(op.x.rows, pairs), stream, rope_kernel<T>, data_of<T>(op.x), op.x.stride,
-           op.cos.data(), op.sin.data(), op.positions.data(), pairs, half, op.sign);
+    constexpr int N = decltype(pack)::value;
+    launch(grid_of(op.x.rows, pairs / N), stream, rope_kernel<T, N>, data_of<T>(op.x),
+           op.x.stride, op.cos.data(), op.sin.data(), op.positions.data(), pairs, half, op.sign);
   });
 }
 

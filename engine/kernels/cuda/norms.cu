@@ -1,6 +1,9 @@
 // Norms over rows, forward and backward. Forward: a block per row. Backward: a block per partial
-// sum, which loops over its rows; a thread always has the same columns, so that sums over rows need
-// no barrier.
+// sum. Its threads form groups, each with every n-th row of the block and with sums of its own: a
+// row of 1,000 columns occupies 128 threads, too few to hide the latency of memory. A thread always
+// has the same columns, so that sums over rows need no barrier.
+#include <algorithm>
+
 #include "engine/kernels/cuda/block.h"
 #include "engine/kernels/cuda/elements.h"
 #include "engine/kernels/cuda/launchers.h"
@@ -90,26 +93,44 @@ __device__ __forceinline__ Share share_of(int64_t rows) {
   return {first, first + share < rows ? first + share : rows};
 }
 
-/// The memory for a block's row of sums: shared memory if it fits, else the result itself.
-__device__ __forceinline__ float* begin_sums(float* shared, float* result, bool fits,
-                                             int64_t width) {
-  float* const sums = fits ? shared : result;
-  for_packs<1>(width, [&](int64_t i) { sums[i] = 0; });
-  __syncthreads();
-  return sums;
-}
-__device__ __forceinline__ void end_sums(const float* sums, float* result, bool fits,
-                                         int64_t width) {
-  if (!fits) return;
-  __syncthreads();
-  for_packs<1>(width, [&](int64_t i) { result[i] = sums[i]; });
-}
-
 struct NormGrid {
   int64_t rows, width;
   int64_t dy_stride, x_stride, dx_stride, dw_stride, db_stride;
-  bool shared_sums;
+  int group;         ///< threads for a row, whole warps
+  bool shared_sums;  ///< else there is one group, and the sums are in the result itself
 };
+
+__device__ __forceinline__ int group_of(const NormGrid& at) {
+  return static_cast<int>(threadIdx.x) / at.group;
+}
+__device__ __forceinline__ int groups_of(const NormGrid& at) {
+  return static_cast<int>(blockDim.x) / at.group;
+}
+
+/// for_packs() of a group's thread. 32-bit columns: with 64 bits registers are spilled.
+template <int N, typename F>
+__device__ __forceinline__ void for_packs(const NormGrid& at, bool active, F f) {
+  const int width = active ? static_cast<int>(at.width) : 0;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) % at.group * N; i < width; i += at.group * N) f(i);
+}
+
+/// The memory for a group's row of sums.
+__device__ __forceinline__ float* begin_sums(float* shared, float* result, const NormGrid& at) {
+  float* const sums = at.shared_sums ? shared + group_of(at) * at.width : result;
+  for_packs<1>(at, true, [&](int i) { sums[i] = 0; });
+  __syncthreads();
+  return sums;
+}
+/// Adds up the groups' sums. After a barrier.
+__device__ __forceinline__ void end_sums(const float* shared, float* result, const NormGrid& at) {
+  if (!at.shared_sums) return;
+  for_packs<1>(at.width, [&](int64_t i) {
+    float sum = 0;
+    for (int of = 0; of < groups_of(at); ++of) sum += shared[of * at.width + i];
+    result[i] = sum;
+  });
+}
 
 // Two blocks per SM: with 64 registers nothing spills. By default ptxas uses 40 registers, for
 // three blocks, and spills.
@@ -120,22 +141,24 @@ __global__ void __launch_bounds__(512, 2)
   DSJ_SHARED(float, part, kWarpsMax);
   DSJ_DYNAMIC_SHARED(float, shared);
   dw += blockIdx.x * at.dw_stride;
-  float* const sums = begin_sums(shared, dw, at.shared_sums, at.width);
+  float* const sums = begin_sums(shared, dw, at);
   const Share share = share_of(at.rows);
-  for (int64_t row = share.first; row < share.last; ++row) {
+  for (int64_t first = share.first; first < share.last; first += groups_of(at)) {
+    const int64_t row = first + group_of(at);
+    const bool active = row < share.last;  // every thread comes to the barriers
     const T* const dy_row = dy + row * at.dy_stride;
     const T* const x_row = x + row * at.x_stride;
     T* const dx_row = dx + row * at.dx_stride;
-    const float scale = rstd[row];
+    const float scale = active ? rstd[row] : 0;
     float dot = 0;
-    for_packs<N>(at.width, [&](int64_t i) {
+    for_packs<N>(at, active, [&](int i) {
       const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
       for (int k = 0; k < N; ++k)
         dot +=
             round_as<T>(value_of(d.at[k]) * value_of(weight.at[k])) * (value_of(v.at[k]) * scale);
     });
-    const float mean = block_sum(dot, part) / static_cast<float>(at.width);
-    for_packs<N>(at.width, [&](int64_t i) {
+    const float mean = group_sum(dot, part, at.group) / static_cast<float>(at.width);
+    for_packs<N>(at, active, [&](int i) {
       const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
       auto out = read<N>(dx_row + i);
       for (int k = 0; k < N; ++k) {
@@ -148,7 +171,8 @@ __global__ void __launch_bounds__(512, 2)
       write<N>(dx_row + i, out);
     });
   }
-  end_sums(sums, dw, at.shared_sums, at.width);
+  __syncthreads();
+  end_sums(shared, dw, at);
 }
 
 template <typename T, int N>
@@ -159,17 +183,20 @@ __global__ void __launch_bounds__(512, 2)
   DSJ_DYNAMIC_SHARED(float, shared);
   dw += blockIdx.x * at.dw_stride;
   db += blockIdx.x * at.db_stride;
-  float* const dw_sums = begin_sums(shared, dw, at.shared_sums, at.width);
-  float* const db_sums = begin_sums(shared + at.width, db, at.shared_sums, at.width);
+  float* const shared_db = shared + groups_of(at) * at.width;
+  float* const dw_sums = begin_sums(shared, dw, at);
+  float* const db_sums = begin_sums(shared_db, db, at);
   const Share share = share_of(at.rows);
   const auto n = static_cast<float>(at.width);
-  for (int64_t row = share.first; row < share.last; ++row) {
+  for (int64_t first = share.first; first < share.last; first += groups_of(at)) {
+    const int64_t row = first + group_of(at);
+    const bool active = row < share.last;
     const T* const dy_row = dy + row * at.dy_stride;
     const T* const x_row = x + row * at.x_stride;
     T* const dx_row = dx + row * at.dx_stride;
-    const float center = mean[row], scale = rstd[row];
+    const float center = active ? mean[row] : 0, scale = active ? rstd[row] : 0;
     Two<float> both{0, 0};
-    for_packs<N>(at.width, [&](int64_t i) {
+    for_packs<N>(at, active, [&](int i) {
       const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
       for (int k = 0; k < N; ++k) {
         const float g = value_of(d.at[k]) * value_of(weight.at[k]);
@@ -177,9 +204,9 @@ __global__ void __launch_bounds__(512, 2)
         both.b += g * ((value_of(v.at[k]) - center) * scale);
       }
     });
-    both = block_sum(both, part);
+    both = group_sum(both, part, at.group);
     const float sum = both.a / n, dot = both.b / n;
-    for_packs<N>(at.width, [&](int64_t i) {
+    for_packs<N>(at, active, [&](int i) {
       const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
       auto out = read<N>(dx_row + i);
       for (int k = 0; k < N; ++k) {
@@ -193,21 +220,49 @@ __global__ void __launch_bounds__(512, 2)
       write<N>(dx_row + i, out);
     });
   }
-  end_sums(dw_sums, dw, at.shared_sums, at.width);
-  end_sums(db_sums, db, at.shared_sums, at.width);
+  __syncthreads();
+  end_sums(shared, dw, at);
+  end_sums(shared_db, db, at);
 }
 
-/// A thread per column: there are few rows, and adjacent threads read adjacent memory.
+constexpr int kSumColumns = 32, kSumRows = 8;  ///< threads of a block for its columns, and for each
+
+/// A block per 32 columns: adjacent threads read adjacent memory, and every 8th row has its own.
 template <typename T>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(kSumColumns* kSumRows)
     sum_rows_kernel(const float* partial, int64_t stride, int64_t rows, T* out, int64_t width,
                     bool accumulate) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= width) return;
+  DSJ_SHARED(float, part, kSumColumns* kSumRows);
+  const int64_t i =
+      static_cast<int64_t>(blockIdx.x) * kSumColumns + static_cast<int64_t>(threadIdx.x % 32);
   float sum = 0;
-  for (int64_t row = 0; row < rows; ++row) sum += partial[row * stride + i];
+  if (i < width)
+    for (int64_t row = threadIdx.x / kSumColumns; row < rows; row += kSumRows)
+      sum += partial[row * stride + i];
+  part[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x >= kSumColumns || i >= width) return;
+  for (int of = 1; of < kSumRows; ++of) sum += part[of * kSumColumns + threadIdx.x];
   if (accumulate) sum += value_of(out[i]);
   out[i] = rounded<T>(sum);
+}
+
+/// The grid of a backward pass with `sums` rows of sums per group.
+struct BackwardLaunch {
+  NormGrid at;
+  Grid grid;
+};
+BackwardLaunch backward_launch(const Rows& dy, const Rows& x, const Rows& dx, const Rows& dw,
+                               int64_t db_stride, int64_t sums, int pack) {
+  const int group = threads_for(x.width / pack);
+  const int64_t bytes = sums * x.width * 4;
+  const int64_t groups = std::min<int64_t>(512 / group, kDynamicShared / std::max<int64_t>(1, bytes));
+  const bool shared = groups > 0;
+  const int64_t count = shared ? groups : 1;
+  return {{x.rows, x.width, dy.stride, x.stride, dx.stride, dw.stride, db_stride, group, shared},
+          {.blocks = dw.rows,
+           .threads = static_cast<int>(count) * group,
+           .shared_bytes = shared ? count * bytes : 0}};
 }
 
 }  // namespace
@@ -239,31 +294,21 @@ void run(Stream stream, const LayerNorm& op, Scratch&) {
 }
 
 void run(Stream stream, const RmsNormBackward& op, Scratch&) {
-  const int64_t bytes = op.x.width * 4;
-  const NormGrid at{op.x.rows,    op.x.width,   op.dy.stride, op.x.stride,
-                    op.dx.stride, op.dw.stride, 0,            bytes <= kDynamicShared};
   with_pack(op.x.type, packs(op.dy, op.x, op.w, op.dx), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = op.dw.rows,
-            .threads = threads_for(op.x.width / N),
-            .shared_bytes = at.shared_sums ? bytes : 0},
-           stream, rms_norm_backward_kernel<T, N>, data_of<T>(op.dy), data_of<T>(op.x),
+    const auto [at, grid] = backward_launch(op.dy, op.x, op.dx, op.dw, 0, 1, N);
+    launch(grid, stream, rms_norm_backward_kernel<T, N>, data_of<T>(op.dy), data_of<T>(op.x),
            data_of<T>(op.w), op.rstd.data(), data_of<T>(op.dx), data_of<float>(op.dw), at);
   });
 }
 
 void run(Stream stream, const LayerNormBackward& op, Scratch&) {
-  const int64_t bytes = 2 * op.x.width * 4;
-  const NormGrid at{op.x.rows,    op.x.width,   op.dy.stride, op.x.stride,
-                    op.dx.stride, op.dw.stride, op.db.stride, bytes <= kDynamicShared};
   with_pack(op.x.type, packs(op.dy, op.x, op.w, op.dx), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = op.dw.rows,
-            .threads = threads_for(op.x.width / N),
-            .shared_bytes = at.shared_sums ? bytes : 0},
-           stream, layer_norm_backward_kernel<T, N>, data_of<T>(op.dy), data_of<T>(op.x),
+    const auto [at, grid] = backward_launch(op.dy, op.x, op.dx, op.dw, op.db.stride, 2, N);
+    launch(grid, stream, layer_norm_backward_kernel<T, N>, data_of<T>(op.dy), data_of<T>(op.x),
            data_of<T>(op.w), op.mean.data(), op.rstd.data(), data_of<T>(op.dx),
            data_of<float>(op.dw), data_of<float>(op.db), at);
   });
@@ -272,8 +317,9 @@ void run(Stream stream, const LayerNormBackward& op, Scratch&) {
 void run(Stream stream, const SumRows& op, Scratch&) {
   with_type(op.out.type, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    launch({.blocks = (op.out.width + 255) / 256, .threads = 256}, stream, sum_rows_kernel<T>,
-           data_of<float>(op.partial), op.partial.stride, op.partial.rows, data_of<T>(op.out),
+    launch({.blocks = (op.out.width + kSumColumns - 1) / kSumColumns,
+            .threads = kSumColumns * kSumRows},
+           stream, sum_rows_kernel<T>, data_of<float>(op.partial), op.partial.stride, op.partial.rows, data_of<T>(op.out),
            op.out.width, op.accumulate);
   });
 }

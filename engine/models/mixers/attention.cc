@@ -139,6 +139,11 @@ device::RowAttention rows_input(const at::Tensor& qkv, const RowBounds& rows, co
 
 // ---- sinks
 
+/// The sums of the queries of `heads` [..., queries, D]: a kernel may pad the last dimension.
+at::Tensor of_queries(const at::Tensor& logsumexp, const at::Tensor& heads) {
+  return logsumexp.narrow(-1, 0, heads.size(-2));
+}
+
 /// A sink is a key with this score and no value. The kernels have no sinks, so this corrects their
 /// sums and results. With corrected inputs, their backward is right for queries, keys and values.
 /// logsumexp and `out` [..., D] have the heads in dimension `head`.
@@ -146,7 +151,8 @@ void add_sinks(const at::Tensor& sinks, int64_t head, at::Tensor& logsumexp, at:
   std::vector<int64_t> shape(static_cast<size_t>(logsumexp.dim()), 1);
   shape[static_cast<size_t>(head)] = sinks.size(0);
   const at::Tensor all = at::logaddexp(logsumexp, sinks.view(shape));
-  out = (out * (logsumexp - all).exp_().unsqueeze(-1)).to(out.scalar_type());
+  const at::Tensor share = of_queries(logsumexp, out) - of_queries(all, out);
+  out = (out * share.exp().unsqueeze(-1)).to(out.scalar_type());
   logsumexp = all;
 }
 
@@ -159,7 +165,7 @@ void add_sinks(const Attention& s, at::Tensor& logsumexp, at::Tensor& out) {
 void sinks_backward(const Attention& s, const at::Tensor& dout, const at::Tensor& out,
                     const at::Tensor& logsumexp) {
   if (!s.dsinks.defined()) return;
-  const at::Tensor lost = (s.sinks.view({1, -1, 1}) - logsumexp).exp_();
+  const at::Tensor lost = (s.sinks.view({1, -1, 1}) - of_queries(logsumexp, out)).exp_();
   const at::Tensor sums = (dout.to(at::kFloat) * out.to(at::kFloat)).sum(-1);
   s.dsinks.sub_((lost * sums).sum(at::IntArrayRef{0, 2}));
 }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/device/device.h"
 #include "engine/device/products.h"
@@ -26,9 +27,11 @@ bool narrows(const zero::GradView& grad, at::ScalarType type) {
   return type == at::kHalf && grad.tensor.scalar_type() == at::kFloat && !grad.part;
 }
 
-/// sum [m, n] fp32 += a [m, k] b [k, n], where libtorch rounds the product to their type.
+/// sum [m, n] fp32 += a [m, k] b [k, n]. On a CPU libtorch rounds the product to their type.
 void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
-  if (device::multiplies_itself(a, a.size(0), b.size(1), a.size(1))) {
+  if (!sum.is_cpu()) {
+    at::addmm_out(sum, sum, a, b, at::kFloat);
+  } else if (device::multiplies_itself(a, a.size(0), b.size(1), a.size(1))) {
     device::multiply(sum, a, b, {}, sum);
   } else {
     sum.add_(at::mm(a, b));
@@ -159,7 +162,11 @@ WeightSum::WeightSum(zero::GradView grad, at::ScalarType type, int64_t products)
     : grad_(std::move(grad)), left_(products) {
   if (!grad_.tensor.defined() || products < 2) return;
   const Scratch scratch(memory::Class::Buckets);
-  if (grad_.tensor.scalar_type() != at::kFloat)
+  if (grad_.tensor.scalar_type() != at::kFloat && !grad_.tensor.is_cpu())
+    wide_ = grad_.accumulate
+                ? wide(grad_.tensor)
+                : at::zeros_like(grad_.tensor, grad_.tensor.options().dtype(at::kFloat));
+  else if (grad_.tensor.scalar_type() != at::kFloat)
     lost_ = at::zeros_like(grad_.tensor);
   else if (narrows(grad_, type))
     wide_ = grad_.accumulate ? at::zeros_like(grad_.tensor) : grad_.tensor.zero_();
@@ -187,6 +194,11 @@ void WeightSum::add(const at::Tensor& dy, const at::Tensor& x) {
 }
 
 void WeightSum::add_wide(const at::Tensor& dy, const at::Tensor& x) {
+  if (grad_.tensor.scalar_type() != at::kFloat) {
+    add_product(wide_, dy.t(), x);
+    if (--left_ == 0) grad_.tensor.copy_(std::exchange(wide_, {}));
+    return;
+  }
   grad_weight({wide_, /*accumulate=*/true, /*part=*/true}, dy, x);
   if (--left_ == 0) zero::add_rounded_sum(grad_.tensor, wide_, dy.scalar_type());
 }

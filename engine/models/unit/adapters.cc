@@ -49,10 +49,10 @@ at::Tensor low_rank(const at::Tensor& z, const at::Tensor& b, double s) {
   return update.mul_(s);
 }
 
-/// out += s z b^T.
+/// out += s z b^T. On an accelerator the product adds to `out` itself, and rounds once.
 void add_scaled(at::Tensor out, const at::Tensor& z, const at::Tensor& b, double s) {
-  if (out.scalar_type() == at::kFloat) {
-    out.addmm_(z, gemm::as_factor(b, at::kFloat).t(), 1, s);
+  if (out.scalar_type() == at::kFloat || !out.is_cpu()) {
+    out.addmm_(z, gemm::as_factor(b, z.scalar_type()).t(), 1, s);
     return;
   }
   out.add_(low_rank(z, b, s));
@@ -86,14 +86,18 @@ void forward_scaled(const zero::UnitParameters& p, const Projection& projection,
   if (bias.defined()) out.add_(bias);
 }
 
-/// z [N, count r] of all adapters in one product. Undefined unless their A are adjacent and have
-/// the same input x.
-at::Tensor down_together(const zero::UnitParameters& p, const std::vector<Part>& parts,
-                         const at::Tensor& x) {
+/// A of all adapters as one matrix [sum of ranks, i]; undefined unless they are adjacent.
+at::Tensor stacked_a(const zero::UnitParameters& p, const std::vector<Part>& parts) {
   const int count = static_cast<int>(parts.size());
   for (int i = 0; i < count; ++i)
     if (parts[i].adapter->a != parts[0].adapter->a + i) return {};
-  const at::Tensor a = p.stacked_weight(parts[0].adapter->a, count);
+  return p.stacked_weight(parts[0].adapter->a, count);
+}
+
+/// z [N, sum of ranks] of all adapters in one product. Undefined unless their A are adjacent.
+at::Tensor down_together(const zero::UnitParameters& p, const std::vector<Part>& parts,
+                         const at::Tensor& x) {
+  const at::Tensor a = stacked_a(p, parts);
   if (!a.defined()) return {};
   at::Tensor z = at::empty({x.size(0), a.size(0)}, x.options());
   gemm::linear(z, x, a);
@@ -161,10 +165,42 @@ at::Tensor base_gradient(const zero::UnitParameters& p, const Projection& projec
   return scaled;
 }
 
+/// The backward pass of several adapters of one input, which is read once. False, with nothing done,
+/// if their A are not adjacent, their scalings differ, or one has a magnitude or dropout.
+static bool backward_together(const zero::UnitParameters& p, const std::vector<Part>& parts,
+                              const at::Tensor& dy, const at::Tensor& x,
+                              std::optional<uint64_t> key, at::Tensor dx) {
+  if (parts.size() < 2) return false;
+  const double s = parts[0].adapter->scaling;
+  for (const Part& part : parts)
+    if (part.adapter->scaling != s || part.adapter->magnitude >= 0 ||
+        dropout_of(p, part, key).p > 0)
+      return false;
+  const at::Tensor a = stacked_a(p, parts);
+  if (!a.defined()) return false;
+  const auto a_grad = p.stacked_grad(parts[0].adapter->a, static_cast<int>(parts.size()));
+  if (!a_grad.tensor.defined()) return false;
+  const at::Tensor z = down_together(p, parts, x).mul_(s);
+  at::Tensor dz = at::empty_like(z);
+  int64_t at = 0;
+  for (const Part& part : parts) {
+    const int64_t rank = part.adapter->rank;
+    const at::Tensor dout = dy.narrow(1, part.first, part.size);
+    gemm::grad_weight(p.grad(part.adapter->b), dout, z.narrow(1, at, rank));
+    gemm::grad_input(dz.narrow(1, at, rank), dout, p.weight(part.adapter->b), false);
+    at += rank;
+  }
+  dz.mul_(s);
+  gemm::grad_weight(a_grad, dz, x);
+  gemm::grad_input(dx, dz, a, true);
+  return true;
+}
+
 void adapters_backward(const zero::UnitParameters& p, const Projection& projection,
                        const at::Tensor& dy, const at::Tensor& x, std::optional<uint64_t> key,
                        const std::vector<dora::Lengths>& lengths, at::Tensor dx) {
   const auto parts = parts_of(p, projection);
+  if (backward_together(p, parts, dy, x, key, dx)) return;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
     const double s = part.adapter->scaling;

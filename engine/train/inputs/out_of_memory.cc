@@ -11,7 +11,8 @@ plan::FitInput fit_input(const Inputs& in, const RankEnv& env) {
                      .recompute = training.gradient_checkpointing.value_or(false),
                      .native_products = true,
                      .lora = in.trained,
-                     .accelerator = true},
+                     .accelerator = true,
+                     .pieces = layout::PieceRule::on(true)},
           .ranks_per_host = env.local_world_size};
 }
 

@@ -17,11 +17,11 @@ plan::Snapshot snapshot_here(const Inputs& inputs, const RankEnv& env, at::Devic
                          (dsconfig::product_type(inputs.config()) == dsconfig::Precision::Bf16 &&
                           cpu_multiplies_bf16()),
       .lora = inputs.trained,
-      .accelerator = !device.is_cpu()};
+      .accelerator = !device.is_cpu(),
+      .pieces = layout::PieceRule::on(!device.is_cpu())};
   const HostMemory host = host_memory(container_memory(), machine_memory());
-  plan::Limits limits{.host = {host.bytes, host.from}};
-  if (!device.is_cpu()) limits.device = {INT64_MAX, "the accelerator"};
-  return plan::plan_snapshot({.memory = memory, .ranks_per_host = env.local_world_size}, limits);
+  return plan::plan_snapshot({.memory = memory, .ranks_per_host = env.local_world_size},
+                             {.host = {host.bytes, host.from}});
 }
 
 }  // namespace dsj::train

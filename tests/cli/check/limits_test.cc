@@ -25,11 +25,12 @@ class LimitsTest : public testing::Test {
 };
 
 struct FakeMachine : Machine {
-  std::optional<int64_t> container, all, disk;
+  std::optional<int64_t> container, all, disk, gpu;
   std::optional<int64_t> container_memory() const override { return container; }
   std::optional<int64_t> memory() const override { return all; }
   std::optional<int64_t> free_disk(const std::string&) const override { return disk; }
   std::string lacking_gpu() const override { return {}; }
+  std::optional<int64_t> gpu_memory() const override { return gpu; }
 };
 
 TEST_F(LimitsTest, TheContainersLimitIsTheSmallestOfItsGroups) {
@@ -66,6 +67,14 @@ TEST_F(LimitsTest, SourcesOfLimitsHaveAnOrderOfPrecedence) {
   EXPECT_EQ(limits_of(job, {}, {}, machine).host.from, "this container's memory limit");
   EXPECT_EQ(limits_of(job, {}, {.memory = 90}, machine).host.bytes, 90);
   EXPECT_EQ(limits_of(job, {}, {.device_memory = 30}, machine).device.bytes, 30);
+  EXPECT_FALSE(limits_of(job, {}, {}, machine).device.bytes);
+  machine.gpu = 50;
+  EXPECT_EQ(limits_of(job, {}, {}, machine).device.bytes, 50);
+  EXPECT_EQ(limits_of(job, {}, {.device_memory = 30}, machine).device.bytes, 30);
+  job.training.device = "cpu";
+  EXPECT_FALSE(limits_of(job, {}, {}, machine).device.bytes) << "it trains on the CPU";
+  job.training.device = "cuda";
+  EXPECT_EQ(limits_of(job, {}, {}, machine).device.bytes, 50);
   dsconfig::Offload offload;
   offload.optimizer = {.device = dsconfig::OffloadDevice::Nvme, .nvme_path = "/a"};
   EXPECT_EQ(limits_of(job, offload, {}, machine).nvme_disk.from, "/a");

@@ -65,6 +65,7 @@ class PlentyOfMemory : public Machine {
   std::optional<int64_t> memory() const override { return bytes; }
   std::optional<int64_t> free_disk(const std::string&) const override { return int64_t{1} << 50; }
   std::string lacking_gpu() const override { return {}; }
+  std::optional<int64_t> gpu_memory() const override { return std::nullopt; }
   int64_t bytes = int64_t{1} << 40;
 };
 

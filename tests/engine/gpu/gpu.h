@@ -14,6 +14,7 @@ struct Gpu {
   std::string said;                 ///< what was taken, or why there is none
 };
 /// Found with the first call, as dsj-train finds it: libdsj_cuda.so lies beside this program.
+/// DSJ_GPU_STAND_IN=cpu: the CPU, for a rehearsal.
 const Gpu& gpu();
 
 /// The repository's files: DSJ_SOURCE_DIR of the environment, else where this was compiled.

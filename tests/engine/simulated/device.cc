@@ -33,16 +33,27 @@ uint64_t launches_before = 0;
 /// Launches of an operation on a GPU, without those of its arguments. By reading libtorch 2.11's
 /// CUDA operations: one pass over elements, one reduction, or one call of cuBLAS.
 const std::map<std::string, int64_t> kLaunches = {
-    {"aten::mm.out", 1},        {"aten::add.out", 1},
-    {"aten::mul.out", 1},       {"aten::zero_", 1},
-    {"aten::fill_.Scalar", 1},  {"aten::sum.IntList_out", 1},
-    {"aten::index_select", 1},  {"aten::index_copy.out", 1},
-    {"aten::div.out", 1},       {"aten::sub.out", 1},
-    {"aten::gelu.out", 1},      {"aten::gelu_backward.grad_input", 1},
-    {"aten::silu.out", 1},      {"aten::silu_backward.grad_input", 1},
-    {"aten::relu", 1},          {"aten::threshold_backward.grad_input", 1},
-    {"aten::tanh.out", 1},      {"aten::pow.Tensor_Scalar_out", 1},
-    {"aten::eq.Scalar_out", 1}, {"aten::masked_fill_.Scalar", 1},
+    {"aten::mm.out", 1},
+    {"aten::add.out", 1},
+    {"aten::mul.out", 1},
+    {"aten::zero_", 1},
+    {"aten::fill_.Scalar", 1},
+    {"aten::sum.IntList_out", 1},
+    {"aten::index_select", 1},
+    {"aten::index_copy.out", 1},
+    {"aten::div.out", 1},
+    {"aten::sub.out", 1},
+    {"aten::gelu.out", 1},
+    {"aten::gelu_backward.grad_input", 1},
+    {"aten::silu.out", 1},
+    {"aten::silu_backward.grad_input", 1},
+    {"aten::relu", 1},
+    {"aten::threshold_backward.grad_input", 1},
+    {"aten::tanh.out", 1},
+    {"aten::pow.Tensor_Scalar_out", 1},
+    {"aten::eq.Scalar_out", 1},
+    {"aten::masked_fill_.Scalar", 1},
+    {"aten::addmm.dtype_out", 1},
 };
 
 int64_t launches_of(const c10::OperatorHandle& op, const std::vector<at::Tensor>& inputs) {
@@ -78,7 +89,7 @@ void count_traffic(const std::string& name, const std::vector<at::Tensor>& input
     // What no argument is: a result of its own; what is read where it is written.
     if (name == "aten::relu" || name == "aten::masked_fill_.Scalar") work.bytes += bytes_of(result);
   }
-  const bool adds = name == "aten::addmm.out";
+  const bool adds = name == "aten::addmm.out" || name == "aten::addmm.dtype_out";
   if (adds || name == "aten::mm.out") {
     const at::Tensor& a = inputs[adds ? 1 : 0];
     work.product_flops += 2 * a.size(0) * a.size(1) * inputs[adds ? 2 : 1].size(1);
@@ -233,11 +244,22 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_gradient(
   return {made_there(dq), made_there(dk), made_there(dv)};
 }
 
+/// What the kernel on a GPU demands of its operands, and what it makes of the sums of the scores: 32
+/// queries together, and infinity where there is none.
+void check_aligned(const at::Tensor& heads) {
+  TORCH_CHECK(heads.size(-1) * heads.element_size() % 16 == 0, "no kernel found to launch");
+}
+at::Tensor padded_sums(const at::Tensor& sums) {
+  const int64_t queries = sums.size(2);
+  return at::constant_pad_nd(sums, {0, (32 - queries % 32) % 32}, INFINITY);
+}
+
 /// Attention as Device::attention() asks for it: the CPU's, so that numbers are the CPU's.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
     const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     const std::optional<at::Tensor>& bias, bool, double dropout, bool causal,
     std::optional<double> scale) {
+  for (const at::Tensor& heads : {q, k, v}) check_aligned(heads);
   LateQueues& queues = *queues_here();
   const at::Tensor mask = bias ? on_host(*bias) : at::Tensor();
   const auto run = [=, q = on_host(q), k = on_host(k), v = on_host(v)] {
@@ -248,7 +270,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
   const auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
       shape(q), shape(k), shape(v), dropout, causal,
       bias ? std::optional(shape(*bias)) : std::nullopt, scale);
-  const at::Tensor out_there = place_for(out), sums_there = place_for(sums);
+  const at::Tensor out_there = place_for(out), sums_there = place_for(padded_sums(sums));
   submit(
       queues, "attention",
       {touch(q, false), touch(k, false), touch(v, false), touch(bias.value_or(at::Tensor()), false),
@@ -256,7 +278,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
       [run, out = on_host(out_there), sums = on_host(sums_there)] {
         const auto [made, made_sums] = run();
         out.copy_(made);
-        sums.copy_(made_sums);
+        sums.copy_(padded_sums(made_sums));
       });
   return {out_there, sums_there, at::Tensor(), at::Tensor()};
 }
@@ -265,13 +287,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_gradient(
     const at::Tensor& bias, const at::Tensor& out, const at::Tensor& sums, const at::Tensor&,
     const at::Tensor&, double dropout, std::array<bool, 4>, bool causal,
     std::optional<double> scale) {
+  for (const at::Tensor& heads : {dout, q, k, v, out}) check_aligned(heads);
+  TORCH_CHECK(out.size(2) == 1 || out.stride(2) == out.size(1) * out.size(3),
+              "in 16 bits the kernel takes the heads of a token for adjacent");
   LateQueues& queues = *queues_here();
   const std::array<at::Tensor, 6> in = {dout, q, k, v, out, sums};
   std::vector<Touch> touches = {touch(bias, false)};
   std::vector<at::Tensor> here, shapes, there, made;
   for (const at::Tensor& x : in) {
     touches.push_back(touch(x, false));
-    here.push_back(on_host(x));
+    here.push_back(x.is_same(sums) ? on_host(x).narrow(2, 0, q.size(2)) : on_host(x));
     shapes.push_back(at::zeros_like(here.back()));
   }
   const at::Tensor mask = on_host(bias);
@@ -438,6 +463,15 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
+/// libtorch has it for CUDA alone.
+at::Tensor& addmm_wide(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
+                       at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha,
+                       at::Tensor& out) {
+  return out.copy_(at::addmm(self.to(type), a.to(type), b.to(type), beta, alpha));
+}
+TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  m.impl("addmm.dtype_out", TORCH_FN(addmm_wide));
+}
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
 }

@@ -111,6 +111,17 @@ TEST(FitTest, ADeviceIsOneRanks) {
   EXPECT_EQ(misfits[0].what.find("1 rank needs"), 0u) << misfits[0].what;
 }
 
+/// A job on a GPU whose memory nobody named: the host has to hold what is offloaded to it, and no more.
+TEST(FitTest, AJobOnADeviceDoesNotFillTheHost) {
+  FitInput input = fit_example(2, 1);
+  const Limits limits{.host = {peak(input) - 1, "the host"}};
+  EXPECT_EQ(check_fit(input, limits).size(), 1u);
+  input.memory.accelerator = true;
+  EXPECT_TRUE(check_fit(input, limits).empty());
+  input.memory.config.offload.optimizer.device = dsconfig::OffloadDevice::Cpu;
+  EXPECT_EQ(check_fit(input, {.host = {1000, "the host"}}).size(), 1u);
+}
+
 TEST(FitTest, TheDiskHoldsCheckpointsAndTheModel) {
   FitInput input = fit_example(0, 2);
   input.new_checkpoints = 5;

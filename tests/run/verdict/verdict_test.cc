@@ -365,6 +365,7 @@ class Plenty : public cli::Machine {
   std::optional<int64_t> memory() const override { return int64_t{1} << 50; }
   std::optional<int64_t> free_disk(const std::string&) const override { return int64_t{1} << 55; }
   std::string lacking_gpu() const override { return {}; }
+  std::optional<int64_t> gpu_memory() const override { return std::nullopt; }
 };
 
 TEST(Verdict, WhateverValidatePassesTheRanksReadAndLoad) {
