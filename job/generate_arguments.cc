@@ -104,6 +104,15 @@ Result<Sampling> resolve_sampling(const SamplingArguments& given, const json& fi
   return sampling;
 }
 
+namespace {
+
+void add_device(ArgumentParser& parser, std::string& to) {
+  parser.option("--device", to, "auto, the default: a GPU if the driver shows one; cpu; cuda")
+      .one_of({"auto", "cpu", "cuda"});
+}
+
+}  // namespace
+
 void add_generate_arguments(ArgumentParser& parser, GenerateArguments& to) {
   parser
       .option("--model", to.model,
@@ -119,6 +128,7 @@ void add_generate_arguments(ArgumentParser& parser, GenerateArguments& to) {
                 "as training.chatTemplate; by default the model's own");
   parser.option("--max-new-tokens", to.max_new_tokens, "tokens per completion").positive();
   add_sampling_arguments(parser, to.sampling, "0, the default: always the best token");
+  add_device(parser, to.device);
   parser.option("--batch", to.batch, "prompts at a time").positive();
   parser.option("--limit", to.limit, "rows at most").positive();
   parser.option("-o,--output", to.output, "text or json").one_of({"text", "json"});
@@ -133,6 +143,7 @@ void add_chat_arguments(ArgumentParser& parser, ChatArguments& to) {
   parser.option("--chat-template", to.chat_template,
                 "as training.chatTemplate; by default the model's own");
   parser.option("--max-new-tokens", to.max_new_tokens, "tokens per answer").positive();
+  add_device(parser, to.device);
   add_sampling_arguments(parser, to.sampling, "0: always the best token");
 }
 

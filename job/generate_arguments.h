@@ -37,14 +37,14 @@ Result<Sampling> resolve_sampling(const SamplingArguments& given, const nlohmann
                                   const std::string& where);
 
 struct GenerateArguments {
-  std::string model, data, prompt, chat_template = "auto", output = "text";
+  std::string model, data, prompt, chat_template = "auto", device = "auto", output = "text";
   bool raw = false;
   int64_t max_new_tokens = 64, batch = 64, limit = INT64_MAX;
   SamplingArguments sampling;
 };
 
 struct ChatArguments {
-  std::string model, system, chat_template = "auto";
+  std::string model, system, chat_template = "auto", device = "auto";
   int64_t max_new_tokens = 1024;
   SamplingArguments sampling;
 };

@@ -150,7 +150,7 @@ ARROWS = {
     "engine/train/state": ["common", "common/version", "common/files", "job", "job/layout", "job/plan", "engine/checkpoint",
                            "engine/comm", "engine/deepspeed", "engine/kernels", "engine/train/inputs", "engine/train/step",
                            "engine/weights", "engine/zero", "engine/zero/storage"],
-    "engine/train/answer": ["common", "common/files", "job", "job/layout", "engine/comm", "engine/data",
+    "engine/train/answer": ["common", "common/files", "job", "job/layout", "engine/comm", "engine/data", "engine/device",
                             "engine/data/tokenizer", "engine/memory", "engine/models/unit", "engine/train/inputs",
                             "engine/weights"],
     "engine/train": ["common", "common/files", "job", "job/dsconfig/keys", "job/plan", "engine/checkpoint", "engine/comm",

@@ -364,10 +364,11 @@ namespace {
 
 /// Mask [length, keys] bool: the keys from position `from` on that `run`'s tokens see; undefined:
 /// all.
-at::Tensor seen_by(const Run& run, int64_t from, int64_t window) {
+at::Tensor seen_by(const Run& run, int64_t from, int64_t window, at::Device place) {
   if (run.length == 1) return {};
-  const at::Tensor asks = at::arange(run.first, run.first + run.length).unsqueeze(1);
-  const at::Tensor keys = at::arange(from, run.first + run.length).unsqueeze(0);
+  const auto there = at::TensorOptions(place).dtype(at::kLong);
+  const at::Tensor asks = at::arange(run.first, run.first + run.length, there).unsqueeze(1);
+  const at::Tensor keys = at::arange(from, run.first + run.length, there).unsqueeze(0);
   const at::Tensor seen = keys.le(asks);
   return window > 0 ? seen.logical_and(keys.gt(asks - window)) : seen;
 }
@@ -390,7 +391,7 @@ at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const 
     if (whole) continue;
     const int64_t from = shape.window > 0 ? std::max<int64_t>(0, run.first + 1 - shape.window) : 0;
     const int64_t count = run.first + run.length - from;
-    const at::Tensor seen = seen_by(run, from, shape.window);
+    const at::Tensor seen = seen_by(run, from, shape.window, qkv.device());
     if (shape.cap > 0 || shape.sinks.defined()) {
       const int64_t times = shape.heads / shape.kv_heads;
       const at::Tensor keys = repeat_heads(cached(k_cache, from, count), times);

@@ -417,7 +417,7 @@ at::Tensor DeltaMixer::forward_cached(const zero::UnitParameters& p, const at::T
   const at::Tensor conv = at::cat(parts);
   at::Tensor out = at::empty({h.size(0), config_.value_size()}, h.options());
   for (const DeltaGroup& group : layout::delta_groups(lengths_of(rows))) {
-    const at::Tensor places = at::tensor(group.rows);
+    const at::Tensor places = device::upload(at::tensor(group.rows), h.device());
     const at::Tensor state = cache.values.index_select(0, places);
     for (const DeltaPiece& cut : group.pieces)
       forward_piece(all, conv, piece_of(group, cut, rows, history), weights,
@@ -428,16 +428,16 @@ at::Tensor DeltaMixer::forward_cached(const zero::UnitParameters& p, const at::T
 }
 
 LayerCache make_cache(const layout::ModelConfig& config, int64_t layer, int64_t rows,
-                      int64_t length) {
+                      int64_t length, at::Device place) {
   const layout::DeltaConfig& delta = config.delta;
   if (config.has_delta(layer))
-    return {at::zeros({rows, delta.kernel - 1, delta.conv_size()}),
-            at::zeros({rows, delta.value_heads, delta.key_dim, delta.value_dim})};
+    return {at::zeros({rows, delta.kernel - 1, delta.conv_size()}, place),
+            at::zeros({rows, delta.value_heads, delta.key_dim, delta.value_dim}, place)};
   if (config.has_conv(layer))
-    return {at::zeros({rows, config.conv.kernel - 1, config.hidden_size}), {}};
+    return {at::zeros({rows, config.conv.kernel - 1, config.hidden_size}, place), {}};
   const layout::ModelConfig of_layer = config.of_layer(layer);
   const auto empty = [&] {
-    return at::empty({rows, of_layer.num_kv_heads, length, of_layer.head_dim});
+    return at::empty({rows, of_layer.num_kv_heads, length, of_layer.head_dim}, place);
   };
   return {empty(), empty()};
 }

@@ -154,7 +154,7 @@ class Layer {
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config);
 
-/// A layer's cache for `rows` rows of up to `length` tokens, fp32 on the CPU: keys and values, each
+/// A layer's cache for `rows` rows of up to `length` tokens, fp32: keys and values, each
 /// [rows, kv_heads, length, D]. For the delta rule, for any length: the convolution's input of
 /// earlier tokens, [rows, kernel - 1, columns], and the states [rows, value heads, key elements,
 /// value elements]. For a short convolution: its input of earlier tokens, [rows, kernel - 1, H].
@@ -162,7 +162,7 @@ struct LayerCache {
   at::Tensor keys, values;
 };
 LayerCache make_cache(const layout::ModelConfig& config, int64_t layer, int64_t rows,
-                      int64_t length);
+                      int64_t length, at::Device place);
 
 // ---- head
 struct HeadResult {

@@ -4,7 +4,9 @@
 
 #include <cstdio>
 
+#include "engine/comm/single.h"
 #include "engine/memory/counting_allocator.h"
+#include "engine/train/inputs/accelerator.h"
 #include "engine/train/inputs/rank_env.h"
 #include "engine/weights/tensor_check.h"
 #include "engine/weights/weight_source.h"
@@ -39,18 +41,21 @@ Result<std::unique_ptr<AnsweringModel>> AnsweringModel::open(Files& files,
   return model;
 }
 
-Status AnsweringModel::load_weights() {
-  DSJ_TRY(collectives_, comm::make_collectives({}));
+Status AnsweringModel::load_weights(const std::string& device) {
+  TrainingArgs wanted;
+  if (device != "auto") wanted.device = device;
+  DSJ_TRY(const Place place, choose_place(wanted, 0));
+  collectives_ = comm::make_single(place.device);
   DSJ_TRY(const auto source, weights::WeightSource::open(files_, base_));
   if (!adapter_) {
-    generator_ = std::make_unique<Generator>(config_, *collectives_);
+    generator_ = std::make_unique<Generator>(config_, *collectives_, std::nullopt, place.device);
     return generator_->load(source);
   }
   DSJ_TRY(const auto adapter, weights::open_adapter_weights(files_, named_));
   DSJ_TRY(const auto lora, layout::resolve_lora(config_, weights::lora_of(*adapter_, adapter)));
   if (const auto tied = layout::tied_pair(config_, lora))
     DSJ_TRY_STATUS(weights::check_tied_copies(adapter, *tied));
-  generator_ = std::make_unique<Generator>(config_, *collectives_, lora);
+  generator_ = std::make_unique<Generator>(config_, *collectives_, lora, place.device);
   return generator_->load(source, &adapter);
 }
 

@@ -27,8 +27,8 @@ class AnsweringModel {
   static Result<std::unique_ptr<AnsweringModel>> open(Files& files, const std::string& directory,
                                                       const std::string& chat_template,
                                                       const char* verb);
-  /// Call it before the first use of generator().
-  Status load_weights();
+  /// Call it before the first use of generator(). `device`: auto, cpu or cuda.
+  Status load_weights(const std::string& device);
 
   const layout::ModelConfig& config() const { return config_; }
   /// The directory of the model itself, not of an adapter to it.

@@ -278,7 +278,7 @@ Result<bool> chat(const ChatArguments& arguments, Interrupts& interrupts) {
                  "%s: the model has no chat template: each line is asked alone, in Stanford's "
                  "alpaca prompt\n",
                  kName);
-  DSJ_TRY_STATUS(model->load_weights());
+  DSJ_TRY_STATUS(model->load_weights(arguments.device));
   if (isatty(STDIN_FILENO)) std::fprintf(stderr, "/help lists commands, Ctrl-D ends\n");
   return Chat(*model, arguments, sampling, interrupts).talk();
 }

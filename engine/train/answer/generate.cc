@@ -142,7 +142,7 @@ Status generate(const Options& options) {
   DSJ_TRY(auto prompts, read_prompts(files, options, model->asker()));
   for (size_t i = 0; i < prompts.size(); ++i)
     DSJ_TRY_STATUS(model->fits(prompts[i].question.ids, "prompt " + std::to_string(i)));
-  DSJ_TRY_STATUS(model->load_weights());
+  DSJ_TRY_STATUS(model->load_weights(options.device));
   const Sampling sampling = resolve_sampling(options.sampling);
   const data::Tokenizer& tokenizer = model->tokenizer();
   for (const auto& members :

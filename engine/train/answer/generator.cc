@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "engine/device/device.h"
 #include "engine/weights/tensor_check.h"
 
 namespace dsj::train {
@@ -28,11 +29,12 @@ std::span<const float> row_of(const at::Tensor& logits, size_t row) {
 }  // namespace
 
 Generator::Generator(const layout::ModelConfig& model, comm::Collectives& collectives,
-                     const std::optional<LoraArgs>& lora)
+                     const std::optional<LoraArgs>& lora, at::Device place)
     : model_(model),
-      state_(model, config_, at::kCPU, collectives, lora),
+      place_(place),
+      state_(model, config_, place, collectives, lora),
       layer_(models::make_layer(model)),
-      ropes_(model, at::kFloat) {}
+      ropes_(model, at::TensorOptions(place).dtype(at::kFloat)) {}
 
 Status Generator::load(const weights::WeightSource& source, const weights::WeightSource* adapter) {
   DSJ_TRY_STATUS(weights::check_tied_head(source, model_, 0, 1));
@@ -51,7 +53,7 @@ bool Generator::takes_one_length(const layout::ModelConfig& model) {
 Generator::Cache Generator::make_cache(int64_t rows, int64_t length) const {
   Cache cache;
   for (int64_t i = 0; i < model_.num_layers; ++i)
-    cache.push_back(model_.key_layer(i) == i ? models::make_cache(model_, i, rows, length)
+    cache.push_back(model_.key_layer(i) == i ? models::make_cache(model_, i, rows, length, place_)
                                              : cache[static_cast<size_t>(model_.key_layer(i))]);
   return cache;
 }
@@ -70,7 +72,8 @@ void Generator::reserve(int64_t length, int64_t kept) {
   }
 }
 
-at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows, Cache& cache) {
+at::Tensor Generator::next(const at::Tensor& here, const models::RowBounds& rows, Cache& cache) {
+  const at::Tensor ids = device::upload(here, place_);
   at::Tensor x = models::embedding_forward(state_.unit(0), model_, ids, {.rows = &rows});
   const int head = static_cast<int>(model_.num_layers) + 1;
   models::Carried carried;
@@ -83,8 +86,9 @@ at::Tensor Generator::next(const at::Tensor& ids, const models::RowBounds& rows,
   }
   std::vector<int64_t> last;  // last token of each row
   for (int64_t row = 0; row < rows.rows(); ++row) last.push_back(rows.starts()[row + 1] - 1);
-  return models::head_logits(state_.unit(head), model_, x.index_select(0, at::tensor(last)))
-      .to(at::kFloat)
+  const at::Tensor picked = x.index_select(0, device::upload(at::tensor(last), place_));
+  return models::head_logits(state_.unit(head), model_, picked)
+      .to(at::kCPU, at::kFloat)
       .contiguous();
 }
 
@@ -108,7 +112,7 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
   std::vector<std::vector<int32_t>> out(count);
   std::vector<bool> done(count, fresh == 0);
   at::Tensor tokens = at::tensor(ids);
-  models::RowBounds rows(lengths, at::kCPU);
+  models::RowBounds rows(lengths, place_);
   while (std::ranges::count(done, false) > 0) {
     const at::Tensor logits = next(tokens, rows, cache);
     // A finished row still takes part; its output is ignored.
@@ -126,7 +130,7 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
       firsts.push_back(length - 1);
     }
     tokens = at::tensor(chosen);
-    rows = models::RowBounds(std::vector<int64_t>(count, 1), at::kCPU, firsts);
+    rows = models::RowBounds(std::vector<int64_t>(count, 1), place_, firsts);
   }
   return out;
 }
@@ -148,7 +152,7 @@ std::vector<int32_t> Generator::go_on(const std::vector<int32_t>& prompt, int64_
   while (std::ssize(out) < fresh) {
     const std::vector<int64_t> lengths{std::ssize(given)}, firsts{std::ssize(known_)};
     const at::Tensor logits = next(at::tensor(given).to(at::kLong),
-                                   models::RowBounds(lengths, at::kCPU, firsts), conversation_);
+                                   models::RowBounds(lengths, place_, firsts), conversation_);
     known_.insert(known_.end(), given.begin(), given.end());
     const int32_t id = choose(0, row_of(logits, 0), out);
     if (is_one_of(id, stops)) break;

@@ -1,6 +1,6 @@
-// Completes token ids with a key-value cache: the whole model on one rank, in fp32. For `dsj-train
-// generate`, `dsj-train chat` and tests. Prompts of different lengths are concatenated without
-// padding. Not supported: 16-bit inference.
+// Completes token ids with a key-value cache: the whole model on one rank and device, in fp32. For
+// `dsj-train generate`, `dsj-train chat` and tests. Prompts of different lengths are concatenated
+// without padding. Not supported: 16-bit inference.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Generator {
  public:
   /// `collectives` must have world size 1. Both references must outlive it.
   Generator(const layout::ModelConfig& model, comm::Collectives& collectives,
-            const std::optional<LoraArgs>& lora = {});
+            const std::optional<LoraArgs>& lora = {}, at::Device place = at::kCPU);
 
   /// `adapter`: LoRA weights in PEFT's layout, with LoRA only. Errors: see ModelState::load.
   Status load(const weights::WeightSource& source, const weights::WeightSource* adapter = nullptr);
@@ -53,10 +53,12 @@ class Generator {
   Cache make_cache(int64_t rows, int64_t length) const;
   /// Grows the conversation's cache to `length` tokens and keeps the first `kept`.
   void reserve(int64_t length, int64_t kept);
-  /// From ids [N] of `rows` to the logits of each row's next token [rows, vocabulary], fp32.
+  /// From ids [N] of `rows` to the logits of each row's next token [rows, vocabulary], fp32. Both
+  /// tensors are on the host.
   at::Tensor next(const at::Tensor& ids, const models::RowBounds& rows, Cache& cache);
 
   const layout::ModelConfig& model_;
+  const at::Device place_;
   const dsconfig::ResolvedConfig config_;  ///< stage 0, fp32
   zero::ModelState state_;
   const std::unique_ptr<const models::Layer> layer_;

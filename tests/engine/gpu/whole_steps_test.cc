@@ -1,4 +1,4 @@
-// Whole steps on a GPU against the CPU's: every fixture of a model type, in fp32 and bf16, and each way to update a model.
+// Whole steps on a GPU against the CPU's, and answers: every fixture of a model type, and each way to update a model.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include "common/files/posix_files.h"
 #include "engine/comm/single.h"
 #include "engine/device/device.h"
+#include "engine/train/answer/generator.h"
 #include "engine/train/step/step.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/model_state.h"
@@ -151,6 +152,22 @@ TEST_P(EveryModel, HasTheCpusStepsInBf16) {
                    .model = GetParam(),
                    .config = config_of(3, Precision::Bf16),
                    .bound = 2e-2});
+}
+std::vector<std::vector<int32_t>> answers(const std::string& folder, at::Device place) {
+  const c10::AutoGradMode no_autograd(false);
+  const auto model = layout::read_model_config(folder).value();
+  const auto group = comm::make_single(place);
+  train::Generator generator(model, *group, std::nullopt, place);
+  PosixFiles files;
+  const auto source = weights::WeightSource::open(files, folder);
+  if (const auto loaded = generator.load(*source); !loaded)
+    throw std::runtime_error(loaded.error().to_string());
+  const std::vector<std::vector<int32_t>> prompts{{5, 9, 40}, {7, 7, 7}};
+  return generator.complete(prompts, 5, {});
+}
+TEST_P(EveryModel, AnswersAsTheCpuDoes) {
+  const std::string folder = source_dir() + "/tests/fixtures/" + GetParam();
+  EXPECT_EQ(answers(folder, *gpu().place), answers(folder, at::kCPU));
 }
 INSTANTIATE_TEST_SUITE_P(Fixtures, EveryModel, testing::ValuesIn(fixtures()),
                          [](const auto& info) { return as_case(info.param); });

@@ -204,7 +204,7 @@ TEST(DeltaMixer, GoesOnFromItsCache) {
                const RowBounds rows(lengths, at::kCPU);
                const at::Tensor h = at::randn({rows.tokens(), model.hidden_size});
                const at::Tensor whole = mixer.forward(p, h, rows, {}, nullptr);
-               const LayerCache cache = make_cache(model, 0, 2, 100);
+               const LayerCache cache = make_cache(model, 0, 2, 100, at::kCPU);
                cache.keys.fill_(5), cache.values.fill_(5);  // of another conversation
                std::vector<int64_t> done = {0, 0};
                const auto take = [&](std::vector<int64_t> counts) {

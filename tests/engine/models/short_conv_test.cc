@@ -142,7 +142,7 @@ TEST(ShortConv, GoesOnFromItsCache) {
                 const at::Tensor h = at::randn({rows.tokens(), model.hidden_size});
                 at::Tensor products;
                 const at::Tensor whole = conv.forward(p, h, rows, {}, products);
-                const LayerCache cache = make_cache(model, 0, 2, 100);
+                const LayerCache cache = make_cache(model, 0, 2, 100, at::kCPU);
                 cache.keys.fill_(5);  // of another conversation
                 std::vector<int64_t> done = {0, 0};
                 const auto take = [&](const std::vector<int64_t>& counts) {

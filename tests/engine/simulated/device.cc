@@ -380,6 +380,23 @@ void run_waited_for(LateQueues& queues, const c10::OperatorHandle& op, torch::ji
   }
 }
 
+/// As CUDA's operations do, refuses tensors of two devices; only numbers may be on the host.
+void check_one_device(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  bool here = false, there = false;
+  const auto look = [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    there = there || tensor.device().type() == kKind;
+    here = here || (tensor.is_cpu() && tensor.dim() > 0);
+  };
+  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) look(stack[i].toTensor());
+    if (stack[i].isTensorList())
+      for (const at::Tensor& tensor : stack[i].toTensorVector()) look(tensor);
+  }
+  TORCH_CHECK(!(here && there), toString(op.operator_name()), ": tensors of two devices");
+}
+
 /// An operation of libtorch on a late device: results are made now, filled when its turn comes.
 void run_late(LateQueues& queues, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (shape_in_values(op)) return run_waited_for(queues, op, stack);
@@ -417,6 +434,7 @@ void run_late(LateQueues& queues, const c10::OperatorHandle& op, torch::jit::Sta
 
 /// Every other operation: on the CPU, with the same memory.
 void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  check_one_device(op, *stack);
   if (LateQueues* const queues = queues_here()) return run_late(*queues, op, stack);
   const size_t count = op.schema().arguments().size();
   std::vector<at::Tensor> inputs;
