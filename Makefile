@@ -40,10 +40,11 @@ run: programs
 	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" $(BUILD)/bin/dsj quickstart out/quickstart $(addprefix --seed ,$(QUICKSTART_SEED))
 # For users (docs/install.md): `dist` makes a wheel, a tarball, images, the chart and SHA256SUMS; `install` copies the programs.
 PREFIX ?= /usr/local
+dist-programs: export DSJ_SETUP_CUDA ?= 1
 dist-programs: setup
 	@scripts/phase.sh build "5 to 7 min on two cores, later only what has changed" \
 	  "compiles the programs that users install, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) \
-	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist dsj_columns dsj_columns-dist dsj-operator
+	  -- $(PROGRAMS) dsj-make-model $(PROGRAMS:%=%-dist) dsj-make-model-dist dsj_columns dsj_columns-dist dsj_cuda-dist dsj-operator
 dist: dist-programs
 	@scripts/dist.py all $(BUILD) dist
 	@scripts/dist_images.py $(BUILD) dist

@@ -17,6 +17,7 @@
 #include "common/format.h"
 #include "common/grouped.h"
 #include "common/host.h"
+#include "common/terminal.h"
 #include "engine/data/row_sizes.h"
 #include "engine/rows/job_rows.h"
 #include "job/layout/trained_model.h"
@@ -234,7 +235,7 @@ Result<int> show(const DataOptions& options) {
   if (options.tokens)
     print_tokens(open, row);
   else
-    print_stretches(open, row, isatty(STDOUT_FILENO) == 1);
+    print_stretches(open, row, draws_over(STDOUT_FILENO));
   print_lengths(lengths, open.longest);
   return 0;
 }

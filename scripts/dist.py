@@ -35,6 +35,7 @@ SOURCE = os.path.dirname(HERE)
 FOLDER = "lib/deepspeedjob"
 PROGRAMS = ("dsj", "dsj-agent", "dsj-train", "dsj-make-model", "dsj-make-quickstart")
 PLUGIN = "libdsj_columns.so"  # reads Parquet and Arrow files; exists if the build had Arrow
+GPU = "libdsj_cuda.so"  # trains on GPUs with the libraries that pip installs; exists if the build had CUDA's compiler
 NAMES_ITS_FUNCTIONS = {"dsj-train"}  # `dsj debug --stacks` needs its symbols
 COMPLETIONS = {"bash": "share/bash-completion/completions/dsj", "zsh": "share/zsh/site-functions/_dsj",
                "fish": "share/fish/vendor_completions.d/dsj.fish"}
@@ -181,6 +182,15 @@ def add_plugin(stage):
                 stage.write(f"share/doc/deepspeedjob/licenses/pyarrow/{license_name}", file.read())
 
 
+def add_gpu(stage):
+    built = os.path.join(stage.build, "dist/bin", GPU)
+    if not os.path.exists(built):
+        print(f"dist: {GPU} is not built (DSJ_SETUP_CUDA=1 scripts/setup.sh fetches CUDA's compiler): the wheel trains on CPUs",
+              file=sys.stderr)
+        return
+    run("strip", "--strip-all", "-o", stage.path(f"{FOLDER}/bin/{GPU}"), built)
+
+
 def add_libraries(stage, with_torch):
     """Adds the libraries that a manylinux system may lack, each under its soname."""
     for program in PROGRAMS:
@@ -240,6 +250,8 @@ def staged(build, target, with_torch):
         add_programs(stage)
         add_libraries(stage, with_torch)
         add_plugin(stage)
+        if not with_torch:  # else CUDA's half of libtorch would be missing
+            add_gpu(stage)
         add_shared(stage)
         add_sbom(stage, target)
         yield stage

@@ -49,10 +49,10 @@ struct GivenLimits {
   std::optional<int64_t> device_memory;  ///< --device-memory, per rank's accelerator
 };
 
-/// A rank's device memory is the given one, else, unless the job trains on the CPU, that of this
-/// machine's GPUs. A worker's memory is the given limit, else its container's limit in spec.workers.template,
-/// else that of this container or machine. The latter, and the limits of disks, apply only
-/// without a template, because the workers then run here.
+/// A rank's device memory is the given one, else that of this machine's GPUs, unless the job trains
+/// on the CPU. A worker's memory is the given limit, else its container's limit in
+/// spec.workers.template, else that of this container or machine. This machine's limits, and those
+/// of disks, apply only without a template, because the workers then run here.
 plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
                        const GivenLimits& given, const Machine& machine);
 

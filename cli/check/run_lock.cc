@@ -66,6 +66,11 @@ Result<OutputLock> OutputLock::take(const std::string& output_dir, int node) {
   for (const auto& directory : {output_dir, output_dir + "/" + contract::kCheckpointsDir,
                                 output_dir + "/" + contract::kLogsDir, run_directory(output_dir)}) {
     fs::create_directories(directory, problem);
+    std::error_code unknown;
+    if (problem && fs::is_symlink(directory, unknown) && !fs::exists(directory, unknown))
+      return bad_input("is a link to " + fs::read_symlink(directory, unknown).string() +
+                           ", which does not exist",
+                       directory, "make that directory, or name another one");
     if (problem) {
       return fail(ErrorKind::Environment, "cannot make the directory: " + problem.message(),
                   directory);

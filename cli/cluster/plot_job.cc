@@ -14,6 +14,7 @@
 #include "cli/result_format.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
+#include "common/terminal.h"
 #include "job/report/field_value.h"
 #include "job/report/step_line.h"
 
@@ -131,7 +132,7 @@ class PlotJob {
       std::fputs(document_text({{"page", page}, {"runs", {to_json(run)}}}).c_str(), stdout);
       return 0;
     }
-    if (options_.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
+    if (options_.watch && draws_over(STDOUT_FILENO)) std::fputs("\x1b[H\x1b[2J", stdout);
     const std::string total = word(job, std::string("status.training.") +
                                             report::status_name<&report::Resolved::total_steps>());
     std::printf(

@@ -206,9 +206,12 @@ Result<LaunchLine> take_line_apart(const std::vector<std::string>& words, Launch
   for (size_t i = 0; i + 1 < first; ++i)
     if (const size_t equals = words[i].find('='); equals != std::string::npos)
       environment[words[i].substr(0, equals)] = words[i].substr(equals + 1);
-  if (launcher == Launcher::Trl) return take_trl_apart(words, first, origin);
-  if (launcher == Launcher::Swift) return take_swift_apart(words, first, environment);
-  return take_apart(words, first, launcher, origin);
+  auto line = launcher == Launcher::Trl     ? take_trl_apart(words, first, origin)
+              : launcher == Launcher::Swift ? take_swift_apart(words, first, environment)
+                                            : take_apart(words, first, launcher, origin);
+  const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
+  if (line && visible != environment.end()) line->visible_devices = visible->second;
+  return line;
 }
 
 }  // namespace dsj::jobimport

@@ -24,6 +24,7 @@ struct LaunchLine {
   std::string script;
   std::vector<std::string> arguments;  ///< the script's
   std::vector<std::string> unknown;    ///< variables in positions of options
+  std::string visible_devices;         ///< CUDA_VISIBLE_DEVICES; empty if it is not set
 };
 
 /// The index of the launcher's word in a command; -1 if it is another command. For `python -m

@@ -81,6 +81,7 @@ class LineImport {
       imported_.not_carried.push_back("the launcher's --" + name +
                                       (value.empty() ? "" : " " + value) +
                                       ": the agent does this itself");
+    leave_devices_open(line_.visible_devices);
     for (const std::string& variable : line_.unknown)
       imported_.left_open.push_back("the launcher's " + variable +
                                     ": its options are not known here");
@@ -99,6 +100,28 @@ class LineImport {
   bool asks_for_config() const {
     return std::ranges::any_of(imported_.missing,
                                [](const Missing& one) { return one.path == kConfigFile; });
+  }
+  /// The number of GPUs that CUDA_VISIBLE_DEVICES leaves; nullopt if the line does not say.
+  std::optional<int> visible() const {
+    const std::string& all = line_.visible_devices;
+    if (all.empty() || all == "-1" || all.find('$') != std::string::npos) return std::nullopt;
+    return static_cast<int>(std::ranges::count(all, ',')) + 1;
+  }
+  /// A rank has the GPU of its own number among those that its process sees.
+  void leave_devices_open(const std::string& devices) {
+    std::string in_order;
+    for (int64_t i = 0; i <= std::ranges::count(devices, ','); ++i)
+      in_order += (i == 0 ? "" : ",") + std::to_string(i);
+    if (!devices.empty() && devices != in_order)
+      imported_.left_open.push_back("GPUs " + devices + ": CUDA_VISIBLE_DEVICES=" + devices +
+                                    " before `dsj run` gives them to the ranks, in this order");
+  }
+  /// One rank per GPU of the machine: their number, if the line says it.
+  void one_per_device(const std::string& why) {
+    if (const auto devices = visible())
+      workers_["slotsPerWorker"] = *devices;
+    else
+      leave_open("slotsPerWorker", why);
   }
   /// Sets a number that only a run knows to 1, and asks the user for it.
   void leave_open(const std::string& field, const std::string& why) {
@@ -292,6 +315,8 @@ class LineImport {
     const std::string ranks = option("nproc_per_node").value_or("1");
     if (const auto count = whole(ranks))
       workers_["slotsPerWorker"] = *count;
+    else if (ranks == "gpu" || ranks == "auto")
+      one_per_device("--nproc_per_node " + ranks + " is not a number");
     else
       leave_open("slotsPerWorker", "--nproc_per_node " + ranks + " is not a number");
     if (const auto restarts = option("max_restarts")) {
@@ -334,7 +359,7 @@ class LineImport {
                                               " processes are not a multiple of " +
                                               std::to_string(machines) + " machines");
     else
-      leave_open("slotsPerWorker", "without num_processes it is the machine's devices");
+      one_per_device("without num_processes it is the machine's devices");
     if (const auto restarts = json_whole(settings_, "max_restarts");
         restarts && *restarts >= 0 && *restarts <= 65'536)
       restarts_ = restarts;
@@ -394,6 +419,7 @@ class LineImport {
       DSJ_TRY(hosts, parse_hostfile(text, *path));
     } else if (!include.empty() && include.find('@') == std::string::npos && exclude.empty()) {
       DSJ_TRY(hosts, one_host(include));
+      if (!hosts.empty()) line_.visible_devices = include.substr(include.find(':') + 1);
     }
     if (hosts.empty()) {  // this machine with all its devices, unless a number is given
       if (!exclude.empty())
@@ -401,6 +427,8 @@ class LineImport {
                          imported_.origin, "give --num_gpus");
       if (ranks > 0)
         workers_["slotsPerWorker"] = ranks;
+      else if (!ranks_text && include.empty() && nodes <= 1)
+        one_per_device("without --num_gpus or a hostfile it is the machine's devices");
       else
         leave_open("slotsPerWorker",
                    ranks_text ? "--num_gpus " + *ranks_text + " is not a number"

@@ -40,6 +40,14 @@ class RecipeImport {
     if (json_flag(document_, "do_predict") && !json_flag(document_, "do_train"))
       return bad_input("it answers questions (do_predict) and does not train", imported_.origin,
                        "dsj generate answers the questions of a data file");
+    if (!json_flag(document_, "do_train") && !says("dataset") && !says("stage")) {
+      if (says("export_dir"))
+        return bad_input("it exports a model (export_dir) and does not train", imported_.origin,
+                         "dsj merge --base MODEL --adapter ADAPTER --output DIR");
+      if (says("infer_backend"))
+        return bad_input("it answers questions (infer_backend) and does not train",
+                         imported_.origin, "dsj chat MODEL, or dsj generate");
+    }
     const json& dataset = json_child(document_, "dataset");
     const std::string datasets = is_empty(dataset) ? "" : argument_word(dataset);
     const bool adapters = !says("finetuning_type") || document_["finetuning_type"] == "lora";
@@ -587,7 +595,8 @@ std::optional<std::string> recipe_kind(const json& document) {
   if (!document.is_object() || document.contains("kind")) return std::nullopt;
   const auto has = [&](const char* key) { return document.contains(key); };
   if (has("base_model") && (has("datasets") || has("micro_batch_size"))) return "axolotl";
-  if (has("model_name_or_path") && (has("finetuning_type") || has("stage") || has("dataset")))
+  if (has("model_name_or_path") && (has("finetuning_type") || has("stage") || has("dataset") ||
+                                    has("export_dir") || has("infer_backend")))
     return "llamafactory";
   return std::nullopt;
 }

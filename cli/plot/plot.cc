@@ -15,6 +15,7 @@
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "common/json.h"
+#include "common/terminal.h"
 
 namespace dsj::cli {
 namespace {
@@ -86,7 +87,7 @@ Result<bool> draw(const PlotOptions& options) {
         stdout);
     return over;
   }
-  if (options.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
+  if (options.watch && draws_over(STDOUT_FILENO)) std::fputs("\x1b[H\x1b[2J", stdout);
   std::printf("%s%s%s\n", text.c_str(), written ? "page: " : "no page: ",
               written ? page.c_str() : written.error().to_string().c_str());
   if (!written) std::puts("--page FILE names another place for it");

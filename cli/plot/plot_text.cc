@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/format.h"
+#include "common/terminal.h"
 
 namespace dsj::cli {
 namespace {
@@ -142,8 +143,7 @@ std::string charts_text(const std::vector<Curve>& curves, TextChart chart, int l
 }
 
 Terminal terminal() {
-  const char* type = std::getenv("TERM");
-  Terminal found{.ascii = type && std::string_view(type) == "dumb"};
+  Terminal found{.ascii = is_dumb_terminal()};
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     found.columns = size.ws_col;

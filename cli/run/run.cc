@@ -24,6 +24,7 @@
 #include "common/json.h"
 #include "common/random_hex.h"
 #include "common/startup_trace.h"
+#include "common/terminal.h"
 #include "engine/checkpoint/retention.h"
 #include "engine/weights/output_place.h"
 #include "job/argument_table.h"
@@ -347,11 +348,11 @@ Result<int> lead(Files& files, SupervisorOptions options, const Job& job, const 
   startup::recorder().stage_ends("checks");
   std::signal(SIGPIPE, SIG_IGN);  // the supervisor notices, and the ranks save a step
   const SystemRunClock clock;
-  const Result<int> code = Supervisor(std::move(options), {.agents = agents,
-                                                           .files = files,
-                                                           .clock = clock,
-                                                           .terminal = isatty(STDOUT_FILENO) == 1})
-                               .run();
+  const Result<int> code =
+      Supervisor(
+          std::move(options),
+          {.agents = agents, .files = files, .clock = clock, .terminal = draws_over(STDOUT_FILENO)})
+          .run();
   if (nodes.several()) fs::remove(config_file, ignored);  // no node may join a run that has ended
   return code;
 }

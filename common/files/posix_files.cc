@@ -148,6 +148,10 @@ EntryKind kind_of(const struct stat& info) {
 }  // namespace
 
 Result<std::unique_ptr<ReadFile>> PosixFiles::open_read(const std::string& path) {
+  // Opening a pipe would wait for its writer, and it has no positions.
+  if (struct stat before;
+      ::stat(path.c_str(), &before) == 0 && (S_ISFIFO(before.st_mode) || S_ISSOCK(before.st_mode)))
+    return bad_input("is a pipe, a file is expected", path, "write what it gives to a file first");
   Descriptor descriptor(open_retrying(path.c_str(), O_RDONLY));
   if (descriptor.get() < 0) return errno_error("opening for reading", path);
   struct stat info;

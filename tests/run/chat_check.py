@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report, expect  # noqa: E402
@@ -95,6 +96,17 @@ class Check:
                          "-o", "json", said=said) for batch in ("1", "3")]
         expect(both[0] == both[1], f"the batch changes what is drawn: {both}")
 
+    def reads_a_pipe(self):
+        """As of `--data <(command)`, which can be read once only."""
+        rows = "".join(json.dumps({"messages": [{"role": "user", "content": text}]}) + "\n" for text in ("one", "two"))
+        pipe = os.path.join(self.room, "pipe")
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=lambda: open(pipe, "w", encoding="utf-8").write(rows), daemon=True)
+        writer.start()
+        words = ("--max-new-tokens", TOKENS, "-o", "json")
+        piped = self.run("dsj", "generate", "--model", self.model, "--data", pipe, *words)
+        expect(piped == self.run("dsj", "generate", "--model", self.model, "--data", "-", *words, said=rows), piped)
+
     def follows_the_models_own_settings(self):
         greedy, = self.chat(["one"])
         own = os.path.join(self.room, "own")
@@ -173,7 +185,7 @@ def main():
     report = Report("Chat", sys.argv[2])
     with tempfile.TemporaryDirectory(prefix="dsj-chat-") as room:
         check = Check(os.path.abspath(sys.argv[1]), room)
-        for case in (check.answers_as_generate_does, check.forgets, check.without_a_template, check.samples, check.follows_the_models_own_settings,
+        for case in (check.answers_as_generate_does, check.forgets, check.without_a_template, check.samples, check.reads_a_pipe, check.follows_the_models_own_settings,
                      check.ctrl_c, check.a_named_template_is_the_exported_models, check.closed_and_full_streams, check.bad_words):
             report.run(case.__name__, case)
     return report.write()

@@ -29,8 +29,9 @@ DISTRIBUTIONS = {
     "Ubuntu 24.04": ((2, 39), {"GLIBCXX": (3, 4, 33), "CXXABI": (1, 3, 15), "GCC": (14, 0, 0)}),
     "Debian 13": ((2, 41), {"GLIBCXX": (3, 4, 33), "CXXABI": (1, 3, 15), "GCC": (14, 0, 0)}),
 }
+RPATH = "$ORIGIN/../lib:$ORIGIN/../torch/lib:$ORIGIN/../../torch/lib"
 # Of other wheels, which torch's wheel is or requires.
-WITH_TORCH = re.compile(r"lib(torch|c10|gomp|cudart|cupti)[a-z_]*\.so")
+WITH_TORCH = re.compile(r"lib(torch|c10|gomp|cudart|cupti|nccl)[a-z_]*\.so")
 TINY = {"DSJ_QUICKSTART_SIZE": "tiny"}
 
 
@@ -93,7 +94,17 @@ class Check:
         for name in dist.PROGRAMS:
             rpath = re.findall(r"R(?:UN)?PATH\).*\[(.*)\]", run("readelf", "-dW", os.path.join(self.inside("unpacked"),
                                                                                            "deepspeedjob/bin", name)))
-            expect(rpath == ["$ORIGIN/../lib:$ORIGIN/../torch/lib:$ORIGIN/../../torch/lib"], f"{name}: {rpath}")
+            expect(rpath == [RPATH], f"{name}: {rpath}")
+
+    def gpu_half(self):
+        """It finds libtorch's other half, NCCL and CUDA where pip installs them."""
+        half = os.path.join(self.inside("unpacked"), "deepspeedjob/bin", dist.GPU)
+        if not os.path.exists(os.path.join(self.build, "dist/bin", dist.GPU)):
+            expect(not os.path.exists(half), half)
+            raise Skip(f"{dist.GPU} is not built (without CUDA's compiler): NOT RUN")
+        rpath = re.findall(r"R(?:UN)?PATH\).*\[(.*)\]", run("readelf", "-dW", half))
+        expect(rpath == [RPATH + ":$ORIGIN/../../nvidia/nccl/lib:$ORIGIN/../../nvidia/cu13/lib"], rpath)
+        print(f"result: {dist.GPU}: {os.path.getsize(half) / 1e6:.1f} MB in the wheel", flush=True)
 
     def elf_files(self):
         """The programs and libraries of the wheel."""
@@ -263,6 +274,7 @@ def main():
         report.run("SameBytesTwice", check.same_bytes)
         if check.wheel:
             report.run("Contents", check.contents)
+            report.run("GpuHalf", check.gpu_half)
             report.run("Libraries", check.libraries)
             report.run("Tag", check.tag)
             if "--full" in sys.argv:

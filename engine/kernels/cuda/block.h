@@ -1,5 +1,6 @@
-// Sums over a block of threads, or groups of it. Every thread of the block must call them and gets the result. The
-// order of additions depends only on the number of threads, so results are reproducible.
+// Sums over a block of threads, or over groups of it. Every thread of the block must call them and
+// gets the result. The order of additions depends only on the number of threads, so results are
+// reproducible.
 #pragma once
 
 #include "engine/kernels/cuda/gpu.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -19,6 +21,8 @@ namespace dsj::train {
 namespace {
 
 using nlohmann::json;
+
+namespace fs = std::filesystem;
 
 using Options = GenerateArguments;
 
@@ -102,9 +106,15 @@ Result<std::vector<Prompt>> of_rows(const std::vector<json>& rows, const std::st
 /// Reads the prompts of --prompt, --data, or standard input, which contains rows if it begins as
 /// JSON.
 Result<std::vector<Prompt>> read_prompts(Files& files, const Options& options, data::Asker& asker) {
-  constexpr char kStandardInput[] = "standard input";
+  constexpr char kStandardInput[] = "standard input", kPipe[] = "the pipe";
   if (!options.prompt.empty() && options.prompt != "-")
     return of_text(options.prompt, asker, options.raw);
+  if (std::error_code unknown; fs::is_fifo(options.data, unknown)) {  // data <(command)
+    std::ifstream pipe(options.data);
+    const std::string text{std::istreambuf_iterator<char>(pipe), std::istreambuf_iterator<char>()};
+    DSJ_TRY(const auto rows, data::rows_of(text, kPipe, options.limit));
+    return of_rows(rows, kPipe, asker);
+  }
   if (!options.data.empty() && options.data != "-") {
     DSJ_TRY(const auto rows, data::read_rows(files, options.data, options.limit));
     return of_rows(rows, options.data, asker);

@@ -244,7 +244,8 @@ std::vector<Key> zero_keys() {
       {.path = zero + "zenflow",
        .type = Section,
        .state = Unsupported,
-       .reason = "ZenFlow is not built in this version",
+       .reason = "it updates most weights from gradients of earlier steps, and is not built "
+                 "(docs/decisions.md)",
        .gate = Gate::Presence,
        .open = true,
        .stages = "1, 2"},

@@ -36,6 +36,17 @@ TEST_F(RunLockTest, ASecondRunIsRefused) {
   EXPECT_TRUE(OutputLock::take(out_));
 }
 
+TEST_F(RunLockTest, ALinkToNowhereIsNamed) {
+  fs::create_directories(out_);
+  fs::create_symlink(out_ / "gone", out_ / "link");
+  const auto refused = OutputLock::take(out_ / "link");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::BadInput);
+  EXPECT_NE(refused.error().message.find("is a link to " + (out_ / "gone").string()),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST_F(RunLockTest, ARunningStatusWithoutAHolderWasKilled) {
   EXPECT_FALSE(was_killed(out_, running_)) << "a cluster's run has no lock here";
   {

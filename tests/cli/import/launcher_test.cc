@@ -527,6 +527,39 @@ TEST(Launcher, AHostileScriptIsRefusedNotFollowed) {
     (void)read_script(text, "run.sh");  // terminates, within its limits
 }
 
+/// DeepSpeed's launcher starts a rank for each GPU that CUDA_VISIBLE_DEVICES leaves, torchrun's gpu and accelerate too.
+TEST(Launcher, TheDevicesThatALineNames) {
+  struct Line {
+    std::string words;
+    Launcher launcher;
+    int slots;
+    std::string open;  ///< the GPUs that the user has to give to the ranks
+  };
+  const std::string rest = " train.py --deepspeed ds.json --model_name_or_path m --data_path d";
+  for (const Line& line : {
+           Line{"CUDA_VISIBLE_DEVICES=1,3 deepspeed", Launcher::DeepSpeed, 2, "1,3"},
+           Line{"export CUDA_VISIBLE_DEVICES=0,1,2,3\ndeepspeed", Launcher::DeepSpeed, 4, ""},
+           Line{"CUDA_VISIBLE_DEVICES=$GPUS deepspeed", Launcher::DeepSpeed, 1, "$GPUS"},
+           Line{"CUDA_VISIBLE_DEVICES=0,1,2 deepspeed --num_gpus 2", Launcher::DeepSpeed, 2, ""},
+           Line{"deepspeed --include localhost:1,2", Launcher::DeepSpeed, 2, "1,2"},
+           Line{"deepspeed --include localhost:0,1", Launcher::DeepSpeed, 2, ""},
+           Line{"CUDA_VISIBLE_DEVICES=2 torchrun --nproc_per_node 1", Launcher::Torchrun, 1, "2"},
+           Line{"CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=gpu", Launcher::Torchrun, 2,
+                ""},
+           Line{"CUDA_VISIBLE_DEVICES=4,5,6 accelerate launch", Launcher::Accelerate, 3, "4,5,6"},
+       }) {
+    SCOPED_TRACE(line.words);
+    Folder folder;
+    const auto script = read_script(line.words + rest, "run.sh");
+    ASSERT_TRUE(script);
+    const auto imported = import_script(folder.files, *script, line.launcher, "run.sh");
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    EXPECT_EQ(imported->manifest["spec"]["workers"]["slotsPerWorker"], line.slots);
+    EXPECT_EQ(any_contains(imported->left_open, "GPUs " + line.open + ": CUDA_VISIBLE_DEVICES="),
+              !line.open.empty());
+  }
+}
+
 TEST(Launcher, DeepSpeedTakesItsWorkersFromHostsAndFilters) {
   Folder folder;
   folder.add("hosts", "# two\nw0 slots=4\n\nw1 slots=4  # the second\n");

@@ -167,6 +167,19 @@ TEST(RecipeTest, AFileThatPredictsIsNotTrained) {
   EXPECT_TRUE(any_contains(both->left_open, "pure_bf16"));
 }
 
+/// Its examples of merging and of inference.
+TEST(RecipeTest, AFileThatDoesNotTrainNamesTheVerb) {
+  const std::string file = "model_name_or_path: ./m\nadapter_name_or_path: ./a\ntemplate: qwen3\n";
+  for (const auto& [more, verb] :
+       {std::pair{"export_dir: o\nexport_size: 5\nexport_device: cpu\n", "dsj merge"},
+        {"infer_backend: huggingface  # choices: [huggingface, vllm]\n", "dsj chat"}}) {
+    Folder folder;
+    const auto refused = import_text(folder, Recipe::LlamaFactory, file + more);
+    ASSERT_FALSE(refused) << more;
+    EXPECT_NE(refused.error().hint.find(verb), std::string::npos) << refused.error().to_string();
+  }
+}
+
 TEST(RecipeTest, ADataSetOfTheHubIsAskedFor) {
   Folder folder;
   folder.add("/data/dataset_info.json", R"({"hub": {"hf_hub_url": "a/b"}})");

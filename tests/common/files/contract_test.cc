@@ -1,5 +1,6 @@
 // One contract for the disk and for the fake in memory.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>
@@ -113,6 +114,16 @@ TEST_P(FilesContract, DirectoriesAreRefusedAsFiles) {
   EXPECT_FALSE(files_->make_dir(at("f")));
   EXPECT_FALSE(files_->rename(at("f"), at("d")));
   EXPECT_FALSE(files_->rename(at("d"), at("f")));
+}
+
+/// Of the disk alone: opening it would wait for a writer.
+TEST_P(FilesContract, APipeIsRefusedAsAFile) {
+  if (GetParam().name != "Posix") return;
+  ASSERT_EQ(mkfifo(at("p").c_str(), 0600), 0);
+  const auto refused = files_->open_read(at("p"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::BadInput);
+  EXPECT_NE(refused.error().message.find("is a pipe"), std::string::npos);
 }
 
 TEST_P(FilesContract, TreesAreListedSortedAndRemovedWhole) {

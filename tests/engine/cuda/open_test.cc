@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "common/cuda_driver.h"
 #include "test_paths.h"
 
 namespace dsj::cuda {
@@ -25,6 +26,7 @@ class Open : public testing::Test {
     unsetenv("FAKE_CUINIT");
     unsetenv("FAKE_CAPABILITY");
     unsetenv("FAKE_DRIVER");
+    unsetenv("FAKE_MEMORY");
   }
   static Found found(const char* gpus, const std::string& plugin) {
     setenv("FAKE_GPUS", gpus, 1);
@@ -52,6 +54,16 @@ TEST_F(Open, AsksTheDriverWhatItsGpusCanDo) {
   setenv("FAKE_CAPABILITY", "121", 1);
   EXPECT_THAT(found("1", "").capabilities, testing::ElementsAre(121));
   EXPECT_THAT(found("0", "").capabilities, testing::IsEmpty());
+}
+
+/// What a job must fit into, whichever GPU its rank gets.
+TEST_F(Open, TheLeastMemoryOfItsGpusCounts) {
+  setenv("FAKE_GPUS", "3", 1);
+  EXPECT_EQ(cuda_driver(kDriver.c_str()).memory, 0) << "the driver does not say";
+  setenv("FAKE_MEMORY", "81559", 1);
+  EXPECT_EQ(cuda_driver(kDriver.c_str()).memory, int64_t{81557} << 20);
+  setenv("FAKE_GPUS", "0", 1);
+  EXPECT_EQ(cuda_driver(kDriver.c_str()).memory, 0);
 }
 
 TEST_F(Open, ADriverOlderThanOurCudaIsNamed) {
