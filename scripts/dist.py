@@ -163,14 +163,20 @@ def add_programs(stage):
     os.symlink("dsj", os.path.join(stage.root, "bin/kubectl-dsj"))
 
 
+def add_optional(stage, name, otherwise):
+    """Adds a library that programs open, if the build has it. Returns whether it has; `otherwise`: what to say if not."""
+    built = os.path.join(stage.build, "dist/bin", name)
+    if not os.path.exists(built):
+        print(f"dist: {name} is not built ({otherwise}", file=sys.stderr)
+        return False
+    run("strip", "--strip-all", "-o", stage.path(f"{FOLDER}/bin/{name}"), built)
+    return True
+
+
 def add_plugin(stage):
     """Adds the plug-in to the programs that open it, with Arrow's libraries and license."""
-    built = os.path.join(stage.build, "dist/bin", PLUGIN)
-    if not os.path.exists(built):
-        print(f"dist: {PLUGIN} is not built (scripts/setup.sh fetches Arrow): Parquet and Arrow files will be refused",
-              file=sys.stderr)
+    if not add_optional(stage, PLUGIN, "scripts/setup.sh fetches Arrow): Parquet and Arrow files will be refused"):
         return
-    run("strip", "--strip-all", "-o", stage.path(f"{FOLDER}/bin/{PLUGIN}"), built)
     for name, path in found_libraries(os.path.join(stage.build, "bin", PLUGIN)).items():
         if name in SYSTEM:
             continue
@@ -180,15 +186,6 @@ def add_plugin(stage):
         for license_name in sorted(os.listdir(licenses)):
             with open(os.path.join(licenses, license_name), encoding="utf-8") as file:
                 stage.write(f"share/doc/deepspeedjob/licenses/pyarrow/{license_name}", file.read())
-
-
-def add_gpu(stage):
-    built = os.path.join(stage.build, "dist/bin", GPU)
-    if not os.path.exists(built):
-        print(f"dist: {GPU} is not built (DSJ_SETUP_CUDA=1 scripts/setup.sh fetches CUDA's compiler): the wheel trains on CPUs",
-              file=sys.stderr)
-        return
-    run("strip", "--strip-all", "-o", stage.path(f"{FOLDER}/bin/{GPU}"), built)
 
 
 def add_libraries(stage, with_torch):
@@ -251,7 +248,7 @@ def staged(build, target, with_torch):
         add_libraries(stage, with_torch)
         add_plugin(stage)
         if not with_torch:  # else CUDA's half of libtorch would be missing
-            add_gpu(stage)
+            add_optional(stage, GPU, "DSJ_SETUP_CUDA=1 scripts/setup.sh fetches CUDA's compiler): the wheel trains on CPUs")
         add_shared(stage)
         add_sbom(stage, target)
         yield stage
