@@ -43,6 +43,9 @@ Status check_readable(Files& files, const std::string& data_path, const std::str
   DSJ_TRY(const auto paths, data::row_files(files, data_path, dataset));
   std::error_code ignored;
   for (const std::string& path : paths) {
+    if (fs::is_fifo(path, ignored))
+      return bad_input("the data is a pipe, and rows are read several times", path,
+                       "write what it gives to a file first");
     if (!fs::is_regular_file(path, ignored)) return bad_input("there is no such data file", path);
     if (access(path.c_str(), R_OK) != 0)
       return bad_input(std::string("cannot read the data: ") + std::strerror(errno), path);

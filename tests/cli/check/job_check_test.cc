@@ -3,6 +3,7 @@
 #include "cli/check/job_check.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -148,6 +149,12 @@ TEST_F(JobCheckTest, EveryFaultOfAFileIsRefusedByAllVerbsAlike) {
       {"no model", [&] { training()["modelNameOrPath"] = (folder_ / "absent").string(); },
        "there is no such directory"},
       {"no data", [&] { fs::remove(folder_ / "rows.json"); }, "there is no such data file"},
+      {"a pipe",
+       [&] {
+         ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+         training()["dataPath"] = (folder_ / "pipe").string();
+       },
+       "the data is a pipe"},
       {"a folder without rows",
        [&] {
          fs::create_directory(folder_ / "none");
