@@ -43,7 +43,7 @@ def kernels(machine):
 
 
 def layers(machine):
-    return gtest(machine, "*OnAGpu*")
+    return gtest(machine, "*OnAGpu*:SeveralProducts.*")
 
 
 def models(machine):

@@ -10,6 +10,7 @@
 #include "common/files/posix_files.h"
 #include "engine/comm/single.h"
 #include "engine/device/device.h"
+#include "engine/models/ops/gemm.h"
 #include "engine/models/unit/unit.h"
 #include "engine/optim/optimizer.h"
 #include "engine/weights/weight_source.h"
@@ -123,6 +124,29 @@ INSTANTIATE_TEST_SUITE_P(Models, OnAGpu,
                            std::erase(name, '-');
                            return name;
                          });
+
+/// The head's weight gradient, of which each piece of logits is a product: 16-bit products add to one fp32 sum.
+TEST(SeveralProducts, SumAsInDouble) {
+  DSJ_NEEDS_GPU();
+  const c10::AutoGradMode no_autograd(false);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const bool accumulate : {false, true}) {
+      at::manual_seed(11);
+      const auto there = at::TensorOptions(*gpu::gpu().place).dtype(type);
+      const at::Tensor grad = at::randn({24, 40}).to(there);
+      at::Tensor want = accumulate ? grad.cpu().to(at::kDouble)
+                                   : at::zeros({24, 40}, at::TensorOptions().dtype(at::kDouble));
+      gemm::WeightSum sum({grad, accumulate}, type, 3);
+      for (int product = 0; product < 3; ++product) {
+        const at::Tensor dy = at::randn({16, 24}).to(there), x = at::randn({16, 40}).to(there);
+        want.add_(at::mm(dy.cpu().to(at::kDouble).t(), x.cpu().to(at::kDouble)));
+        sum.add(dy, x);
+      }
+      const double bound = type == at::kHalf ? 0x1p-10 : 0x1p-8;  // one rounding
+      EXPECT_LT(apart(grad.cpu().to(at::kDouble), want), bound) << type << accumulate;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace dsj::models
