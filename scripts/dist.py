@@ -163,11 +163,12 @@ def add_programs(stage):
     os.symlink("dsj", os.path.join(stage.root, "bin/kubectl-dsj"))
 
 
-def add_optional(stage, name, otherwise):
-    """Adds a library that programs open, if the build has it. Returns whether it has; `otherwise`: what to say if not."""
+def add_optional(stage, name, source, without):
+    """Adds a library that programs open, if the build has it. Returns whether it has. `source`: what would bring it;
+    `without`: what its absence means."""
     built = os.path.join(stage.build, "dist/bin", name)
     if not os.path.exists(built):
-        print(f"dist: {name} is not built ({otherwise}", file=sys.stderr)
+        print(f"dist: {name} is not built ({source}): {without}", file=sys.stderr)
         return False
     run("strip", "--strip-all", "-o", stage.path(f"{FOLDER}/bin/{name}"), built)
     return True
@@ -175,7 +176,7 @@ def add_optional(stage, name, otherwise):
 
 def add_plugin(stage):
     """Adds the plug-in to the programs that open it, with Arrow's libraries and license."""
-    if not add_optional(stage, PLUGIN, "scripts/setup.sh fetches Arrow): Parquet and Arrow files will be refused"):
+    if not add_optional(stage, PLUGIN, "scripts/setup.sh fetches Arrow", "Parquet and Arrow files will be refused"):
         return
     for name, path in found_libraries(os.path.join(stage.build, "bin", PLUGIN)).items():
         if name in SYSTEM:
@@ -248,7 +249,7 @@ def staged(build, target, with_torch):
         add_libraries(stage, with_torch)
         add_plugin(stage)
         if not with_torch:  # else CUDA's half of libtorch would be missing
-            add_optional(stage, GPU, "DSJ_SETUP_CUDA=1 scripts/setup.sh fetches CUDA's compiler): the wheel trains on CPUs")
+            add_optional(stage, GPU, "DSJ_SETUP_CUDA=1 scripts/setup.sh fetches CUDA's compiler", "the wheel trains on CPUs")
         add_shared(stage)
         add_sbom(stage, target)
         yield stage

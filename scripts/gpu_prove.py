@@ -4,7 +4,8 @@
 Usage: gpu_prove.py carry [BUILD] | list | tests OUT | bench OUT      [--minutes M] [--carried .gpu] [--only WORD]...
 
 Each step is ok, FAILED, skipped (with the reason) or NOT RUN (no time was left). Exit 1 after a failure. OUT gets a Markdown
-table, a JSON file and a log of what every program printed. The machine needs only Python, its torch, the driver and the contents of .gpu.
+table, a JSON file and a log of what every program printed. The machine needs only Python, its torch, the driver and the
+contents of .gpu.
 """
 import argparse
 import json

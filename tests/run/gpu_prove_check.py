@@ -157,6 +157,20 @@ def each_case_says_why_it_did_not_run(rehearsal):
     print(f"result: gpu_tests: {len(cases)} cases want a GPU and say so, {len(ran)} ran: {' '.join(ran)}")
 
 
+def the_cases_of_models_run(rehearsal):
+    """With the CPU in the place of a GPU the numbers are the same; a fixture that a case cannot take is found here."""
+    rehearsal.need_programs()
+    from machine import Machine
+    machine = Machine(rehearsal.carried)
+    said = machine.run(machine.program("gpu_tests"), "--gtest_filter=*EveryModel*:*EveryUpdate*:SeveralProducts.*",
+                       more={"DSJ_GPU_STAND_IN": "cpu", "OMP_NUM_THREADS": "1"})
+    machine.close()
+    passed = len(re.findall(r"^\[ +OK \]", said, re.M))
+    apart = re.findall(r"^result: (.*): losses (?!0\.0e\+00, norms 0\.0e\+00)", said, re.M)
+    expect(passed > 3 * 100 and not apart, f"{passed} cases; other numbers on the same CPU: {apart}")
+    print(f"result: gpu_tests: {passed} cases of models and updates rehearsed")
+
+
 class StandIn(contextlib.ExitStack):
     """The CPU as two GPUs of a machine: steps run as they would there, on small models. A job for a GPU runs on the CPU, so
     what is compared is the same bits, and every difference is a fault of a step. `wrong`: what to make of such a job."""
@@ -265,7 +279,7 @@ def main():
         rehearsal = Rehearsal(repository, build, folder)
         for case in (the_list_names_every_step, it_packs_what_a_bare_machine_lacks, what_would_not_travel_is_refused,
                      a_call_has_time_for_its_steps, each_program_finds_its_libraries_there, the_plugins_symbols_are_in_gpu_tests,
-                     every_step_says_why_it_did_not_run, each_case_says_why_it_did_not_run, each_step_does_what_it_says,
+                     every_step_says_why_it_did_not_run, each_case_says_why_it_did_not_run, the_cases_of_models_run, each_step_does_what_it_says,
                      a_wrong_gpu_fails_the_steps, the_plain_loop_trains_the_same_model, a_shortage_is_read_as_it_is_said,
                      what_has_no_time_is_not_run):
             report.run(case.__name__, lambda case=case: case(rehearsal))

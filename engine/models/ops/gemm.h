@@ -33,9 +33,10 @@ void grad_weight(const zero::GradView& grad, const at::Tensor& dy, const at::Ten
 void grad_bias(const zero::GradView& grad, const at::Tensor& dy);
 
 /// A weight's gradient that is the sum of several products, computed in sequence. A 16-bit gradient
-/// would round after each and stop growing when products are small beside it. So the rounding error
-/// is kept in a second 16-bit matrix and added to the next sum. An fp32 gradient of fp16 products
-/// is summed in fp32 and rounded to fp16 after the last one.
+/// would round after each and stop growing when products are small beside it. So on a CPU the
+/// rounding error is kept in a second 16-bit matrix and added to the next sum. On an accelerator the
+/// products add to an fp32 sum, which is rounded after the last one. An fp32 gradient of fp16
+/// products is summed in fp32 and rounded to fp16 after the last one.
 class WeightSum {
  public:
   /// `grad` [o, i]; if undefined (frozen), add() does nothing. `type`: the products' type.
@@ -48,8 +49,8 @@ class WeightSum {
   void add_wide(const at::Tensor& dy, const at::Tensor& x);
   zero::GradView grad_;
   int64_t left_;     ///< remaining products
-  at::Tensor lost_;  ///< rounding error; undefined in fp32 and for one product
-  at::Tensor wide_;  ///< sum of fp16 products; grad_'s tensor if that is new
+  at::Tensor lost_;  ///< a CPU's rounding error; undefined in fp32 and for one product
+  at::Tensor wide_;  ///< fp32 sum on an accelerator, or of fp16 products; may be grad_'s tensor
 };
 
 /// Whether this tensor's device has units for its type. DSJ_NATIVE_BF16=0 turns bf16's off on the

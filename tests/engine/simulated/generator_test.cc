@@ -1,4 +1,4 @@
-// Heard on the path of a GPU: the CPU's ids, for every fixture of a model type, alone, in a batch and over turns.
+// Answers on the path of a GPU: the CPU's ids, for every fixture of a model type, alone, in a batch and over turns.
 #include "engine/train/answer/generator.h"
 
 #include <ATen/ATen.h>
